@@ -113,8 +113,8 @@ def metrics() -> dict[str, float]:
 
     By name: `mstxkit/time_s/<stage>/max`, `.../median` and `.../slowest_rank`, `mstxkit/tokens_per_s/<stage>` where
     tokens are known, `mstxkit/mfu/<stage>` where `capture` was given its figures, `mstxkit/wait_ratio` (which share of
-    the step a rank waits for the last, in the stage in which that is most), `mstxkit/verdicts` (how many hold and blame
-    somebody).
+    the step a rank waits for the last, in or before the stage in which that is most), `mstxkit/verdicts` (how many hold
+    and blame somebody).
 
     *Cost*: a few microseconds for whoever asks at least every three seconds: they are read ahead then, and up to 1.5 s
     old. Else one small file in the host's shared memory is read; the run folder never is.

@@ -226,8 +226,8 @@ class Controller:
         return JobState(roles, len(hosts), ended, 0, (), missed, dropped, now_ns, self.figures.is_final, (), {}, clocks)
 
     def _note(self, step: RoleStep, now_ns: int) -> RoleFigures:
-        waiting_in = self._judge.waiting_in(step.role)
-        of_role = self._latest[step.role] = figures.of_step(step, self._origin_ns, self._flops, waiting_in)
+        modes = self._judge.modes(step.role)
+        of_role = self._latest[step.role] = figures.of_step(step, self._origin_ns, self._flops, modes)
         blaming = sum(verdict.is_blaming for verdict in self._judge.standing())
         values = figures.together(self._latest.values(), blaming)
         self.figures = Figures(step.step, values, self._settings.version, now_ns, asks=self.figures.asks)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Container, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Iterable, Iterator, Mapping
 
 import numpy as np
 
@@ -10,7 +10,9 @@ from ..store.job_file import LATE_AT_MOST, STAGES_AT_MOST, Latecomer, RoleFigure
 from ..store.metrics_setting import NOTHING_KNOWN, Flops
 from ..triggers.late_rank import middle_of
 from .columns import or_zero
+from .cutting import BEFORE, IN, Piece, in_pieces
 from .evidence import RoleStep
+from .measuring import FREE, UNKNOWN, WAITS
 from .shaping import compared
 
 if TYPE_CHECKING:
@@ -20,10 +22,12 @@ PREFIX = "mstxkit"
 _NS = 1e9
 # Less late than this is no lateness: clocks and schedulers.
 _LATE_FROM_S = 1e-3
+NOBODY_KNOWS: Mapping[Piece, int] = {}
+_MAY_WAIT = {IN: (WAITS, UNKNOWN), BEFORE: (WAITS,)}
 
 
 def of_step(
-    step: RoleStep, origin_ns: int = 0, flops: Flops = NOTHING_KNOWN, waiting_in: Container[str] = ()
+    step: RoleStep, origin_ns: int = 0, flops: Flops = NOTHING_KNOWN, modes: Mapping[Piece, int] = NOBODY_KNOWS
 ) -> RoleFigures:
     """Of each stage the longest time of a member, the median, who is slowest, and tokens a second where they are known;
     which share of the step a member waits for the last to come; and who came last. A controller's wait is in none
@@ -33,21 +37,21 @@ def of_step(
         step: As it was judged.
         origin_ns: Wall clock at which its times count 0.
         flops: What a token costs, and what a device can do.
-        waiting_in: Stages in which members wait for each other.
+        modes: Where members wait for each other. A stage of which nobody knows counts as one of these, a gap does not.
     """
     working = compared(step)
     has_work = bool(np.isfinite(working.entered_s).any())
     step = working if has_work else step
     begin_s, end_s = float(np.nanmin(step.entered_s)), float(np.nanmax(step.left_s))
     return RoleFigures(
-        step.role, step.step, len(step.members) * has_work, _wait_ratio(step) * has_work,
+        step.role, step.step, len(step.members) * has_work, _wait_ratio(step, modes) * has_work,
         origin_ns + round(begin_s * _NS), origin_ns + round(end_s * _NS),
-        tuple(_stages(step, has_work, origin_ns, flops, waiting_in)), tuple(_late(step)) if has_work else (),
+        tuple(_stages(step, has_work, origin_ns, flops, modes)), tuple(_late(step, modes)) if has_work else (),
     )  # fmt: skip
 
 
 def _stages(
-    step: RoleStep, has_work: bool, origin_ns: int, flops: Flops, waiting_in: Container[str]
+    step: RoleStep, has_work: bool, origin_ns: int, flops: Flops, modes: Mapping[Piece, int]
 ) -> Iterator[StageFigures]:
     """Those that anybody was in: all of them at once, as there may be many, and few members of each."""
     shown = np.flatnonzero(np.isfinite(step.total_s).any(axis=0))[:STAGES_AT_MOST]
@@ -60,7 +64,7 @@ def _stages(
     for number, of_stage in zip(shown.tolist(), zip(*(column.tolist() for column in columns))):
         longest_s, median_s, begin_s, end_s, members, tokens, longest, last = of_stage
         stage, tokens_per_s = step.stages[number], tokens / longest_s if tokens > 0 and longest_s > 0 else None
-        slowest = last if last >= 0 and stage in waiting_in else longest
+        slowest = last if last >= 0 and modes.get(Piece(IN, stage)) == WAITS else longest
         yield StageFigures(
             stage, longest_s, median_s, step.members[slowest].rank if has_work else None,
             origin_ns + round(begin_s * _NS), origin_ns + round(end_s * _NS), members, tokens_per_s,
@@ -79,20 +83,24 @@ def _slowest(step: RoleStep, total_s: Seconds, entered_s: Seconds) -> tuple[Whol
     return longest, np.where(is_late, last, -1)
 
 
-def _wait_ratio(step: RoleStep) -> float:
-    entered_s, left_s = step.entered_s, step.left_s
-    if len(entered_s) < 2:
+def _wait_ratio(step: RoleStep, modes: Mapping[Piece, int]) -> float:
+    """In the stage, or the gap before one, in which that is most."""
+    pieces = in_pieces(step, None)
+    waiting = [place for place, kind in enumerate(pieces.kinds) if modes.get(kind, UNKNOWN) in _MAY_WAIT[kind.where]]
+    if len(step.members) < 2 or not waiting:
         return 0.0
-    lasts_s = float(np.fmax.reduce(left_s, axis=None) - np.fmin.reduce(entered_s, axis=None))
+    came_s, took_s = pieces.came_s[:, waiting], pieces.took_s[:, waiting]
+    lasts_s = float(np.fmax.reduce(step.left_s, axis=None) - np.fmin.reduce(step.entered_s, axis=None))
     # What lies within the errors of clocks is nothing: on two hosts somebody always seems to come last.
-    waits_s = np.maximum(0.0, np.fmax.reduce(entered_s, axis=0) - entered_s - step.error_s[:, None])
+    waits_s = np.clip(np.fmax.reduce(came_s, axis=0) - came_s - step.error_s[:, None], 0.0, took_s)
     mean_s = or_zero(waits_s).sum(axis=0) / np.maximum(1, np.isfinite(waits_s).sum(axis=0))
     return min(1.0, float(mean_s.max(initial=0.0)) / lasts_s) if lasts_s > 0 else 0.0
 
 
-def _late(step: RoleStep) -> Iterator[Latecomer]:
-    """Who entered a stage later than half of the others did, each where that was worst."""
-    late_s = or_zero(step.entered_s - middle_of(step.entered_s))
+def _late(step: RoleStep, modes: Mapping[Piece, int]) -> Iterator[Latecomer]:
+    """Who entered a stage in which others may wait for it later than half of them did, each where that was worst."""
+    is_free = np.array([modes.get(Piece(IN, stage)) == FREE for stage in step.stages], bool)
+    late_s = np.where(is_free, 0.0, or_zero(step.entered_s - middle_of(step.entered_s)))
     worst_s = late_s.max(axis=1, initial=0.0)
     first = np.argsort(-worst_s, kind="stable")[:LATE_AT_MOST]
     for member in first[worst_s[first] >= np.maximum(_LATE_FROM_S, step.error_s[first])]:

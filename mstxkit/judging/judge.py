@@ -10,6 +10,7 @@ from typing import Iterable, Iterator
 
 from ..store.verdicts import Verdict
 from ..triggers import every_n, on_request
+from .cutting import Piece
 from .evidence import RoleStep
 from .findings import Finding, Key, RoleFound
 from .gates import Gates
@@ -103,9 +104,9 @@ class JobJudge:
         """Role to how many of its steps were closed, and how many of these could lead to a verdict."""
         return {role: (history.holding.steps, history.judged_steps) for role, history in self._roles.items()}
 
-    def waiting_in(self, role: str) -> frozenset[str]:
-        """The stages in which members of this role wait for each other, as far as is known."""
-        return self._roles[role].waiting_in() if role in self._roles else frozenset()
+    def modes(self, role: str) -> dict[Piece, int]:
+        """Where members of this role wait for each other, as far as is known: `measuring.WAITS`, FREE or UNKNOWN."""
+        return self._roles[role].modes() if role in self._roles else {}
 
     def _explained(self, role: str) -> set[str]:
         """Stages of which it is known why they are slow."""

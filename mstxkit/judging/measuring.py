@@ -93,10 +93,10 @@ class Norms:
         """Who meets in each piece; None: all, or nobody is known to."""
         return [self._meets.get(stage) if where == IN else None for where, stage in kinds]
 
-    def waiting_in(self) -> frozenset[str]:
-        """The stages in which members wait for each other, as far as is known."""
-        kinds = tuple(kind for kind in self.places if isinstance(kind, Piece) and kind.where == IN)
-        return frozenset(kind.stage for kind, mode in zip(kinds, self.modes(kinds).tolist()) if mode == WAITS)
+    def learned_modes(self) -> dict[Piece, int]:
+        """WAITS, FREE or UNKNOWN of each piece that was seen."""
+        kinds = tuple(kind for kind in self.places if isinstance(kind, Piece))
+        return dict(zip(kinds, self.modes(kinds).tolist()))
 
     def modes(self, kinds: tuple[Piece, ...]) -> npt.NDArray[np.int64]:
         """(K,) WAITS, FREE or UNKNOWN."""

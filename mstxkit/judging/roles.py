@@ -109,9 +109,9 @@ class RoleHistory:
             base_s, self._base_s = self._base_s, BASE_RATIO * self.step_s
             self._levels.rebase(base_s, self._base_s)
 
-    def waiting_in(self) -> frozenset[str]:
-        """The stages in which members wait for each other, as far as is known."""
-        return self._norms.waiting_in()
+    def modes(self) -> dict[Piece, int]:
+        """Where members wait for each other, as far as is known."""
+        return self._norms.learned_modes()
 
     def _judge(
         self, step: RoleStep, pieces: StepPieces, tells: Inside | None, settings: JudgeSettings, may_judge: bool,

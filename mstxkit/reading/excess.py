@@ -1,7 +1,8 @@
 """How much longer a member takes than the others for the same work: waiting is no part of it.
 
 The logarithm of a time is predicted from tokens, responses and the longest response. What one member has more of in
-every step tells nothing of what work costs, so that only how its work changes from step to step is learned from.
+every step tells nothing of what work costs, so that only how its work changes from step to step is learned from. Where
+nobody's work ever changes, it explains what goes in proportion to it, and no more.
 """
 
 from __future__ import annotations
@@ -83,9 +84,12 @@ def _predicted(times: Seconds, work: Seconds) -> Seconds:
     if not is_of_use.any():
         return np.zeros_like(times)
     features = features[:, :, is_of_use]
-    varying, target = features, times - _middle(times)
-    if len(times) >= _STEPS_TO_LEARN:
-        varying = features - features.mean(axis=0, keepdims=True)
+    varying, target = features - features.mean(axis=0, keepdims=True), times - _middle(times)
+    if not (varying.std(axis=(0, 1)) > 1e-9).any():  # each does the same in all steps: in proportion to it, at most
+        return np.asarray(features @ np.clip(slopes(features[np.isfinite(target)], target[np.isfinite(target)]), 0, 1))
+    if len(times) < _STEPS_TO_LEARN:
+        varying = features
+    else:
         target = target - middle_of(target)[None]
     return np.asarray(features @ slopes(varying[np.isfinite(target)], target[np.isfinite(target)]))
 

@@ -90,12 +90,14 @@ class RoleRun:
             return began, np.fmax.reduce(np.fmax.reduce(self.done_s, axis=2), axis=1)
 
     def length_s(self) -> Seconds:
-        """(T,) seconds that each step took: since the end of the one before, of the first since its begin."""
+        """(T,) seconds of each step: since the end of the one before, where a member of it did that; else its begin."""
         return self.once("lengths of steps", self._length_s)
 
     def _length_s(self) -> Seconds:
         began, ended = self.spans_s()
-        follows = np.diff(self.steps, prepend=self.steps[:1] - 2) == 1
+        here = np.isfinite(self.came_s).any(axis=2)
+        goes_on = (here & np.roll(here, 1, axis=0)).any(axis=1)
+        follows = goes_on & (np.diff(self.steps, prepend=self.steps[:1] - 2) == 1)
         return np.where(follows, ended - np.roll(ended, 1), ended - began)
 
     def step_s(self) -> float:

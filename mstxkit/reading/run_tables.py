@@ -225,9 +225,9 @@ class RunTables(RunFiles):
             >>> len(mstxkit.open_run("runs/exp7").resharding())
             0
         """
-        from .tables import resharding
+        from .tables import resharding, waits
 
-        return resharding.table(self.role_runs(), cast("Run", self).waits())
+        return resharding.table(self.role_runs(), waits.in_steps(cast("Run", self).waits()))
 
     def what_if(self, *, trainers: int | None = None, rollouts: int | None = None) -> pl.DataFrame:
         """`kind, role, stage, where, rank, group, trainers, rollouts, first_step, last_step, step_ns, without_ns, …`.

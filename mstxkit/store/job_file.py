@@ -58,7 +58,7 @@ class RoleFigures(NamedTuple):
 
     Args:
         members: How many took part and worked.
-        wait_ratio: Which share of the step a member waits for the last to come, in the stage in which that is most.
+        wait_ratio: Share of the step that a member waits for the last to come, in or before the stage with most of it.
         late: Who came last where that was worst, the latest first.
         judged_steps: So many of its steps could lead to a verdict; None: who wrote this did not say.
     """

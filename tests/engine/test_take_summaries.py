@@ -260,6 +260,22 @@ def test_prompts_count_where_a_range_has_no_responses(engine: Any, stages: Writt
     assert work_of(engine, stages, {"prompts": 3}, {"prompts": 100, "responses": 4}) == (None, 7, None)
 
 
+@pytest.mark.parametrize("is_said", [True, False])
+def test_work_of_a_stage_inside_of_itself_counts_only_where_the_outer_one_does_not_say_it(
+    engine: Any, stages: Written, is_said: bool
+) -> None:
+    """As the tables have it: the steps of an engine say again what the call around them says."""
+    engine.step(1)
+    for _ in range(2):
+        with engine.stage("a", **({"tokens": 10, "longest_response": 4} if is_said else {})):
+            for tokens in (3, 7):
+                with engine.stage("a", tokens=tokens, prompts=1, longest_response=tokens):
+                    stages.tick(_US)
+    (row,) = taken(engine, everything=True).values()
+
+    assert (row.tokens, row.responses, row.longest_response) == (20, 4, 4 if is_said else 7)
+
+
 def test_what_is_said_at_the_end_counts_and_replaces(engine: Any, stages: Written) -> None:
     assert work_of(engine, stages, {"tokens": 3, "prompts": 1}, tokens=8, longest_response=2) == (8, 1, 2)
 
@@ -512,7 +528,8 @@ class Model:
         for key, stays in self.ended.items():
             outer = [(stay.start, end) for stay, end in stays if not stay.is_inner]
             if outer:
-                tokens = [stay.tokens for stay, _ in stays if stay.tokens is not None]
+                said = [stay for stay, _ in stays if stay.tokens is not None]
+                tokens = [stay.tokens for stay in [s for s in said if not s.is_inner] or said]
                 left = max(end for _, end in outer)
                 summed[key] = (
                     len(outer), min(start for start, _ in outer), left,

@@ -13,6 +13,7 @@ from builders import soak
 from mstxkit.judging import controller as module
 from mstxkit.judging.clock_bounds import WALL_ERROR_NS
 from mstxkit.judging.controller import Controller
+from mstxkit.judging.cutting import Piece
 from mstxkit.judging.evidence import RoleStep
 from mstxkit.judging.judged import Judged
 from mstxkit.judging.steps import OPEN_AT_MOST
@@ -43,9 +44,9 @@ class FakeJudge:
     def standing(self) -> list[Verdict]:
         return list(self.verdicts.values())
 
-    def waiting_in(self, role: str) -> frozenset[str]:
-        """Nobody waits."""
-        return frozenset()
+    def modes(self, role: str) -> dict[Piece, int]:
+        """Nothing is known of who waits."""
+        return {}
 
     def judged_steps(self) -> dict[str, tuple[int, int]]:
         """Of very many roles it judges the first ones only: here of actors."""

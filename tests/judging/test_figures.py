@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Mapping
 
+import numpy as np
 import pytest
 from builders.judged import alone, peers, role_step
+from builders.simulated_steps import role_of
 
 from mstxkit.judging import figures
+from mstxkit.judging.cutting import IN, Piece
 from mstxkit.judging.evidence import RoleStep
 from mstxkit.judging.judge import JobJudge
+from mstxkit.judging.measuring import WAITS
+from mstxkit.store.job_file import RoleFigures
 from mstxkit.store.metrics_setting import Flops
+from mstxkit.testing.simulator import JobShape, SimulatedJob
 
 
-def slowest(step: RoleStep, waiting_in: frozenset[str] = frozenset()) -> dict[str, int | None]:
+def slowest(step: RoleStep, modes: Mapping[Piece, int] = figures.NOBODY_KNOWS) -> dict[str, int | None]:
     """Stage to rank."""
-    return {stage.stage: stage.slowest_rank for stage in figures.of_step(step, waiting_in=waiting_in).stages}
+    return {stage.stage: stage.slowest_rank for stage in figures.of_step(step, modes=modes).stages}
 
 
 def test_the_slowest_is_who_takes_longest_where_each_is_alone() -> None:
@@ -27,7 +33,7 @@ def test_the_slowest_is_who_takes_longest_where_each_is_alone() -> None:
 def test_where_ranks_wait_for_each_other_the_slowest_is_the_one_that_they_wait_for() -> None:
     step = role_step(3, ["update"], [[0.0], [2.0], [0.1]], [[3.0], [3.0], [3.0]])
 
-    assert slowest(step, frozenset({"update"})) == {"update": 1}
+    assert slowest(step, {Piece(IN, "update"): WAITS}) == {"update": 1}
 
 
 @pytest.mark.parametrize("error_s", [0.0, 5e-3])
@@ -36,7 +42,7 @@ def test_nobody_is_late_by_less_than_clocks_may_differ(error_s: float) -> None:
     late_s = 0.5e-3 if not error_s else 4e-3
     step = role_step(3, ["update"], [[0.0], [late_s]], [[3.0], [3.0]], error_s=error_s)
 
-    assert slowest(step, frozenset({"update"})) == {"update": 0}
+    assert slowest(step, {Piece(IN, "update"): WAITS}) == {"update": 0}
 
 
 @pytest.mark.parametrize(("late_s", "wait_ratio"), [(0.04, 0.0), (1.05, 0.25)])
@@ -84,9 +90,32 @@ def test_a_judge_learns_where_ranks_wait_for_each_other() -> None:
     steps = alone(30, slow=(2, 1.5, 0))
     for step in steps:
         judge.close(step)
-    waiting = judge.waiting_in(steps[-1].role)
-    ranks = slowest(steps[-1], waiting)
+    modes = judge.modes(steps[-1].role)
+    ranks, waiting = slowest(steps[-1], modes), {kind.stage for kind, mode in modes.items() if mode == WAITS}
 
     assert len(waiting) == 1 and waiting < set(ranks)
     assert set(ranks.values()) == {2}
-    assert judge.waiting_in("another") == frozenset()
+    assert judge.modes("another") == {}
+
+
+@pytest.mark.parametrize(
+    ("shape", "role"),
+    [
+        (JobShape(ranks=8), "actor"),
+        (JobShape(ranks=8, is_dispatched=True, has_rings=False), "actor"),
+        (JobShape(ranks=8, is_async=True), "rollout"),
+        (JobShape(ranks=8, is_async=True), "actor"),
+    ],
+    ids=["in stages", "before stages", "nowhere", "a little"],
+)
+def test_what_is_waited_is_told_as_the_tables_tell_it_afterwards(shape: JobShape, role: str) -> None:
+    """Where a controller begins each stage for all, ranks wait in gaps; rollouts wait for nobody: nobody is late."""
+    judge, seen = JobJudge(), dict[int, RoleFigures]()
+    for step in (step for step in SimulatedJob(shape, 7).steps(40) if step.role == role):
+        judge.close(step)
+        seen.setdefault(step.step, figures.of_step(step, modes=judge.modes(role)))
+    run, told = role_of(shape, steps=40, role=role), [seen[step] for step in range(20, 40)]
+    waited = float((np.nansum(run.wait_s, axis=2).mean(axis=1) / run.length_s())[20:].mean())
+
+    assert np.mean([of_role.wait_ratio for of_role in told]) == pytest.approx(waited, abs=0.05)
+    assert waited or not any(of_role.late for of_role in told)

@@ -78,7 +78,7 @@ static COLD void add_work_of(Range *r, Sum *sum)
         for (int kind = 0; PyUnicode_CheckExact(key) && kind < WORK_KINDS; kind++)
             if (is_name(key, s_work[kind])) work[kind] = PyTuple_GET_ITEM(pair, 1);
     }
-    add_work(sum, work);
+    add_work(sum, work, r->is_inner);
 }
 
 static inline void end_sum(Range *r, Stage *stage, uint64_t end)

@@ -29,7 +29,7 @@ enum { STEPS_KEPT = 8 };
 enum { SUMS_KEPT = 17 };
 typedef struct {
     uint32_t step, count, active; /* outermost occurrences that ended; all that are open */
-    uint8_t used, changed, has;
+    uint8_t used, changed, has, own; /* of what work is known; and of what by the outermost themselves */
     uint64_t since, first, last, total, longest, busy;
     uint64_t tokens, responses, longest_response;
 } Sum;

@@ -103,22 +103,25 @@ static inline int is_work(PyObject *value, uint64_t *amount)
 enum { W_TOKENS, W_RESPONSES, W_PROMPTS, W_LONGEST, W_WAITS, WORK_KINDS };
 static PyObject *s_work[WORK_KINDS]; /* their names, interned */
 
-static void add_work(Sum *sum, PyObject *const *work)
+/* What is inside of itself says it only where no outermost occurrence does: else the same work would count twice. */
+static void add_kind(Sum *sum, uint8_t kind, uint64_t *kept, uint64_t amount, int is_inner)
 {
+    if (is_inner && sum->own & kind) return;
+    uint64_t before = is_inner || sum->own & kind ? *kept : 0;
+    if (kind == HAS_LONGEST) *kept = amount > before ? amount : before;
+    else *kept = saturated(before, amount);
+    sum->has |= kind;
+    if (!is_inner) sum->own |= kind;
+}
+
+static void add_work(Sum *sum, PyObject *const *work, int is_inner)
+{
+    PyObject *responses = work[W_RESPONSES] ? work[W_RESPONSES] : work[W_PROMPTS];
     uint64_t amount;
     if (work[W_WAITS] && work[W_WAITS] != Py_None) g_stages_waited++;
-    if (is_work(work[W_TOKENS], &amount)) {
-        sum->tokens = saturated(sum->tokens, amount);
-        sum->has |= HAS_TOKENS;
-    }
-    if (is_work(work[W_RESPONSES] ? work[W_RESPONSES] : work[W_PROMPTS], &amount)) {
-        sum->responses = saturated(sum->responses, amount);
-        sum->has |= HAS_RESPONSES;
-    }
-    if (is_work(work[W_LONGEST], &amount)) {
-        if (amount > sum->longest_response) sum->longest_response = amount;
-        sum->has |= HAS_LONGEST;
-    }
+    if (is_work(work[W_TOKENS], &amount)) add_kind(sum, HAS_TOKENS, &sum->tokens, amount, is_inner);
+    if (is_work(responses, &amount)) add_kind(sum, HAS_RESPONSES, &sum->responses, amount, is_inner);
+    if (is_work(work[W_LONGEST], &amount)) add_kind(sum, HAS_LONGEST, &sum->longest_response, amount, is_inner);
 }
 
 /* At a new file, and in a forked child. */

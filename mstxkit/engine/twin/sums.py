@@ -25,7 +25,7 @@ class StepSum:
     """What one stage adds up to in one step. Times in ticks, which are ns."""
 
     __slots__ = (
-        "active", "apart", "count", "first", "has_busy", "is_changed", "last", "longest", "longest_response",
+        "active", "apart", "count", "first", "has_busy", "is_changed", "last", "longest", "longest_response", "own",
         "responses", "since", "step", "tokens", "total",
     )  # fmt: skip
 
@@ -39,6 +39,7 @@ class StepSum:
         self.tokens: int | None = None
         self.responses: int | None = None
         self.longest_response: int | None = None
+        self.own: set[str] = set()  # what of these the outermost occurrences say themselves
 
     def ends(self, start: int, end: int, busy: int, is_inner: bool, attributes: Mapping[str, Any] | None) -> None:
         """An occurrence has ended; `busy` 0: all of it was spent inside.
@@ -53,7 +54,7 @@ class StepSum:
             self.apart -= end - self.since
         state.waited += attributes is not None and attributes.get(summaries.WAITS_FOR) is not None
         if attributes and not _WORK.isdisjoint(attributes):
-            self._add_work(attributes)
+            self._add_work(attributes, is_inner)
         self.is_changed |= not is_inner or self.count > 0
         if is_inner:
             return
@@ -69,17 +70,19 @@ class StepSum:
         if busy:
             self.has_busy = True
 
-    def _add_work(self, attributes: Mapping[str, Any]) -> None:
-        """What a range says that it did: only whole numbers count."""
-        tokens, longest = _amount(attributes, summaries.TOKENS), _amount(attributes, summaries.LONGEST_RESPONSE)
-        has_responses = summaries.RESPONSES in attributes
-        responses = _amount(attributes, summaries.RESPONSES if has_responses else summaries.PROMPTS)
-        if tokens is not None:
-            self.tokens = (self.tokens or 0) + tokens
-        if responses is not None:
-            self.responses = (self.responses or 0) + responses
-        if longest is not None:
-            self.longest_response = max(self.longest_response or 0, longest)
+    def _add_work(self, attributes: Mapping[str, Any], is_inner: bool) -> None:
+        """What a range says that it did: only whole numbers count. What is inside of itself says it only where no
+        outermost occurrence does: else the same work would count twice.
+        """
+        for name in (summaries.TOKENS, summaries.RESPONSES, summaries.LONGEST_RESPONSE):
+            is_prompts = name == summaries.RESPONSES and name not in attributes
+            amount = _amount(attributes, summaries.PROMPTS if is_prompts else name)
+            if amount is None or (is_inner and name in self.own):
+                continue
+            before = (getattr(self, name) or 0) if is_inner or name in self.own else 0
+            setattr(self, name, max(before, amount) if name == summaries.LONGEST_RESPONSE else before + amount)
+            if not is_inner:
+                self.own.add(name)
 
     def summary(self, stage: int) -> StageSummary:
         """As it is handed over. Where something is open yet: up to the last end, all since its begin is the union's."""

@@ -258,7 +258,7 @@ def rate(summary: dict[str, Any], figures: dict[str, Any]) -> str:
         for row in every[:ROWS]
     )  # fmt: skip
     columns = ("stage", "role", "tokens/s in the stage", "tokens/s of the step", *(["MFU"] if has_mfu else []))
-    behind = table(columns, rows, "Throughput, mean of all steps", len(columns) - 2) + _rest(every)
+    behind = table(columns, rows, "Throughput, all steps together", len(columns) - 2) + _rest(every)
     label = "; ".join(f"{shown(row['stage'])}: {number(row['tokens_per_s'])} tokens a second" for row in every[:4])
     call = "MFU: <code>mstxkit report RUN --flops-per-token N --peak-flops N</code>"
     note = f"Tokens a second of all ranks while they are in the stage. {'' if has_mfu else call}".strip()

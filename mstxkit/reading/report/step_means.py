@@ -24,20 +24,26 @@ _SAMPLES = 24
 def summarise(run: Run, supposed: Supposed) -> dict[str, Any]:
     """`wait_ratio, critical_path, lateness, held_up_by, tails, samples, throughput, resharding`, each said below.
 
-    `wait_ratio` is what a rank waits for others, over a step. Of `samples` there are those that went on alone longest
-    (`longest_alone`, columns as `Run.samples()`), how many went on `alone`, and the `count` of all.
+    `wait_ratio` is what ranks wait for others, of all their time. Of `samples` there are those that went on alone
+    longest (`longest_alone`, columns as `Run.samples()`), how many went on `alone`, and the `count` of all.
     """
     samples = run.samples()
     alone = samples.filter(samples["alone_ns"] > 0).sort("alone_ns", descending=True, maintain_order=True)
     return {
-        "wait_ratio": run.steps()["wait_ratio"].mean(), "critical_path": critical_path(run.critical_path()),
+        "wait_ratio": wait_ratio(run.steps()), "critical_path": critical_path(run.critical_path()),
         "lateness": lateness(run.role_lateness(), run.role_runs()), "held_up_by": held_up_by(run.bubbles()),
-        "tails": tails(run.tails()), "throughput": throughput(run.throughput(1, 1), supposed.flops),
+        "tails": tails(run.tails()), "throughput": throughput(run.throughput(), supposed.flops),
         "samples": {
             "count": samples.height, "alone": alone.height, "longest_alone": alone.head(_SAMPLES).to_dicts()
         },
         "resharding": resharding(run.resharding()),
     }  # fmt: skip
+
+
+def wait_ratio(steps: pl.DataFrame) -> float | None:
+    """Of all time of all ranks: a long step counts for more than a short one. None: there was no time."""
+    waited, lasted = ((steps[name] * steps["ranks"].cast(pl.Float64)).sum() for name in ("wait_ns", "duration_ns"))
+    return waited / lasted if lasted > 0 else None
 
 
 def critical_path(path: pl.DataFrame) -> list[dict[str, Any]]:
@@ -105,20 +111,24 @@ def tails(rows: pl.DataFrame) -> list[dict[str, Any]]:
 
 
 def throughput(rows: pl.DataFrame, flops: Flops) -> list[dict[str, Any]]:
-    """`role, stage, ranks, steps, tokens_per_s, step_tokens_per_s, mfu_ratio`, as of `Run.throughput()`.
-
-    Args:
-        rows: That table, with tokens a second of one rank for `mfu_ratio`: of 1 operation each, of 1 a second.
-        flops: What they really are.
+    """`role, stage, ranks, steps, tokens_per_s, step_tokens_per_s, mfu_ratio`, as `Run.throughput()` has it: all tokens
+    over all the time, as in the mean of steps a short one would count for as much as a long one.
     """
-    means = pl.col("tokens_per_s", "step_tokens_per_s", "mfu_ratio").mean()
-    grouped = rows.group_by("role", "stage", maintain_order=True).agg(pl.col("ranks").max(), means, steps=pl.len())
+    grouped = rows.group_by("role", "stage", maintain_order=True).agg(
+        pl.col("ranks").max(), _a_second(pl.col("stage_ns")).alias("tokens_per_s"),
+        _a_second(pl.col("step_ns")).alias("step_tokens_per_s"),
+        _a_second(pl.col("stage_ns").cast(pl.Float64) * pl.col("ranks")).alias("mfu_ratio"), steps=pl.len(),
+    )  # fmt: skip
     entries = grouped.to_dicts()
     for entry in entries:
         of_rank = entry["mfu_ratio"] or 0.0
         ratios = (flops.mfu_ratio(stage, of_rank, 1) for stage in (entry["stage"], canonical(entry["stage"])))
         entry["mfu_ratio"] = next(filter(None, ratios), None)
     return entries
+
+
+def _a_second(ns: pl.Expr) -> pl.Expr:
+    return pl.when(ns.sum() > 0).then(1e9 * pl.col("tokens").filter(ns.is_not_null()).sum() / ns.sum())
 
 
 def resharding(rows: pl.DataFrame) -> list[dict[str, Any]]:

@@ -22,7 +22,7 @@ _LEAST_SHARE, _MOST_NAMES = 0.05, 3
 def summarise(
     run: Run, waiting: pl.DataFrame, names: list[dict[str, Any]], steps: tuple[int, int] | None
 ) -> list[dict[str, Any]]:
-    """Of each controller and stage the sums over all steps, in order of begin.
+    """Of each controller and stage the sums over all steps, in order of begin; without any steps, over all there is.
 
     `stage, controller, steps, count, waited_ns, busy_ns, unaccounted_ns, before_ns, between_ns, after_ns, slowest,
     slowest_ns, meanwhile`; `slowest` of the workers is the one that was so in the longest of its steps.
@@ -37,6 +37,7 @@ def summarise(
 
     from ..tables import waits
 
+    waiting = waits.in_steps(waiting)
     others = waits.meanwhile(run, steps) if waiting.height else {}
     grouped = waiting.group_by("process", "stage", maintain_order=True).agg(
         *(pl.col(name).sum() for name in _SUMMED),

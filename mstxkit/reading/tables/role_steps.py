@@ -37,7 +37,7 @@ class _Members(NamedTuple):
     Args:
         group: Of each, which do the same work: attempt of the job, role, and what those beside a rank's own are.
         peers: As the judge calls them.
-        error_s: Bound of the error of their times against the others'.
+        error_s: Bound of the error of their times against those of others on their host.
         has_ended, is_running: In order; or it may still add to its last step.
     """
 
@@ -92,12 +92,10 @@ def _canonical(names: pl.Series) -> pl.Series:
 def _members(processes: pl.DataFrame, rows: pl.DataFrame) -> _Members:
     drivers = set(rows.filter(rows["waits_for"].is_not_null())["process"].to_list())
     entries = processes.to_dicts()
-    hosts = {entry["host"] for entry in entries}
-    apart_s = WALL_ERROR_NS / _NS if len(hosts) > 1 else 0.0
     return _Members(
         [(entry["attempt"] or 0, entry["role"] or "", beside(entry)) for entry in entries],
         [_peer(place, entry, place in drivers) for place, entry in enumerate(entries)],
-        np.array([(entry["clock_error_ns"] or 0) / _NS + apart_s for entry in entries]),
+        np.array([(entry["clock_error_ns"] or 0) / _NS for entry in entries]),
         [entry["state"] == "ended" for entry in entries],
         [entry["state"] in ("running", "lost") for entry in entries],
     )
@@ -167,12 +165,13 @@ def _role_step(part: pl.DataFrame, role: str, members: _Members) -> RoleStep:
     places = {key: place for place, key in enumerate(keys)}
     stage_at = np.array([places[key] for key in part["stage"].to_list()], dtype=np.int64)
     tables = {name: _spread(part[name], (len(processes), len(keys)), at, stage_at) for name in _FIGURES}
-    total_s = tables["total_ns"] / _NS
+    total_s, peers = tables["total_ns"] / _NS, tuple(members.peers[process] for process in processes)
+    apart_s = WALL_ERROR_NS / _NS if len({peer.host for peer in peers if not peer.is_controller}) > 1 else 0.0
     return RoleStep(
-        role, int(part["step"][0]), tuple(members.peers[process] for process in processes), keys,
+        role, int(part["step"][0]), peers, keys,
         tables["start_ns"] / _NS, tables["end_ns"] / _NS, total_s, total_s, tables["longest_ns"] / _NS,
         np.nan_to_num(tables["count"]),
-        Work(tables["tokens"], tables["responses"], tables["longest_response"]), members.error_s[processes],
+        Work(tables["tokens"], tables["responses"], tables["longest_response"]), members.error_s[processes] + apart_s,
     )  # fmt: skip
 
 

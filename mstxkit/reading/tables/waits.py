@@ -57,6 +57,13 @@ def only_waits(stage_rows: pl.DataFrame) -> pl.DataFrame:
     return stages.outermost(stage_rows.filter(pl.col("waits_for").is_not_null()))
 
 
+def in_steps(waits: pl.DataFrame) -> pl.DataFrame:
+    """Of waits those that count for a step: what is in none only where a controller waits for that stage in no step."""
+    import polars as pl
+
+    return waits.filter(pl.col("step").is_not_null() | pl.col("step").is_null().all().over(*_WHO))
+
+
 def table(stage_rows: pl.DataFrame) -> pl.DataFrame:
     """One row for each step, stage and controller, by begin.
 
@@ -174,7 +181,7 @@ def meanwhile(run: Run, steps: tuple[int, int] | None = None) -> dict[tuple[int,
     rows = run.stage_rows()
     if steps is not None:
         rows = rows.filter(pl.col("waits_for").is_null() | pl.col("step").is_between(*steps).fill_null(False))
-    waits = list(_each(rows))
+    waits = [waiting._replace(rows=in_steps(waiting.rows)) for waiting in _each(rows)]
     if not waits:
         return {}
     telling = _telling(run, {waiting.process for waiting in waits})

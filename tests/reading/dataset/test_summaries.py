@@ -42,6 +42,20 @@ def test_it_can_be_by_rank_and_of_some_days_and_roles_only(tmp_path: Path) -> No
     assert len(table) == 2 * 4 and summaries.table(run, roles=["nobody"]).is_empty()
 
 
+def test_a_step_that_was_going_on_when_the_run_was_compacted_is_one_step(tmp_path: Path) -> None:
+    run = new_run(tmp_path / "run")
+    rank = ProcessFiles(run, 100, rank=0)
+    for seq in (1, 2):
+        rank.seal(BankFiles(seq).range("a", seq * MS, 2 * seq * MS, stage="a", own=True, step=7), ended=None)
+        rank.seal(ended=None if seq == 1 else "exit")  # the newest file of who lives is left alone
+        compacting.compact(run)
+
+    row = summaries.table(run, by=("stage", "step")).to_dicts()[0]
+
+    assert len(list((run / "compact").glob("summaries/*/*/*/*.parquet"))) == 2
+    assert (row["count"], row["total_ns"], row["mean_ns"]) == (2, 3 * MS, 3 * MS)
+
+
 def test_quantiles_are_as_near_as_they_say(tmp_path: Path) -> None:
     chance = np.random.default_rng(1)
     took = np.exp(chance.normal(17, 1, 3000)).astype(int)

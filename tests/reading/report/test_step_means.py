@@ -99,7 +99,8 @@ def test_tails_and_tokens_are_the_means_of_the_tables(run: Run, summary: dict[st
     assert tail["tail_ratio"] == pytest.approx(rows["tail_ratio"].mean())
     assert tail["often"][0] == [3, rows["last_rank"].to_list().count(3)]
     of_update = run.throughput().filter(pl.col("stage") == "actor_update")
-    assert rates["actor_update"]["tokens_per_s"] == pytest.approx(of_update["tokens_per_s"].mean())
+    took_s = of_update["stage_ns"].sum() / 1e9
+    assert rates["actor_update"]["tokens_per_s"] == pytest.approx(of_update["tokens"].sum() / took_s)
     assert rates["actor_update"]["mfu_ratio"] is None
 
 
@@ -128,6 +129,18 @@ def test_what_resharding_and_a_controller_s_calls_cost_is_told(tmp_path: Path) -
     )
 
 
+def test_a_long_step_counts_for_more_than_a_short_one() -> None:
+    """Half of the tokens take a second, the others nine: in the mean of both steps that were 500 a second, not 180."""
+    per_step = {"step": [0, 1], "role": ["", ""], "stage": ["a", "a"], "ranks": [2, 2], "tokens": [900.0, 900.0]}
+    rates = pl.DataFrame({**per_step, "stage_ns": [1_000_000_000, 9_000_000_000], "step_ns": [10**10, 8 * 10**10]})
+    waits = pl.DataFrame({"ranks": [2, 2], "wait_ns": [50, 0], "duration_ns": [100, 900]})
+
+    (row,) = step_means.throughput(rates, Flops(1.0, 900.0))
+
+    assert (row["tokens_per_s"], row["step_tokens_per_s"], row["mfu_ratio"]) == pytest.approx((180.0, 20.0, 0.1))
+    assert step_means.wait_ratio(waits) == pytest.approx(0.05)
+
+
 def test_ranks_that_enter_late_are_of_the_role_whose_stage_it_is() -> None:
     """Also where a rank is of two roles, and where its role has no such stage."""
     trainer, rollout = runs_of(JobShape(ranks=2, rollouts=2, is_async=True), steps=5)
@@ -154,7 +167,8 @@ def test_the_json_has_all_of_it_and_is_not_cut(run: Run) -> None:
 
     for key in ("critical_path", "held_up_by", "tails", "throughput", "resharding", "stragglers", "what_if"):
         assert document[key], key
-    assert document["wait_ratio"] == pytest.approx(run.steps()["wait_ratio"].mean())
+    steps = run.steps()
+    assert document["wait_ratio"] == pytest.approx(steps["wait_ns"].sum() / steps["duration_ns"].sum())
     assert len(document["what_if"]) == run.what_if().height
     pairs = run.bubbles().filter(
         (pl.col("rank") != pl.col("gate_rank")) & (pl.col("wait_ns") > 0) & (pl.col("where") != "inside")
@@ -179,8 +193,8 @@ def test_the_mfu_is_of_what_a_token_takes_in_that_stage(run: Run) -> None:
 
     rates = {row["stage"]: row["mfu_ratio"] for row in summarise(run, supposed=Supposed(flops=flops))["throughput"]}
 
-    own = run.throughput(6 * 7e9, 3.5e14).filter(pl.col("stage") == "actor_update")["mfu_ratio"].mean()
-    assert rates["actor_update"] == pytest.approx(own)
+    own = run.throughput(6 * 7e9, 3.5e14).filter(pl.col("stage") == "actor_update")
+    assert rates["actor_update"] == pytest.approx((own["mfu_ratio"] * own["stage_ns"]).sum() / own["stage_ns"].sum())
     assert rates["reward"] is None
 
 

@@ -57,6 +57,23 @@ def test_it_tells_the_time_of_a_step_and_where_the_rest_lies(run: Path) -> None:
     ) in printed(summarise(open_run(run)))
 
 
+def test_what_is_waited_before_the_first_step_is_in_no_step(run: Path) -> None:
+    """As for the validation that a training begins with. Where a stage is in no step at all, it is told."""
+    waits = wait(wait(wait(BankFiles(), 0, 9_000, None), 9_000, 9_500, None, "val"), 10_000, 12_300, 1)
+    workers = work(9_100, 9_400, None, "val").range("before", MILLISECOND, 9_000 * MILLISECOND)
+    driver(run, waits)
+    ProcessFiles(run).seal(workers.range("gen", 10**10 + 200 * MILLISECOND, 12 * 10**9, stage="gen", own=True, step=1))
+    opened = open_run(run)
+
+    told = printed(summarise(opened))
+
+    assert "gen: driver waited 2.30 s, workers were busy 1.80 s, unaccounted 500 ms (200 ms before they began" in told
+    assert "val: driver waited 500 ms, workers were busy 300 ms" in told and "before 9" not in told
+    assert opened.resharding().select("step", "stage", "cost_ns").rows() == [
+        (1, "gen", 500 * MILLISECOND), (None, "val", 200 * MILLISECOND)
+    ]  # fmt: skip
+
+
 def test_a_single_step_can_be_asked_for(run: Path) -> None:
     driver(run, wait(wait(BankFiles(), 0, 100, 1), 200, 500, 2))
     ProcessFiles(run).seal(work(0, 100))

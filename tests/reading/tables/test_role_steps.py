@@ -148,6 +148,21 @@ def test_times_of_two_hosts_have_the_error_of_their_wall_clocks(run: Path) -> No
     assert step.error_s.min() >= WALL_ERROR_NS / 1e9
 
 
+def test_ranks_on_one_host_have_one_clock_wherever_others_of_the_run_are(run: Path) -> None:
+    """Another role, a driver that waits for them, and their own lives on a host before the job went to this one."""
+    for rank in (0, 1):
+        ProcessFiles(run, 1 + rank, rank=rank, role="actor", host="before").seal(bank(0))
+        ProcessFiles(run, 3 + rank, rank=rank, role="actor", host="a").seal(bank(1))
+    ProcessFiles(run, 5, rank=2, role="rollout", host="b").seal(bank(1))
+    ProcessFiles(run, 6, rank=None, role="actor", host="c").seal(bank(1, waits_for="workers"))
+
+    steps = role_steps.of_run(open_run(run))
+
+    assert [(step.role, step.step, step.error_s.max()) for step in steps if len(step.members) > 1] == [
+        ("actor", 0, 0.0), ("actor", 1, 0.0)
+    ]  # fmt: skip
+
+
 def test_steps_come_in_the_order_in_which_they_ended(tmp_path: Path) -> None:
     steps = role_steps.of_run(open_run(recorded(tmp_path / "run", stage_times(NOBODY, ranks=3, steps=12))))
 

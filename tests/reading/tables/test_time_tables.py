@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import dataclasses
+from pathlib import Path
 
 import pytest
 
 pl = pytest.importorskip("polars")
 
 import numpy as np  # noqa: E402
+from builders import judged_runs  # noqa: E402
+from builders.judged import role_step  # noqa: E402
 from builders.simulated_steps import role_of, runs_of  # noqa: E402
 
 from mstxkit.errors import ReadError  # noqa: E402
+from mstxkit.reading import role_runs  # noqa: E402
+from mstxkit.reading import run as reading  # noqa: E402
 from mstxkit.reading.tables import (  # noqa: E402
     bubbles,
     critical_path,
@@ -40,6 +45,19 @@ def test_a_straggler_is_told_with_its_effect_and_since_when() -> None:
     assert row["effect_ratio"] == pytest.approx(0.5, abs=0.08)
     assert abs(row["first_step"] - SINCE) <= 2
     assert row["confidence"] > 0.99
+
+
+@pytest.mark.parametrize(("tokens", "longer"), [(2000, []), (1010, [0.5])], ids=["twice the work", "the same work"])
+def test_work_that_is_the_same_in_each_step_still_explains_its_time(tokens: int, longer: list[float]) -> None:
+    chance, steps = np.random.default_rng(3), []
+    for number in range(30):
+        took = np.array([1.0, 1.0, 1.5, 1.0])[:, None] * chance.normal(1, 0.01, (4, 1))
+        begin = np.full((4, 1), 2.0 * number)
+        steps.append(role_step(number, ["reward"], begin, begin + took, [[1000], [1000], [tokens], [1000]]))
+
+    rows = stragglers.table(role_runs.of_steps(steps)).filter(pl.col("where") == "in")
+
+    assert rows["effect_ratio"].to_list() == pytest.approx(longer, abs=0.05)
 
 
 def test_in_a_healthy_job_nobody_is_a_straggler_that_costs_anything() -> None:
@@ -96,6 +114,17 @@ def test_the_critical_path_goes_through_the_slow_rank_in_its_stage() -> None:
 
     assert (rows["rank"] == 3).mean() > 0.8
     assert rows["more_ns"].median() > 0
+
+
+def test_the_time_until_a_job_was_started_anew_is_in_no_step(tmp_path: Path) -> None:
+    rows, hour_ns = judged_runs.stage_times(judged_runs.NOBODY, steps=20), 3600 * 10**9
+    judged_runs.recorded(tmp_path / "run", [row for row in rows if row[0] < 10])
+    anew = [(*row[:3], row[3] + hour_ns, row[4] + hour_ns) for row in rows if row[0] >= 10]
+    run = reading.open_run(judged_runs.recorded(tmp_path / "run", anew))
+
+    path = run.critical_path().group_by("step").agg(pl.col("duration_ns").sum())
+    assert run.steps()["duration_ns"].max() < 50 * judged_runs.MS
+    assert path["duration_ns"].max() < 50 * judged_runs.MS
 
 
 def test_steps_say_who_held_them_up() -> None:
