@@ -160,6 +160,10 @@ class IncidentFolders:
         """What each host has reported so far, by its file."""
         return incidents.reports_of(self._run, name, self._run_id)
 
+    def answers(self, name: str) -> int:
+        """How many hosts have reported so far. *Cost*: of 1,000 hosts the reports take seconds to be read."""
+        return len(incidents.answers_of(self._run, name))
+
     def own_reports(self, name: str) -> list[dict[str, Any]]:
         """What this host has reported, perhaps by a watchman before this one."""
         return incidents.reports_in(self._answer_of(name), self._run_id) or []

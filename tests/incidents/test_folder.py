@@ -46,6 +46,18 @@ def test_two_hosts_that_see_the_same_hang_have_one_incident(run: Path) -> None:
     assert first.by == "a-1"
 
 
+def test_it_is_known_how_many_hosts_have_answered_without_what_they_say(run: Path) -> None:
+    hosts = of_host(run, "a-1"), of_host(run, "b-2")
+    call = hosts[0].open(HANG, time.time_ns())
+    counts = [hosts[0].answers(call.name)]
+    for folders in hosts:
+        folders.answer(call.name, [{"rank": 1}])
+        counts.append(hosts[0].answers(call.name))
+
+    assert counts == [0, 1, 2]
+    assert hosts[0].reports(call.name).keys() == {"a-1.json", "b-2.json"}
+
+
 def test_what_comes_within_seconds_belongs_to_the_incident_before(run: Path) -> None:
     assert of_host(run).open(KILLED, time.time_ns()) == of_host(run).open(EXCEPTION, time.time_ns())
 
