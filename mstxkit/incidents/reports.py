@@ -101,9 +101,7 @@ def report(process: WatchedProcess, folder: Path, facts: Facts, answer: Answer) 
 
 
 def fitted(made: dict[str, Any], processes: int) -> dict[str, Any]:
-    """A report within its share of what all of them may take: what tells least goes first, what is stuck and where it
-    stands last.
-    """
+    """A report within its share of what all of them may take: what tells least goes first, what is stuck last."""
     share = min(_MOST_BYTES, max(_LEAST_BYTES, ALL_BYTES // max(1, processes)))
     if made["thread"] is not None:
         made["thread"] = {**made["thread"], "frames": _innermost(made["thread"]["frames"], share // 3)}
