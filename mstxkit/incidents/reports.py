@@ -24,8 +24,7 @@ from .looking import LastRange, RangeInside, WatchedProcess
 # Of all ranks' reports together; a process has its share of it, within bounds.
 ALL_BYTES, _LEAST_BYTES, _MOST_BYTES = 64 << 20, 4 << 10, 64 << 10
 _LAST_RANGES, _LAST_S, _OPEN_AT_MOST, _THREADS_SHOWN, _RING_SHOWN = 200, 30.0, 64, 16, 200
-_CALL_BYTES = 16  # beside its names
-_NS = 10**9
+_CALL_BYTES, _NS = 16, 10**9  # what a call takes beside its names
 # Ranges that one exception ends, end one after the other.
 _RAISED_WITHIN_NS = _NS // 2
 _OURS = "mstxkit-"

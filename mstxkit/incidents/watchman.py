@@ -34,8 +34,7 @@ from .page import BEGUN_ANEW, WENT_ON, headline
 _NICE, _NS = 5, 10**9
 # Looks at shared memory; at the run folder; for how long reports of other hosts are waited for, and taken afterwards.
 _LOOKS_EVERY_S, _RUN_EVERY_S, _HOSTS_WITHIN_S, _LATE_WITHIN_S = 1.0, 2.0, 3.0, 30.0
-# For what another host, or the watchman before this one, makes of an incident, as it reads what so many hosts a second
-# have said; then this host takes it over.
+# For what another host, or the watchman before this one, makes of an incident; then this host takes it over.
 _CONCLUDES_WITHIN_S, _HOSTS_READ_A_S = 8.0, 64
 # Where nobody was stuck after all: until the next look at everybody, twice as long each time.
 _AGAIN_S, _AGAIN_AT_MOST_S, _AGAIN_FOR_ALL_S = 1.0, 30.0, 300.0
