@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, Iterable, Sequence
 
 import typer
 
+from ..reading.report import units
 from ..reading.report.escape import for_rich, for_terminal
-from ..reading.report.units import size
 from ..store.request import ALL, COUNT_AT_MOST, SUSPECT_AND_PEER, Ranks, Request
 from ..store.values import whole_number
 from . import _show
@@ -43,23 +43,14 @@ def bytes_of(text: str | None, option: str) -> int | None:
 
 def spans(ranks: Iterable[int]) -> str:
     """0, 1, 2, 5 -> `0-2, 5`."""
-    parts: list[str] = []
-    first = last = -2
-    for rank in sorted(set(ranks)):
-        if rank != last + 1:
-            first = rank
-            parts.append(str(rank))
-        else:
-            parts[-1] = f"{first}-{rank}"
-        last = rank
-    return ", ".join(parts)
+    return units.spans(ranks).replace(",", ", ")
 
 
 def on(ranks: Ranks) -> str:
-    """Where a request is for: `all ranks`, `rank 5`, `ranks 0-2, 5`."""
+    """Where a request is for: `all ranks`, `rank 5`, `ranks 0-2, 5`; of very many as `units.ranks_in_words`."""
     if isinstance(ranks, str):
         return {ALL: "all ranks", SUSPECT_AND_PEER: "the suspect and a peer"}.get(ranks, ranks)
-    return f"rank{'s' if len(ranks) > 1 else ''} {spans(ranks)}"
+    return units.ranks_in_words(ranks).replace(",", ", ")
 
 
 def asked(request: Request) -> str:
@@ -123,7 +114,7 @@ def recorded(report: Report) -> str:
     """`2 sessions, 12.3 MiB`; empty while there is none."""
     if not report.recorded:
         return ""
-    return f"{report.recorded} session{'' if report.recorded == 1 else 's'}, {size(report.bytes)}"
+    return f"{report.recorded} session{'' if report.recorded == 1 else 's'}, {units.size(report.bytes)}"
 
 
 def line(report: Report) -> str:
@@ -154,7 +145,7 @@ def participants(recorders: Sequence[Participant]) -> list[str]:
 
 def _who(members: Sequence[Participant]) -> str:
     if len(members) > 1 or members[0].pid is None:
-        return f"rank{'s' if len(members) > 1 else ''} {spans(member.rank for member in members)}"
+        return on(tuple(member.rank for member in members))
     member = members[0]
     return f"rank {member.rank} ({', '.join(filter(None, (member.role, f'pid {member.pid} on {member.host}')))})"
 
@@ -182,10 +173,10 @@ def profiles(recordings: Sequence[RecordedSession]) -> Table:
 def size_of(session: RecordedSession) -> str:
     """Of its raw data."""
     count = session.document.get("bytes")
-    return size(count) if isinstance(count, int) and 0 <= count < 1 << 62 else ""
+    return units.size(count) if isinstance(count, int) and 0 <= count < 1 << 62 else ""
 
 
 def size_of_all(recordings: Sequence[RecordedSession]) -> str:
     """`12.3 GiB together`."""
     counts = (whole_number(session.document.get("bytes")) for session in recordings)
-    return f"{size(sum(counts))} together"
+    return f"{units.size(sum(counts))} together"

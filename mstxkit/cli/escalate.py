@@ -163,18 +163,16 @@ def _tell(run: Path, request: Request, meant: tuple[int, ...], suspected: Suspic
         typer.echo(f"  {_suspected(suspected)}")
     elif meant:
         typer.echo(f"  {for_terminal(_meant(request, meant))}")
-    absent = asking.absent(asking.control_of(run), request, meant)
+    absent = tuple(asking.absent(asking.control_of(run), request, meant))
     if absent:
         stages = for_terminal(" or ".join(request.stages))
-        typer.echo(
-            f"  rank {_requests.spans(absent)}: nothing begins there before {stages} is entered for the first time"
-        )
+        typer.echo(f"  {_requests.on(absent)}: nothing begins there before {stages} is entered for the first time")
     where = for_terminal(str(run))
     typer.echo(f"  mstxkit status {where} shows how it stands; mstxkit escalate {where} --cancel {request.id[:8]}")
 
 
 def _meant(request: Request, ranks: tuple[int, ...]) -> str:
-    return f"{request.ranks}: rank{'s' if len(ranks) > 1 else ''} {_requests.spans(ranks)}"
+    return f"{request.ranks}: {_requests.on(ranks)}"
 
 
 def _suspected(suspicion: Suspicion) -> str:

@@ -12,6 +12,7 @@ import typer
 from ..errors import MstxkitError, SettingError
 from ..reading.report.escape import for_terminal
 from ..reading.report.sentences import not_come
+from ..reading.report.units import ranks_in_words
 from ..store.verdicts import Verdict
 from . import FOUND_WRONG, WRONG_USE, _run_folder, _show
 from ._progress import progress
@@ -149,7 +150,7 @@ def _summary(run: Path, seen: Outlook, is_by_tables: bool) -> str:
 def _line(verdict: Verdict) -> str:
     """Everything in it may have come from a file that anybody wrote."""
     who = "" if verdict.rank is None else f"rank {verdict.rank}"
-    group = f"group {','.join(map(str, verdict.group[:16]))}" if verdict.group and not who else ""
+    group = f"group of {ranks_in_words(verdict.group)}" if verdict.group and not who else ""
     since = "" if verdict.since_step is None else f"since step {verdict.since_step}"
     impact = f"costs {verdict.impact_ratio:.0%} of a step" if verdict.impact_ratio else ""
     sure = f"confidence {verdict.confidence:.2f}" if verdict.confidence else ""

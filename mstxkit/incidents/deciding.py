@@ -89,7 +89,8 @@ def cause(reports: Sequence[Report], hang_s: float, blamed: Mapping[str, int] = 
     missing = first_missing(reports)
     waiters = [report for report in stuck if held(report) in (waiting.COLLECTIVE, waiting.OTHERS)]
     # Who is gone holds up only those that wait for others.
-    held_fast = [report for report in stuck if report not in waiters and (waiters or not report.get("gone_ns"))]
+    others = (report for report in stuck if held(report) not in (waiting.COLLECTIVE, waiting.OTHERS))
+    held_fast = [report for report in others if waiters or not report.get("gone_ns")]
     if held_fast:
         return _of_held(held_fast, reports, missing, blamed)
     in_collectives = [report for report in waiters if held(report) == waiting.COLLECTIVE]
@@ -170,7 +171,7 @@ def _of_collectives(
 
 def _of_others(waiters: list[Report], reports: Sequence[Report], hang_s: float) -> Cause | None:
     """All that are stuck wait for other processes: for whoever goes on."""
-    if any(goes_on(report, hang_s) for report in reports if report not in waiters and not _is_beside(report)):
+    if any(goes_on(report, hang_s) for report in reports if not _is_beside(report)):
         return None
     if any(map(may_wait, waiters)):
         return None

@@ -4,6 +4,7 @@ it did last, how far it came in its collectives.
 
 from __future__ import annotations
 
+import itertools
 import json
 import time
 from pathlib import Path
@@ -23,7 +24,7 @@ from .looking import LastRange, RangeInside, WatchedProcess
 # Of all ranks' reports together; a process has its share of it, within bounds.
 ALL_BYTES, _LEAST_BYTES, _MOST_BYTES = 64 << 20, 4 << 10, 64 << 10
 _LAST_RANGES, _LAST_S, _OPEN_AT_MOST, _THREADS_SHOWN, _RING_SHOWN = 200, 30.0, 64, 16, 200
-_NS = 10**9
+_CALL_BYTES, _NS = 16, 10**9  # what a call takes beside its names
 # Ranges that one exception ends, end one after the other.
 _RAISED_WITHIN_NS = _NS // 2
 _OURS = "mstxkit-"
@@ -93,18 +94,28 @@ def report(process: WatchedProcess, folder: Path, facts: Facts, answer: Answer) 
         "is_debugged": any(waiting.of_stack(thread.frames) == waiting.DEBUGGER for thread in answer.threads),
         "threads": [thread.as_json() for thread in theirs[:_THREADS_SHOWN]],
         "kernel": kernel.threads(process.pid)[:_THREADS_SHOWN] if process.pid and not facts.gone_ns else [],
-        "last": _last(process), **_collectives(folder, process.name),
+        "last": _last(process), **of_collectives(folder, process.name),
     }  # fmt: skip
     return fitted(made, small_number(process.who.get("world_size")) or 1)
 
 
 def fitted(made: dict[str, Any], processes: int) -> dict[str, Any]:
-    """A report within its share of what all of them may take: what tells least goes first."""
+    """A report within its share of what all of them may take: what tells least goes first, what is stuck last."""
     share = min(_MOST_BYTES, max(_LEAST_BYTES, ALL_BYTES // max(1, processes)))
+    if made["thread"] is not None:
+        made["thread"] = {**made["thread"], "frames": _innermost(made["thread"]["frames"], share // 3)}
     for key in ("kernel", "ring", "last", "threads", "exceptions", "entered", "inside"):
         while len(json.dumps(made)) > share and made.get(key):
-            made[key] = made[key][: len(made[key]) // 2]
+            kept = len(made[key]) // 2
+            made[key] = made[key][len(made[key]) - kept :] if key == "inside" else made[key][:kept]
+            made["has_ring"] = made["has_ring"] and key != "entered"  # who does not say all has not said who is missing
     return made
+
+
+def _innermost(frames: list[list[Any]], at_most_bytes: int) -> list[list[Any]]:
+    """The same calls of ranks that are at the same place, whatever lines these are in."""
+    sizes = itertools.accumulate(len(file) + len(function) + _CALL_BYTES for file, _, function in frames)
+    return frames[: sum(size <= at_most_bytes for size in sizes)]
 
 
 def _since(mono_ns: int) -> float:
@@ -168,7 +179,7 @@ def _last(process: WatchedProcess) -> list[list[Any]]:
     ]
 
 
-def _collectives(folder: Path, name: str) -> dict[str, Any]:
+def of_collectives(folder: Path, name: str) -> dict[str, Any]:
     """What its ring has told, as it was handed over.
 
     Returns:
@@ -194,9 +205,9 @@ def _collectives(folder: Path, name: str) -> dict[str, Any]:
 
 def _entry(entry: CollectiveEntry, group: Mapping[str, Any]) -> dict[str, Any]:
     return {
-        "group": entry.group, "name": text_of(group.get("name"))[:80], "ranks": text_of(group.get("ranks"))[:400],
-        "sequence": entry.sequence, "operation": _operation(entry), "entered_ns": wall_ns(entry.entered_ns),
-        "left": bool(entry.left_ns),
+        "group": entry.group, "name": text_of(group.get("name"))[:80],
+        "ranks": text_of(group.get("ranks"))[: collectives.RANKS_TEXT_AT_MOST], "sequence": entry.sequence,
+        "operation": _operation(entry), "entered_ns": wall_ns(entry.entered_ns), "left": bool(entry.left_ns),
     }  # fmt: skip
 
 

@@ -36,7 +36,7 @@ _NICE, _NS = 5, 10**9
 # folder that took longer is one of a folder that hung.
 _RUN_EVERY_S, _HOSTS_WITHIN_S, _LATE_WITHIN_S, _HUNG_S = 2.0, 3.0, 30.0, 1.0
 # For what another host, or the watchman before this one, makes of an incident; then this host takes it over.
-_CONCLUDES_WITHIN_S = 8.0
+_CONCLUDES_WITHIN_S, _HOSTS_READ_A_S = 8.0, 64
 # Where nobody was stuck after all: until the next look at everybody, twice as long each time.
 _AGAIN_S, _AGAIN_AT_MOST_S, _AGAIN_FOR_ALL_S = 1.0, 30.0, 300.0
 # Where the run folder did not take what has happened.
@@ -201,9 +201,9 @@ class Watchman:
 
     def _leave(self, call: Call, event: HostEvent | None = None) -> None:
         """Whoever has opened it concludes it, unless it is gone by then."""
-        before = self._others.get(call.name)
-        if before is None or before[0] != call:
-            self._others[call.name] = call, time.monotonic() + _CONCLUDES_WITHIN_S, event
+        if self._others.get(call.name, (None,))[0] != call:
+            within_s = _CONCLUDES_WITHIN_S + self._folders.hosts() / _HOSTS_READ_A_S
+            self._others[call.name] = call, time.monotonic() + within_s, event
 
     def _take_over(self) -> None:
         """What nobody has concluded in time."""
@@ -320,7 +320,7 @@ class Watchman:
     def _everybody(self, call: Call, reports: Sequence[Report]) -> list[Report]:
         """The reports of all hosts, as far as they come in time."""
         hosts, deadline = self._folders.hosts(), time.monotonic() + _HOSTS_WITHIN_S
-        while time.monotonic() < deadline and len(answered := self._folders.reports(call.name)) < hosts:
+        while time.monotonic() < deadline and self._folders.answers(call.name) < hosts:
             time.sleep(0.1)
         answered = self._folders.reports(call.name)
         return [report for of_host in answered.values() for report in of_host] or list(reports)

@@ -20,7 +20,7 @@ from ..store.report import DONE, ESCALATE, Report
 from ..store.request import WHOLE_STEPS
 from ..store.verdicts import Verdict
 from ..triggers._declare import setting
-from .wording import ranks_in_words
+from .wording import GROUP_AT_MOST, ranks_in_words
 
 # What shows the cause: `full` has operators and kernels, `comm` collectives with their sizes and groups.
 PRESETS = {
@@ -35,8 +35,6 @@ NO_PROFILE = {
 }
 # A verdict that costs so many times as much as the one before need not wait for its turn.
 _OUTWEIGHS = 4.0
-# Of a group whose link is slow, so many ranks are profiled.
-GROUP_AT_MOST = 8
 # Time that is lost between two stages is in none: steps are recorded as a whole.
 _BETWEEN = ("before", "behind_gap")
 _ID, _OCCASION = re.compile("[0-9a-f]{16}"), re.compile("verdict ([0-9a-f]{16}) ([0-9a-f]{8})")

@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 
 from ..errors import MstxkitError
-from ..host import apart, life
+from ..host import apart, identity, life
 from ..store import documents, judge_lock, layout, process_pointer, run_file
 from ..telemetry import outlets
 from ..telemetry.outlets import Outlets
@@ -59,9 +59,10 @@ def judge(run: Path, run_id: str, lock: int = -1, silence_s: float = _SILENCE_S,
 def _is_over(run: Path, run_id: str, heard_s: float, silence_s: float) -> bool:
     if run_file.id_of(run) != run_id:
         return True
-    is_silent = abs(time.time() - heard_s) > silence_s
-    lives = [_lives(run / layout.LIVE / name) for name in documents.names_in(run / layout.LIVE, layout.POINTER)]
-    return not any(lives if is_silent else [alive is not False for alive in lives])
+    pointers = [run / layout.LIVE / name for name in documents.names_in(run / layout.LIVE, layout.POINTER)]
+    if abs(time.time() - heard_s) > silence_s:
+        return not any(_lives(pointer) for pointer in pointers if pointer.name.startswith(f"{identity.host()}-"))
+    return all(_lives(pointer) is False for pointer in pointers)
 
 
 def _lives(pointer: Path) -> bool | None:

@@ -44,7 +44,7 @@ class LateRings:
     def __init__(self) -> None:
         self._roles: dict[str, _OfRole] = {}
         self._groups: dict[int, tuple[int, ...]] = {}
-        self._rows = 0
+        self._rows, self._each = 0, ROWS_AT_MOST
 
     def learn_groups(self, head: Mapping[str, Any]) -> None:
         """What the head of a batch says of groups."""
@@ -72,6 +72,9 @@ class LateRings:
             entries: As `lateness.rows_in` gives them.
             entered_s: (N,) when they were entered, on the clock of the steps.
         """
+        while self._rows + min(len(entries), self._each) > ROWS_AT_MOST and self._each > 1:
+            self._shorten()
+        entries, entered_s = entries[-self._each :], entered_s[-self._each :]
         if self._rows + len(entries) > ROWS_AT_MOST:
             return
         of_role = self._roles.setdefault(role, _OfRole())
@@ -86,6 +89,14 @@ class LateRings:
         of_role.first_s, of_role.last_s = of_role.first_s or now_s, now_s
         self._rows += len(entries)
 
+    def _shorten(self) -> None:
+        """Keep the newer half of each, as of shorter rings: whoever was left out would hold all others up unseen."""
+        every = [of_role for of_role in self._roles.values() if of_role.waiting]
+        self._each = min(self._each, max((len(rows) for of in every for _, rows in of.waiting), default=1)) // 2 or 1
+        for of_role in every:
+            of_role.waiting = [(process, rows[-self._each :].copy()) for process, rows in of_role.waiting]
+        self._rows = sum(len(rows) for of_role in every for _, rows in of_role.waiting)
+
     def is_due(self, now_s: float) -> bool:
         """Is there anything that `due` would give?"""
         return any(_is_due(of_role, now_s) for of_role in self._roles.values())
@@ -97,6 +108,7 @@ class LateRings:
                 waiting, of_role.waiting = of_role.waiting, []
                 of_role.first_s = 0.0
                 self._rows -= sum(len(rows) for _, rows in waiting)
+                self._each = ROWS_AT_MOST
                 yield from self._joined(list(of_role.steps), waiting)
 
     def _joined(self, steps: list[RoleStep], waiting: list[tuple[str, Rows]]) -> Iterator[RoleStep]:

@@ -12,10 +12,12 @@ from .findings import Finding, Seen
 from .measuring import BEHIND_GAP
 
 _RUNS_AT_MOST = 8
+# Of a group whose link is slow, so many ranks are profiled.
+GROUP_AT_MOST = 8
 
 
 def ranks_in_words(ranks: Iterable[int]) -> str:
-    """`0,2-7`: ranks in the form that commands take; no more than a few of such pieces, then `...`."""
+    """`0,2-7`: of 8 ranks in the form that commands take; of more no more than 8 of such pieces, then `...`."""
     ordered = sorted(set(ranks))
     pieces: list[str] = []
     at = 0
@@ -53,7 +55,8 @@ def next_step(finding: Finding, members: Sequence[Peer], run: str) -> str:
     if key.kind == "imbalance":
         return "share the work out by its length (tokens, responses), not by its count"
     if key.kind in ("link", "communication"):
-        ranks = ranks_in_words(finding.group)
+        own = [members[finding.place].rank] if finding.place >= 0 else []
+        ranks = ranks_in_words([rank for rank in (*own, *finding.group) if rank is not None][:GROUP_AT_MOST])
         return f"mstxkit escalate {quoted} --stage {stage}{f' --ranks {ranks}' if ranks else ''} --preset comm"
     if "cpu_wait_ratio" in finding.evidence:
         return "see what else runs on its host (top): it waits for a CPU, longer than others; or bind ranks to cores"

@@ -31,6 +31,8 @@ DISTURBED = 1
 LEFT_AT_MOST = 2
 GROUPS, RANK, RING, WHY_NOT = "groups", "rank", "ring_entries", "why_not"
 _MOST_32, _RUNS_AT_MOST, _RANKS_AT_MOST = 0xFFFFFFFF, 32, 1 << 20
+# Of `ranks_as_text`: a part of that would be other ranks.
+RANKS_TEXT_AT_MOST = _RUNS_AT_MOST * len("123456789-123456789/123456789,")
 _RUN = re.compile(r"(\d{1,9})(?:-(\d{1,9})(?:/(\d{1,9}))?)?", re.ASCII)
 
 

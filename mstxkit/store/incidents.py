@@ -131,13 +131,14 @@ def read(run: Path, run_id: str, unusable: list[Unusable] | None = None) -> list
 
 def reports_of(run: Path, name: str, run_id: str) -> dict[str, list[dict[str, Any]]]:
     """What each host has reported on its processes so far, by the name of its file; what is none is left out."""
-    reports: dict[str, list[dict[str, Any]]] = {}
+    reports = ((file.name, reports_in(file, run_id)) for file in answers_of(run, name))
+    return {file: of_host for file, of_host in reports if of_host is not None}
+
+
+def answers_of(run: Path, name: str) -> list[Path]:
+    """The files of the hosts that have answered so far."""
     folder = folder_of(run, name) / layout.INCIDENT_HOSTS
-    for file in documents.names_in(folder, layout.NOW_SUFFIX):
-        of_host = None if file.startswith(".") else reports_in(folder / file, run_id)
-        if of_host is not None:
-            reports[file] = of_host
-    return reports
+    return [folder / file for file in documents.names_in(folder, layout.NOW_SUFFIX) if not file.startswith(".")]
 
 
 def reports_in(file: Path, run_id: str) -> list[dict[str, Any]] | None:

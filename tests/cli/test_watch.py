@@ -25,7 +25,7 @@ from mstxkit.store.batches import HandingProcess  # noqa: E402
 from mstxkit.store.job_file import JobState  # noqa: E402
 from mstxkit.store.settings_file import Figures  # noqa: E402
 from mstxkit.store.summaries import StageSummary  # noqa: E402
-from mstxkit.store.verdicts import COMPUTE, HANG, Verdict  # noqa: E402
+from mstxkit.store.verdicts import COMPUTE, HANG, LINK, Verdict  # noqa: E402
 
 MS = 10**6
 HOSTILE = "\x1b[2Jx\u202e<b>"
@@ -218,6 +218,16 @@ def test_what_is_in_no_step_names_none(watched: Watched) -> None:
     watched.judged(Verdict("hang-1", 5, None, HANG, "reward", 1, "actor"), who="hang-h0")
 
     assert "\nhang actor rank 1 reward" in f"\n{watched.watch('--once').output}"
+
+
+def test_of_a_group_that_is_too_long_to_be_named_it_is_said_how_many_it_has(watched: Watched) -> None:
+    watched.hand_over(40, host="h0")
+    watched.judged(Verdict("a", 5, 3, LINK, "reward", group=tuple(range(0, 10_240, 64))), who="other")
+    watched.judged(Verdict("b", 5, 3, LINK, "reward", group=(0, 1, 2, 9)), who="another")
+    said = watched.watch("--once").output
+
+    assert "link group of 160 ranks: 0,64,128," in said
+    assert "link group of ranks 0-2,9 reward" in said
 
 
 def test_names_out_of_files_drive_no_terminal(watched: Watched) -> None:

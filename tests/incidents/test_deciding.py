@@ -249,6 +249,28 @@ def test_a_page_of_1024_ranks_names_the_one_that_is_stuck_and_fits_a_screen() ->
     assert len(text) < 4000
 
 
+class Told(dict):  # type: ignore[type-arg]
+    """A report that counts how often it is compared with another one."""
+
+    compared = 0
+
+    def __eq__(self, other: object) -> bool:
+        Told.compared += 1
+        return super().__eq__(other)
+
+
+@pytest.mark.parametrize("waits", ["collective", "others"])
+def test_reports_of_ten_thousand_ranks_are_gone_through_and_not_compared_one_with_another(waits: str) -> None:
+    """Else their decision takes longer than others wait for it: each takes it over, and nobody comes to it."""
+    reports = [Told(report(rank, waits)) for rank in range(64)]
+    reports[40] = Told(report(40))
+    Told.compared = 0
+
+    assert blamed(list(reports)) == (40, "own")
+    assert deciding.cause([Told(report(rank, "others")) for rank in range(64)], HANG_S) is not None
+    assert not Told.compared
+
+
 def test_a_page_of_ranks_that_wait_in_many_groups_says_of_each_where_it_is_and_stays_one_page() -> None:
     calls = [["/x/site-packages/nn/modules/module.py", n, f"call{n}"] for n in range(20)] + [
         ["/app/train.py", 8, "fit"]

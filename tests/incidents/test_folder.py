@@ -13,7 +13,7 @@ import pytest
 from mstxkit.errors import MstxkitError
 from mstxkit.incidents import folder
 from mstxkit.incidents.folder import Call, IncidentFolders
-from mstxkit.store import incidents, layout, run_file
+from mstxkit.store import documents, incidents, layout, run_file
 from mstxkit.store.incidents import EXCEPTION, HANG, KILLED, REQUEST, Incident
 
 
@@ -44,6 +44,27 @@ def test_two_hosts_that_see_the_same_hang_have_one_incident(run: Path) -> None:
 
     assert first == second
     assert first.by == "a-1"
+
+
+def test_what_another_host_has_opened_is_found_although_others_hold_the_lock_for_long(run: Path) -> None:
+    """Of a thousand hosts that see the same death most waited too long for the lock, and opened another one later."""
+    call = of_host(run, "a-1").open(KILLED, time.time_ns())
+    with documents.locked(run / layout.INCIDENTS / layout.INCIDENTS_LOCK, 1.0):
+        found = of_host(run, "b-2").open(KILLED, time.time_ns())
+
+    assert found == call
+
+
+def test_it_is_known_how_many_hosts_have_answered_without_what_they_say(run: Path) -> None:
+    hosts = of_host(run, "a-1"), of_host(run, "b-2")
+    call = hosts[0].open(HANG, time.time_ns())
+    counts = [hosts[0].answers(call.name)]
+    for folders in hosts:
+        folders.answer(call.name, [{"rank": 1}])
+        counts.append(hosts[0].answers(call.name))
+
+    assert counts == [0, 1, 2]
+    assert hosts[0].reports(call.name).keys() == {"a-1.json", "b-2.json"}
 
 
 def test_what_comes_within_seconds_belongs_to_the_incident_before(run: Path) -> None:

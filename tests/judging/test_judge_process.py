@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from pathlib import Path
-from typing import Iterator
+from typing import Any, Iterator
 
 import pytest
 from builders import lives
@@ -13,7 +13,7 @@ from builders import lives
 import mstxkit
 from mstxkit.judging import judge_process
 from mstxkit.recorder import adopt
-from mstxkit.store import job_file, run_file
+from mstxkit.store import documents, job_file, layout, process_pointer, run_file
 from mstxkit.store.judge_life import JudgeLife
 
 STEPS = """
@@ -63,6 +63,36 @@ def test_it_ends_where_the_job_was_killed_after_the_wall_clock_was_set_back(
     adopt.collect(run)
 
     assert not judging.is_alive()
+
+
+@pytest.mark.parametrize("silence_s", [1e12, 1.0])
+def test_of_very_many_ranks_on_other_hosts_no_more_than_one_is_looked_at(
+    run: Path, silence_s: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It looks each three seconds while a stage lasts: of 10,000 ranks that would be 10,000 files of a shared disk."""
+    run_id, pointers = run_file.open_run_folder(run)[1], run / layout.LIVE
+    pointers.mkdir(exist_ok=True)
+    for rank in range(100):
+        who = {"run": run_id, "host": f"node{rank}", "boot": "another", "pid": 1, "pidns": 1, "pid_start": 1}
+        process_pointer.write(pointers / f"node{rank}-1-1{layout.POINTER}", run / "gone", {**who, "start": 1})
+    reads, read = list[Path](), documents.read
+
+    def counted(file: Path, *more: Any) -> bytes | None:
+        reads.append(file)
+        return read(file, *more)
+
+    monkeypatch.setattr(documents, "read", counted)
+    judging = threading.Thread(target=judge_process.judge, args=(run, run_id, -1, silence_s), daemon=True)
+
+    judging.start()
+    judging.join(1.5)
+    is_silent_and_over = not judging.is_alive()
+    for pointer in pointers.iterdir():
+        pointer.unlink()
+    judging.join(30)
+
+    assert sum(file.parent == pointers for file in reads) <= 1
+    assert (is_silent_and_over, judging.is_alive()) == (silence_s == 1.0, False)
 
 
 def judged_step(run: Path) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 from mstxkit.judging import late_rings, lateness
 from mstxkit.judging.evidence import Peer, RoleStep, Work
@@ -91,6 +92,34 @@ def test_roles_are_kept_apart() -> None:
     put(rings, 1, 0.0, range(1, 2), 10.0, role="critic")
 
     assert [each.role for each in rings.due(20.0)] == ["critic"]
+
+
+def test_where_the_rings_of_many_are_too_much_each_keeps_its_newest_entries(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Of 10,240 ranks with 512 entries each the last 2,048 were left out: a slow one of these was nobody's fault."""
+    monkeypatch.setattr(late_rings, "ROWS_AT_MOST", 16 * 20)
+    rings = LateRings()
+    rings.learn_groups({"groups": {"7": {"ranks": "0-19"}}})
+    for number in range(32):
+        rings.closed(step(number, members=20))
+    for rank in range(20):
+        put(rings, rank, 0.1 * (rank == 19), range(32), now_s=10.0)
+    given = list(rings.due(20.0))
+
+    entered = given[-1].collectives
+    assert given[-1].step == 31 and entered is not None
+    assert sorted(entered.member) == list(range(20))
+    assert len(given) >= 8
+
+
+def test_memory_is_bounded_by_whatever_number_of_processes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(late_rings, "ROWS_AT_MOST", 64)
+    rings = LateRings()
+    for rank in range(500):
+        put(rings, rank, 0.0, range(5), now_s=10.0)
+
+    assert sum(len(rows) for _, rows in rings._roles[""].waiting) <= 64
 
 
 def test_whoever_sends_on_and_on_is_judged_all_the_same_and_memory_is_bounded() -> None:

@@ -6,7 +6,7 @@ from typing import Any, Sequence
 
 from ...store import verdicts as kinds
 from .escape import shown
-from .units import spans
+from .units import ranks_in_words
 
 _RANK_WORDS = {
     kinds.COMPUTE: "{who} computes more slowly than the others{where}",
@@ -45,7 +45,7 @@ def sentence(verdict: dict[str, Any]) -> str:
         return f"there is not enough evidence to say who makes the others wait{where}"
     words = _GROUP_WORDS if verdict["rank"] is None else _RANK_WORDS
     who = f"rank {verdict['rank']}" + (f" {shown(verdict['role'])}" if verdict["role"] else "")
-    group = f"ranks {spans(verdict['group'])}" if verdict["group"] else "the ranks"
+    group = ranks_in_words(verdict["group"]) if verdict["group"] else "the ranks"
     return words[verdict["kind"]].format(who=who, where=where, group=group)
 
 

@@ -8,6 +8,7 @@ _TIMES = (
     (86_400_000_000_000, "d"), (3_600_000_000_000, "h"), (60_000_000_000, "min"), (1_000_000_000, "s"),
     (1_000_000, "ms"), (1_000, "µs"),
 )  # fmt: skip
+_SPANS_SHOWN = 60  # characters
 _SIZES = ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
 
 
@@ -47,3 +48,12 @@ def spans(ranks: Iterable[int]) -> str:
         else:
             runs.append([rank, rank])
     return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in runs)
+
+
+def ranks_in_words(ranks: Iterable[int]) -> str:
+    """`rank 3`, `ranks 0,2-7`; of more than fit on a line those that do: `160 ranks: 3,67,131,…`."""
+    numbers = set(ranks)
+    text = spans(numbers)
+    if len(text) > _SPANS_SHOWN:
+        return f"{len(numbers)} ranks: {text[:_SPANS_SHOWN].rpartition(',')[0]},…"
+    return f"rank{'s' * (len(numbers) > 1)} {text}"

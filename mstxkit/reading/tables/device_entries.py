@@ -116,9 +116,10 @@ def _of_window(window: ProfiledWindow) -> Iterator[DeviceRow]:
     entered = device_lateness.collectives(read, stage=0)
     if entered is None:
         return
+    groups = {int(group): entered.member[entered.group == group] for group in set(entered.group)}
+    texts = {group: spans(ranks[at] for at in set(members)) for group, members in groups.items()}
     for (group, member), (late_s, error_s) in sorted(_latest(entered).items()):
-        together = spans(ranks[at] for at in sorted({int(at) for at in entered.member[entered.group == group]}))
-        yield DeviceRow(window, together, ranks[member], round(late_s * _NS), round(error_s * _NS))
+        yield DeviceRow(window, texts[group], ranks[member], round(late_s * _NS), round(error_s * _NS))
 
 
 def _latest(entered: Collectives) -> dict[tuple[int, int], tuple[float, float]]:

@@ -55,10 +55,11 @@ def _of_devices(run: Run) -> Iterator[tuple[Any, ...]]:
 
 def _of_ring(step: RoleStep) -> Iterator[tuple[Any, ...]]:
     assert step.collectives is not None
-    groups = step.collectives.groups
-    columns = judging_lateness.table(step, step.collectives)
+    groups, columns = step.collectives.groups, judging_lateness.table(step, step.collectives)
+    numbers: set[Any] = set(columns["group"])
+    texts = {number: spans(groups.get(number, ())) or str(number) for number in numbers}
     for row in zip(*(columns[name] for name in LATENESS)):
-        yield row[0], spans(groups.get(row[1], ())) or str(row[1]), *row[2:], step.role
+        yield row[0], texts[row[1]], *row[2:], step.role
 
 
 def synchronising(steps: Iterable[RoleStep]) -> frozenset[tuple[str, str]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mstxkit.reading.report.units import duration, share_over, size
+from mstxkit.reading.report.units import duration, ranks_in_words, share_over, size
 
 
 @pytest.mark.parametrize(
@@ -30,3 +30,14 @@ def test_sizes(count: int, shown: str) -> None:
 def test_shares() -> None:
     assert share_over(183, 100) == "+83 %"
     assert share_over(1, 0) == ""
+
+
+@pytest.mark.parametrize(
+    ("ranks", "shown"),
+    [
+        ((3,), "rank 3"), ((0, 2, 3, 4), "ranks 0,2-4"), (range(10_240), "ranks 0-10239"),
+        (range(3, 10_240, 64), "160 ranks: 3,67,131,195,259,323,387,451,515,579,643,707,771,835,899,…"),
+    ],
+)  # fmt: skip
+def test_of_many_ranks_some_are_named_and_it_is_said_how_many_there_are(ranks: tuple[int, ...], shown: str) -> None:
+    assert ranks_in_words(ranks) == shown

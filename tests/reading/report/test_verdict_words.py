@@ -66,6 +66,14 @@ def test_every_number_that_the_judge_says_has_words(tmp_path: Path, fault: str) 
     assert re.findall(r"\b[a-z]+_[a-z_]+\b|\bscore\b", evidence(said.evidence)) == []
 
 
+def test_a_sentence_on_a_link_of_many_ranks_is_still_one_that_fits_on_a_line() -> None:
+    link = verdict(kind="link", rank=None, group=tuple(range(3, 10_240, 64)), evidence={})
+
+    assert sentence(link._asdict()).startswith("a link of 160 ranks: 3,67,131,")
+    assert sentence(link._asdict()).endswith(",… is slow in reference")
+    assert len(sentence(link._asdict())) < 120
+
+
 @pytest.mark.parametrize("rank", [3, None])
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_kind_has_its_words_with_a_rank_and_without(kind: str, rank: int | None) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, Iterable
 
 import pytest
 from builders.judged_runs import BEHIND, INPUT, MS, recorded, stage_times
@@ -13,8 +13,9 @@ pytest.importorskip("numpy")
 pl = pytest.importorskip("polars")
 
 from mstxkit.judging.controller import Controller  # noqa: E402
+from mstxkit.reading.report.units import spans  # noqa: E402
 from mstxkit.reading.run import open_run  # noqa: E402
-from mstxkit.reading.tables import batch_steps  # noqa: E402
+from mstxkit.reading.tables import batch_steps, lateness  # noqa: E402
 from mstxkit.store import batches, layout  # noqa: E402
 from mstxkit.store.batches import HandingProcess  # noqa: E402
 from mstxkit.store.collectives import CollectiveEntry  # noqa: E402
@@ -58,6 +59,24 @@ def test_in_the_steps_of_a_ring_it_tells_who_is_late_behind_the_barrier(tmp_path
     others = table.filter(pl.col("source") == "stage_entry")
     assert sorted(others["step"].unique()) == [step for step in range(20) if step not in RINGED]
     assert table["step"].is_sorted()
+
+
+def test_the_ranks_of_a_group_are_put_into_words_once_and_not_for_each_of_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a group of all 10,240 ranks that took 24 s a step, which grew with their square."""
+    run, said = recorded(tmp_path / "run", stage_times(BEHIND, steps=20)), list[object]()
+    hand_over(run, late_rank=1, late_ns=20 * MS)
+
+    def counted(ranks: Iterable[int]) -> str:
+        said.append(ranks)
+        return spans(ranks)
+
+    monkeypatch.setattr(lateness, "spans", counted)
+    table = open_run(run).lateness()
+
+    assert table.filter(pl.col("source") == "flight_recorder").height == 2 * len(RINGED)
+    assert said.count((0, 1)) == len(RINGED)
 
 
 def test_filters_of_the_run_hold_for_rings_too(tmp_path: Path) -> None:
