@@ -242,6 +242,22 @@ def test_a_wrong_setting_in_the_environment_is_told_in_one_line(run: Path) -> No
     )  # fmt: skip
 
 
+@pytest.mark.parametrize("setting", [{"profiles_run_bytes": 2e11}, {"profiles": False}])
+def test_what_capture_takes_its_children_take_too(run: Path, setting: dict[str, Any]) -> None:
+    """They are told in the environment: a size of 2e11 was no whole number there, and none of them was recorded."""
+    with mstxkit.capture(run, **setting):
+        told = {name: text for name, text in os.environ.items() if name.startswith("MSTXKIT_")}
+        child = lives.run("import mstxkit; print(mstxkit.status().on)", **told)
+
+    assert child == "True\n"
+
+
+def test_judge_is_no_word(run: Path) -> None:
+    """ "no" counted as yes here, and ended the recording of all children."""
+    with pytest.raises(CaptureError, match=r"^judge='no' .*: True or False is needed$"):
+        mstxkit.capture(run, judge="no")
+
+
 def test_a_program_that_may_open_no_more_files_is_told_so_or_recorded(run: Path) -> None:
     """However many of those that capture opens it still may."""
     told = lives.run(
