@@ -14,7 +14,7 @@ from typing import Any
 
 from .. import faults
 from ..errors import CaptureError, ConfigError, MstxkitError
-from ..host import environment, interpreters, launch
+from ..host import environment, identity, interpreters, launch
 from ..store import run_file
 from . import ray_job
 
@@ -68,7 +68,8 @@ def capture(run: str | os.PathLike[str] | None = None, *, config: Any = None, **
 
     Args:
         run: The run folder; made if it is missing. Default, also for "": MSTXKIT_RUN, else in the folder that the
-            configuration names for its data, else `mstxkit-runs/<time>` here.
+            configuration names for its data, else `mstxkit-runs/<time>` here; the time is
+            that of torchrun's start, where that has started this.
         config: A file, a dict or a `Config` of any system: its windows become requests, which begin at their steps.
             Default: the file that MSTXKIT_CONFIG names. Also a dict of limits by name, as in `overrides`.
         overrides: Limits of this recorder: bank_bytes, banks, slots, quota_bytes, rotate_bytes, seal_every_s,
@@ -176,7 +177,16 @@ def _configuration(config: Any) -> tuple[dict[str, Any], Any]:
 def _asked_folder(run: str | os.PathLike[str] | None, path: str) -> str | os.PathLike[str]:
     if run is not None and run != "":
         return run
-    return os.environ.get(environment.RUN) or Path(path or "mstxkit-runs") / time.strftime("%Y%m%d-%H%M%S")
+    if os.environ.get(environment.RUN):
+        return os.environ[environment.RUN]
+    began = time.localtime(identity.launched_s())
+    folder = Path(path or "mstxkit-runs") / time.strftime("%Y%m%d-%H%M%S", began)
+    if identity.has_others():
+        faults.say_once(
+            f"no run was named: this process records into {folder}, and others of its job may record elsewhere; "
+            f"give all of them one folder, by capture('runs/exp7') or {environment.RUN}"
+        )
+    return folder
 
 
 def _resolved(run: str | os.PathLike[str]) -> Path:

@@ -4,7 +4,7 @@ may be learnt late.
 Source of the variables: torchrun and MindSpeed-LLM (RANK, WORLD_SIZE), Open MPI (OMPI_COMM_WORLD_RANK), Slurm
 (SLURM_PROCID, SLURM_NTASKS), msrun of MindSpore 2.10 (RANK_ID, RANK_SIZE); of a rollout replica: verl 0.9.1
 `vllm_async_server.py` (VERL_REPLICA_RANK), vLLM 001f69f8b `envs.py` (VLLM_DP_RANK). Restarts: torchrun of torch 2.13
-(TORCHELASTIC_RESTART_COUNT), Slurm's requeueing (SLURM_RESTART_COUNT).
+(TORCHELASTIC_RESTART_COUNT; also TORCHELASTIC_RUN_ID, LOCAL_WORLD_SIZE), Slurm's requeueing (SLURM_RESTART_COUNT).
 """
 
 from __future__ import annotations
@@ -244,6 +244,25 @@ def pid_start(pid: int) -> int | None:
         return None if fields[0] in ("Z", "X") else int(fields[19])
     except (OSError, IndexError, ValueError):
         return None
+
+
+def launched_s() -> int | None:
+    """When the torchrun of this rank began, in Unix seconds: all ranks that it started here work out the same. None
+    where none did.
+    """
+    ticks = pid_start(os.getppid()) if os.environ.get("TORCHELASTIC_RUN_ID") else None
+    try:
+        booted = re.search(r"^btime (\d+)", proc_files.text("/proc/stat"), re.MULTILINE)
+    except OSError:
+        return None
+    return None if ticks is None or booted is None else int(booted[1]) + ticks // os.sysconf("SC_CLK_TCK")
+
+
+def has_others() -> bool:
+    """Are there processes of this job that do not work out the same `launched_s`?"""
+    learn_actor()
+    now, here = current(), _from_environment(("LOCAL_WORLD_SIZE",)) if launched_s() else 1
+    return (now["world_size"] or 1) > (here or 1) or now["under"] in (parts.RAY, *parts.BESIDE)
 
 
 def namespace(kind: str) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from pathlib import Path
 from typing import Any, Iterator
 
@@ -114,6 +115,36 @@ def test_without_any_word_a_run_is_made_here(
         pass
 
     assert started.run is not None and started.run.parent == tmp_path / "mstxkit-runs"
+
+
+NAMELESS = "import mstxkit; print(mstxkit.capture().run)"
+
+
+def test_ranks_of_one_torchrun_record_into_one_run_that_nobody_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They reach `capture` some seconds apart: each second was another run, of one rank."""
+    monkeypatch.chdir(tmp_path)
+    ranks = {"TORCHELASTIC_RUN_ID": "none", "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2"}
+    first = lives.finished(lives.start(NAMELESS, **ranks, RANK="0"))
+    time.sleep(1.1)
+    second = lives.finished(lives.start(NAMELESS, **ranks, RANK="1"))
+
+    assert first == second and first[0] == 0 and Path(first[1].strip()).parent == tmp_path / "mstxkit-runs"
+    assert first[2] == ""
+
+
+@pytest.mark.parametrize("others", [{}, {"TORCHELASTIC_RUN_ID": "none", "LOCAL_WORLD_SIZE": "1"}])
+def test_a_rank_whose_run_nobody_named_says_that_others_may_record_elsewhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, others: dict[str, str]
+) -> None:
+    """Ranks that no torchrun has started, or that one on another host has."""
+    monkeypatch.chdir(tmp_path)
+    _, _, alone = lives.finished(lives.start(NAMELESS))
+    _, _, told = lives.finished(lives.start(NAMELESS, WORLD_SIZE="2", RANK="1", **others))
+
+    assert alone == ""
+    assert told.startswith("mstxkit: no run was named: ") and "capture('runs/exp7')" in told
 
 
 def test_switched_off_nothing_starts(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -253,7 +284,7 @@ def test_what_capture_takes_its_children_take_too(run: Path, setting: dict[str, 
 
 
 def test_judge_is_no_word(run: Path) -> None:
-    """ "no" counted as yes here, and ended the recording of all children."""
+    """The word no counted as yes here, and ended the recording of all children."""
     with pytest.raises(CaptureError, match=r"^judge='no' .*: True or False is needed$"):
         mstxkit.capture(run, judge="no")
 
