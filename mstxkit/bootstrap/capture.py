@@ -51,6 +51,11 @@ class Capture:
             capturing.stop(self.run, exc)
 
     def __enter__(self) -> Capture:
+        if self.run is not None:
+            from .. import capturing
+
+            if capturing.recorder_here() is None:
+                faults.say_once(f"{self} has ended, so nothing is recorded in this block: call capture() anew")
         return self
 
     def __exit__(

@@ -117,6 +117,23 @@ def test_without_any_word_a_run_is_made_here(
     assert started.run is not None and started.run.parent == tmp_path / "mstxkit-runs"
 
 
+def test_a_capture_that_has_ended_says_so_where_it_is_entered_again(run: Path) -> None:
+    """A cell of a notebook that is run twice: the second time nothing was recorded, without a word."""
+    program = """
+        import mstxkit, sys
+        capture = mstxkit.capture(sys.argv[1])
+        for _ in range(2):
+            with capture:
+                print(mstxkit.status().on)
+    """
+    status, out, err = lives.finished(lives.start(program, run))
+
+    assert (status, out) == (0, "True\nFalse\n")
+    assert (
+        err == f"mstxkit: Capture({str(run)!r}) has ended, so nothing is recorded in this block: call capture() anew\n"
+    )
+
+
 NAMELESS = "import mstxkit; print(mstxkit.capture().run)"
 
 
