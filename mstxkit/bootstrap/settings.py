@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from typing import Any, TypeVar
 
-from ..errors import CaptureError, MstxkitError, SettingError
+from ..errors import CaptureError, MstxkitError, Problem, SettingError
 from ..escalation.duty import settings as of_duty
 from ..escalation.duty.settings import DutySettings
 from ..recorder import process
@@ -38,7 +38,8 @@ def resolved(config: Any, overrides: dict[str, Any]) -> tuple[RecorderLimits, Du
     settings = {**(config or {}), **overrides}
     unknown = sorted(set(settings) - set(names()))
     if unknown:
-        raise CaptureError(f"capture() knows no {', '.join(unknown)}; it takes {', '.join(names())}")
+        problems = [Problem("capture()", None, name, None, "it knows no such setting", names()) for name in unknown]
+        raise CaptureError("\n".join(map(str, problems)))
     return process.checked(_filled(RecorderLimits, settings)), of_duty.checked(_filled(DutySettings, settings))
 
 
