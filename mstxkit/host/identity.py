@@ -32,6 +32,7 @@ _WIDE_PART_LIMIT = 16
 _RESTART_VARIABLES = ("TORCHELASTIC_RESTART_COUNT", "SLURM_RESTART_COUNT")
 _learnt: dict[str, Any] = {}
 _inherited: dict[str, int | None] = {}  # the parent's rank, once asked for
+_of_group: dict[str, int] = {}  # what torch's process group has said: it is destroyed before a program ends
 # Set by `capturing` while a recorder runs, so that what `identify` learns survives a kill in the very next moment.
 on_learnt: Callable[[], None] | None = None
 
@@ -86,6 +87,7 @@ def forget() -> None:
     """Drop what has been learnt, for tests."""
     _learnt.clear()
     _inherited.clear()
+    _of_group.clear()
     parts.forget()
 
 
@@ -96,6 +98,7 @@ def forked() -> None:
     try:
         _inherited["rank"] = _numbers()["rank"]
         _learnt.pop("part", None)
+        _of_group.clear()
         parts.forked()
     except Exception as exc:
         faults.note("identity.forked", exc)
@@ -120,8 +123,8 @@ def current() -> dict[str, Any]:
 
 def _numbers() -> dict[str, int | None]:
     numbers = {"rank": _from_environment(_RANK_VARIABLES), "world_size": _from_environment(_WORLD_VARIABLES)}
-    numbers.update(_from_torch_distributed())
-    return {**numbers, **{key: _learnt[key] for key in numbers if key in _learnt}}
+    _of_group.update(_from_torch_distributed())
+    return {**numbers, **_of_group, **{key: _learnt[key] for key in numbers if key in _learnt}}
 
 
 def _part(rank: int | None) -> dict[str, str | None]:
@@ -173,7 +176,7 @@ def _from_environment(variables: tuple[str, ...], environment: Mapping[str, str]
     return None
 
 
-def _from_torch_distributed() -> dict[str, Any]:
+def _from_torch_distributed() -> dict[str, int]:
     """Rank and world size of an initialised process group. Never imports torch."""
     distributed = sys.modules.get("torch.distributed")
     # Missing where torch has no distributed, and while another thread is still importing it.
