@@ -220,7 +220,7 @@ def test_a_child_with_a_rank_of_its_own_is_a_trainer(monkeypatch: pytest.MonkeyP
 
 
 def test_a_child_that_was_a_trainer_stays_one_when_its_group_is_destroyed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """`mp.spawn` without RANK: each rank ended as a helper beside its own trainer, and its last steps counted nowhere."""
+    """`mp.spawn` without RANK: each rank ended as a helper beside its own trainer, whose steps count nowhere."""
     child_of(monkeypatch, process())
     before = found()
     group = SimpleNamespace(is_initialized=lambda: True, get_rank=lambda: 0, get_world_size=lambda: 2)
