@@ -73,8 +73,7 @@ def capture(run: str | os.PathLike[str] | None = None, *, config: Any = None, **
 
     Args:
         run: The run folder; made if it is missing. Default, also for "": MSTXKIT_RUN, else in the folder that the
-            configuration names for its data, else `mstxkit-runs/<time>` here; the time is
-            that of torchrun's start, where that has started this.
+            configuration names for its data, else `mstxkit-runs/<time>` here, of torchrun's start for its ranks.
         config: A file, a dict or a `Config` of any system: its windows become requests, which begin at their steps.
             Default: the file that MSTXKIT_CONFIG names. Also a dict of limits by name, as in `overrides`.
         overrides: Limits of this recorder: bank_bytes, banks, slots, quota_bytes, rotate_bytes, seal_every_s,
@@ -180,12 +179,10 @@ def _configuration(config: Any) -> tuple[dict[str, Any], Any]:
 
 
 def _asked_folder(run: str | os.PathLike[str] | None, path: str) -> str | os.PathLike[str]:
-    if run is not None and run != "":
-        return run
-    if os.environ.get(environment.RUN):
-        return os.environ[environment.RUN]
-    began = time.localtime(identity.launched_s())
-    folder = Path(path or "mstxkit-runs") / time.strftime("%Y%m%d-%H%M%S", began)
+    named = os.environ.get(environment.RUN) if run is None or run == "" else run
+    if named is not None and named != "":
+        return named
+    folder = Path(path or "mstxkit-runs") / time.strftime("%Y%m%d-%H%M%S", time.localtime(identity.launched_s()))
     if identity.has_others():
         faults.say_once(
             f"no run was named: this process records into {folder}, and others of its job may record elsewhere; "

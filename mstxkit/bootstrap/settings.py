@@ -57,9 +57,7 @@ def problem_with(field: str, text: str) -> str:
 
 
 def as_variables(config: Any, overrides: dict[str, Any]) -> dict[str, str]:
-    """Settings of requests, and limits of a host or a run, as environment variables: a driver hands them on to its
-    workers. False is no text of a setting that has none by default.
-    """
+    """Settings of requests, and limits of a host or a run, as variables of workers; False is none where none is."""
     asked = {**(config or {}), **overrides}
     passed_on = (*DutySettings._fields, *OF_ALL_PROCESSES)
     kept = {name: asked[name] for name in passed_on if asked.get(name) is not None}

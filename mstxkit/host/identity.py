@@ -250,9 +250,7 @@ def pid_start(pid: int) -> int | None:
 
 
 def launched_s() -> int | None:
-    """When the torchrun of this rank began, in Unix seconds: all ranks that it started here work out the same. None
-    where none did.
-    """
+    """When the torchrun of this rank began, in Unix seconds, the same for all that it started; None without one."""
     ticks = pid_start(os.getppid()) if os.environ.get("TORCHELASTIC_RUN_ID") else None
     try:
         booted = re.search(r"^btime (\d+)", proc_files.text("/proc/stat"), re.MULTILINE)
@@ -263,7 +261,6 @@ def launched_s() -> int | None:
 
 def has_others() -> bool:
     """Are there processes of this job that do not work out the same `launched_s`?"""
-    learn_actor()
     now, here = current(), _from_environment(("LOCAL_WORLD_SIZE",)) if launched_s() else 1
     return (now["world_size"] or 1) > (here or 1) or now["under"] in (parts.RAY, *parts.BESIDE)
 

@@ -93,8 +93,8 @@ static COLD void add_work_of(Range *r, Sum *sum)
     add_work(sum, work);
 }
 
-/* A stage has ended in another context than its own, as of an async generator that nobody has driven to its end. Its own
- * is entered for that; where somebody runs in it just now, it keeps what it has. */
+/* A stage has ended in another context than its own, as of an async generator that nobody has driven to its end. Its
+ * own is entered for that; where somebody runs in it just now, it keeps what it has. */
 static COLD void leave_behind(Range *r, Track *t)
 {
     PyObject *type, *value, *trace;
