@@ -185,8 +185,7 @@ def _asked_folder(run: str | os.PathLike[str] | None, path: str) -> str | os.Pat
     folder = Path(path or "mstxkit-runs") / time.strftime("%Y%m%d-%H%M%S", time.localtime(identity.launched_s()))
     if identity.has_others():
         faults.say_once(
-            f"no run was named: this process records into {folder}, and others of its job may record elsewhere; "
-            f"give all of them one folder, by capture('runs/exp7') or {environment.RUN}"
+            f"no run was named: others of this job may not record into {folder}; name one, by capture('runs/exp7')"
         )
     return folder
 

@@ -85,9 +85,8 @@ def has_role() -> bool:
 
 def forget() -> None:
     """Drop what has been learnt, for tests."""
-    _learnt.clear()
-    _inherited.clear()
-    _of_group.clear()
+    for remembered in (_learnt, _inherited, _of_group):
+        remembered.clear()
     parts.forget()
 
 
