@@ -19,7 +19,7 @@ from .cluster.agent import Agent
 from .errors import CaptureError
 from .escalation.duty.standby import Standby
 from .host import environment, identity
-from .recorder import exits, forking, here, outliving, pool_children
+from .recorder import exits, forking, here, outliving, pool_children, torch_rings
 from .recorder.keeper import HandingOn, Keeper
 from .recorder.last_words import LastWordsHere
 from .recorder.late_start import LateStart
@@ -48,6 +48,7 @@ class _Beside:
     at_forks: list[int] = []  # threads that fork; twice where a signal's handler forks in the midst of that
     stops_late: list[tuple[Path | None, BaseException | None]] = []  # and where one calls `stop` in the midst of it
     late_start: LateStart | None = None  # of a forked child that does not record yet
+    inherits_groups = False  # was torch set up in the parent as this child was forked?
 
 
 _beside = _Beside()
@@ -167,7 +168,7 @@ def _take(recorder: Any) -> None:
         handing_on = HandingOn(agent.turn, agent.last)
         watchman = WatchmanStarter(place, settings.hang_s, settings.incidents, settings.incidents_bytes)
         keeper = Keeper(recorder.run, recorder.run_id, recorder.live.path, watchman, handing_on, recorder.care)
-        rings = Rings.beside(recorder.live.path, recorder.is_forked)
+        rings = Rings.beside(recorder.live.path, _beside.inherits_groups)
         if settings.hang_s:
             _beside.last_words = LastWordsHere(recorder.live.path, rings.read_now, recorder.learn_identity)
         words = (lambda: 0) if _beside.last_words is None else _beside.last_words.consider
@@ -379,6 +380,7 @@ def _after_fork_in_child() -> None:
         return
     try:
         parent.abandon()
+        _beside.inherits_groups = torch_rings.is_set_up()
         if _is_about_to_exec(sys._getframe().f_back):
             return
         pool_children.stop_with_finalizers(_stop_in_child)

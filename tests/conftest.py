@@ -6,7 +6,6 @@ MSTXKIT_NATIVE and getting the other is an error. Which tests run on the Python 
 
 from __future__ import annotations
 
-import contextvars
 import gc
 import os
 import signal
@@ -133,7 +132,6 @@ def _leaves_the_process_as_it_was(request: pytest.FixtureRequest) -> Iterator[No
     threads = set(threading.enumerate())
     finders, reraise, on_fault = list(sys.meta_path), faults.reraise, faults.on_fault
     yield
-    _forget_stage()
     left = _differences(before, _snapshot())
     left += [f"thread {thread.name!r} still runs" for thread in _late(threads)]
     _put_back(before, finders)
@@ -149,16 +147,6 @@ def _snapshot() -> dict[str, Any]:
     state["open ranges"] = engine.counters()["open"]
     state["faults raised again"] = faults.reraise
     return state
-
-
-def _forget_stage() -> None:
-    """A stage that a test ended on another thread is still the one that this context remembers, and what begins here
-    with nothing open would be inside of it: a limit of the C engine, which must not reach the next test.
-    """
-    for variable, remembered in contextvars.copy_context().items():
-        if variable.name == "mstxkit.ambient" and isinstance(remembered, int):
-            variable.set(0)
-    contextvars.copy_context().run(int)  # the engine looks again only in a context that was entered meanwhile
 
 
 def _name_of(finder: Any) -> str:

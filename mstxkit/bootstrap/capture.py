@@ -14,7 +14,7 @@ from typing import Any
 
 from .. import faults
 from ..errors import CaptureError, ConfigError, MstxkitError
-from ..host import environment, interpreters, launch
+from ..host import environment, identity, interpreters, launch
 from ..store import run_file
 from . import ray_job
 
@@ -51,6 +51,11 @@ class Capture:
             capturing.stop(self.run, exc)
 
     def __enter__(self) -> Capture:
+        if self.run is not None:
+            from .. import capturing
+
+            if capturing.recorder_here() is None:
+                faults.say_once(f"{self} has ended, so nothing is recorded in this block: call capture() anew")
         return self
 
     def __exit__(
@@ -68,7 +73,7 @@ def capture(run: str | os.PathLike[str] | None = None, *, config: Any = None, **
 
     Args:
         run: The run folder; made if it is missing. Default, also for "": MSTXKIT_RUN, else in the folder that the
-            configuration names for its data, else `mstxkit-runs/<time>` here.
+            configuration names for its data, else `mstxkit-runs/<time>` here, of torchrun's start for its ranks.
         config: A file, a dict or a `Config` of any system: its windows become requests, which begin at their steps.
             Default: the file that MSTXKIT_CONFIG names. Also a dict of limits by name, as in `overrides`.
         overrides: Limits of this recorder: bank_bytes, banks, slots, quota_bytes, rotate_bytes, seal_every_s,
@@ -174,9 +179,15 @@ def _configuration(config: Any) -> tuple[dict[str, Any], Any]:
 
 
 def _asked_folder(run: str | os.PathLike[str] | None, path: str) -> str | os.PathLike[str]:
-    if run is not None and run != "":
-        return run
-    return os.environ.get(environment.RUN) or Path(path or "mstxkit-runs") / time.strftime("%Y%m%d-%H%M%S")
+    named = os.environ.get(environment.RUN) if run is None or run == "" else run
+    if named is not None and named != "":
+        return named
+    folder = Path(path or "mstxkit-runs") / time.strftime("%Y%m%d-%H%M%S", time.localtime(identity.launched_s()))
+    if identity.has_others():
+        faults.say_once(
+            f"no run was named: others of this job may not record into {folder}; name one, by capture('runs/exp7')"
+        )
+    return folder
 
 
 def _resolved(run: str | os.PathLike[str]) -> Path:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from typing import Any, TypeVar
 
-from ..errors import CaptureError, MstxkitError, SettingError
+from ..errors import CaptureError, MstxkitError, Problem, SettingError
 from ..escalation.duty import settings as of_duty
 from ..escalation.duty.settings import DutySettings
 from ..recorder import process
@@ -16,11 +16,12 @@ from ..recorder.process import OF_ALL_PROCESSES, RecorderLimits
 from ..store import metrics_setting
 
 T = TypeVar("T", RecorderLimits, DutySettings)
+_DEFAULTS: dict[str, Any] = {**RecorderLimits()._asdict(), **DutySettings()._asdict()}
 
 
 def names() -> tuple[str, ...]:
     """What `capture` takes beside its folder; each also as MSTXKIT_<NAME>."""
-    return (*RecorderLimits._fields, *DutySettings._fields)
+    return tuple(_DEFAULTS)
 
 
 def are_limits(config: Any) -> bool:
@@ -37,15 +38,15 @@ def resolved(config: Any, overrides: dict[str, Any]) -> tuple[RecorderLimits, Du
     settings = {**(config or {}), **overrides}
     unknown = sorted(set(settings) - set(names()))
     if unknown:
-        raise CaptureError(f"capture() knows no {', '.join(unknown)}; it takes {', '.join(names())}")
+        problems = [Problem("capture()", None, name, None, "it knows no such setting", names()) for name in unknown]
+        raise CaptureError("\n".join(map(str, problems)))
     return process.checked(_filled(RecorderLimits, settings)), of_duty.checked(_filled(DutySettings, settings))
 
 
 def problem_with(field: str, text: str) -> str:
     """Why `capture` refuses this text as MSTXKIT_<FIELD>, in words; "" where it does not."""
-    defaults = {**RecorderLimits()._asdict(), **DutySettings()._asdict()}
     try:
-        value = _parsed(field, text, defaults[field])
+        value = _parsed(field, text)
         if field in RecorderLimits._fields:
             process.checked(RecorderLimits(**{field: value}))
         else:
@@ -56,29 +57,28 @@ def problem_with(field: str, text: str) -> str:
 
 
 def as_variables(config: Any, overrides: dict[str, Any]) -> dict[str, str]:
-    """Settings of requests, and limits of a host or a run, as environment variables: a driver hands them on to its
-    workers.
-    """
+    """Settings of requests, and limits of a host or a run, as variables of workers; False is none where none is."""
     asked = {**(config or {}), **overrides}
     passed_on = (*DutySettings._fields, *OF_ALL_PROCESSES)
     kept = {name: asked[name] for name in passed_on if asked.get(name) is not None}
     return {
         f"MSTXKIT_{name.upper()}": metrics_setting.as_text(int(v) if isinstance(v, bool) else v)
         for name, v in kept.items()
+        if v is not False or _DEFAULTS[name] is not None
     }
 
 
 def _filled(kind: type[T], settings: dict[str, Any]) -> T:
-    defaults = kind()._asdict()
     variables = {field: os.environ.get(f"MSTXKIT_{field.upper()}") for field in kind._fields}
-    defined = {field: _parsed(field, text, defaults[field]) for field, text in variables.items() if text}
+    defined = {field: _parsed(field, text) for field, text in variables.items() if text}
     return kind(**{**defined, **{field: settings[field] for field in kind._fields if field in settings}})
 
 
-def _parsed(field: str, text: str, default: Any) -> Any:
-    kind = str if default is None else type(default)
+def _parsed(field: str, text: str) -> Any:
+    """What the text stands for. An argument may be a size like 2e11: whoever gets that handed on takes it as well."""
+    kind = str if _DEFAULTS[field] is None else type(_DEFAULTS[field])
     try:
-        return kind(text)
+        return float(text) if kind is int and not text.strip().lstrip("+-").isdecimal() else kind(text)
     except ValueError as exc:
         wanted = "a whole number is needed" if kind is int else "a number is needed"
         raise SettingError(field, repr(text), wanted, f"MSTXKIT_{field.upper()}") from exc

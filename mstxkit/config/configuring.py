@@ -8,7 +8,7 @@ from __future__ import annotations
 import difflib
 from typing import Any, NamedTuple
 
-from ..errors import ConfigError
+from ..errors import ConfigError, Problem
 from . import adapters, sources, validate
 from .adapters import Adapter, Read, Written, own
 from .model import Config
@@ -83,6 +83,13 @@ def _adapter(flavour: str) -> Adapter:
     return choices[flavour]
 
 
+def _refuse_misspelt(source: Source) -> None:
+    """A section that is nearly called as ours is none of a framework's: beside one it would be passed over."""
+    for key in source.values:
+        if key != OWN and difflib.get_close_matches(str(key).lower(), [OWN], cutoff=0.8):
+            raise ConfigError.of([Problem(*source.place(key), None, "unknown section", (OWN,))])
+
+
 def _with_manner(read: Read, source: Source, flavour: str) -> Read:
     """With what mstxkit's own section says besides, where it says nothing of what is recorded."""
     if flavour == OWN or not own.is_manner_alone(source):
@@ -110,6 +117,7 @@ def _is_enabled(adapter: Adapter, source: Source) -> bool:
 def _chosen(source: Source, flavour: str | None) -> tuple[Adapter, tuple[str, ...]]:
     if flavour is not None:
         return _adapter(flavour), ()
+    _refuse_misspelt(source)
     detected = {name: adapter for name, adapter in adapters.by_flavour().items() if adapter.detect(source)}
     if OWN in detected and len(detected) > 1 and own.is_manner_alone(source):
         del detected[OWN]

@@ -4,7 +4,7 @@ may be learnt late.
 Source of the variables: torchrun and MindSpeed-LLM (RANK, WORLD_SIZE), Open MPI (OMPI_COMM_WORLD_RANK), Slurm
 (SLURM_PROCID, SLURM_NTASKS), msrun of MindSpore 2.10 (RANK_ID, RANK_SIZE); of a rollout replica: verl 0.9.1
 `vllm_async_server.py` (VERL_REPLICA_RANK), vLLM 001f69f8b `envs.py` (VLLM_DP_RANK). Restarts: torchrun of torch 2.13
-(TORCHELASTIC_RESTART_COUNT), Slurm's requeueing (SLURM_RESTART_COUNT).
+(TORCHELASTIC_RESTART_COUNT; also TORCHELASTIC_RUN_ID, LOCAL_WORLD_SIZE), Slurm's requeueing (SLURM_RESTART_COUNT).
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ _WIDE_PART_LIMIT = 16
 _RESTART_VARIABLES = ("TORCHELASTIC_RESTART_COUNT", "SLURM_RESTART_COUNT")
 _learnt: dict[str, Any] = {}
 _inherited: dict[str, int | None] = {}  # the parent's rank, once asked for
+_of_group: dict[str, int] = {}  # what torch's process group has said: it is destroyed before a program ends
 # Set by `capturing` while a recorder runs, so that what `identify` learns survives a kill in the very next moment.
 on_learnt: Callable[[], None] | None = None
 
@@ -84,8 +85,8 @@ def has_role() -> bool:
 
 def forget() -> None:
     """Drop what has been learnt, for tests."""
-    _learnt.clear()
-    _inherited.clear()
+    for remembered in (_learnt, _inherited, _of_group):
+        remembered.clear()
     parts.forget()
 
 
@@ -96,6 +97,7 @@ def forked() -> None:
     try:
         _inherited["rank"] = _numbers()["rank"]
         _learnt.pop("part", None)
+        _of_group.clear()
         parts.forked()
     except Exception as exc:
         faults.note("identity.forked", exc)
@@ -120,8 +122,8 @@ def current() -> dict[str, Any]:
 
 def _numbers() -> dict[str, int | None]:
     numbers = {"rank": _from_environment(_RANK_VARIABLES), "world_size": _from_environment(_WORLD_VARIABLES)}
-    numbers.update(_from_torch_distributed())
-    return {**numbers, **{key: _learnt[key] for key in numbers if key in _learnt}}
+    _of_group.update(_from_torch_distributed())
+    return {**numbers, **_of_group, **{key: _learnt[key] for key in numbers if key in _learnt}}
 
 
 def _part(rank: int | None) -> dict[str, str | None]:
@@ -173,7 +175,7 @@ def _from_environment(variables: tuple[str, ...], environment: Mapping[str, str]
     return None
 
 
-def _from_torch_distributed() -> dict[str, Any]:
+def _from_torch_distributed() -> dict[str, int]:
     """Rank and world size of an initialised process group. Never imports torch."""
     distributed = sys.modules.get("torch.distributed")
     # Missing where torch has no distributed, and while another thread is still importing it.
@@ -244,6 +246,22 @@ def pid_start(pid: int) -> int | None:
         return None if fields[0] in ("Z", "X") else int(fields[19])
     except (OSError, IndexError, ValueError):
         return None
+
+
+def launched_s() -> int | None:
+    """When the torchrun of this rank began, in Unix seconds, the same for all that it started; None without one."""
+    ticks = pid_start(os.getppid()) if os.environ.get("TORCHELASTIC_RUN_ID") else None
+    try:
+        booted = re.search(r"^btime (\d+)", proc_files.text("/proc/stat"), re.MULTILINE)
+    except OSError:
+        return None
+    return None if ticks is None or booted is None else int(booted[1]) + ticks // os.sysconf("SC_CLK_TCK")
+
+
+def has_others() -> bool:
+    """Are there processes of this job that do not work out the same `launched_s`?"""
+    now, here = current(), _from_environment(("LOCAL_WORLD_SIZE",)) if launched_s() else 1
+    return (now["world_size"] or 1) > (here or 1) or now["under"] in (parts.RAY, *parts.BESIDE)
 
 
 def namespace(kind: str) -> int:

@@ -89,7 +89,6 @@ class Recorder:
         self.run, self.run_id = run_file.open_run_folder(run)
         self.pid = os.getpid()
         self._closing, self._is_closed = threading.Lock(), False
-        self.is_forked = parent is not None
         self.is_sealed = False  # is all that it had in the run folder?
         self.clock = clock.choose(engine.NATIVE)
         who = {**identity.of_process(self.run_id, engine.NATIVE, version), "parent": parent}

@@ -68,15 +68,15 @@ class Rings:
     Args:
         folder: Of the live files of this host.
         put: Adds rows and replaces the document beside them.
-        is_forked: Was this process forked? What it inherited is its parent's to hand over.
+        inherits_groups: Were there groups as this process was forked? Their ring is its parent's to hand over.
 
     Threads/fork: `consider` on one thread of ours, `finish` on any. A forked child makes a new one.
     """
 
-    def __init__(self, folder: Path, put: Put, is_forked: bool = False) -> None:
+    def __init__(self, folder: Path, put: Put, inherits_groups: bool = False) -> None:
         self._folder, self._put = folder, put
         self._reading = threading.Lock()
-        self._is_off = is_forked and torch_rings.is_set_up()
+        self._is_off = inherits_groups
         self._asked = collectives.asked(folder)
         self._schedule, self._entry_ns = RingSchedule(), _GUESS_NS
         self._ring: TorchRing | None = None
@@ -125,10 +125,10 @@ class Rings:
             self._reading.release()
 
     @classmethod
-    def beside(cls, live_file: Path, is_forked: bool) -> Rings:
+    def beside(cls, live_file: Path, inherits_groups: bool) -> Rings:
         """Those of the process with this live file, handed over beside it."""
         ring = SummaryRing(live_file.with_suffix(layout.RINGS_SUFFIX), kind=OF_COLLECTIVES)
-        return cls(live_file.parent, ring.put, is_forked)
+        return cls(live_file.parent, ring.put, inherits_groups)
 
     def _turn_off(self, exc: Exception) -> None:
         self._is_off = True

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from pathlib import Path
 from typing import Any, Iterator
 
@@ -53,7 +54,7 @@ def test_what_a_capture_that_joins_asks_for_otherwise_is_said_and_nothing_else(
     with mstxkit.capture(run, hang_s=50):
         mstxkit.capture(run, hang_s=50.0)
         mstxkit.capture(run, act="escalate", hang_s=120)
-        with pytest.raises(CaptureError, match="knows no no_such_limit"):
+        with pytest.raises(CaptureError, match="no_such_limit: it knows no such setting"):
             mstxkit.capture(run, no_such_limit=1)
 
     said = [record.getMessage() for record in caplog.records if "comes too late" in record.getMessage()]
@@ -116,6 +117,53 @@ def test_without_any_word_a_run_is_made_here(
     assert started.run is not None and started.run.parent == tmp_path / "mstxkit-runs"
 
 
+def test_a_capture_that_has_ended_says_so_where_it_is_entered_again(run: Path) -> None:
+    """A cell of a notebook that is run twice: the second time nothing was recorded, without a word."""
+    program = """
+        import mstxkit, sys
+        capture = mstxkit.capture(sys.argv[1])
+        for _ in range(2):
+            with capture:
+                print(mstxkit.status().on)
+    """
+    status, out, err = lives.finished(lives.start(program, run))
+
+    assert (status, out) == (0, "True\nFalse\n")
+    assert (
+        err == f"mstxkit: Capture({str(run)!r}) has ended, so nothing is recorded in this block: call capture() anew\n"
+    )
+
+
+NAMELESS = "import mstxkit; print(mstxkit.capture().run)"
+
+
+def test_ranks_of_one_torchrun_record_into_one_run_that_nobody_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They reach `capture` some seconds apart: each second was another run, of one rank."""
+    monkeypatch.chdir(tmp_path)
+    ranks = {"TORCHELASTIC_RUN_ID": "none", "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2"}
+    first = lives.finished(lives.start(NAMELESS, **ranks, RANK="0"))
+    time.sleep(1.1)
+    second = lives.finished(lives.start(NAMELESS, **ranks, RANK="1"))
+
+    assert first == second and first[0] == 0 and Path(first[1].strip()).parent == tmp_path / "mstxkit-runs"
+    assert first[2] == ""
+
+
+@pytest.mark.parametrize("others", [{}, {"TORCHELASTIC_RUN_ID": "none", "LOCAL_WORLD_SIZE": "1"}])
+def test_a_rank_whose_run_nobody_named_says_that_others_may_record_elsewhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, others: dict[str, str]
+) -> None:
+    """Ranks that no torchrun has started, or that one on another host has."""
+    monkeypatch.chdir(tmp_path)
+    _, _, alone = lives.finished(lives.start(NAMELESS))
+    _, _, told = lives.finished(lives.start(NAMELESS, WORLD_SIZE="2", RANK="1", **others))
+
+    assert alone == ""
+    assert told.startswith("mstxkit: no run was named: ") and "capture('runs/exp7')" in told
+
+
 def test_switched_off_nothing_starts(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MSTXKIT_OFF", "1")
     with mstxkit.capture(run, no_such_limit=1) as started:
@@ -170,8 +218,8 @@ def test_more_than_there_is_room_for_is_refused(run: Path) -> None:
     assert not list((run / "live").iterdir())
 
 
-def test_a_limit_that_is_not_known_is_refused_with_those_that_are(run: Path) -> None:
-    with pytest.raises(CaptureError, match="knows no bank_size; it takes bank_bytes, banks"):
+def test_a_limit_that_is_not_known_is_refused_with_the_nearest_and_all_that_are(run: Path) -> None:
+    with pytest.raises(CaptureError, match=r"^capture\(\): bank_size: .*; did you mean banks\? allowed: bank_bytes, "):
         mstxkit.capture(run, bank_size=1)
 
 
@@ -240,6 +288,22 @@ def test_a_wrong_setting_in_the_environment_is_told_in_one_line(run: Path) -> No
     assert lives.finished(started) == (
         0, "False\n", "mstxkit: nothing is recorded: hang_s='soon' (of MSTXKIT_HANG_S): a number is needed\n",
     )  # fmt: skip
+
+
+@pytest.mark.parametrize("setting", [{"profiles_run_bytes": 2e11}, {"profiles": False}])
+def test_what_capture_takes_its_children_take_too(run: Path, setting: dict[str, Any]) -> None:
+    """They are told in the environment: a size of 2e11 was no whole number there, and none of them was recorded."""
+    with mstxkit.capture(run, **setting):
+        told = {name: text for name, text in os.environ.items() if name.startswith("MSTXKIT_")}
+        child = lives.run("import mstxkit; print(mstxkit.status().on)", **told)
+
+    assert child == "True\n"
+
+
+def test_judge_is_no_word(run: Path) -> None:
+    """The word no counted as yes here, and ended the recording of all children."""
+    with pytest.raises(CaptureError, match=r"^judge='no' .*: True or False is needed$"):
+        mstxkit.capture(run, judge="no")
 
 
 def test_a_program_that_may_open_no_more_files_is_told_so_or_recorded(run: Path) -> None:

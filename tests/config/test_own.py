@@ -163,3 +163,11 @@ def test_interpolations_stand_for_what_the_framework_takes_them_for() -> None:
     assert (found.read.config.path, found.read.config.window.steps) == ("/data/exp7/raw", 3)
     assert "own.yaml:4: mstxkit.path=" in error(text + "  path: ${trainer.folder}/raw\n")
     assert error("mstxkit:\n").count("the section is empty") == 1
+
+
+@pytest.mark.parametrize("name", ["mstx_kit", "MstxKit", "mstxkt"])
+def test_a_section_that_is_nearly_called_as_ours_is_told_of_with_its_line(name: str) -> None:
+    """Beside a framework's own it was passed over in silence: nothing that it asked for was recorded."""
+    wanted = f"own.yaml:4: {name}: unknown section; did you mean mstxkit? allowed: mstxkit"
+
+    assert error(f"{RL}{name}:\n  enabled: true\n") == wanted

@@ -147,9 +147,6 @@ def test_a_stage_that_ends_first_is_not_that_of_what_begins_in_what_is_left(engi
 
 
 def test_one_that_ends_in_another_context_is_over(engine: Any, recorded: Written, make: Callable[[], Any]) -> None:
-    if engine.NATIVE:
-        pytest.skip("the C engine leaves a stage to its context that another context has ended")
-
     async def ends(entered: Any) -> None:
         entered.__exit__(None, None, None)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import gc
 import weakref
 from typing import Any, AsyncIterator, Iterator
@@ -166,6 +167,43 @@ def test_a_generator_that_outlives_the_range_it_began_in(engine: Any, recorded: 
         ("first caller", 0), ("beside", 2), ("inside", 1), ("second caller", 0), ("body", 1), ("after", 0)
     ]  # fmt: skip
     assert recorded.open == []
+
+
+def test_a_stage_that_ends_while_its_body_is_suspended_is_over(engine: Any, recorded: Written) -> None:
+    """Its body was inside of it again as it went on, and so was all that came after; tasks were of step 0."""
+
+    def body() -> Iterator[Any]:
+        stage = engine.stage("s")
+        stage.__enter__()
+        yield stage
+        yield engine.current_stage()
+
+    engine.step(7)
+    going = driven(engine, body())
+    next(going).__exit__(None, None, None)
+    inherited = contextvars.copy_context().run(lambda: (engine.current_stage(), engine.current_step()))
+    inside = next(going)
+    going.close()
+
+    assert (inherited, inside, engine.current_stage()) == ((None, 7), None, None)
+
+
+def test_a_stage_of_a_body_that_goes_on_elsewhere_leaves_who_resumes_it_as_he_is(
+    engine: Any, recorded: Written
+) -> None:
+    def body() -> Iterator[Any]:
+        with engine.stage("inner"):
+            yield engine.current_stage()
+            yield engine.current_stage()
+        yield engine.current_stage()
+
+    with engine.stage("outer"):
+        going = driven(engine, body())
+        seen = [next(going)]
+    seen += contextvars.copy_context().run(lambda: [next(going), next(going), engine.current_stage()])
+    going.close()
+
+    assert (seen, engine.current_stage()) == (["inner", "inner", None, None], None)
 
 
 def test_the_stage_of_a_suspended_body_is_not_that_of_a_task_created_meanwhile(engine: Any, recorded: Written) -> None:

@@ -5,12 +5,15 @@ One training has all faults one after the other. In full: four ranks too, one st
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import time
 from pathlib import Path
 
 import numpy as np
+import polars as pl
 import pytest
-from builders import ddp_runs, soak
+from builders import ddp_runs, lives, soak
 from builders.ddp_runs import DdpRun
 
 from mstxkit.judging import lateness
@@ -34,6 +37,25 @@ def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
         tmp_path_factory.mktemp("ddp"), ranks, steps=PHASE * len(KINDS), kinds=PHASES, late_ms=LATE_S * 1000,
         coarse=is_coarse,
     )  # fmt: skip
+
+
+RANKS = """
+import sys, time
+import mstxkit, torch, torch.distributed as dist, torch.multiprocessing as mp
+
+def rank_of_two(rank, run):
+    dist.init_process_group("gloo", init_method=f"file://{run}.store", rank=rank, world_size=2)
+    for _ in range(50):
+        mstxkit.step()
+        with mstxkit.stage("actor_update"):
+            time.sleep(0.05)
+            dist.all_reduce(torch.ones(1))
+    dist.destroy_process_group()
+
+if __name__ == "__main__":
+    mstxkit.capture(sys.argv[1])
+    mp.start_processes(rank_of_two, (sys.argv[1],), 2, start_method=sys.argv[2])
+"""
 
 
 def lateness_in(run: DdpRun, phase: int) -> dict[int, float]:
@@ -107,3 +129,21 @@ def test_the_verdict_names_a_rank_that_is_slow_inside_the_stage_in_which_all_wai
 
 def blamed(run: Path) -> set[tuple[str, str | None, int | None]]:
     return {(verdict.kind, verdict.stage, verdict.rank) for verdict in verdicts.read(run) if verdict.is_blaming}
+
+
+@pytest.mark.parametrize("how", ["fork", "spawn"])
+def test_ranks_that_multiprocessing_starts_are_trainers_whose_rings_are_read(tmp_path: Path, how: str) -> None:
+    """They have no RANK, make their group before their first range, and destroy it before they end."""
+    folder = tmp_path / "run"
+    program = tmp_path / "ranks.py"
+    program.write_text(RANKS)
+    done = subprocess.run(
+        [sys.executable, str(program), str(folder), how], env=lives.environment(TORCH_FR_BUFFER_SIZE="256"),
+        capture_output=True, text=True, timeout=120, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    run = open_run(folder)
+    late = run.lateness()
+
+    assert sorted(run.processes().filter(pl.col("rank").is_not_null())["part"]) == ["trainer", "trainer"]
+    assert set(zip(late["rank"], late["source"])) == {(0, "flight_recorder"), (1, "flight_recorder")}

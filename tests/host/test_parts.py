@@ -219,6 +219,18 @@ def test_a_child_with_a_rank_of_its_own_is_a_trainer(monkeypatch: pytest.MonkeyP
     assert (as_forked, found()) == (("child", "fork"), ("trainer", None))
 
 
+def test_a_child_that_was_a_trainer_stays_one_when_its_group_is_destroyed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`mp.spawn` without RANK: each rank ended as a helper beside its own trainer, whose steps count nowhere."""
+    child_of(monkeypatch, process())
+    before = found()
+    group = SimpleNamespace(is_initialized=lambda: True, get_rank=lambda: 0, get_world_size=lambda: 2)
+    monkeypatch.setitem(sys.modules, "torch.distributed", group)
+    training = found()
+    monkeypatch.setitem(sys.modules, "torch.distributed", SimpleNamespace(is_initialized=lambda: False))
+
+    assert (before, training, found()) == (("process 3", "process"), ("trainer", None), ("trainer", None))
+
+
 def test_a_spawned_child_compares_with_the_environment_it_was_started_in(monkeypatch: pytest.MonkeyPatch) -> None:
     child_of(monkeypatch, process())
     monkeypatch.setattr(identity, "_environment_at_start", lambda: {"RANK": "0"})

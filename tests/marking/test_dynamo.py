@@ -126,6 +126,22 @@ def test_a_graph_break_in_a_decorated_function_leaves_the_rest_compiled() -> Non
     assert compiled.graphs == 2
 
 
+def test_a_range_that_is_kept_breaks_the_graph_and_is_recorded() -> None:
+    """torch enters a context manager of C in the graph only where the graph has made it."""
+    kept = mstx_range("kept")
+
+    def uses_it(x: Any) -> Any:
+        with kept:
+            return x + 1
+
+    compiled = Compiled(uses_it, fullgraph=False)
+    with captured() as got:
+        answer = compiled.call(torch.ones(2))
+
+    assert (answer.tolist(), compiled.graphs) == ([2, 2], 0)
+    assert [r.name for r in got.ranges] == ["kept"]
+
+
 def test_a_step_in_compiled_code_really_counts() -> None:
     """It breaks the graph: leaving it out would leave all that follows at the wrong step."""
 

@@ -179,7 +179,7 @@ def test_what_was_stamped_before_the_clock_was_set_is_left_out(
 
 def test_a_forked_child_hands_over_nothing_of_its_parents(ring: FakeRing, tmp_path: Path) -> None:
     kept = Kept()
-    reading = Rings(tmp_path, kept.put, is_forked=True)
+    reading = Rings(tmp_path, kept.put, inherits_groups=True)
     ring.add(3)
     asked(reading, tmp_path)
     reading.finish()

@@ -35,7 +35,7 @@ typedef struct Range {
     PyObject *extra;             /* dict: given attributes that do not fit above */
     PyObject *added;             /* dict: attributes of set(), of this entry only */
     PyObject *settled;           /* of this entry only: what plain_values.settle made of all attributes */
-    PyObject *context;           /* borrowed: where a stage began */
+    PyObject *context;           /* where a stage began, or went on: what is created there inherits it */
     struct Range *inner;         /* the range was entered again while open */
     Direct *direct;
     void *direct_domain;         /* where it began: its end goes to the same */

@@ -18,7 +18,6 @@ typedef struct {
     Track parked;                /* holds the body's open ranges while it is suspended */
     uint64_t resumed_at, busy;
     uint8_t begun, ended, running, has_stage;
-    uint32_t parked_stage;
 } Span;
 
 typedef struct {
@@ -56,7 +55,6 @@ static void park(Span *s)
     bottom->home->parked++;
     s->parked.top = t->top;
     s->parked.depth = n;
-    s->parked_stage = t->stage;
     t->top = bottom->parent;
     t->depth -= n;
     move_chain(s->parked.top, bottom, &s->parked);
@@ -68,6 +66,19 @@ static void park(Span *s)
     if (t->depth == 0) left_idle(t);
 }
 
+/* It is inside of what its resumer is inside of now, and of its own stages, of which some may have ended meanwhile. */
+static COLD void enter_stages(Range *bottom, uint32_t outer, Track *t)
+{
+    Range *innermost = NULL;
+    for (Range *r = t->top; r; r = r == bottom ? NULL : r->parent) {
+        if (r->staged && !innermost) innermost = r;
+        if (r->outer_stage == outer) r->outer_stage = t->stage;
+    }
+    if (innermost) t->stage = innermost->stage;
+    store_ambient(t);
+    stages_go_on(t);
+}
+
 static void unpark(Span *s)
 {
     Range *bottom = s->range;
@@ -77,16 +88,13 @@ static void unpark(Span *s)
     if (--bottom->home->parked == 0) left_idle(bottom->home);
     move_chain(s->parked.top, bottom, t);
     bottom->parent = t->top;
-    bottom->outer_stage = t->stage;
     t->top = s->parked.top;
     t->depth += s->parked.depth;
     s->parked.top = NULL;
     s->parked.depth = 0;
-    if (s->has_stage) {
-        t->stage = s->parked_stage;
-        store_ambient(t);
-        bottom->context = thread_state()->context;
-    }
+    uint32_t outer = bottom->outer_stage;
+    bottom->outer_stage = t->stage;
+    if (s->has_stage) enter_stages(bottom, outer, t);
 }
 
 static void span_resume(Span *s)

@@ -25,7 +25,19 @@ static COLD void stage_begins(Range *r, Track *t)
     t->stage = id;
     r->staged = r->rare = 1;
     store_ambient(t);
-    r->context = thread_state()->context;
+    r->context = Py_XNewRef(thread_state()->context);
+}
+
+/* The same for the stages of a body that goes on in another context. The last reference to one runs others' code, which
+ * may end any of them. */
+static COLD void stages_go_on(Track *t)
+{
+    PyObject *here = thread_state()->context;
+    for (Range *r = t->top; r;) {
+        int is_here = !r->staged || r->context == here;
+        if (!is_here) Py_XSETREF(r->context, Py_XNewRef(here));
+        r = is_here ? r->parent : t->top;
+    }
 }
 
 static void add_stage_time(Stage *stage, uint64_t ticks)
@@ -81,6 +93,19 @@ static COLD void add_work_of(Range *r, Sum *sum)
     add_work(sum, work, r->is_inner);
 }
 
+/* A stage has ended in another context than its own, as of an async generator that nobody has driven to its end. Its
+ * own is entered for that; where somebody runs in it just now, it keeps what it has. */
+static COLD void leave_behind(Range *r, Track *t)
+{
+    PyObject *type, *value, *trace;
+    PyErr_Fetch(&type, &value, &trace);
+    if (!PyContext_Enter(r->context)) {
+        store_ambient(t);
+        PyContext_Exit(r->context);
+    }
+    PyErr_Restore(type, value, trace);
+}
+
 static inline void end_sum(Range *r, Stage *stage, uint64_t end)
 {
     if (UNLIKELY(!r->summed) || UNLIKELY(r->generation != g.generation)) return;
@@ -96,7 +121,9 @@ static COLD void stage_ends(Range *r, Track *t, uint64_t end)
     if (stage->active && --stage->active == 0) add_stage_time(stage, end - stage->since);
     if (!t) return;
     leave_stage(r, t);
+    if (!t->thread) return; /* it was parked: nothing is inside of it */
     if (r->context == thread_state()->context) store_ambient(t);
+    else if (r->context) leave_behind(r, t);
 }
 
 /* In a forked child, before it looks at a track: what its parent is inside of is not around it, and its end, should
@@ -320,6 +347,7 @@ static inline void write_range(Range *r, uint64_t end, int failed)
 static inline void forget_entry(Range *r)
 {
     r->busy = 0;
+    Py_CLEAR(r->context);
     Py_CLEAR(r->added);
     Py_CLEAR(r->settled);
     r->rare = r->inline_count || r->extra || r->stage_key || r->domain || r->stream;

@@ -85,6 +85,8 @@ def checked(settings: DutySettings) -> DutySettings:
         value = getattr(settings, field)
         if not isinstance(value, (int, float)) or not 0 <= value < 1e15:
             raise SettingError(field, repr(value), "a number from 0 is needed")
+    if settings.judge not in (0, 1):
+        raise SettingError("judge", repr(settings.judge), "True or False is needed")
     rings: Any = settings.rings
     if not isinstance(rings, int) or not (rings in (0, 1) or _ENTRIES_FROM <= rings <= _ENTRIES_TO):
         entries = f"a number of entries from {_ENTRIES_FROM} to {_ENTRIES_TO}"
