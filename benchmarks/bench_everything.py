@@ -4,16 +4,16 @@ metrics that are scraped each 15 s, and `metrics()` at each step. An upper bound
 A part of the benchmark `whole`: `python -m benchmarks --only whole,everything`. CPU time throughout. Eight ranks of one
 host, at three paces. `everything`: a step a second of ten stages, 5,000 calls a second of a patched method, which is
 what a step loses at the most. `rollout`: a step of 5 s, and 100 calls a second, as where a token is made in 10 ms
-(`decode_step` of vLLM-Ascend). `trainer`: a step of 5 s, and 100 calls in each: of verl 0.9.1's own loop a rank's worker
-makes 51 in a step, counted in a job of `tests/builders/main_ppo.py`, and real steps take longer.
+(`decode_step` of vLLM-Ascend). `trainer`: a step of 5 s, and 100 calls in each: a worker in verl 0.9.1's own loop makes
+51 in a step (a job of `tests/builders/main_ppo.py`), and real steps take longer.
 
 The training thread's own share, after the sleeps of real ranks, in which everything has grown cold: steps, stages and
-`metrics()` in full, and the calls of a rollout and a trainer, one after each sleep. 5,000 calls a second are measured in a tight loop
-(what evicted lines cost besides is in `whole`, which needs an idle machine). What the clock itself takes, called just
-after a sleep, and a call that is not patched, are measured in every other step, and left out. Beside it, as if none
-had a core of its own: all threads of ours in a rank, and its share of the two processes of the host, its watchman and
-the judge of the job, which but one host of a job has. A step is longer by what the training thread loses; by the rest
-only where no core is free, so `..._sum` is beyond what a step loses.
+`metrics()` in full, and the calls of a rollout and a trainer, one after each sleep. 5,000 calls a second are measured
+in a tight loop (what evicted lines cost besides is in `whole`, which needs an idle machine). What the clock itself
+takes, called just after a sleep, and a call that is not patched, are measured in every other step, and left out. Beside
+it, as if none had a core of its own: all threads of ours in a rank, and its share of the two processes of the host, its
+watchman and the judge of the job, which but one host of a job has. A step is longer by what the training thread loses;
+by the rest only where no core is free, so `..._sum` is beyond what a step loses.
 """
 
 from __future__ import annotations

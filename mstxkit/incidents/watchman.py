@@ -32,8 +32,7 @@ from .host import HostEvent, WatchedHost
 from .page import BEGUN_ANEW, WENT_ON, headline
 
 _NICE, _NS = 5, 10**9
-# Looks at the run folder; for how long reports of other hosts are waited for, and taken afterwards; an answer of the run
-# folder that took longer is one of a folder that hung.
+# Looks at the run folder; how long reports of other hosts are waited for, and taken afterwards; when a folder has hung.
 _RUN_EVERY_S, _HOSTS_WITHIN_S, _LATE_WITHIN_S, _HUNG_S = 2.0, 3.0, 30.0, 1.0
 # For what another host, or the watchman before this one, makes of an incident; then this host takes it over.
 _CONCLUDES_WITHIN_S, _HOSTS_READ_A_S = 8.0, 64
