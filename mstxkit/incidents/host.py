@@ -11,12 +11,14 @@ import time
 from collections import deque
 from itertools import takewhile
 from pathlib import Path
-from typing import Any, Iterable, Mapping, NamedTuple
+from typing import Any, Iterable, Mapping, NamedTuple, Sequence
 
 from ..errors import FormatError
 from ..host import parts
 from ..stages import canonical
-from ..store import incidents, layout
+from ..store import documents, incidents, layout, stacks
+from ..store.documents import Unusable
+from ..store.values import table_of, whole_number
 from ..triggers import hang
 from ..triggers.hang import Hang, QuietRange
 from . import deciding, kernel
@@ -105,7 +107,7 @@ class WatchedHost:
     def look(self) -> list[HostEvent]:
         """Look at all of them; deaths and exceptions that are news."""
         names, now_ns = self.begin(), time.monotonic_ns()
-        events, ended = [], self._ended_within(0)
+        events, ended = self._unseen(names), self._ended_within(0)
         for name, process in list(self.processes.items()):
             self._look_at(process, now_ns)
             events += self._exceptions(process)
@@ -198,8 +200,16 @@ class WatchedHost:
         except (OSError, FormatError):
             return None  # it has just ended
 
-    def _names(self) -> list[str]:
-        suffix = layout.LIVE_SUFFIX
+    def _unseen(self, living: Iterable[str]) -> list[HostEvent]:
+        """Of those that raised what nobody caught and ended in order before anybody saw them."""
+        names = set(self._names(layout.STACKS_SUFFIX)) - set(living) - self.processes.keys() - self._raised.keys()
+        for name in names:
+            raised = _left_by(self._folder / f"{name}{layout.STACKS_SUFFIX}")
+            self._raised[name] = (0, 0), len(raised)
+            self._dead += [_who_raised(name, raised)] if raised else []
+        return [HostEvent(incidents.EXCEPTION, name, time.time_ns()) for name in names if self._raised[name][1]]
+
+    def _names(self, suffix: str = layout.LIVE_SUFFIX) -> list[str]:
         try:
             return [name[: -len(suffix)] for name in os.listdir(self._folder) if name.endswith(suffix)]
         except OSError:
@@ -390,6 +400,22 @@ class WatchedHost:
         except (OSError, FormatError):
             made = {**_who(process), "state": "gone", "gone_ns": facts.gone_ns}
         return {**made, "oom_kills": max(0, death.oom_kills), "exit_status": process.exit_status()}
+
+
+def _left_by(file: Path) -> Sequence[Mapping[str, Any]]:
+    """The exceptions that a process has left, which has no live file any more."""
+    try:
+        content = documents.read(file, 2 * stacks.LIMIT_BYTES) or b""
+        return stacks.read(content.decode("utf-8", "replace")).exceptions
+    except (OSError, Unusable):
+        return ()
+
+
+def _who_raised(name: str, raised: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    last = raised[-1]
+    who, gone_ns = table_of(last.get("who")), whole_number(last.get("time_ns"))
+    made = {"process": name, **{key: who.get(key) for key in WHO}, "state": "gone", "gone_ns": gone_ns}
+    return {**made, "exceptions": [dict(last)], "raised": len(raised)}
 
 
 def _who(process: WatchedProcess) -> dict[str, Any]:
