@@ -36,6 +36,8 @@ _WORKS_ASKED, _ASKED_AGAIN_S = 3, 1.0
 _HISTORY, _KINDS_AT_MOST, _DEAD_AT_MOST = 512, 4096, 64
 _LOST_FROM_NS, _LOST_AT_MOST = _NS // 10, 256
 _SURVIVED_NS, _DECIDED_NS, _OF_RAY_DECIDED_NS = _NS // 10, _NS, 7 * _NS // 2
+# Who has become another program shows no sign of life, although its descriptor does.
+_SILENT_NS = 2 * _NS
 # A stage and the first range in it begin as good as at once.
 _TICKS_APART_NS = 100_000
 # Memory that ran out so long before a death may be what it died of: who has much takes its time to be gone.
@@ -111,7 +113,8 @@ class WatchedHost:
         for name, process in list(self.processes.items()):
             self._look_at(process, now_ns)
             events += self._exceptions(process)
-            if name not in names or process.pidfd in ended or (process.pidfd < 0 and process.is_gone()):
+            may_be_gone = process.pidfd < 0 or now_ns - process.heartbeat_ns > _SILENT_NS
+            if name not in names or process.pidfd in ended or (may_be_gone and process.is_gone()):
                 events += self._end(process, now_ns)
         self.seen = tuple(self.processes)
         if now_ns - self._oom_kills[-1][0] >= _OOM_EVERY_NS:

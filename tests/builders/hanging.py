@@ -57,6 +57,9 @@ RANK = """
     def exits():
         os._exit(int(sys.argv[4]))
 
+    def becomes_another():
+        os.execv(sys.executable, [sys.executable, "-S", "-c", "import time; time.sleep(20)"])
+
     def crash():
         ctypes.string_at(0)
 

@@ -142,6 +142,18 @@ def test_nobody_is_alarmed_by_what_merely_lasts_nor_by_who_waits_for_it(start: S
     assert job.incidents() == []
 
 
+def test_a_rank_that_becomes_another_program_inside_of_a_range_has_left_and_is_stuck_nowhere(start: Start) -> None:
+    """Its pid stays the same."""
+    job = start("becomes_another", "progress", hang_s=3.0)
+    assert lives.wait_until(lambda: {r["state"] for r in lives.processes(job.run)} >= {"left"}, 15)
+    time.sleep(3)
+
+    assert job.ranks[0].poll() is None
+    assert incidents.names(job.run) == []
+    assert lives.wait_until(lambda: len(list(job.run.glob("sealed/*"))) == 1), "what it left is sealed, as left"
+    assert {row["state"] for row in lives.processes(job.run)} >= {"left"}
+
+
 def test_nobody_is_alarmed_where_the_whole_host_stood_still(start: Start) -> None:
     """A machine that is paused or moved; and who watches may be the first that goes on."""
     job = start("progress", "progress")
