@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 import time
 from operator import index
 from pathlib import Path
@@ -16,7 +15,7 @@ from typing import Any, Iterable, Mapping, Sequence
 
 from .. import stages
 from ..errors import ConfigError
-from ..host import environment, identity
+from ..host import apart, environment, identity
 from ..marking import ranges
 from ..profiling import presets
 from ..recorder import here as recording
@@ -145,12 +144,10 @@ def _known_here() -> Known:
 
 def _suspects(run: Path, keys: Sequence[str]) -> tuple[tuple[int, ...], str]:
     """Whom the run's tables suspect, a peer, and why: asked of another process, as one that trains loads no tables."""
-    command = [sys.executable, "-m", "mstxkit.reading.suspects", str(run), *map(str, keys)]
-    # It finds this package, and records nothing.
-    variables = {name: text for name, text in os.environ.items() if not name.startswith("MSTXKIT_")}
-    path = filter(None, (str(Path(__file__).resolve().parents[2]), variables.get("PYTHONPATH")))
-    variables["PYTHONPATH"] = os.pathsep.join(path)
+    path = filter(None, (apart.ROOT, os.environ.get("PYTHONPATH")))
+    variables = {**apart.variables(), "PYTHONPATH": os.pathsep.join(path)}
     try:
+        command = [apart.python(), "-m", "mstxkit.reading.suspects", str(run), *map(str, keys)]
         process = subprocess.run(command, env=variables, capture_output=True, text=True, timeout=_SUSPECTS_WITHIN_S)
     except (OSError, subprocess.TimeoutExpired) as exc:
         raise ConfigError(f"{_SOURCE}: ranks={SUSPECT_AND_PEER}: the run's tables cannot be read: {exc}") from None
