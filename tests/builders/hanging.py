@@ -211,7 +211,7 @@ class Job:
     def is_watched(self) -> bool:
         """Does somebody hold the lock of the host's watchman?"""
         self.locks = self.locks or [lives.live_folder(self.run, str(p)) / "control-watch" for p in self.places]
-        return all(lock.exists() and _has_holder(lock) for lock in self.locks)
+        return all(life.has_holder(lock) for lock in self.locks)
 
     def incidents(self) -> list[Incident]:
         """Those that have come to something."""
@@ -243,14 +243,6 @@ class Job:
 
 
 Start = Callable[..., Job]
-
-
-def _has_holder(lock: Path) -> bool:
-    descriptor = os.open(lock, os.O_RDONLY)
-    try:
-        return bool(life.has_holder(descriptor))
-    finally:
-        os.close(descriptor)
 
 
 def watchmen(job: Job) -> list[int]:
