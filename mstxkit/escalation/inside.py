@@ -144,8 +144,10 @@ def _known_here() -> Known:
 
 def _suspects(run: Path, keys: Sequence[str]) -> tuple[tuple[int, ...], str]:
     """Whom the run's tables suspect, a peer, and why: asked of another process, as one that trains loads no tables."""
-    path = filter(None, (apart.ROOT, os.environ.get("PYTHONPATH")))
-    variables = {**apart.variables(), "PYTHONPATH": os.pathsep.join(path)}
+    # It finds this package, and records nothing.
+    variables = {name: text for name, text in os.environ.items() if not name.startswith("MSTXKIT_")}
+    path = filter(None, (apart.ROOT, variables.get("PYTHONPATH")))
+    variables["PYTHONPATH"] = os.pathsep.join(path)
     try:
         command = [apart.python(), "-m", "mstxkit.reading.suspects", str(run), *map(str, keys)]
         process = subprocess.run(command, env=variables, capture_output=True, text=True, timeout=_SUSPECTS_WITHIN_S)

@@ -36,7 +36,8 @@ def start(module: str, words: Sequence[str], more_folders: Sequence[str] = ()) -
     folders = os.pathsep.join([ROOT, *more_folders])
     command = ["sh", "-c", _IN_BACKGROUND, "sh", python(), "-I", "-S", "-c", _START, folders, module, *words]
     null = [(os.POSIX_SPAWN_OPEN, number, os.devnull, os.O_RDWR, 0) for number in range(3)]
-    shell = os.posix_spawn(_SHELL, command, variables(), file_actions=null, setsigmask=())
+    kept = {k: v for k, v in os.environ.items() if not k.startswith("MSTXKIT_") and k not in _NOT_PASSED_ON}
+    shell = os.posix_spawn(_SHELL, command, {**kept, environment.OFF: "1"}, file_actions=null, setsigmask=())
     try:
         os.waitpid(shell, 0)
     except ChildProcessError:
@@ -48,12 +49,6 @@ def python() -> str:
     if hasattr(sys, "frozen") or "py" not in os.path.basename(sys.executable or ""):
         raise OSError(f"{sys.executable} is this program, which would be started again, and no Python")
     return sys.executable
-
-
-def variables() -> dict[str, str]:
-    """The environment of what is started: nothing of it is recorded, and it is no part of the training."""
-    kept = {k: v for k, v in os.environ.items() if not k.startswith("MSTXKIT_") and k not in _NOT_PASSED_ON}
-    return {**kept, environment.OFF: "1"}
 
 
 def let_go() -> None:
