@@ -11,7 +11,7 @@ import time
 from collections import deque
 from itertools import takewhile
 from pathlib import Path
-from typing import Any, Iterable, Mapping, NamedTuple, Sequence
+from typing import Any, Iterable, Mapping, NamedTuple
 
 from ..errors import FormatError
 from ..host import parts
@@ -206,11 +206,11 @@ class WatchedHost:
     def _unseen(self, living: Iterable[str]) -> list[HostEvent]:
         """Of those that raised what nobody caught and ended in order before anybody saw them."""
         names = set(self._names(layout.STACKS_SUFFIX)) - set(living) - self.processes.keys() - self._raised.keys()
-        for name in names:
-            raised = _left_by(self._folder / f"{name}{layout.STACKS_SUFFIX}")
-            self._raised[name] = (0, 0), len(raised)
-            self._dead += [_who_raised(name, raised)] if raised else []
-        return [HostEvent(incidents.EXCEPTION, name, time.time_ns()) for name in names if self._raised[name][1]]
+        reports = [_left_by(self._folder, name) for name in names]
+        self._raised |= {report["process"]: ((0, 0), report["raised"]) for report in reports}
+        raised = [report for report in reports if report["raised"]]
+        self._dead += raised
+        return [HostEvent(incidents.EXCEPTION, report["process"], report["gone_ns"]) for report in raised]
 
     def _names(self, suffix: str = layout.LIVE_SUFFIX) -> list[str]:
         try:
@@ -366,7 +366,8 @@ class WatchedHost:
 
     def _decide(self, now_ns: int) -> list[HostEvent]:
         """Of deaths that are some time ago: was it one, or did all end together?"""
-        ripe = [death for death in self._deaths if now_ns - death.gone_ns >= _decided_ns(death.process)]
+        within_ns = {True: _OF_RAY_DECIDED_NS, False: _DECIDED_NS}
+        ripe = [death for death in self._deaths if now_ns - death.gone_ns >= within_ns[_is_of_ray(death.process)]]
         events = []
         for death in ripe:
             kind = self._kind(death)
@@ -405,20 +406,17 @@ class WatchedHost:
         return {**made, "oom_kills": max(0, death.oom_kills), "exit_status": process.exit_status()}
 
 
-def _left_by(file: Path) -> Sequence[Mapping[str, Any]]:
-    """The exceptions that a process has left, which has no live file any more."""
+def _left_by(folder: Path, name: str) -> dict[str, Any]:
+    """The report on one of which nothing is left but, perhaps, the exceptions that nobody caught."""
     try:
-        content = documents.read(file, 2 * stacks.LIMIT_BYTES) or b""
-        return stacks.read(content.decode("utf-8", "replace")).exceptions
+        content = documents.read(folder / f"{name}{layout.STACKS_SUFFIX}", 2 * stacks.LIMIT_BYTES) or b""
     except (OSError, Unusable):
-        return ()
-
-
-def _who_raised(name: str, raised: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    last = raised[-1]
-    who, gone_ns = table_of(last.get("who")), whole_number(last.get("time_ns"))
-    made = {"process": name, **{key: who.get(key) for key in WHO}, "state": "gone", "gone_ns": gone_ns}
-    return {**made, "exceptions": [dict(last)], "raised": len(raised)}
+        content = b""
+    exceptions = stacks.read(content.decode("utf-8", "replace")).exceptions
+    last = exceptions[-1] if exceptions else {}
+    who = {key: table_of(last.get("who")).get(key) for key in WHO}
+    made = {"process": name, **who, "state": "gone", "gone_ns": whole_number(last.get("time_ns"))}
+    return {**made, "exceptions": [dict(last)], "raised": len(exceptions)}
 
 
 def _who(process: WatchedProcess) -> dict[str, Any]:
@@ -429,14 +427,9 @@ def _is_of_ray(process: WatchedProcess) -> bool:
     return process.who.get("under") in (parts.RAY, parts.RAY_DRIVER)
 
 
-def _decided_ns(process: WatchedProcess) -> int:
-    return _OF_RAY_DECIDED_NS if _is_of_ray(process) else _DECIDED_NS
-
-
 def _ordered(inside: Iterable[RangeInside]) -> list[RangeInside]:
     return sorted(inside, key=lambda range_: (range_.since_ns // _TICKS_APART_NS, range_.slot.depth))
 
 
 def _key(process: WatchedProcess, range_: RangeInside) -> tuple[str, str, str]:
-    role: Mapping[str, Any] = process.who
-    return str(role.get("role") or ""), range_.stage, range_.name
+    return str(process.who.get("role") or ""), range_.stage, range_.name

@@ -217,9 +217,7 @@ class WatchedProcess:
         return 0 < other.began_ns <= max(self.heartbeat_ns, self.began_ns + _BEGIN_TOGETHER_NS)
 
     def has_said_goodbye(self) -> bool:
-        """Did its recorder stop by itself, or the process end by os._exit(0) or become another program? Else something
-        has ended it.
-        """
+        """Did its recorder stop, or the process end by os._exit(0) or become another program? Else it was ended."""
         head = documents.read_part(self._live, 0, livefile.HEADER_BYTES)
         is_closed = struct.unpack_from("<H", head, livefile.STATE_AT)[0] != livefile.RECORDING
         return is_closed or livefile.read_exit_status(head) == 0 or life.has_execed(self.who)

@@ -254,11 +254,11 @@ class Watchman:
         return None if call.kind == REQUEST else summary.of_any(call.kind, reports)
 
     def _of_hangs(self) -> None:
-        stuck = self._host.stuck()
+        stuck, told = self._host.stuck(), set[Place]().union(*self._told.values())
         new = {
             place: range_
             for name, ranges in stuck.items() for range_ in ranges
-            if not self._is_told(place := (name, range_.range.slot.track, range_.range.slot.start))
+            if (place := (name, range_.range.slot.track, range_.range.slot.start)) not in told
         }  # fmt: skip
         if not new:
             self._pause_s = _AGAIN_S if not stuck else self._pause_s
@@ -313,9 +313,6 @@ class Watchman:
             for process in self._host.processes.values() for range_ in process.inside
         }  # fmt: skip
 
-    def _is_told(self, place: Place) -> bool:
-        return any(place in ranges for ranges in self._told.values())
-
     def _everybody(self, call: Call, reports: Sequence[Report]) -> list[Report]:
         """The reports of all hosts, as far as they come in time."""
         hosts, deadline = self._folders.hosts(), time.monotonic() + _HOSTS_WITHIN_S
@@ -325,7 +322,7 @@ class Watchman:
         return [report for of_host in answered.values() for report in of_host] or list(reports)
 
     def _conclude(self, call: Call, reports: Sequence[Report], cause: Cause | None) -> None:
-        incident = summary.incident(call.name, call.opened_ns, call.kind, reports, cause)
+        incident = summary.incident(call.name, call.opened_ns, call.kind, reports, cause, self._folders.silent(reports))
         try:
             self._folders.conclude(incident)
         except OSError:
@@ -371,13 +368,13 @@ class Watchman:
             self._folders.conclude(again)
             self._mine[name] = again, cause, until_s
 
-    def _judged_again(self, incident: Incident, cause: Cause | None, reports: Sequence[Report]) -> Incident:
-        if incident.kind == HANG:
-            blamed = _blamed(self._folders.lasting(but=incident.incident))
+    def _judged_again(self, past: Incident, cause: Cause | None, reports: Sequence[Report]) -> Incident:
+        if past.kind == HANG:
+            blamed = _blamed(self._folders.lasting(but=past.incident))
             cause = deciding.cause(reports, self._watch.hang_s, blamed) or cause
         elif cause is not None and cause.report is not None:
-            cause = summary.of_process(incident.kind, str(cause.report.get("process")), reports)
-        return summary.incident(incident.incident, incident.time_ns, incident.kind, reports, cause)
+            cause = summary.of_process(past.kind, str(cause.report.get("process")), reports)
+        return summary.incident(past.incident, past.time_ns, past.kind, reports, cause, self._folders.silent(reports))
 
     def _how_over(self, incident: Incident) -> str:
         """WENT_ON: what was stuck is closed or goes on, its process lives; BEGUN_ANEW: another has begun; "": no."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import json
 import os
+import re
 import signal
 import subprocess
 import time
@@ -359,6 +360,16 @@ def waited_for_by_another_host(start: Start, folder: Path) -> tuple[Job, int, in
         watchmen(job), key=lambda pid: f"{places[1]}/".encode() in Path(f"/proc/{pid}/cmdline").read_bytes()
     )
     return job, of_first, of_second
+
+
+def test_a_host_that_is_gone_with_its_watchman_is_named_as_silent(start: Start, tmp_path: Path) -> None:
+    job, gone, _ = waited_for_by_another_host(start, tmp_path)
+    os.kill(gone, signal.SIGKILL)
+    job.ranks[0].kill()
+    incident = job.incident(40)
+
+    assert (incident.rank, incident.reports) == (1, 1)
+    assert re.search("\nSilent:   host .+, last .+ ago: rank 0 actor\n", (job.run / incident.page).read_text())
 
 
 def test_what_a_host_that_is_gone_had_not_concluded_another_one_does(start: Start, tmp_path: Path) -> None:
