@@ -9,6 +9,7 @@ import typer
 
 from ..reading.report.escape import for_rich, for_terminal
 from ..reading.report.units import size
+from ..store import values
 from ..store.request import ALL, COUNT_AT_MOST, SUSPECT_AND_PEER, Ranks, Request
 from ..store.values import whole_number
 from . import _show
@@ -43,16 +44,7 @@ def bytes_of(text: str | None, option: str) -> int | None:
 
 def spans(ranks: Iterable[int]) -> str:
     """0, 1, 2, 5 -> `0-2, 5`."""
-    parts: list[str] = []
-    first = last = -2
-    for rank in sorted(set(ranks)):
-        if rank != last + 1:
-            first = rank
-            parts.append(str(rank))
-        else:
-            parts[-1] = f"{first}-{rank}"
-        last = rank
-    return ", ".join(parts)
+    return ", ".join(values.spans(ranks))
 
 
 def on(ranks: Ranks) -> str:

@@ -6,6 +6,7 @@ import shlex
 from typing import Iterable, Sequence
 
 from ..store.request import WHOLE_STEPS
+from ..store.values import spans
 from .cutting import BEFORE
 from .evidence import Peer
 from .findings import Finding, Seen
@@ -16,15 +17,7 @@ _RUNS_AT_MOST = 8
 
 def ranks_in_words(ranks: Iterable[int]) -> str:
     """`0,2-7`: ranks in the form that commands take; no more than a few of such pieces, then `...`."""
-    ordered = sorted(set(ranks))
-    pieces: list[str] = []
-    at = 0
-    while at < len(ordered):
-        end = at
-        while end + 1 < len(ordered) and ordered[end + 1] == ordered[end] + 1:
-            end += 1
-        pieces.append(str(ordered[at]) if end == at else f"{ordered[at]}-{ordered[end]}")
-        at = end + 1
+    pieces = spans(ranks)
     return ",".join(pieces[:_RUNS_AT_MOST]) + (",..." if len(pieces) > _RUNS_AT_MOST else "")
 
 

@@ -18,6 +18,7 @@ from ..errors import ConfigError, Problem, shortened
 from . import groups, limits
 from .limits import SessionLimits
 from .options import FLAG, NAMES, NUMBER, ONE_OF, REQUEST, SOME_OF, Option, settable
+from .values import spans
 
 ALL, SUSPECT_AND_PEER = "all", "suspect+peer"
 # Instead of a stage: the steps themselves, in one session from the first of them to the end of the last.
@@ -396,7 +397,4 @@ def _spans(ranks: Collection[int]) -> tuple[str, ...]:
     """0, 1, 2, 5 -> `0 to 2`, `5`: a run may have thousands."""
     if isinstance(ranks, range) and ranks.step == 1 and len(ranks) > 1:
         return (f"{ranks[0]} to {ranks[-1]}",)  # not one by one: where any rank may be named, these are billions
-    ranks = set(ranks)
-    firsts = sorted(rank for rank in ranks if rank - 1 not in ranks)
-    lasts = sorted(rank for rank in ranks if rank + 1 not in ranks)
-    return tuple(str(first) if first == last else f"{first} to {last}" for first, last in zip(firsts, lasts))
+    return tuple(spans(ranks, " to "))
