@@ -9,7 +9,6 @@ from __future__ import annotations
 import statistics
 from typing import Any, Iterator, Mapping, NamedTuple, Sequence
 
-from .. import stages
 from ..profiling import presets
 from ..profiling.declare import Preset
 from ..store.fate import Heard, Progress, world_size
@@ -152,7 +151,7 @@ def _recorder(
 
 
 def _runs(process: Heard, request: Request) -> bool:
-    return not set(request.stages).isdisjoint(stages.canonical(stage) for stage in process.standing.stages)
+    return not process.keys.isdisjoint(request.stages) and request.is_for(process.acknowledgement.role)
 
 
 def _hindrance(process: Heard, request: Request) -> str:

@@ -15,7 +15,7 @@ from typing import Any, Collection, Mapping, NamedTuple, Union
 
 from .. import stages as stage_names
 from ..errors import ConfigError, Problem, shortened
-from . import groups, limits
+from . import groups, layout, limits
 from .limits import SessionLimits
 from .options import FLAG, NAMES, NUMBER, ONE_OF, REQUEST, SOME_OF, Option, settable
 from .values import spans
@@ -92,6 +92,7 @@ class Request:
         created_ns, expires_ns: Wall clock of the asker, as ranks ask at slightly different times, and after which no
             session begins; not part of the id.
         force: Let sessions take what they may, however long other ranks wait for these.
+        role: For processes of this role alone, where several roles have these ranks; "": of any.
     """
 
     stages: tuple[str, ...]
@@ -108,6 +109,7 @@ class Request:
     created_ns: int = 0
     expires_ns: int = LIVES_S * 10**9
     force: bool = False
+    role: str = ""
 
     @property
     def id(self) -> str:
@@ -131,6 +133,10 @@ class Request:
             return tuple(range(world_size))
         return tuple(sorted(suspects)) if isinstance(self.ranks, str) else self.ranks
 
+    def is_for(self, role: str) -> bool:
+        """Is it for processes of this role, of those that have its ranks? It is where either is of no role."""
+        return len({layout.role_in_names(name) for name in (self.role, role) if name}) < 2
+
     def _content(self) -> dict[str, Any]:
         return {
             "stages": list(self.stages), "ranks": self.ranks if isinstance(self.ranks, str) else list(self.ranks),
@@ -141,7 +147,7 @@ class Request:
             "created_ns": self.created_ns, "expires_ns": self.expires_ns,
             # Left out where there is none: the ids of requests from before there were any stay what they are.
             **({} if self.planned is None else {"planned": self.planned._asdict()}),
-            **({"force": True} if self.force else {}),
+            **({"force": True} if self.force else {}), **({"role": self.role} if self.role else {}),
         }  # fmt: skip
 
 
@@ -213,7 +219,7 @@ class _RequestFields:
             stages=self._stages(), ranks=self._ranks(), steps=steps, occurrences=occurrences,
             preset=self._preset(bool(options)), options=options, sample=self._sample(), limits=self._limits(),
             reason=self._text("reason"), occasion=self._text("occasion"), planned=self._planned(),
-            created_ns=created_ns, expires_ns=expires_ns, force=self._flag("force"),
+            created_ns=created_ns, expires_ns=expires_ns, force=self._flag("force"), role=self._text("role"),
         )  # fmt: skip
         id = self.fields.get("id")
         if not self.problems and id is not None and id != made.id:
