@@ -25,7 +25,7 @@ _LOCKED_WITHIN_S = 2.0
 _QUIET_AT_MOST_NS = 600 * 10**9
 # Each says so every five seconds, unless the run folder hangs. Of `documents.state_of`.
 _SAYS_WITHIN_NS, _ASKED_AT_MOST, _MTIME = 300 * 10**9, 64, 3
-_SILENT_S = 3600.0
+_SILENT_S = 900.0
 # What comes so soon after another one belongs to it: the others notice that a rank has died.
 TOGETHER_NS = 10 * 10**9
 
@@ -222,7 +222,7 @@ class IncidentFolders:
         return sum(max(said_ns) - at_ns < _SAYS_WITHIN_NS for at_ns in said_ns)  # without those the job has left
 
     def silent(self, reports: Sequence[Mapping[str, Any]]) -> list[Whereabouts]:
-        """Ranks that have not reported, as their hosts have said of them in the last hour."""
+        """Ranks that have not reported, as their hosts have said of them in the last quarter of an hour."""
         heard = {(report.get("rank"), text_of(report.get("role"))) for report in reports}
         seen = (where for where in whereabouts.seen(self._run, self._run_id) if where.age.seconds < _SILENT_S)
         return [where for where in seen if where.rank is not None and (where.rank, where.role) not in heard]
