@@ -227,6 +227,13 @@ class IncidentFolders:
         seen = (where for where in whereabouts.seen(self._run, self._run_id) if where.age.seconds < _SILENT_S)
         return [where for where in seen if where.rank is not None and (where.rank, where.role) not in heard]
 
+    def has_begun_anew(self, incident: Incident) -> bool:
+        """Is the rank that it is laid to heard of in another process since? *Cost*: a file a host."""
+        seen, details = whereabouts.seen(self._run, self._run_id), incident.details
+        mine = (where for where in seen if (where.rank, where.role) == (incident.rank, incident.role))
+        since = [where for where in mine if where.is_of_a_rank and where.written_ns > incident.time_ns]
+        return any((where.host, where.pid) != (details.get("host"), details.get("pid")) for where in since)
+
     def _make_room(self) -> None:
         """The oldest goes first, never the first of all."""
         names = incidents.names(self._run)

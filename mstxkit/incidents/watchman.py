@@ -38,8 +38,8 @@ _LOOKS_EVERY_S, _RUN_EVERY_S, _HOSTS_WITHIN_S, _LATE_WITHIN_S = 1.0, 2.0, 3.0, 3
 _CONCLUDES_WITHIN_S = 8.0
 # Where nobody was stuck after all: until the next look at everybody, twice as long each time.
 _AGAIN_S, _AGAIN_AT_MOST_S, _AGAIN_FOR_ALL_S = 1.0, 30.0, 300.0
-# Where the run folder did not take what has happened.
-_TRIES_EVERY_S = 10.0
+# Where the run folder did not take what has happened; where it may say that a rank has begun anew on any host.
+_TRIES_EVERY_S, _ANEW_EVERY_S = 10.0, 15.0
 _LINE_AT_MOST, _EVENTS_AT_MOST = 1000, 64
 _EMPTY_FOR_S, _SETTINGS_EVERY_S = 3.0, 10.0
 # At the end for a run folder that does not answer.
@@ -114,6 +114,7 @@ class Watchman:
         self._mine: dict[str, tuple[Incident, Cause | None, float]] = {}
         self._again_s, self._pause_s, self._considered = 0.0, _AGAIN_S, set[Place]()
         self._was_debugged = False
+        self._looks = jitter.Every(_ANEW_EVERY_S, "begun anew", time.monotonic())
         self._run_s, self._state, self._asked = 0.0, tuple[int, ...](), self._folders.asked()
         self._settings_s, self._settings_states = 0.0, list[tuple[int, ...]]()
         self._lookout, self._ending = Lookout(watch.run, watch.run_id, watch.folder), threading.Event()
@@ -380,7 +381,9 @@ class Watchman:
         """WENT_ON: what was stuck is closed or goes on, its process lives; BEGUN_ANEW: another has begun; "": no."""
         stuck, process = self._stuck.get(incident.incident, {}), str(incident.details.get("process") or "")
         of_cause = {place: quiet_ns for place, quiet_ns in stuck.items() if place[0] == process} or stuck
-        who, now = {name for name, _, _ in of_cause}, self._open_now()
+        who, now = {name for name, _, _ in of_cause} or {process}, self._open_now()
+        if not stuck and process not in self._host.processes:  # it was of a host that is gone
+            return BEGUN_ANEW * (self._looks.is_due(time.monotonic()) and self._folders.has_begun_anew(incident))
         if who.isdisjoint(self._host.processes):
             return BEGUN_ANEW * self._host.is_anew(self._folders.own_reports(incident.incident), who, incident.time_ns)
         return WENT_ON * all(now.get(place, quiet_ns + 1) > quiet_ns for place, quiet_ns in of_cause.items())
