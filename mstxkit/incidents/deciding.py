@@ -165,8 +165,8 @@ def _of_collectives(
     first = min(waiters, key=lambda report: (since_ns(report), _name(report)))
     if len(waiters) == 1 and sum(_world(report) == _world(first) for report in reports) < 2:
         return Cause(first, "collective", "it waits in a collective for processes that are not recorded", (), missing)
-    known = {report.get("rank") for report in reports if report.get("world_size") == first.get("world_size")}
-    unknown = (small_number(first.get("world_size")) or 0) - len(known)
+    ranks = {report.get("rank") for report in reports if report.get("world_size") == first.get("world_size")}
+    unknown = (small_number(first.get("world_size")) or 0) - len(ranks)
     reason = "all of them are in the same collective, and nobody is missing: the network, or a device"
     if unknown > 0:
         reason = f"all of them are in the same collective, and nothing is known of {unknown} other ranks"

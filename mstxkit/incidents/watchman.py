@@ -255,11 +255,11 @@ class Watchman:
         return None if call.kind == REQUEST else summary.of_any(call.kind, reports)
 
     def _of_hangs(self) -> None:
-        stuck, told = self._host.stuck(), set[Place]().union(*self._told.values())
+        stuck, told_places = self._host.stuck(), set[Place]().union(*self._told.values())
         new = {
             place: range_
             for name, ranges in stuck.items() for range_ in ranges
-            if (place := (name, range_.range.slot.track, range_.range.slot.start)) not in told
+            if (place := (name, range_.range.slot.track, range_.range.slot.start)) not in told_places
         }  # fmt: skip
         if not new:
             self._pause_s = _AGAIN_S if not stuck else self._pause_s
