@@ -9,6 +9,7 @@ import typer
 
 from ..reading.report import units
 from ..reading.report.escape import for_rich, for_terminal
+from ..store import values
 from ..store.request import ALL, COUNT_AT_MOST, SUSPECT_AND_PEER, Ranks, Request
 from ..store.values import whole_number
 from . import _show
@@ -43,7 +44,7 @@ def bytes_of(text: str | None, option: str) -> int | None:
 
 def spans(ranks: Iterable[int]) -> str:
     """0, 1, 2, 5 -> `0-2, 5`."""
-    return units.spans(ranks).replace(",", ", ")
+    return ", ".join(values.spans(ranks))
 
 
 def on(ranks: Ranks) -> str:

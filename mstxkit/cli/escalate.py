@@ -96,7 +96,7 @@ def escalate(
         from ..reading.suspects import in_words, suspected_in
 
         suspected = suspected_in(run, options["stages"])
-        options["reason"] = reason or in_words(suspected)
+        options |= {"reason": reason or in_words(suspected), "role": suspected.role}
     suspects = asking.whom(run, options, _SOURCE) if suspected is None else (suspected.suspect, suspected.peer)
     if explain:
         _explain(run, options, suspects, suspected, json)

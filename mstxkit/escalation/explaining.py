@@ -9,11 +9,11 @@ from __future__ import annotations
 import statistics
 from typing import Any, Iterator, Mapping, NamedTuple, Sequence
 
-from .. import stages
 from ..profiling import presets
 from ..profiling.declare import Preset
 from ..store.fate import Heard, Progress, world_size
 from ..store.request import Request
+from ..store.values import whole_number
 from ..store.whereabouts import Age, Whereabouts, by_process, of_speaker
 from . import waiting
 from .machine.agreement import agreeing, lead, needs_agreement
@@ -152,7 +152,7 @@ def _recorder(
 
 
 def _runs(process: Heard, request: Request) -> bool:
-    return not set(request.stages).isdisjoint(stages.canonical(stage) for stage in process.standing.stages)
+    return not process.keys.isdisjoint(request.stages) and request.is_for(process.acknowledgement.role)
 
 
 def _hindrance(process: Heard, request: Request) -> str:
@@ -208,7 +208,7 @@ def _times(count: int, singular: str, plural: str) -> str:
 
 def _pause(sessions: Sequence[Mapping[str, Any]]) -> Pause:
     """From what earlier sessions of this kind cost."""
-    costs = [_number(session, "start_cost_ns") + _number(session, "stop_cost_ns") for session in sessions]
+    costs = [sum(whole_number(s.get(key)) for key in ("start_cost_ns", "stop_cost_ns")) for s in sessions]
     if not costs:
         return Pause(None, None, 0, _UNKNOWN_PAUSE)
     median_s, longest_s = statistics.median(costs) / NS, max(costs) / NS
@@ -223,7 +223,7 @@ def _size(
     request: Request, recorders: Sequence[Participant], sessions: Sequence[Mapping[str, Any]], preset: Preset
 ) -> tuple[float | None, str]:
     able = sum(1 for recorder in recorders if recorder.backend is not None or recorder.phase is None)
-    sizes = [_number(session, "bytes") for session in sessions if session.get("stage") in request.stages]
+    sizes = [whole_number(session.get("bytes")) for session in sessions if session.get("stage") in request.stages]
     count = request.steps or request.occurrences or 1
     ranks = _times(able, "rank", "ranks")
     if sizes:
@@ -238,8 +238,3 @@ def _size(
     words = f"at most about {total_mb:,} MB: {each} MB a step (assumed, not measured) × {count} × {ranks}"
     part = "; a stage, or a sample of it, is only a part of a step" if request.preset != "light" else ""
     return float(total_mb), words + part
-
-
-def _number(session: Mapping[str, Any], key: str) -> int:
-    value = session.get(key)
-    return value if isinstance(value, int) and value >= 0 else 0

@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 import time
 from operator import index
 from pathlib import Path
@@ -16,7 +15,7 @@ from typing import Any, Iterable, Mapping, Sequence
 
 from .. import stages
 from ..errors import ConfigError
-from ..host import environment, identity
+from ..host import apart, environment, identity
 from ..marking import ranges
 from ..profiling import presets
 from ..recorder import here as recording
@@ -93,7 +92,7 @@ def escalate(
     # Ranks of one program that ask in the same step ask for one thing; who looks at a run from outside asks anew.
     fields["occasion"] = f"step {ranges.current_step()}" if is_own else f"{time.time_ns()}"
     if ranks == SUSPECT_AND_PEER:
-        suspects, why = _suspects(folder, fields["stages"])
+        suspects, why, fields["role"] = _suspects(folder, fields["stages"])
         fields["reason"] = reason or why
     else:
         suspects = asking.whom(folder, fields, _SOURCE)
@@ -143,19 +142,19 @@ def _known_here() -> Known:
     return Known({*engine.stages_seen(), *stages.BY_KEY, *named}, ranks, ())
 
 
-def _suspects(run: Path, keys: Sequence[str]) -> tuple[tuple[int, ...], str]:
-    """Whom the run's tables suspect, a peer, and why: asked of another process, as one that trains loads no tables."""
-    command = [sys.executable, "-m", "mstxkit.reading.suspects", str(run), *map(str, keys)]
+def _suspects(run: Path, keys: Sequence[str]) -> tuple[tuple[int, ...], str, str]:
+    """Whom the tables suspect, a peer, why, their role: asked of another process: one that trains loads no tables."""
     # It finds this package, and records nothing.
     variables = {name: text for name, text in os.environ.items() if not name.startswith("MSTXKIT_")}
-    path = filter(None, (str(Path(__file__).resolve().parents[2]), variables.get("PYTHONPATH")))
+    path = filter(None, (apart.ROOT, variables.get("PYTHONPATH")))
     variables["PYTHONPATH"] = os.pathsep.join(path)
     try:
+        command = [apart.python(), "-m", "mstxkit.reading.suspects", str(run), *map(str, keys)]
         process = subprocess.run(command, env=variables, capture_output=True, text=True, timeout=_SUSPECTS_WITHIN_S)
     except (OSError, subprocess.TimeoutExpired) as exc:
         raise ConfigError(f"{_SOURCE}: ranks={SUSPECT_AND_PEER}: the run's tables cannot be read: {exc}") from None
     if process.returncode:
         why = process.stderr.strip() if process.returncode == 2 else "the run's tables cannot be read"
         raise ConfigError(f"{_SOURCE}: ranks={SUSPECT_AND_PEER}: {why}")
-    suspect, peer, why = json.loads(process.stdout)
-    return (suspect, peer), why
+    suspect, peer, why, role = json.loads(process.stdout)
+    return (suspect, peer), why, role

@@ -15,6 +15,7 @@ from ..host.parallel import MODEL_DIMENSIONS
 from ..store import groups, layout
 from ..store.fate import Heard
 from ..store.groups import Group
+from .machine.agreement import named
 
 _FEW = 8
 _SPEAK = "each does a second after its first stage: ask again then, or name ranks by their numbers"
@@ -85,7 +86,7 @@ class _People:
             size = max(process.standing.world_size for process in alike)
             missing = set(range(size)) - {process.rank for process in alike}
             if missing and not _OF_A_SECOND.fullmatch(role):
-                who = f"{_named(missing)}{f' of role {role}' if role else ''}"
+                who = f"{named(missing)}{f' of role {role}' if role else ''}"
                 raise LookupError(f"nothing was heard of {who} yet, so that nobody knows where it belongs; {_SPEAK}")
 
     def _called(self, group: Group, name_of: Callable[[Heard], str], fits: Callable[[str], bool]) -> list[int]:
@@ -133,7 +134,7 @@ class _People:
         if silent:
             reasons = (self._of_rank[rank].standing.why_no_group for rank in silent)
             why = next(filter(None, reasons), self._no_such(dimension))
-            raise LookupError(f"the {dimension} of {_named(silent)} is not known: {why}; name ranks by their numbers")
+            raise LookupError(f"the {dimension} of {named(silent)} is not known: {why}; name ranks by their numbers")
         return {rank: process.standing.groups[dimension] for rank, process in everybody}
 
     def _no_such(self, dimension: str) -> str:
@@ -147,8 +148,3 @@ def _role(process: Heard) -> str:
 
 def _host(process: Heard) -> str:
     return process.acknowledgement.host
-
-
-def _named(ranks: Collection[int]) -> str:
-    more = f" and {len(ranks) - _FEW} more" if len(ranks) > _FEW else ""
-    return f"rank {', '.join(map(str, sorted(ranks)[:_FEW]))}{more}"

@@ -8,6 +8,7 @@ from typing import Any, Iterable, Mapping, NamedTuple, Sequence
 from ..store import hccl
 from ..store.fate import Heard, world_size
 from ..store.request import Request
+from ..store.values import whole_number
 from .machine.moves import NS, Policy
 
 _FOR_EVER = math.inf
@@ -29,15 +30,10 @@ def costs(request: Request, sessions: Iterable[Mapping[str, Any]]) -> Costs:
     """Of earlier sessions, as their session.json has them."""
     pauses, lengths = [], []
     for session in sessions:
-        pauses.append((_ns(session, "start_cost_ns") + _ns(session, "stop_cost_ns")) / NS)
-        if session.get("stage") in request.stages and _ns(session, "end_ns"):
-            lengths.append(max(0, _ns(session, "end_ns") - _ns(session, "start_ns")) / NS)
+        pauses.append((whole_number(session.get("start_cost_ns")) + whole_number(session.get("stop_cost_ns"))) / NS)
+        if session.get("stage") in request.stages and whole_number(session.get("end_ns")):
+            lengths.append(max(0, whole_number(session.get("end_ns")) - whole_number(session.get("start_ns"))) / NS)
     return Costs(max(pauses, default=None), max(lengths, default=None))
-
-
-def _ns(session: Mapping[str, Any], key: str) -> int:
-    value = session.get(key)
-    return value if isinstance(value, int) and value >= 0 else 0
 
 
 def explained(

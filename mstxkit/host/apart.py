@@ -15,7 +15,7 @@ from typing import Sequence
 from . import environment
 
 _SHELL, _IN_BACKGROUND = "/bin/sh", '"$@" &'
-_ROOT = str(Path(__file__).resolve().parents[2])
+ROOT = str(Path(__file__).resolve().parents[2])
 _START = (
     f"import sys; sys.path.extend(sys.argv.pop(1).split({os.pathsep!r})); "
     "import importlib; importlib.import_module(sys.argv.pop(1)).main()"
@@ -33,10 +33,8 @@ def start(module: str, words: Sequence[str], more_folders: Sequence[str] = ()) -
     Raises:
         OSError: it cannot be started, as where the program is frozen, or has Python inside of it.
     """
-    if hasattr(sys, "frozen") or "py" not in os.path.basename(sys.executable or ""):
-        raise OSError(f"{sys.executable} is this program, which would be started again, and no Python")
-    folders = os.pathsep.join([_ROOT, *more_folders])
-    command = ["sh", "-c", _IN_BACKGROUND, "sh", sys.executable, "-I", "-S", "-c", _START, folders, module, *words]
+    folders = os.pathsep.join([ROOT, *more_folders])
+    command = ["sh", "-c", _IN_BACKGROUND, "sh", python(), "-I", "-S", "-c", _START, folders, module, *words]
     null = [(os.POSIX_SPAWN_OPEN, number, os.devnull, os.O_RDWR, 0) for number in range(3)]
     kept = {k: v for k, v in os.environ.items() if not k.startswith("MSTXKIT_") and k not in _NOT_PASSED_ON}
     shell = os.posix_spawn(_SHELL, command, {**kept, environment.OFF: "1"}, file_actions=null, setsigmask=())
@@ -44,6 +42,13 @@ def start(module: str, words: Sequence[str], more_folders: Sequence[str] = ()) -
         os.waitpid(shell, 0)
     except ChildProcessError:
         pass  # somebody here waits for every child there is
+
+
+def python() -> str:
+    """The Python that runs this program. Raises OSError as `start` does."""
+    if hasattr(sys, "frozen") or "py" not in os.path.basename(sys.executable or ""):
+        raise OSError(f"{sys.executable} is this program, which would be started again, and no Python")
+    return sys.executable
 
 
 def let_go() -> None:

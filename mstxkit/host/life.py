@@ -157,14 +157,20 @@ def _holder_of(path: str) -> int | None:
             os.close(descriptor)
 
 
-def has_holder(descriptor: int) -> bool | None:
-    """Does another process hold the lock of this open file? None: it is no regular file.
-
-    Raises:
-        OSError: its file system has no locks.
+def has_holder(path: Path) -> bool | None:
+    """Does another process hold the lock of this file, of any name? None: its file system has no locks. Not for who
+    may hold it: to ask would cost it the lock.
     """
-    holder = _holder(descriptor)
-    return None if holder is None else holder != _NOBODY
+    try:
+        descriptor = os.open(path, os.O_RDONLY | _FLAGS)
+    except OSError:
+        return False
+    try:
+        return _holder(descriptor) not in (None, _NOBODY)
+    except OSError:
+        return None
+    finally:
+        os.close(descriptor)
 
 
 def _holder(descriptor: int) -> int | None:

@@ -117,13 +117,11 @@ def _full(asked: dict[str, tuple[WatchedProcess, int]]) -> set[str]:
 
 def _settled(state: Callable[[], tuple[int, int]]) -> tuple[int, int]:
     """Once nothing has been added for a moment."""
-    before = state()
-    while True:
+    before, after = None, state()
+    while after != before:
         time.sleep(_LOOKS_EVERY_S / 4)
-        after = state()
-        if after == before:
-            return after
-        before = after
+        before, after = after, state()
+    return after
 
 
 def _signalled(process: WatchedProcess) -> bool:

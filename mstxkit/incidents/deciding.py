@@ -122,7 +122,8 @@ def _of_held(
         reason += f"; it has not entered {missing.words}"
     reason += f"; stuck as well: {_who_where(others)}" if others else ""
     held_fast = {id(report) for report in (chosen, *others)}
-    waits = tuple(r for r in reports if id(r) not in held_fast and (is_stuck(r) or waits_now(r)))
+    living = [r for r in reports if id(r) not in held_fast and not r.get("gone_ns")]
+    waits = tuple(r for r in living if is_stuck(r) or waits_now(r))
     return Cause(chosen, held(chosen), reason, waits, missing)
 
 
@@ -163,9 +164,13 @@ def _of_collectives(
         others = tuple(report for report in waiters if report is not odd)
         return Cause(odd, "collective", "it is in another collective than the others", others, missing)
     first = min(waiters, key=lambda report: (since_ns(report), _name(report)))
-    if len(waiters) == 1 and not _has_others(waiters[0], reports):
+    if len(waiters) == 1 and sum(_world(report) == _world(first) for report in reports) < 2:
         return Cause(first, "collective", "it waits in a collective for processes that are not recorded", (), missing)
+    ranks = {report.get("rank") for report in reports if report.get("world_size") == first.get("world_size")}
+    unknown = (small_number(first.get("world_size")) or 0) - len(ranks)
     reason = "all of them are in the same collective, and nobody is missing: the network, or a device"
+    if unknown > 0:
+        reason = f"all of them are in the same collective, and nothing is known of {unknown} other ranks"
     return Cause(None, "collective", reason, tuple(waiters), missing)
 
 
@@ -207,11 +212,7 @@ def goes_on(report: Report, hang_s: float) -> bool:
 
 def may_wait(report: Report) -> bool:
     """Does it wait for others, and is not known yet how long that takes?"""
-    if held(report) != waiting.OTHERS:
-        return False
-    range_ = innermost(report)
-    quiet_s, patience_s = range_.get("quiet_s"), range_.get("patience_s")
-    return isinstance(quiet_s, (int, float)) and isinstance(patience_s, (int, float)) and quiet_s <= patience_s
+    return held(report) == waiting.OTHERS and _is_within(report, "patience_s")
 
 
 def waits_now(report: Report) -> bool:
@@ -259,11 +260,12 @@ def _is_unknown(report: Report) -> bool:
 
 def _is_early(report: Report) -> bool:
     """May it be asked again before it is named?"""
-    range_ = innermost(report)
-    quiet_s, limit_s = range_.get("quiet_s"), range_.get("limit_s")
-    if not isinstance(quiet_s, (int, float)) or not isinstance(limit_s, (int, float)):
-        return False
-    return quiet_s <= _EARLY * limit_s
+    return _is_within(report, "limit_s", _EARLY)
+
+
+def _is_within(report: Report, limit: str, times: float = 1.0) -> bool:
+    quiet_s, limit_s = map(innermost(report).get, ("quiet_s", limit))
+    return isinstance(quiet_s, (int, float)) and isinstance(limit_s, (int, float)) and quiet_s <= times * limit_s
 
 
 def first_missing(reports: Iterable[Report]) -> Missing | None:
@@ -303,10 +305,12 @@ def _missing_of(
 
 
 def groups_of(reports: Iterable[Report]) -> list[tuple[tuple[str, ...], list[Report]]]:
-    """Stages and stacks with those that are at them, the largest group, which is the healthy one, first."""
+    """Stages and stacks with those that are at them, the largest group, which is the healthy one, first. Who is gone is
+    in another one than who lives.
+    """
     groups: dict[tuple[str, ...], list[Report]] = {}
     for report in reports:
-        groups.setdefault(_place(report), []).append(report)
+        groups.setdefault((*_place(report), "gone" * bool(report.get("gone_ns"))), []).append(report)
     return sorted(groups.items(), key=lambda pair: (-len(pair[1]), pair[0]))
 
 
@@ -394,10 +398,6 @@ def _is_beside(report: Report) -> bool:
 
 def _world(report: Report) -> tuple[str, object]:
     return text_of(report.get("role")), report.get("world_size")
-
-
-def _has_others(report: Report, reports: Sequence[Report]) -> bool:
-    return any(other is not report and _world(other) == _world(report) for other in reports)
 
 
 def _name(report: Report) -> str:

@@ -18,12 +18,14 @@ from ..store import documents, incidents, layout, run_file, whereabouts
 from ..store.documents import FORMAT, Unusable
 from ..store.incidents import Incident
 from ..store.values import text_of, whole_number
+from ..store.whereabouts import Whereabouts
 from . import page
 
 _LOCKED_WITHIN_S = 2.0
 _QUIET_AT_MOST_NS = 600 * 10**9
 # Each says so every five seconds, unless the run folder hangs. Of `documents.state_of`.
 _SAYS_WITHIN_NS, _ASKED_AT_MOST, _MTIME = 300 * 10**9, 64, 3
+_SILENT_S = 900.0
 # What comes so soon after another one belongs to it: the others notice that a rank has died.
 TOGETHER_NS = 10 * 10**9
 
@@ -225,6 +227,19 @@ class IncidentFolders:
             return len(files)
         said_ns = [state[_MTIME] for state in map(documents.state_of, files) if state]
         return sum(max(said_ns) - at_ns < _SAYS_WITHIN_NS for at_ns in said_ns)  # without those the job has left
+
+    def silent(self, reports: Sequence[Mapping[str, Any]]) -> list[Whereabouts]:
+        """Ranks that have not reported, as their hosts have said of them in the last quarter of an hour."""
+        heard = {(report.get("rank"), text_of(report.get("role"))) for report in reports}
+        seen = (where for where in whereabouts.seen(self._run, self._run_id) if where.age.seconds < _SILENT_S)
+        return [where for where in seen if where.rank is not None and (where.rank, where.role) not in heard]
+
+    def has_begun_anew(self, incident: Incident) -> bool:
+        """Is the rank that it is laid to heard of in another process since? *Cost*: a file a host."""
+        seen, details = whereabouts.seen(self._run, self._run_id), incident.details
+        mine = (where for where in seen if (where.rank, where.role) == (incident.rank, incident.role))
+        since = [where for where in mine if where.is_of_a_rank and where.written_ns > incident.time_ns]
+        return any((where.host, where.pid) != (details.get("host"), details.get("pid")) for where in since)
 
     def _make_room(self) -> None:
         """The oldest goes first, never the first of all."""

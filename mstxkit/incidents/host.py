@@ -16,7 +16,9 @@ from typing import Any, Iterable, Mapping, NamedTuple
 from ..errors import FormatError
 from ..host import parts
 from ..stages import canonical
-from ..store import incidents, layout
+from ..store import documents, incidents, layout, stacks
+from ..store.documents import Unusable
+from ..store.values import table_of, whole_number
 from ..triggers import hang
 from ..triggers.hang import Hang, QuietRange
 from . import deciding, kernel
@@ -36,6 +38,8 @@ _WORKS_ASKED, _ASKED_AGAIN_S = 3, 1.0
 _HISTORY, _KINDS_AT_MOST, _DEAD_AT_MOST = 512, 4096, 64
 _LOST_FROM_NS, _LOST_AT_MOST = _NS // 10, 256
 _SURVIVED_NS, _DECIDED_NS, _OF_RAY_DECIDED_NS = _NS // 10, _NS, 7 * _NS // 2
+# Who has become another program shows no sign of life, although its descriptor does.
+_SILENT_NS = 2 * _NS
 # A stage and the first range in it begin as good as at once.
 _TICKS_APART_NS = 100_000
 # Memory that ran out so long before a death may be what it died of: who has much takes its time to be gone.
@@ -107,11 +111,12 @@ class WatchedHost:
     def look(self) -> list[HostEvent]:
         """Look at all of them; deaths and exceptions that are news."""
         names, now_ns = self.begin(), time.monotonic_ns()
-        events, ended = [], self._ended_within(0)
+        events, ended = self._unseen(names), self._ended_within(0)
         for name, process in list(self.processes.items()):
             self._look_at(process, now_ns)
             events += self._exceptions(process)
-            if name not in names or process.pidfd in ended or (process.pidfd < 0 and process.is_gone()):
+            may_be_gone = process.pidfd < 0 or now_ns - process.heartbeat_ns > _SILENT_NS
+            if name not in names or process.pidfd in ended or (may_be_gone and process.is_gone()):
                 events += self._end(process, now_ns)
         self.seen = tuple(self.processes)
         if now_ns - self._oom_kills[-1][0] >= _OOM_EVERY_NS:
@@ -206,8 +211,16 @@ class WatchedHost:
         except (OSError, FormatError):
             return None  # it has just ended
 
-    def _names(self) -> list[str]:
-        suffix = layout.LIVE_SUFFIX
+    def _unseen(self, living: Iterable[str]) -> list[HostEvent]:
+        """Of those that raised what nobody caught and ended in order before anybody saw them."""
+        names = set(self._names(layout.STACKS_SUFFIX)) - set(living) - self.processes.keys() - self._raised.keys()
+        reports = [_left_by(self._folder, name) for name in names]
+        self._raised |= {report["process"]: ((0, 0), report["raised"]) for report in reports}
+        raised = [report for report in reports if report["raised"]]
+        self._dead += raised
+        return [HostEvent(incidents.EXCEPTION, report["process"], report["gone_ns"]) for report in raised]
+
+    def _names(self, suffix: str = layout.LIVE_SUFFIX) -> list[str]:
         try:
             return [name[: -len(suffix)] for name in os.listdir(self._folder) if name.endswith(suffix)]
         except OSError:
@@ -361,7 +374,8 @@ class WatchedHost:
 
     def _decide(self, now_ns: int) -> list[HostEvent]:
         """Of deaths that are some time ago: was it one, or did all end together?"""
-        ripe = [death for death in self._deaths if now_ns - death.gone_ns >= _decided_ns(death.process)]
+        within_ns = {True: _OF_RAY_DECIDED_NS, False: _DECIDED_NS}
+        ripe = [death for death in self._deaths if now_ns - death.gone_ns >= within_ns[_is_of_ray(death.process)]]
         events = []
         for death in ripe:
             kind = self._kind(death)
@@ -400,6 +414,19 @@ class WatchedHost:
         return {**made, "oom_kills": max(0, death.oom_kills), "exit_status": process.exit_status()}
 
 
+def _left_by(folder: Path, name: str) -> dict[str, Any]:
+    """The report on one of which nothing is left but, perhaps, the exceptions that nobody caught."""
+    try:
+        content = documents.read(folder / f"{name}{layout.STACKS_SUFFIX}", 2 * stacks.LIMIT_BYTES) or b""
+    except (OSError, Unusable):
+        content = b""
+    exceptions = stacks.read(content.decode("utf-8", "replace")).exceptions
+    last = exceptions[-1] if exceptions else {}
+    who = {key: table_of(last.get("who")).get(key) for key in WHO}
+    made = {"process": name, **who, "state": "gone", "gone_ns": whole_number(last.get("time_ns"))}
+    return {**made, "exceptions": [dict(last)], "raised": len(exceptions)}
+
+
 def _who(process: WatchedProcess) -> dict[str, Any]:
     return {"process": process.name, **{key: process.who.get(key) for key in WHO}}
 
@@ -408,14 +435,9 @@ def _is_of_ray(process: WatchedProcess) -> bool:
     return process.who.get("under") in (parts.RAY, parts.RAY_DRIVER)
 
 
-def _decided_ns(process: WatchedProcess) -> int:
-    return _OF_RAY_DECIDED_NS if _is_of_ray(process) else _DECIDED_NS
-
-
 def _ordered(inside: Iterable[RangeInside]) -> list[RangeInside]:
     return sorted(inside, key=lambda range_: (range_.since_ns // _TICKS_APART_NS, range_.slot.depth))
 
 
 def _key(process: WatchedProcess, range_: RangeInside) -> tuple[str, str, str]:
-    role: Mapping[str, Any] = process.who
-    return str(role.get("role") or ""), range_.stage, range_.name
+    return str(process.who.get("role") or ""), range_.stage, range_.name

@@ -71,24 +71,17 @@ def oom_kills() -> int:
 
     Source: Linux 4.13, `include/linux/vm_event_item.h`, OOM_KILL.
     """
-    lines = _text("/proc/vmstat").splitlines()
-    return next((int(line.split()[1]) for line in lines if line.startswith("oom_kill ")), 0)
+    return int(_field("/proc/vmstat", "oom_kill "))
 
 
 def tracer(pid: int) -> int:
     """The process that debugs it; 0: none."""
-    for line in _text(f"/proc/{pid}/status").splitlines():
-        if line.startswith("TracerPid:"):
-            return int(line.split()[1])
-    return 0
+    return int(_field(f"/proc/{pid}/status", "TracerPid:"))
 
 
 def catches(pid: int, signal: int) -> bool:
     """Has it a handler for this signal?"""
-    for line in _text(f"/proc/{pid}/status").splitlines():
-        if line.startswith("SigCgt:"):
-            return bool(int(line.split()[1], 16) >> signal - 1 & 1)
-    return False
+    return bool(int(_field(f"/proc/{pid}/status", "SigCgt:"), 16) >> signal - 1 & 1)
 
 
 def effort(pid: int) -> Effort:
@@ -115,8 +108,7 @@ def _running(pid: int) -> list[int]:
 
 def _sleeps(pid: int, tid: int) -> int:
     """How often a thread has given up its core by itself so far."""
-    lines = _text(f"/proc/{pid}/task/{tid}/status").splitlines()
-    return next((int(line.split()[1]) for line in lines if line.startswith("voluntary_ctxt_switches:")), 0)
+    return int(_field(f"/proc/{pid}/task/{tid}/status", "voluntary_ctxt_switches:"))
 
 
 def threads(pid: int) -> list[dict[str, Any]]:
@@ -167,6 +159,11 @@ def _stat(folder: str) -> list[str]:
         return proc_files.stat_of(folder)
     except OSError:
         return []
+
+
+def _field(path: str, key: str) -> str:
+    """What stands behind a word at the beginning of a line; "0" where it stands nowhere."""
+    return next((line.split()[1] for line in _text(path).splitlines() if line.startswith(key)), "0")
 
 
 def _text(path: str) -> str:

@@ -205,20 +205,22 @@ class WatchedProcess:
         return RangeInside(slot, name, domain, stage, since_ns, quiet_ns, max(self._ended[kind], self._left[kind]))
 
     def is_gone(self) -> bool:
-        """Does it live no more, as far as that can be told?"""
-        return life.is_held(str(self._folder / f"{self.name}{life.SUFFIX}")) is not True and (
+        """Does it live no more, or as another program, as far as that can be told?"""
+        lock = str(self._folder / f"{self.name}{life.SUFFIX}")
+        return life.is_held(lock) is not True and (
             not self.pid or identity.pid_start(self.pid) != self.who.get("pid_start")
-        )
+            or life.is_alive({**self.who, "life": lock}) is False
+        )  # fmt: skip
 
     def has_met(self, other: WatchedProcess) -> bool:
         """Was the other one there before the last sign of life of this one, or have they begun together?"""
         return 0 < other.began_ns <= max(self.heartbeat_ns, self.began_ns + _BEGIN_TOGETHER_NS)
 
     def has_said_goodbye(self) -> bool:
-        """Did its recorder stop by itself, or the process end by os._exit(0)? Else something has ended it."""
+        """Did its recorder stop, or the process end by os._exit(0) or become another program? Else it was ended."""
         head = documents.read_part(self._live, 0, livefile.HEADER_BYTES)
         is_closed = struct.unpack_from("<H", head, livefile.STATE_AT)[0] != livefile.RECORDING
-        return is_closed or livefile.read_exit_status(head) == 0
+        return is_closed or livefile.read_exit_status(head) == 0 or life.has_execed(self.who)
 
     def exit_status(self) -> int:
         """With which it has ended by os._exit; 0 where it did not."""

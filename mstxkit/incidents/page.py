@@ -42,6 +42,9 @@ def _lines(incident: Incident) -> Iterator[str]:
     missing = text_of(table_of(details.get("missing")).get("words"))
     if missing not in incident.reason:  # "" is in each
         yield f"Missing:  {missing}"
+    if text_of(details.get("gone")):
+        yield f"Gone too: {text_of(details.get('gone'))}"
+    yield from (f"Silent:   {text_of(host)}" for host in list_of(details.get("silent"))[:_GROUPS_SHOWN])
     yield ""
     yield "Where everybody is, the largest group first:"
     groups = [table_of(group) for group in list_of(details.get("groups"))]
@@ -58,13 +61,13 @@ def headline(incident: Incident) -> str:
     """`rank 1 actor stuck in score (reward) for 34 s`."""
     who = text_of(incident.details.get("who")) or "everybody"
     place = incident.range + (f" ({incident.stage})" if incident.stage not in ("", incident.range) else "")
-    since = f" for {span((incident.time_ns - incident.since_ns) / _NS)}" if _is_hang_since(incident) else ""
+    since = _lasting(incident.since_ns, incident.time_ns) if incident.kind == HANG else ""
     where = f" in {place}{since}" if place else ""
     return f"{_TITLES[incident.kind]}" if incident.kind == "request" else f"{who} {_TITLES[incident.kind]}{where}"
 
 
-def _is_hang_since(incident: Incident) -> bool:
-    return incident.kind == HANG and 0 < incident.since_ns <= incident.time_ns
+def _lasting(since_ns: int, time_ns: int) -> str:
+    return f" for {span((time_ns - since_ns) / _NS)}" if 0 < since_ns <= time_ns else ""
 
 
 def _cause(incident: Incident, details: Mapping[str, Any]) -> Iterator[str]:
@@ -86,15 +89,14 @@ def _cause(incident: Incident, details: Mapping[str, Any]) -> Iterator[str]:
 def _group(group: Mapping[str, Any], time_ns: int) -> Iterator[str]:
     stage, name = text_of(group.get("stage")), text_of(group.get("range"))
     place = " / ".join(dict.fromkeys(filter(None, (stage, name)))) or "no range"
-    since_ns = whole_number(group.get("since_ns"))
-    since = f", for {span((time_ns - since_ns) / _NS)}" if 0 < since_ns <= time_ns else ""
+    since = _lasting(whole_number(group.get("since_ns")), time_ns)
     held = text_of(group.get("held"))
     kernel = f" [{text_of(group.get('kernel'))}]" if group.get("kernel") else ""
     yield ""
     states = ", ".join(map(text_of, list_of(group.get("states"))))
     count, who = small_number(group.get("count")) or 0, text_of(group.get("who"))
     how = ", ".join(dict.fromkeys(filter(None, (held, states))))
-    yield f"{count} x {who}: in {place}{since}; {how}{kernel}"
+    yield f"{count} x {who}: in {place}{since and ',' + since}; {how}{kernel}"
     yield from _stack(list_of(group.get("stack")), _CALLS_OF_GROUP)
 
 

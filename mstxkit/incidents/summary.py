@@ -5,13 +5,14 @@ One for any number of ranks: stacks come grouped, and of each group a few are na
 
 from __future__ import annotations
 
-from typing import Any, Mapping, Sequence
+from typing import Any, Iterator, Mapping, Sequence
 
 from ..host import parts
 from ..store import incidents
 from ..store.incidents import Incident
 from ..store.stacks import ThreadStack
 from ..store.values import list_of, small_number, table_of, text_of, whole_number
+from ..store.whereabouts import Whereabouts
 from . import deciding
 from .deciding import Cause, Report
 
@@ -20,7 +21,10 @@ _GROUPS_AT_MOST, _RANKS_AT_MOST, _FRAMES_SHOWN = 40, 64, 24
 _SIGNALS = {4: "SIGILL", 6: "SIGABRT", 7: "SIGBUS", 8: "SIGFPE", 9: "SIGKILL", 11: "SIGSEGV", 15: "SIGTERM"}
 
 
-def incident(name: str, time_ns: int, kind: str, reports: Sequence[Report], cause: Cause | None) -> Incident:
+def incident(
+    name: str, time_ns: int, kind: str, reports: Sequence[Report], cause: Cause | None,
+    silent: Sequence[Whereabouts] = (),
+) -> Incident:  # fmt: skip
     """What it comes to.
 
     Args:
@@ -29,6 +33,7 @@ def incident(name: str, time_ns: int, kind: str, reports: Sequence[Report], caus
         kind: Of `store.incidents.KINDS`.
         reports: Of all processes that have reported.
         cause: As `deciding.cause` or `of_process` gave it; None of one that was asked for.
+        silent: Who should have reported, and has not.
     """
     report = cause.report if cause is not None else None
     waiting = cause.waiting if cause is not None else ()
@@ -38,7 +43,7 @@ def incident(name: str, time_ns: int, kind: str, reports: Sequence[Report], caus
         name, time_ns, kind, text_of(range_.get("stage")), text_of(range_.get("name")),
         None if report is None else small_number(report.get("rank")),
         text_of(named.get("role")), whole_number(range_.get("since_ns")), _waits_for(report, waiting, range_),
-        len(reports), _reason(kind, cause), details=_details(reports, cause),
+        len(reports), _reason(kind, cause), details=_details(reports, cause, silent),
     )  # fmt: skip
 
 
@@ -89,6 +94,21 @@ def _reason(kind: str, cause: Cause | None) -> str:
     return subject + cause.reason
 
 
+def _gone_as_well(report: Report, reports: Sequence[Report]) -> str:
+    """`all of host node3: ranks 192-199,201-255 actor`: the others that are gone, of whom none has begun anew."""
+    there = {deciding.who(other) for other in reports if not other.get("gone_ns")}
+    gone = [r for r in reports if r is not report and deciding.held(r) == "gone" and deciding.who(r) not in there]
+    hosts = {text_of(r.get("host")) for r in ([report] * bool(report) + gone)}
+    where = f"all of host {min(hosts, default='')}" if len(hosts) < 2 else f"of {len(hosts)} hosts"
+    return f"{where}: {deciding.who_all(gone)}" if gone else ""
+
+
+def _of_hosts(silent: Sequence[Whereabouts]) -> Iterator[str]:
+    for host in sorted({where.host for where in silent}):
+        there = [where for where in silent if where.host == host]
+        yield f"host {host}, last {there[0].age.words}: {deciding.who_all(where._asdict() for where in there)}"
+
+
 def _waits_for(report: Report | None, waiting: Sequence[Report], range_: Mapping[str, Any]) -> str:
     if not waiting:
         return ""
@@ -101,18 +121,17 @@ def _waits_for(report: Report | None, waiting: Sequence[Report], range_: Mapping
     return f"{who} {waits} for {deciding.who(report)}" + (f" in {place}" if place else "")
 
 
-def _details(reports: Sequence[Report], cause: Cause | None) -> dict[str, Any]:
+def _details(reports: Sequence[Report], cause: Cause | None, silent: Sequence[Whereabouts]) -> dict[str, Any]:
     missing = cause.missing if cause is not None else None
-    report = cause.report if cause is not None else None
+    named = (None if cause is None else cause.report) or {}
     return {
-        "how": "" if cause is None else cause.how, "who": "" if report is None else deciding.who(report),
-        "process": text_of(report.get("process")) if report is not None else "",
-        "host": text_of(report.get("host")) if report is not None else "",
-        "pid": whole_number(report.get("pid")) if report is not None else 0,
+        "how": "" if cause is None else cause.how, "who": deciding.who(named) if named else "",
+        "process": text_of(named.get("process")), "host": text_of(named.get("host")),
+        "pid": whole_number(named.get("pid")), "gone": _gone_as_well(named, reports),
+        "silent": list(_of_hosts(silent)),
         "missing": None if missing is None else {**missing._asdict(), "words": missing.words},
-        "stack": _stack(report) if report is not None else [],
-        "exceptions": list_of(report.get("exceptions"))[-1:] if report is not None else [],
-        "inside": [_short(range_) for range_ in list_of(report.get("inside"))] if report is not None else [],
+        "stack": _stack(named), "exceptions": list_of(named.get("exceptions"))[-1:],
+        "inside": [_short(range_) for range_ in list_of(named.get("inside"))],
         "groups": [_group(members) for _, members in deciding.groups_of(_shown(reports))[:_GROUPS_AT_MOST]],
         "hosts": len({text_of(report.get("host")) for report in reports}),
     }  # fmt: skip

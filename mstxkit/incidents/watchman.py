@@ -38,8 +38,8 @@ _RUN_EVERY_S, _HOSTS_WITHIN_S, _LATE_WITHIN_S, _HUNG_S = 2.0, 3.0, 30.0, 1.0
 _CONCLUDES_WITHIN_S, _HOSTS_READ_A_S = 8.0, 64
 # Where nobody was stuck after all: until the next look at everybody, twice as long each time.
 _AGAIN_S, _AGAIN_AT_MOST_S, _AGAIN_FOR_ALL_S = 1.0, 30.0, 300.0
-# Where the run folder did not take what has happened.
-_TRIES_EVERY_S = 10.0
+# Where the run folder did not take what has happened; where it may say that a rank has begun anew on any host.
+_TRIES_EVERY_S, _ANEW_EVERY_S = 10.0, 15.0
 _LINE_AT_MOST, _EVENTS_AT_MOST = 1000, 64
 _EMPTY_FOR_S, _NOBODY_YET_S, _SETTINGS_EVERY_S = 3.0, 0.1, 10.0
 # At the end for a run folder that does not answer.
@@ -114,6 +114,7 @@ class Watchman:
         self._mine: dict[str, tuple[Incident, Cause | None, float]] = {}
         self._again_s, self._pause_s, self._considered = 0.0, _AGAIN_S, set[Place]()
         self._was_debugged = False
+        self._looks = jitter.Every(_ANEW_EVERY_S, "begun anew", time.monotonic())
         self._run_s, self._state, self._asked = 0.0, tuple[int, ...](), self._folders.asked()
         self._settings_s, self._settings_states = 0.0, list[tuple[int, ...]]()
         self._lookout, self._ending = Lookout(watch.run, watch.run_id, watch.folder), threading.Event()
@@ -254,11 +255,11 @@ class Watchman:
         return None if call.kind == REQUEST else summary.of_any(call.kind, reports)
 
     def _of_hangs(self) -> None:
-        stuck = self._host.stuck()
+        stuck, told_places = self._host.stuck(), set[Place]().union(*self._told.values())
         new = {
             place: range_
             for name, ranges in stuck.items() for range_ in ranges
-            if not self._is_told(place := (name, range_.range.slot.track, range_.range.slot.start))
+            if (place := (name, range_.range.slot.track, range_.range.slot.start)) not in told_places
         }  # fmt: skip
         if not new:
             self._pause_s = _AGAIN_S if not stuck else self._pause_s
@@ -313,9 +314,6 @@ class Watchman:
             for process in self._host.processes.values() for range_ in process.inside
         }  # fmt: skip
 
-    def _is_told(self, place: Place) -> bool:
-        return any(place in ranges for ranges in self._told.values())
-
     def _everybody(self, call: Call, reports: Sequence[Report]) -> list[Report]:
         """The reports of all hosts, as far as they come in time."""
         hosts, deadline = self._folders.hosts(), time.monotonic() + _HOSTS_WITHIN_S
@@ -325,7 +323,7 @@ class Watchman:
         return [report for of_host in answered.values() for report in of_host] or list(reports)
 
     def _conclude(self, call: Call, reports: Sequence[Report], cause: Cause | None) -> None:
-        incident = summary.incident(call.name, call.opened_ns, call.kind, reports, cause)
+        incident = summary.incident(call.name, call.opened_ns, call.kind, reports, cause, self._folders.silent(reports))
         try:
             self._folders.conclude(incident)
         except OSError:
@@ -371,19 +369,21 @@ class Watchman:
             self._folders.conclude(again)
             self._mine[name] = again, cause, until_s
 
-    def _judged_again(self, incident: Incident, cause: Cause | None, reports: Sequence[Report]) -> Incident:
-        if incident.kind == HANG:
-            blamed = _blamed(self._folders.lasting(but=incident.incident))
+    def _judged_again(self, past: Incident, cause: Cause | None, reports: Sequence[Report]) -> Incident:
+        if past.kind == HANG:
+            blamed = _blamed(self._folders.lasting(but=past.incident))
             cause = deciding.cause(reports, self._watch.hang_s, blamed) or cause
         elif cause is not None and cause.report is not None:
-            cause = summary.of_process(incident.kind, str(cause.report.get("process")), reports)
-        return summary.incident(incident.incident, incident.time_ns, incident.kind, reports, cause)
+            cause = summary.of_process(past.kind, str(cause.report.get("process")), reports)
+        return summary.incident(past.incident, past.time_ns, past.kind, reports, cause, self._folders.silent(reports))
 
     def _how_over(self, incident: Incident) -> str:
         """WENT_ON: what was stuck is closed or goes on, its process lives; BEGUN_ANEW: another has begun; "": no."""
         stuck, process = self._stuck.get(incident.incident, {}), str(incident.details.get("process") or "")
         of_cause = {place: quiet_ns for place, quiet_ns in stuck.items() if place[0] == process} or stuck
-        who, now = {name for name, _, _ in of_cause}, self._open_now()
+        who, now = {name for name, _, _ in of_cause} or {process}, self._open_now()
+        if not stuck and process not in self._host.processes:  # it was of a host that is gone
+            return BEGUN_ANEW * (self._looks.is_due(time.monotonic()) and self._folders.has_begun_anew(incident))
         if who.isdisjoint(self._host.processes):
             return BEGUN_ANEW * self._host.is_anew(self._folders.own_reports(incident.incident), who, incident.time_ns)
         return WENT_ON * all(now.get(place, quiet_ns + 1) > quiet_ns for place, quiet_ns in of_cause.items())

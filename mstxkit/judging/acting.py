@@ -20,7 +20,7 @@ from ..store.report import DONE, ESCALATE, Report
 from ..store.request import WHOLE_STEPS
 from ..store.verdicts import Verdict
 from ..triggers._declare import setting
-from .wording import GROUP_AT_MOST, ranks_in_words
+from .wording import GROUP_AT_MOST, spans_in_words
 
 # What shows the cause: `full` has operators and kernels, `comm` collectives with their sizes and groups.
 PRESETS = {
@@ -284,7 +284,7 @@ def _said_nothing(peers: Peers) -> str:
 
 def who(ranks: Collection[int]) -> str:
     """`rank 2`, `ranks 2,4-7`."""
-    return f"rank{'s' if len(ranks) > 1 else ''} {ranks_in_words(ranks)}"
+    return f"rank{'s' if len(ranks) > 1 else ''} {spans_in_words(ranks)}"
 
 
 def what_failed(reports: Iterable[Report]) -> str:

@@ -156,6 +156,7 @@ class Escalations:
         fields = {
             "stage": wish.stage, "ranks": list(wish.ranks), "steps": 1, "preset": wish.preset,
             "reason": f"the judge: {wish.reason}"[: request.WORDS_AT_MOST], "occasion": wish.occasion,
+            "role": layout.role_in_names(verdict.role),
         }  # fmt: skip
         try:
             asked = request.checked(fields, request.Known((wish.stage,), wish.ranks, (wish.preset,)), "verdict", now_ns)

@@ -10,7 +10,7 @@ from ..triggers import slow_link
 from .evidence import Collectives, RoleStep
 from .findings import Finding, Key
 from .inside import GroupTime
-from .wording import ranks_in_words
+from .wording import spans_in_words
 
 # Where a finding of this is: between members, not in one.
 LINK = "link"
@@ -153,7 +153,7 @@ class Links:
             Key(kind, LINK, stage), -1, self._usual[worst, stage].steps, more_s / max(slow[worst], 1e-9), more_s, 1.5,
             names, {
                 "collectives_s": seconds[worst], "usual_s": slow[worst], "slow_groups": len(slow),
-                "groups": len(compared), **({"ranks": ranks_in_words(alone)} if alone else {}),
+                "groups": len(compared), **({"ranks": spans_in_words(alone)} if alone else {}),
             }, {group: seconds[group] - usual_s for group, usual_s in slow.items()},
         )  # fmt: skip
 

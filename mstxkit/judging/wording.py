@@ -6,6 +6,7 @@ import shlex
 from typing import Iterable, Sequence
 
 from ..store.request import WHOLE_STEPS
+from ..store.values import spans
 from .cutting import BEFORE
 from .evidence import Peer
 from .findings import Finding, Seen
@@ -16,17 +17,9 @@ _RUNS_AT_MOST = 8
 GROUP_AT_MOST = 8
 
 
-def ranks_in_words(ranks: Iterable[int]) -> str:
+def spans_in_words(ranks: Iterable[int]) -> str:
     """`0,2-7`: of 8 ranks in the form that commands take; of more no more than 8 of such pieces, then `...`."""
-    ordered = sorted(set(ranks))
-    pieces: list[str] = []
-    at = 0
-    while at < len(ordered):
-        end = at
-        while end + 1 < len(ordered) and ordered[end + 1] == ordered[end] + 1:
-            end += 1
-        pieces.append(str(ordered[at]) if end == at else f"{ordered[at]}-{ordered[end]}")
-        at = end + 1
+    pieces = spans(ranks)
     return ",".join(pieces[:_RUNS_AT_MOST]) + (",..." if len(pieces) > _RUNS_AT_MOST else "")
 
 
@@ -38,7 +31,7 @@ def waits_for(finding: Finding, members: Sequence[Peer], seen: Seen | None) -> s
     others = [peer.rank for place, peer in enumerate(members) if place != finding.place and peer.rank is not None]
     if rank is None or not others:
         return ""
-    who = f"rank {others[0]} waits" if len(others) == 1 else f"ranks {ranks_in_words(others)} wait"
+    who = f"rank {others[0]} waits" if len(others) == 1 else f"ranks {spans_in_words(others)} wait"
     return f"{who} for rank {rank} {'before' if seen.waits_before else 'in'} {seen.waits_in}"
 
 
@@ -56,7 +49,7 @@ def next_step(finding: Finding, members: Sequence[Peer], run: str) -> str:
         return "share the work out by its length (tokens, responses), not by its count"
     if key.kind in ("link", "communication"):
         own = [members[finding.place].rank] if finding.place >= 0 else []
-        ranks = ranks_in_words([rank for rank in (*own, *finding.group) if rank is not None][:GROUP_AT_MOST])
+        ranks = spans_in_words([rank for rank in (*own, *finding.group) if rank is not None][:GROUP_AT_MOST])
         return f"mstxkit escalate {quoted} --stage {stage}{f' --ranks {ranks}' if ranks else ''} --preset comm"
     if "cpu_wait_ratio" in finding.evidence:
         return "see what else runs on its host (top): it waits for a CPU, longer than others; or bind ranks to cores"

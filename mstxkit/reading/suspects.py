@@ -2,7 +2,7 @@
 
 A training process, which loads no tables, asks it of a process of its own:
 
-python -m mstxkit.reading.suspects RUN STAGE [STAGE ...]      two ranks and why as a JSON list, or why not, and status 2
+python -m mstxkit.reading.suspects RUN STAGE [STAGE ...]  two ranks, why, their role as a JSON list; or why not, and 2
 """
 
 from __future__ import annotations
@@ -50,6 +50,11 @@ class Suspicion(NamedTuple):
     ranks: int
     verdict: Verdict | None = None
     why_by_time: str = ""
+
+    @property
+    def role(self) -> str:
+        """Theirs; "" where it is not known, as where times alone decide."""
+        return "" if self.verdict is None else self.verdict.role
 
     @property
     def is_upstream(self) -> bool:
@@ -189,7 +194,7 @@ def main(arguments: Sequence[str]) -> int:
     except MstxkitError as exc:
         sys.stderr.write(f"{exc}\n")
         return 2
-    sys.stdout.write(json.dumps([suspicion.suspect, suspicion.peer, in_words(suspicion)]))
+    sys.stdout.write(json.dumps([suspicion.suspect, suspicion.peer, in_words(suspicion), suspicion.role]))
     return 0
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Callable
 
 from .. import faults
-from ..host import jitter
+from ..host import identity, jitter
 from ..host.descriptors import OwnDescriptor
 from ..store import documents, layout, stacks
 from .background import Background
@@ -42,7 +42,7 @@ class LastWordsHere:
         self, live_file: Path, also: Callable[[], object] = lambda: None, learn: Callable[[], object] = lambda: None
     ) -> None:
         self._live_file, self._also, self._learn = live_file, also, learn
-        self._starting, self._is_over = threading.Lock(), False
+        self._starting, self._is_over, self._has_raised = threading.Lock(), False, False
         self._looks = jitter.Every(_LOOKS_EVERY_S, "words", time.monotonic())
         self._pipe: OwnDescriptor | None = None
         self._stacks: StackFile | None = None
@@ -91,14 +91,16 @@ class LastWordsHere:
         return self._background.pause(deadline)
 
     def end(self, deadline: float) -> None:
-        """Say no more, and leave signals and hooks as they were. The file goes; who reads it has it open."""
+        """Say no more, and leave signals and hooks as they were. The file goes, as who reads it has it open; where it
+        tells of an exception, the watchman may not have seen this process yet: it removes the file.
+        """
         with self._starting:  # the sealer's thread, which considers, ends after this
             self._is_over = True
         if self._unhandled is not None:
             self._unhandled.put_back()
         self._background.pause(min(deadline, time.monotonic() + _ENDS_WITHIN_S))
         if self._stacks is not None:
-            self._stacks.close()
+            self._stacks.close(is_left=self._has_raised)
         self._close(is_removed=True)
 
     def tell_of(self, exc: BaseException | None) -> None:
@@ -163,4 +165,6 @@ class LastWordsHere:
 
     def _of_exception(self, about: dict[str, object]) -> None:
         if self._stacks is not None:
-            self._stacks.say(stacks.EXCEPTION, about)
+            who = {"host": identity.host(), "pid": os.getpid(), **identity.current()}
+            self._stacks.say(stacks.EXCEPTION, {**about, "who": who})
+            self._has_raised = True

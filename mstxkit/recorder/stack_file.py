@@ -121,11 +121,11 @@ class StackFile:
         for action in taken_over:
             action.put_back()
 
-    def close(self) -> None:
-        """Put back, and remove the file: who still wants to read it has it open."""
+    def close(self, is_left: bool = False) -> None:
+        """Put back, and remove the file: who still wants to read it has it open. `is_left`: for who has not seen it."""
         self.put_back()
         try:
-            if self._file.is_ours:
+            if self._file.is_ours and not is_left:
                 self._path.unlink(missing_ok=True)
         except OSError:
             pass  # the folder is gone, or nothing can be removed in it

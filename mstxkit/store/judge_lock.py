@@ -32,13 +32,4 @@ def is_held(run: Path) -> bool | None:
     """Does anybody judge this run? None: its file system has no locks. Not for a process that judges it itself: to ask
     would cost it the lock.
     """
-    try:
-        descriptor = os.open(run / layout.VERDICTS / layout.JUDGE_LOCK, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    except OSError:
-        return False
-    try:
-        return bool(life.has_holder(descriptor))
-    except OSError:
-        return None
-    finally:
-        os.close(descriptor)
+    return life.has_holder(run / layout.VERDICTS / layout.JUDGE_LOCK)

@@ -15,9 +15,10 @@ from typing import Any, Collection, Mapping, NamedTuple, Union
 
 from .. import stages as stage_names
 from ..errors import ConfigError, Problem, shortened
-from . import groups, limits
+from . import groups, layout, limits
 from .limits import SessionLimits
 from .options import FLAG, NAMES, NUMBER, ONE_OF, REQUEST, SOME_OF, Option, settable
+from .values import spans
 
 ALL, SUSPECT_AND_PEER = "all", "suspect+peer"
 # Instead of a stage: the steps themselves, in one session from the first of them to the end of the last.
@@ -91,6 +92,7 @@ class Request:
         created_ns, expires_ns: Wall clock of the asker, as ranks ask at slightly different times, and after which no
             session begins; not part of the id.
         force: Let sessions take what they may, however long other ranks wait for these.
+        role: For processes of this role alone, where several roles have these ranks; "": of any.
     """
 
     stages: tuple[str, ...]
@@ -107,6 +109,7 @@ class Request:
     created_ns: int = 0
     expires_ns: int = LIVES_S * 10**9
     force: bool = False
+    role: str = ""
 
     @property
     def id(self) -> str:
@@ -130,6 +133,10 @@ class Request:
             return tuple(range(world_size))
         return tuple(sorted(suspects)) if isinstance(self.ranks, str) else self.ranks
 
+    def is_for(self, role: str) -> bool:
+        """Is it for processes of this role, of those that have its ranks? It is where either is of no role."""
+        return len({layout.role_in_names(name) for name in (self.role, role) if name}) < 2
+
     def _content(self) -> dict[str, Any]:
         return {
             "stages": list(self.stages), "ranks": self.ranks if isinstance(self.ranks, str) else list(self.ranks),
@@ -140,7 +147,7 @@ class Request:
             "created_ns": self.created_ns, "expires_ns": self.expires_ns,
             # Left out where there is none: the ids of requests from before there were any stay what they are.
             **({} if self.planned is None else {"planned": self.planned._asdict()}),
-            **({"force": True} if self.force else {}),
+            **({"force": True} if self.force else {}), **({"role": self.role} if self.role else {}),
         }  # fmt: skip
 
 
@@ -212,7 +219,7 @@ class _RequestFields:
             stages=self._stages(), ranks=self._ranks(), steps=steps, occurrences=occurrences,
             preset=self._preset(bool(options)), options=options, sample=self._sample(), limits=self._limits(),
             reason=self._text("reason"), occasion=self._text("occasion"), planned=self._planned(),
-            created_ns=created_ns, expires_ns=expires_ns, force=self._flag("force"),
+            created_ns=created_ns, expires_ns=expires_ns, force=self._flag("force"), role=self._text("role"),
         )  # fmt: skip
         id = self.fields.get("id")
         if not self.problems and id is not None and id != made.id:
@@ -396,7 +403,4 @@ def _spans(ranks: Collection[int]) -> tuple[str, ...]:
     """0, 1, 2, 5 -> `0 to 2`, `5`: a run may have thousands."""
     if isinstance(ranks, range) and ranks.step == 1 and len(ranks) > 1:
         return (f"{ranks[0]} to {ranks[-1]}",)  # not one by one: where any rank may be named, these are billions
-    ranks = set(ranks)
-    firsts = sorted(rank for rank in ranks if rank - 1 not in ranks)
-    lasts = sorted(rank for rank in ranks if rank + 1 not in ranks)
-    return tuple(str(first) if first == last else f"{first} to {last}" for first, last in zip(firsts, lasts))
+    return tuple(spans(ranks, " to "))

@@ -68,7 +68,7 @@ class LastWords(NamedTuple):
 
     Args:
         threads: As they were written last.
-        exceptions: Of each that nobody caught: `type`, `text`, `thread`, `is_main`, `time_ns`.
+        exceptions: Of each that nobody caught: `type`, `text`, `thread`, `is_main`, `time_ns`, `who`.
         fatal: The signal that ended it, in CPython's words; "" where none did.
         signal: Whoever sends this one has all threads written; 0: nobody is there to do so.
         answers: How often it has written them itself, as it was asked, with the GIL.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Mapping
+from typing import Any, Iterable, Mapping
 
 # With room for what is made of them: a time in other units, a sum.
 _FINITE_AT_MOST = 1e150
@@ -39,3 +39,10 @@ def list_of(value: Any) -> list[Any]:
 def table_of(value: Any) -> Mapping[str, Any]:
     """An object; an empty one for anything else."""
     return value if isinstance(value, dict) else {}
+
+
+def spans(numbers: Iterable[int], dash: str = "-") -> list[str]:
+    """`["0", "2-7"]`: whole numbers in order, each run of them as its first and its last."""
+    there = set(numbers)
+    firsts, lasts = (sorted(number for number in there if number + step not in there) for step in (-1, 1))
+    return [str(first) if first == last else f"{first}{dash}{last}" for first, last in zip(firsts, lasts)]

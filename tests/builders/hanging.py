@@ -57,6 +57,9 @@ RANK = """
     def exits():
         os._exit(int(sys.argv[4]))
 
+    def becomes_another():
+        os.execv(sys.executable, [sys.executable, "-S", "-c", "import time; time.sleep(20)"])
+
     def crash():
         ctypes.string_at(0)
 
@@ -84,6 +87,10 @@ RANK = """
         for _ in range(60):
             with mstxkit.mstx_range("sample"):
                 time.sleep(0.1)
+
+    def works_on():
+        while True:
+            progress()
 
     def waits_later():
         for _ in range(2):
@@ -197,7 +204,7 @@ class Job:
             line = process.stdout.readline()
             assert line == "ready\n", process.stderr and process.stderr.read()
         assert lives.wait_until(self.is_watched), "nobody watches"
-        assert hosts is None or lives.wait_until(lambda: len(list(self.run.glob("now/[!.]*"))) == hosts)
+        assert hosts is None or lives.wait_until(lambda: len(list(self.run.glob("now/[!.]*"))) >= hosts)
         time.sleep(0.3)  # the watchman has seen all of them
         self.began_ns = time.time_ns()
         for process in self.ranks:
@@ -208,7 +215,7 @@ class Job:
     def is_watched(self) -> bool:
         """Does somebody hold the lock of the host's watchman?"""
         self.locks = self.locks or [lives.live_folder(self.run, str(p)) / "control-watch" for p in self.places]
-        return all(lock.exists() and _has_holder(lock) for lock in self.locks)
+        return all(life.has_holder(lock) for lock in self.locks)
 
     def incidents(self) -> list[Incident]:
         """Those that have come to something."""
@@ -240,14 +247,6 @@ class Job:
 
 
 Start = Callable[..., Job]
-
-
-def _has_holder(lock: Path) -> bool:
-    descriptor = os.open(lock, os.O_RDONLY)
-    try:
-        return bool(life.has_holder(descriptor))
-    finally:
-        os.close(descriptor)
 
 
 def watchmen(job: Job) -> list[int]:

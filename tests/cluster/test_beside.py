@@ -105,7 +105,7 @@ def test_without_locks_no_second_one_is_started_beside_one_that_judges(
     """As on a Lustre that is mounted without them."""
     judge_lock_file = judge_lock.take(host.run)
     assert judge_lock_file is not None
-    monkeypatch.setattr(life, "has_holder", locks_cannot_be_had)
+    monkeypatch.setattr(life, "_holder", locks_cannot_be_had)
     while_it_judges = []
     for number in range(5):
         host.judge_says(number)

@@ -8,16 +8,26 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from builders import lives
 from builders.escalated_run import GONE, STAGES, control, empty_run, left, run_of, say
 
 from mstxkit.errors import ConfigError, MstxkitError
 from mstxkit.escalation import asking
 from mstxkit.escalation.duty.mailbox import Mailbox
+from mstxkit.recorder import adopt
 from mstxkit.store import control_folder, fate
 from mstxkit.store.fate import Asked
 from mstxkit.store.report import Report
 from mstxkit.store.request import Known, Request
 
+SYNCS = """
+    import sys, time, mstxkit
+    mstxkit.identify(rank=3, world_size=4, role=sys.argv[2])
+    with mstxkit.capture(sys.argv[1]):
+        while True:
+            with mstxkit.stage("weight_sync"):
+                time.sleep(0.1)
+"""
 RIGHT: dict[str, Any] = {"stage": "actor_update", "ranks": [1]}
 
 
@@ -32,6 +42,30 @@ def ids(run: Path) -> list[str]:
 
 def reported(request: Request, rank: int, state: str, **more: Any) -> Report:
     return Report(request.id, rank, state, **more)
+
+
+def test_of_two_roles_with_the_same_ranks_the_one_that_is_asked_answers(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    ranks = [lives.start(SYNCS, run, role) for role in ("trainer", "rollout")]
+    fields = {"stage": "weight_sync", "ranks": [3]}
+
+    def answered(request: Request) -> set[str]:
+        told = fate.heard(asking.control_of(run))
+        return {
+            each.acknowledgement.role for each in told for report in each.standing.reports if report.id == request.id
+        }
+
+    try:
+        assert lives.wait_until(lambda: (run / "run.json").exists() and len(fate.heard(asking.control_of(run))) == 2)
+        for_one = asking.ask(run, {**fields, "role": "trainer"})
+        for_both = asking.ask(run, fields)
+        assert lives.wait_until(lambda: answered(for_both) == {"trainer", "rollout"})
+
+        assert answered(for_one) == {"trainer"}
+    finally:
+        for process in ranks:
+            lives.killed(process)
+        adopt.collect(run)
 
 
 def test_what_is_asked_for_lies_in_the_control_folder(run: Path) -> None:

@@ -271,6 +271,16 @@ def test_suspects_are_found_in_the_run_s_tables_by_another_process(tmp_path: Pat
     assert asked.request.reason == f"{by_time}; by its time alone: no verdict blames a rank there"
 
 
+def test_a_frozen_program_is_not_started_again_to_find_suspects(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = empty_run(tmp_path / "run")
+    monkeypatch.setattr(sys, "frozen", True, raising=False)
+
+    with pytest.raises(ConfigError, match="which would be started again, and no Python"):
+        mstxkit.escalate("actor_update", ranks="suspect+peer", run=run)
+
+
 def test_without_suspects_it_says_so(tmp_path: Path) -> None:
     pytest.importorskip("polars")
     run = run_of(tmp_path / "run")

@@ -9,6 +9,7 @@ import pytest
 
 from mstxkit.incidents import deciding, page, summary
 from mstxkit.incidents.deciding import Report
+from mstxkit.store.whereabouts import Age, Whereabouts
 
 HANG_S = 30.0
 STACKS = {
@@ -269,6 +270,50 @@ def test_reports_of_ten_thousand_ranks_are_gone_through_and_not_compared_one_wit
     assert blamed(list(reports)) == (40, "own")
     assert deciding.cause([Told(report(rank, "others")) for rank in range(64)], HANG_S) is not None
     assert not Told.compared
+
+
+def of_hosts(rank: int, waits: str = "collective", **more: Any) -> Report:
+    """Of one of 128 ranks, eight a host."""
+    return report(rank, waits, host=f"node{rank // 8}", world_size=128, **more)
+
+
+DEAD, LIVING = range(24, 32), [of_hosts(rank) for rank in (*range(24), *range(32, 128))]
+
+
+def test_a_page_on_ranks_that_died_with_their_host_says_so_and_that_they_wait_for_nobody() -> None:
+    dead = [of_hosts(rank, "own", state="gone", gone_ns=5, thread=None) for rank in DEAD]
+    reports = [*dead, *LIVING]
+    hang = summary.incident("20261124T191500.000", 131 * 10**9, "hang", reports, deciding.cause(reports, HANG_S))
+    cause = summary.of_process("killed", "p0026", reports)
+    killed = summary.incident("20261124T191500.000", 131 * 10**9, "killed", reports, cause)
+
+    assert hang.waits_for == "ranks 0-23,32-127 actor wait for rank 24 actor in reward"
+    assert "\nGone too: all of host node3: ranks 25-31 actor\n" in page.text(hang)
+    assert killed.waits_for == "ranks 0-23,32-127 actor wait for rank 26 actor in reward"
+    assert "\nGone too: all of host node3: ranks 24-25,27-31 actor\n" in page.text(killed)
+
+
+def test_of_ranks_that_were_killed_and_have_begun_anew_nobody_is_gone() -> None:
+    reports = [{**report(0, state="gone", gone_ns=5), "process": "before"}, report(0), report(1, "collective")]
+    made = summary.incident("20261124T191500.000", 131 * 10**9, "hang", reports, deciding.cause(reports, HANG_S))
+
+    assert "Gone too" not in page.text(made)
+
+
+def test_where_a_host_does_not_report_the_page_names_it_and_not_the_network() -> None:
+    where = Whereabouts("node3", 9, 24, "actor", "", 3, "reward", 1.0, 0, Age(45.0, False))
+    silent = [where._replace(rank=rank) for rank in DEAD]
+    made = summary.incident("20261124T191500.000", 131 * 10**9, "hang", LIVING, deciding.cause(LIVING, HANG_S), silent)
+
+    assert made.reason == "all of them are in the same collective, and nothing is known of 8 other ranks"
+    assert "\nSilent:   host node3, last ~45 s ago: ranks 24-31 actor\n" in page.text(made)
+
+
+def test_who_is_gone_is_in_no_group_with_who_lives() -> None:
+    reports = [report(0), report(1, state="gone", gone_ns=5)]
+    made = summary.incident("20261124T191500.000", 131 * 10**9, "hang", reports, deciding.cause(reports, HANG_S))
+
+    assert [group["who"] for group in made.details["groups"]] == ["rank 0 actor", "rank 1 actor"]
 
 
 def test_a_page_of_ranks_that_wait_in_many_groups_says_of_each_where_it_is_and_stays_one_page() -> None:

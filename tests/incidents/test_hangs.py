@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import json
 import os
+import re
 import signal
 import subprocess
 import time
@@ -140,6 +141,18 @@ def test_nobody_is_alarmed_by_what_merely_lasts_nor_by_who_waits_for_it(start: S
     time.sleep(LONG_S)
 
     assert job.incidents() == []
+
+
+def test_a_rank_that_becomes_another_program_inside_of_a_range_has_left_and_is_stuck_nowhere(start: Start) -> None:
+    """Its pid stays the same."""
+    job = start("becomes_another", "progress", hang_s=3.0)
+    assert lives.wait_until(lambda: {r["state"] for r in lives.processes(job.run)} >= {"left"}, 15)
+    time.sleep(3)
+
+    assert job.ranks[0].poll() is None
+    assert incidents.names(job.run) == []
+    assert lives.wait_until(lambda: len(list(job.run.glob("sealed/*"))) == 1), "what it left is sealed, as left"
+    assert {row["state"] for row in lives.processes(job.run)} >= {"left"}
 
 
 def test_nobody_is_alarmed_where_the_whole_host_stood_still(start: Start) -> None:
@@ -339,14 +352,24 @@ def test_what_a_killed_watchman_had_not_concluded_its_successor_does_or_nothing_
     assert [(incident.kind, incident.rank) for incident in job.incidents()] == [("killed", 0)] * is_left
 
 
-def waited_for_by_another_host(start: Start, folder: Path) -> tuple[Job, int, int]:
+def waited_for_by_another_host(start: Start, folder: Path, other: str = "waits") -> tuple[Job, int, int]:
     """Rank 0 sleeps on the one host, rank 1 waits for it on the other; and the pid of the watchman of either."""
     places = two_hosts(folder)
-    job = start("sleeps", "waits", places=places)
+    job = start("sleeps", other, places=places)
     of_first, of_second = sorted(
         watchmen(job), key=lambda pid: f"{places[1]}/".encode() in Path(f"/proc/{pid}/cmdline").read_bytes()
     )
     return job, of_first, of_second
+
+
+def test_a_host_that_is_gone_with_its_watchman_is_named_as_silent(start: Start, tmp_path: Path) -> None:
+    job, gone, _ = waited_for_by_another_host(start, tmp_path)
+    os.kill(gone, signal.SIGKILL)
+    job.ranks[0].kill()
+    incident = job.incident(40)
+
+    assert (incident.rank, incident.reports) == (1, 1)
+    assert re.search("\nSilent:   host .+, last .+ ago: rank 0 actor\n", (job.run / incident.page).read_text())
 
 
 def test_what_a_host_that_is_gone_had_not_concluded_another_one_does(start: Start, tmp_path: Path) -> None:
@@ -362,6 +385,24 @@ def test_what_a_host_that_is_gone_had_not_concluded_another_one_does(start: Star
     assert incidents.names(job.run) == [incident.incident]
     assert (incident.kind, incident.rank, incident.range, incident.reports) == ("hang", 0, "score", 2)
     assert lives.wait_until(lambda: [verdict.rank for verdict in verdicts.read(job.run)] == [0])
+
+
+def test_a_hang_of_a_host_that_is_gone_is_over_once_its_rank_has_begun_anew_on_any_host(
+    start: Start, tmp_path: Path
+) -> None:
+    """Nobody is stuck on the host that has taken it over."""
+    job, gone, lives_on = waited_for_by_another_host(start, tmp_path, "works_on")
+    os.kill(lives_on, signal.SIGSTOP)
+    assert lives.wait_until(lambda: bool(list(job.run.glob("incidents/*/hosts/*.json"))))
+    os.kill(gone, signal.SIGKILL)
+    job.ranks[0].kill()
+    os.kill(lives_on, signal.SIGCONT)
+    assert (job.incident(40).rank, job.incidents()[0].over_ns) == (0, 0)
+    (tmp_path / "c").mkdir()
+    start("works_on", run=job.run, places=[tmp_path / "c"])
+
+    assert lives.wait_until(lambda: bool(job.incidents()[0].over_ns), 40)
+    assert lives.wait_until(lambda: verdicts.read(job.run)[0].withdrawn == "its ranks have begun anew")
 
 
 def test_a_host_that_comes_back_leaves_alone_what_another_one_has_taken_over(start: Start, tmp_path: Path) -> None:

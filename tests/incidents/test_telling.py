@@ -27,6 +27,9 @@ BEGINS = """
         print("ready", flush=True)
         sys.stdin.readline()
 """
+RAISES = """
+        raise ValueError("no such reward")
+"""
 
 
 def kinds(job: Job) -> list[str]:
@@ -68,6 +71,31 @@ def test_a_rank_that_dies_as_soon_as_it_has_begun_is_told_of(tmp_path: Path) -> 
         for process in ranks:
             lives.killed(process)
         adopt.collect(tmp_path / "run")
+
+
+@pytest.mark.parametrize("victim", [0, 1], ids=["the keeper", "another rank"])
+def test_a_rank_that_raises_as_soon_as_it_has_begun_is_told_of_once(tmp_path: Path, victim: int) -> None:
+    """It ends in order, and nobody watches yet."""
+    run, ranks = tmp_path / "run", list[subprocess.Popen[str]]()
+    try:
+        for rank in (0, 1):
+            ranks.append(lives.start(BEGINS + RAISES * (rank == victim), run, rank, MSTXKIT_HANG_S="60"))
+            assert (out := ranks[rank].stdout) and out.readline() == "ready\n"
+        assert lives.finished(ranks[victim])[0] == 1
+        run_id = run_file.id_of(run) or ""
+        assert lives.wait_until(lambda: bool(incidents.read(run, run_id)))
+        time.sleep(2)
+
+        (told,) = incidents.read(run, run_id)
+        assert (told.kind, told.rank, told.role) == ("exception", victim, "actor")
+        assert told.reason == f"rank {victim} actor: nobody caught ValueError: no such reward"
+        assert "in <module>\n    ValueError: no such reward" in (run / told.page).read_text()
+        assert not list(lives.live_folder(run).glob(f"*-{ranks[victim].pid}-*"))
+    finally:
+        for process in ranks:
+            if process.poll() is None:
+                lives.killed(process)
+        adopt.collect(run)
 
 
 def test_of_a_job_that_was_killed_as_a_whole_the_next_one_tells_nothing(start: Start, tmp_path: Path) -> None:

@@ -59,7 +59,7 @@ def test_a_verdict_asks_for_its_stage_on_the_suspect_and_a_peer_and_says_by_whic
 
     (request,) = asked(run)
     assert (request.stages, request.ranks, request.preset, request.steps) == (("actor_update",), (1, 2), "full", 1)
-    assert said.request == request.id
+    assert (said.request, request.role) == (request.id, "actor")
     assert said.next == f"mstxkit status {run}", "to ask again is not what is to be done next"
     assert said.no_request == ""
 

@@ -86,14 +86,16 @@ def who(suspect: Suspicion) -> tuple[str, int, int]:
 
 def test_a_verdict_says_who_is_suspected_though_another_one_takes_longer(tmp_path: Path) -> None:
     run = recorded(tmp_path / "run", stage_times(BEHIND, ranks=4, steps=20))
-    say(run, verdict(kind="compute", rank=2, stage="actor_update", group=(0, 1, 2, 3)))
+    say(run, verdict(kind="compute", rank=2, stage="actor_update", group=(0, 1, 2, 3), role="critic"))
 
     suspect = suspected_in(run, ["update_actor"])
 
     assert (suspect.stage, suspect.suspect, suspect.is_upstream) == ("actor_update", 2, False)
     assert suspect.peer != 2
+    assert suspect.role == "critic"
     assert in_words(suspect) == (
-        f"verdict: rank 2 computes more slowly than the others in actor_update; rank {suspect.peer} is a healthy peer"
+        "verdict: rank 2 critic computes more slowly than the others in actor_update; "
+        f"rank {suspect.peer} is a healthy peer"
     )
 
 
@@ -131,7 +133,7 @@ def test_where_no_verdict_helps_the_longest_is_suspected_and_it_says_that_times_
 
     suspect = suspected_in(run, ["actor_update"])
 
-    assert suspect.verdict is None
+    assert (suspect.verdict, suspect.role) == (None, "")
     assert in_words(suspect).endswith("over rank 1; by its time alone: no verdict blames a rank there")
 
 

@@ -85,7 +85,7 @@ class Duty:
         limits = settings.profiles_mb_s, settings.profiles_host_bytes, settings.profiles_run_bytes
         self._caretaker = Caretaker(Care(post.run, post.run_id, self._local, *limits))
         self._lock = threading.RLock()  # a signal's handler of the program may have a stage, wherever this thread is
-        self._inbox = Inbox(post.rank, post.world_size)
+        self._inbox = Inbox(post.rank, post.world_size, post.role)
         self._to_send: deque[moves.Commit | moves.Drop] = deque()
         self._spoken_for: dict[tuple[str, int], Report] = {}
         self._step: int | None = None

@@ -33,8 +33,8 @@ class Inbox:
     Threads/fork: for the watcher; others only read the attributes.
     """
 
-    def __init__(self, rank: int, world_size: int) -> None:
-        self._rank, self._world_size = rank, world_size
+    def __init__(self, rank: int, world_size: int, role: str = "") -> None:
+        self._rank, self._world_size, self._role = rank, world_size, role
         self.refused: dict[str, Report] = {}
         self.reasons: dict[str, str] = {}
         self.of_one_window: set[str] = set()
@@ -62,7 +62,7 @@ class Inbox:
         for message in arrived:
             event = self._read(message)
             if isinstance(event, moves.RequestReceived):
-                self._waiting[event.request.id] = event
+                self._waiting.update({event.request.id: event} if event.request.is_for(self._role) else {})
             elif event is not None:
                 # What was said of a request must not be told before the request itself.
                 yield from self._ready(seen)

@@ -127,7 +127,7 @@ class Agreement:
         elif len(matter.ready) == len(matter.ranks):
             stepless = [rank for rank, step_there in matter.ready.items() if step_there is None]
             if stepless:
-                yield self._dropped(matter, f"{_named(stepless)} counts no steps; ask for occurrences instead")
+                yield self._dropped(matter, f"{named(stepless)} counts no steps; ask for occurrences instead")
             elif step_ns is not None and not self._is_busy(matter.ranks, id):
                 matter.decided = True
                 ahead = max(step or 0, *(step_there or 0 for step_there in matter.ready.values()))
@@ -143,13 +143,13 @@ class Agreement:
         stages, ask = " or ".join(matter.request.stages), "ask for ranks that do, or by occurrences"
         if silent and waited_s > self.policy.agreement_s:
             why = f"nothing is known of it there: it may never enter {stages}; {ask}"
-            return f"{_named(silent)} was not ready within {self.policy.agreement_s:g} s, {why}"
+            return f"{named(silent)} was not ready within {self.policy.agreement_s:g} s, {why}"
         limit_s = _BUSY_RATIO * self.policy.agreement_s
         busy = [rank for rank in matter.ranks if rank not in matter.ready]
         if silent or waited_s <= limit_s:
             return ""
         why = next(filter(None, (matter.reports[rank].reason for rank in busy)), "it was busy")
-        return f"{_named(busy)} was not ready within {limit_s:g} s ({why}); ask again when it is idle"
+        return f"{named(busy)} was not ready within {limit_s:g} s ({why}); ask again when it is idle"
 
     def _dropped(self, matter: _Matter, why: str) -> Drop:
         matter.decided = True
@@ -169,7 +169,7 @@ def agreeing(ranks: Collection[int]) -> int:
     return min(ranks)
 
 
-def _named(ranks: Collection[int]) -> str:
+def named(ranks: Collection[int]) -> str:
     """`rank 2`, `rank 2, 3`; of many the first."""
     more = f" and {len(ranks) - _NAMED_AT_MOST} more" if len(ranks) > _NAMED_AT_MOST else ""
     return f"rank {', '.join(map(str, sorted(ranks)[:_NAMED_AT_MOST]))}{more}"

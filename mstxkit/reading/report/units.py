@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Iterable
 
+from ...store import values
+
 _TIMES = (
     (86_400_000_000_000, "d"), (3_600_000_000_000, "h"), (60_000_000_000, "min"), (1_000_000_000, "s"),
     (1_000_000, "ms"), (1_000, "µs"),
@@ -41,13 +43,7 @@ def share_over(value: float, reference: float) -> str:
 
 def spans(ranks: Iterable[int]) -> str:
     """`0,2-7`."""
-    runs: list[list[int]] = []
-    for rank in sorted(set(ranks)):
-        if runs and rank == runs[-1][1] + 1:
-            runs[-1][1] = rank
-        else:
-            runs.append([rank, rank])
-    return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in runs)
+    return ",".join(values.spans(ranks))
 
 
 def ranks_in_words(ranks: Iterable[int]) -> str:

@@ -42,6 +42,22 @@ def test_a_request_for_whole_steps_waits_until_any_stage_has_run_here() -> None:
     assert list(inbox.events([], {"reward"})) == [moves.RequestReceived(asked)]
 
 
+@pytest.mark.parametrize(
+    ("asked", "own", "is_heard"),
+    [
+        ("a/b", "a_b", True),
+        ("actor", "rollout", False),
+        ("actor", "actor_123", False),
+        ("actor", "", True),
+        ("", "actor", True),
+    ],
+)
+def test_a_request_for_a_role_is_heard_by_that_role_and_by_who_has_none(asked: str, own: str, is_heard: bool) -> None:
+    message = messages.of_request(request(role=asked))
+
+    assert len(list(Inbox(0, 4, own).events([message], {"actor_update"}))) == is_heard
+
+
 def test_what_is_said_of_a_request_comes_after_it() -> None:
     asked = request()
     told = [messages.of_request(asked), messages.of_cancel(asked.id)]
