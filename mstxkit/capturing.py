@@ -10,12 +10,14 @@ import os
 import sys
 import threading
 import time
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import Any, Callable, Mapping
 
 from . import __version__, faults
 from .cluster.agent import Agent
+from .engine.choose import engine
 from .errors import CaptureError
 from .escalation.duty.standby import Standby
 from .host import environment, identity
@@ -31,6 +33,8 @@ from .store import metrics_setting
 
 # The fork after which our threads come back may be on its way out yet, and one that begins waits for us: not for long.
 _FORK_RETURNS_WITHIN_S = 0.005
+# Where no thread can be started: how long until a range or mark tries that again.
+_STARTS_AGAIN_AFTER_S = 1.0
 
 
 class _Beside:
@@ -334,9 +338,19 @@ def _after_fork_in_parent() -> None:
             stop(*_beside.stops_late.pop())
 
 
-def _resume() -> None:
-    if not _lock().acquire(timeout=forking.WAITS_AT_MOST_S):
-        return  # another thread is just stopping or starting all of them
+def _resume(due_s: float = 0.0) -> bool:
+    """Start what starts the others. Where no thread can be started, a range tries that again, once a second.
+
+    Args:
+        due_s: At the beginning of a range: not before.
+
+    Returns:
+        Shall the next range or mark call this?
+    """
+    if due_s and (time.monotonic() < due_s or _beside.at_forks):
+        return True
+    if not _lock().acquire(timeout=0 if due_s else forking.WAITS_AT_MOST_S):
+        return due_s > 0  # another thread is just stopping or starting all of them
     _beside.at_forks.append(threading.get_ident())
     try:
         late = _late_start()
@@ -344,6 +358,11 @@ def _resume() -> None:
             here.recorder.sealer.background.start()
         elif late is not None:
             late.start()
+        return late is not None  # it waits for a range itself
+    except RuntimeError as exc:
+        engine.await_first(partial(_resume, time.monotonic() + _STARTS_AGAIN_AFTER_S))
+        faults.note("capturing.resume", exc)
+        return True
     finally:
         _beside.at_forks.remove(threading.get_ident())
         _beside.lock.release()
@@ -383,7 +402,7 @@ def _after_fork_in_child() -> None:
             return
         pool_children.stop_with_finalizers(_stop_in_child)
         _beside.late_start = LateStart(parent, _begin_in_child)
-        _beside.late_start.start()
+        _resume()
     except Exception as exc:
         faults.note("capturing.in_forked_child", exc)
 

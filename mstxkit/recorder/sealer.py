@@ -118,7 +118,13 @@ class Sealer:
         if self.background.is_pausing:
             return False
         self._parked_s = None  # before: a fork that comes then says it anew
-        if not self.start_others():
+        try:
+            has_started = self.start_others()
+        except RuntimeError as exc:  # the kernel has no thread for one: what is full is sealed, and the next turn tries
+            self._parked_s = parked_s
+            faults.note("sealer.others", exc)
+            return True
+        if not has_started:
             self._parked_s = parked_s
             self.background.sleep(_FORKS_AGAIN_WITHIN_S)
         return self._parked_s is None
