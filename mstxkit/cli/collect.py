@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -52,7 +51,7 @@ def collect(
 
 def _moved(run: Path, run_id: str) -> Moved:
     """From this host's own disks, as fast as it goes."""
-    live = Path(folders.SHARED_MEMORY, f"mstxkit-{os.geteuid()}", run_id)
+    live = folders.in_shared_memory() / run_id
     moved = Moved([])
     for place in sealed_place.on_this_host(run, run_id):
         done = take_care(SealedCare(run, run_id, live, place, math.inf), _WAIT_S)

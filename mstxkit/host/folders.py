@@ -57,6 +57,11 @@ def live_folder(run_id: str, preferred: str | None, fallback: Callable[[], Path]
     return _usable(fallback(), run_id)
 
 
+def in_shared_memory() -> Path:
+    """Where this user's live files are on tmpfs, in a folder a run."""
+    return Path(SHARED_MEMORY, f"mstxkit-{os.geteuid()}")
+
+
 def is_in_shared_memory(path: Path) -> bool:
     """Is this a file that `live_folder` has put on tmpfs?"""
     return Path(SHARED_MEMORY) in path.parents
