@@ -5,7 +5,6 @@ from __future__ import annotations
 import difflib
 import os
 import platform
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Mapping
 
 from ..errors import MstxkitError
@@ -79,19 +78,13 @@ def _tmpfs() -> Check:
 def left_in_memory() -> list[Check]:
     """What killed processes left of runs of which nobody lives here. One that was moved looks as if it was removed."""
     mine = folders.in_shared_memory()
-    try:
-        left = {live.parent for live in mine.glob(f"*/*{life.LIVE_SUFFIX}") if not _may_live(live.parent)}
-        room = size(sum(map(size_below, left)))
-    except OSError:
-        return []  # somebody is just taking them away
-    detail = f"{room} of killed processes, runs with none that lives here: {len(left)}; `mstxkit collect RUN` seals "
-    detail += f"it; where a run is removed, take it away: cd {mine} && rm -r"
-    return [Check("left behind", NOTE, " ".join([detail, *sorted(run.name for run in left)]))] if left else []
-
-
-def _may_live(run: Path) -> bool:
-    processes = {file.with_suffix(life.SUFFIX) for file in run.glob("*.li[fv]e")}
-    return any(life.is_held(str(process)) is not False for process in processes)
+    locks = {run: {str(file.with_suffix(life.SUFFIX)) for file in run.glob("*.li[fv]e")} for run in mine.glob("*")}
+    left = sorted(run for run, of in locks.items() if of and {life.is_held(lock) for lock in of} == {False})
+    if not left:
+        return []
+    detail = f"{size(sum(map(size_below, left)))} of killed processes, runs with none that lives here: {len(left)}; "
+    detail += f"`mstxkit collect RUN` seals it; where a run is removed, take it away: cd {mine} && rm -r"
+    return [Check("left behind", NOTE, " ".join([detail, *(run.name for run in left)]))]
 
 
 def _packages() -> list[Check]:

@@ -118,15 +118,10 @@ class Sealer:
         if self.background.is_pausing:
             return False
         self._parked_s = None  # before: a fork that comes then says it anew
-        try:
-            has_started = self.start_others()
-        except RuntimeError as exc:  # the kernel has no thread for one: what is full is sealed, and the next turn tries
+        if not self._safely(self.start_others):
             self._parked_s = parked_s
-            faults.note("sealer.others", exc)
-            return True
-        if not has_started:
-            self._parked_s = parked_s
-            self.background.sleep(_FORKS_AGAIN_WITHIN_S)
+            self.seal_full_banks()  # the kernel may have no thread for one of them for long
+            self.background.sleep(_TICK_S)
         return self._parked_s is None
 
     def _sleep(self) -> bool:

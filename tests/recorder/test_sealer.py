@@ -231,7 +231,7 @@ def test_while_the_others_cannot_be_started_what_is_full_is_sealed_and_they_are_
         record(700)
         assert lives.wait_until(lambda: engine.full_bank() == -1 and len(tries) == 3)
 
-    assert faults.counts["sealer.others"] == 2
+    assert faults.counts["sealer"] == 2
 
 
 def test_its_own_cost_is_counted(run: Path) -> None:

@@ -55,14 +55,13 @@ def await_first(hook: Callable[[], object] | None, /) -> None:
 
 def first() -> None:
     """The first range or mark is about to begin."""
-    is_awaited_yet: object = None
+    asks_again = False
     try:
-        if _first is not None:
-            is_awaited_yet = _first()
+        asks_again = _first is not None and _first() is True
     except Exception as exc:
         on_fault("watch.first", exc)
     finally:
-        if is_awaited_yet is not True:
+        if not asks_again:
             await_first(None)
 
 
