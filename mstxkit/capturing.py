@@ -98,12 +98,15 @@ def records_into(folder: Path) -> bool:
         CaptureError: it records into another one.
     """
     recorder = recorder_here()
-    if recorder is not None and recorder.run != folder:
+    # Whose C engine records without us is an mstxkit that was imported before this one.
+    before = Path(os.environ.get(environment.RUN, "")) if engine.recording() else None
+    run = before if recorder is None else recorder.run
+    if run is not None and run != folder:
         raise CaptureError(
-            f"this process captures into {recorder.run} already: MSTXKIT_RUN, `mstxkit run` or a capture(); "
+            f"this process captures into {run} already: MSTXKIT_RUN, `mstxkit run` or a capture(); "
             f"call capture() without a folder to join it, or stop it before you capture into {folder}"
         )
-    return recorder is not None
+    return run is not None
 
 
 def recorder_here() -> Recorder | None:
@@ -193,8 +196,8 @@ def _see_to(keeper: Keeper, sealer: Sealer) -> None:
 def expect_plans() -> None:
     """Windows were planned for the run that this process records into already."""
     with _lock():
-        _beside.settings = _beside.settings._replace(planned=1)
         if _beside.standby is not None:
+            _beside.settings = _beside.settings._replace(planned=1)
             _beside.standby.expect_plans()
 
 
@@ -339,14 +342,7 @@ def _after_fork_in_parent() -> None:
 
 
 def _resume(due_s: float = 0.0) -> bool:
-    """Start what starts the others. Where no thread can be started, a range tries that again, once a second.
-
-    Args:
-        due_s: At the beginning of a range: not before.
-
-    Returns:
-        Shall the next range or mark call this?
-    """
+    """Start what starts the others. Where no thread can be started, a range calls this again (True), at `due_s`."""
     if due_s and (time.monotonic() < due_s or _beside.at_forks):
         return True
     if not _lock().acquire(timeout=0 if due_s else forking.WAITS_AT_MOST_S):
