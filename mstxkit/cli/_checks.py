@@ -80,11 +80,9 @@ def left_in_memory() -> list[Check]:
     mine = folders.in_shared_memory()
     locks = {run: {str(file.with_suffix(life.SUFFIX)) for file in run.glob("*.li[fv]e")} for run in mine.glob("*")}
     left = sorted(run for run, of in locks.items() if of and {life.is_held(lock) for lock in of} == {False})
-    if not left:
-        return []
     detail = f"{size(sum(map(size_below, left)))} of killed processes, runs with none that lives here: {len(left)}; "
     detail += f"`mstxkit collect RUN` seals it; where a run is removed, take it away: cd {mine} && rm -r"
-    return [Check("left behind", NOTE, " ".join([detail, *(run.name for run in left)]))]
+    return [Check("left behind", NOTE, " ".join([detail, *(run.name for run in left)]))] if left else []
 
 
 def _packages() -> list[Check]:
