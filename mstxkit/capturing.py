@@ -33,8 +33,6 @@ from .store import metrics_setting
 
 # The fork after which our threads come back may be on its way out yet, and one that begins waits for us: not for long.
 _FORK_RETURNS_WITHIN_S = 0.005
-# Where no thread can be started: how long until a range or mark tries that again.
-_STARTS_AGAIN_AFTER_S = 1.0
 
 
 class _Beside:
@@ -76,7 +74,8 @@ def start(folder: Path, limits: Any, settings: Any, told_to_children: Mapping[st
         if records_into(folder):
             return False
         _beside.settings = settings
-        _tell_children(told_to_children)
+        _beside.environment_before = {name: os.environ.get(name) for name in told_to_children}
+        os.environ.update(told_to_children)
         try:
             recorder = Recorder(folder, limits, __version__)
         except BaseException:
@@ -270,11 +269,6 @@ def _end(end: Callable[[Recorder, Keeper, float], None], run: Path | None) -> No
         _tell(when_stopped)
 
 
-def _tell_children(variables: Mapping[str, str]) -> None:
-    _beside.environment_before = {name: os.environ.get(name) for name in variables}
-    os.environ.update(variables)
-
-
 def _set_hooks() -> None:
     """Once per process: none of them can be taken back, all of them do nothing while nothing is captured."""
     if not _beside.hooks_are_set:
@@ -338,7 +332,7 @@ def _after_fork_in_parent() -> None:
 
 
 def _resume(due_s: float = 0.0) -> bool:
-    """Start what starts the others. Where no thread can be started, a range calls this again (True), at `due_s`."""
+    """Start what starts the others. Where no thread can be started, a range of a second later calls this again."""
     if due_s and (time.monotonic() < due_s or _beside.at_forks):
         return True
     if not _lock().acquire(timeout=0 if due_s else forking.WAITS_AT_MOST_S):
@@ -352,7 +346,7 @@ def _resume(due_s: float = 0.0) -> bool:
             late.start()
         return late is not None  # it waits for a range itself
     except RuntimeError as exc:
-        engine.await_first(partial(_resume, time.monotonic() + _STARTS_AGAIN_AFTER_S))
+        engine.await_first(partial(_resume, time.monotonic() + 1.0))
         faults.note("capturing.resume", exc)
         return True
     finally:

@@ -38,11 +38,7 @@ class LateStart:
         self._background = Background("mstxkit-begin", self._turn, self._asked.set)
 
     def start(self) -> None:
-        """Wait for the first range, here or again after `leave_off`.
-
-        Raises:
-            RuntimeError: no thread can be started.
-        """
+        """Wait for the first range, here or again after `leave_off`. Raises RuntimeError: no thread can be started."""
         self._asked.clear()
         self._background.start()
         engine.await_first(self._at_first)

@@ -273,10 +273,6 @@ class Sealer:
         except OSError as exc:
             faults.note("sealer.life", exc)
 
-    def evicted(self, count: int) -> None:
-        """Count records that the quota has cost."""
-        livefile.add_to_counter(self._live.view, "evicted", count)
-
 
 def _last_blocks(view: memoryview, error: str | None) -> Indexed:
     """What is open and the end, with the counters as they are now."""
