@@ -10,12 +10,14 @@ import os
 import sys
 import threading
 import time
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import Any, Callable, Mapping
 
 from . import __version__, faults
 from .cluster.agent import Agent
+from .engine.choose import engine
 from .errors import CaptureError
 from .escalation.duty.standby import Standby
 from .host import environment, identity
@@ -73,7 +75,8 @@ def start(folder: Path, limits: Any, settings: Any, told_to_children: Mapping[st
         if records_into(folder):
             return False
         _beside.settings = settings
-        _tell_children(told_to_children)
+        _beside.environment_before = {name: os.environ.get(name) for name in told_to_children}
+        os.environ.update(told_to_children)
         try:
             recorder = Recorder(folder, limits, __version__)
         except BaseException:
@@ -95,12 +98,15 @@ def records_into(folder: Path) -> bool:
         CaptureError: it records into another one.
     """
     recorder = recorder_here()
-    if recorder is not None and recorder.run != folder:
+    # Whose C engine records without us is an mstxkit that was imported before this one.
+    before = Path(os.environ.get(environment.RUN, "")) if engine.recording() else None
+    run = before if recorder is None else recorder.run
+    if run is not None and run != folder:
         raise CaptureError(
-            f"this process captures into {recorder.run} already: MSTXKIT_RUN, `mstxkit run` or a capture(); "
+            f"this process captures into {run} already: MSTXKIT_RUN, `mstxkit run` or a capture(); "
             f"call capture() without a folder to join it, or stop it before you capture into {folder}"
         )
-    return recorder is not None
+    return run is not None
 
 
 def recorder_here() -> Recorder | None:
@@ -190,8 +196,8 @@ def _see_to(keeper: Keeper, sealer: Sealer) -> None:
 def expect_plans() -> None:
     """Windows were planned for the run that this process records into already."""
     with _lock():
-        _beside.settings = _beside.settings._replace(planned=1)
         if _beside.standby is not None:
+            _beside.settings = _beside.settings._replace(planned=1)
             _beside.standby.expect_plans()
 
 
@@ -216,7 +222,7 @@ def stop(run: Path | None = None, exc: BaseException | None = None) -> None:
     last_words, recorder = _beside.last_words, here.recorder
     if last_words is not None and recorder is not None and run in (None, recorder.run):
         last_words.tell_of(exc)
-    _end(_stop_and_hand_over, run)
+    _end(lambda recorder, keeper, by: recorder.stop(by, lambda: _hand_over(keeper, by)), run)
 
 
 def _end_late_start(run: Path | None, exc: BaseException | None) -> BaseException | None:
@@ -231,10 +237,6 @@ def _end_late_start(run: Path | None, exc: BaseException | None) -> BaseExceptio
     late.leave_off(time.monotonic() + wait_s)
     _beside.late_start = None
     return None
-
-
-def _stop_and_hand_over(recorder: Recorder, keeper: Keeper, deadline: float) -> None:
-    recorder.stop(deadline, lambda: _hand_over(keeper, deadline))
 
 
 def discard() -> None:
@@ -266,11 +268,6 @@ def _end(end: Callable[[Recorder, Keeper, float], None], run: Path | None) -> No
             faults.note("capturing.end", exc)
         environment.put_back(_beside.environment_before)
         _tell(when_stopped)
-
-
-def _tell_children(variables: Mapping[str, str]) -> None:
-    _beside.environment_before = {name: os.environ.get(name) for name in variables}
-    os.environ.update(variables)
 
 
 def _set_hooks() -> None:
@@ -335,9 +332,12 @@ def _after_fork_in_parent() -> None:
             stop(*_beside.stops_late.pop())
 
 
-def _resume() -> None:
-    if not _lock().acquire(timeout=forking.WAITS_AT_MOST_S):
-        return  # another thread is just stopping or starting all of them
+def _resume(due_s: float = 0.0) -> bool:
+    """Start what starts the others. Where no thread can be started, a range of a second later calls this again."""
+    if due_s and (time.monotonic() < due_s or _beside.at_forks):
+        return True
+    if not _lock().acquire(timeout=0 if due_s else forking.WAITS_AT_MOST_S):
+        return due_s > 0  # another thread is just stopping or starting all of them
     _beside.at_forks.append(threading.get_ident())
     try:
         late = _late_start()
@@ -345,6 +345,11 @@ def _resume() -> None:
             here.recorder.sealer.background.start()
         elif late is not None:
             late.start()
+        return late is not None  # it waits for a range itself
+    except RuntimeError as exc:
+        engine.await_first(partial(_resume, time.monotonic() + 1.0))
+        faults.note("capturing.resume", exc)
+        return True
     finally:
         _beside.at_forks.remove(threading.get_ident())
         _beside.lock.release()
@@ -385,7 +390,7 @@ def _after_fork_in_child() -> None:
             return
         pool_children.stop_with_finalizers(_stop_in_child)
         _beside.late_start = LateStart(parent, _begin_in_child)
-        _beside.late_start.start()
+        _resume()
     except Exception as exc:
         faults.note("capturing.in_forked_child", exc)
 

@@ -14,6 +14,7 @@ ROOT = Path(__file__).resolve().parents[1]
 # Rooms that ask the engine at import and are proven on C alone, and why that is enough.
 PROVEN_ON_C = {
     "bootstrap": "it says which engine is loaded, which tests/engine/test_twin_is_said proves on both",
+    "capturing": "the forks of tests/processes and tests/engine/test_watch prove on both what it asks for",
     "cli": "it shows which engine is loaded",
     "escalation": "its duty hangs on hooks of stages and steps, which tests/engine proves on both",
     "patches": "a patched call asks for nothing but what tests/engine and tests/patching/test_around prove on both",

@@ -8,10 +8,11 @@ import platform
 from typing import TYPE_CHECKING, Any, Mapping
 
 from ..errors import MstxkitError
-from ..host import clock
+from ..host import clock, folders, life
 from ..parsing.tools import find_msprof
 from ..reading.report.escape import for_rich
 from ..reading.report.units import size
+from ..store.fetching import size_below
 from . import _activation, _show
 from ._activation import NOTE, OK, WRONG, Check, installed
 
@@ -25,7 +26,6 @@ OPTIONAL = {
     "plotly": "the page of a run needs it: pip install 'mstxkit[report]'",
     **dict.fromkeys(("torch", "torch_npu", "mindspore"), ""),
 }
-TMPFS = "/dev/shm"
 TMPFS_NEEDED_BYTES = 64 << 20
 VARIABLES = ("RUN", "OFF", "NATIVE", "CLOCK", "ROLE", "AUTOPATCH", "CONFIG", "JOB", "READ_BEYOND_BYTES")
 _OURS = "MSTXKIT_"
@@ -37,7 +37,7 @@ def installation() -> list[Check]:
     """All checks, in the order in which to show them."""
     version = installed("mstxkit") or "not installed as a package"
     ours = Check("mstxkit", OK, f"{version}, Python {platform.python_version()}")
-    here = [ours, *_engine(), _tmpfs(), *_packages(), *_npu(), *_msprof()]
+    here = [ours, *_engine(), _tmpfs(), *left_in_memory(), *_packages(), *_npu(), *_msprof()]
     return [*here, *_activation.ways_in(), *environment(os.environ)]
 
 
@@ -63,16 +63,26 @@ def _which_engine(engine: Any) -> Check:
 def _tmpfs() -> Check:
     instead = "live files go to a disk, which can make a program wait; in a container, raise --shm-size"
     try:
-        space = os.statvfs(TMPFS)
+        space = os.statvfs(folders.SHARED_MEMORY)
     except OSError as exc:
-        return Check("tmpfs", NOTE, f"{TMPFS}: {exc.strerror}: {instead}")
+        return Check("tmpfs", NOTE, f"{folders.SHARED_MEMORY}: {exc.strerror}: {instead}")
     free, total = space.f_bavail * space.f_frsize, space.f_blocks * space.f_frsize
-    detail = f"{TMPFS}: {size(free)} free of {size(total)}"
-    if not os.access(TMPFS, os.W_OK | os.X_OK):
-        return Check("tmpfs", NOTE, f"{TMPFS} cannot be written: {instead}")
+    detail = f"{folders.SHARED_MEMORY}: {size(free)} free of {size(total)}"
+    if not os.access(folders.SHARED_MEMORY, os.W_OK | os.X_OK):
+        return Check("tmpfs", NOTE, f"{folders.SHARED_MEMORY} cannot be written: {instead}")
     if free < TMPFS_NEEDED_BYTES:
         return Check("tmpfs", NOTE, f"{detail}: little room; without it, {instead}")
     return Check("tmpfs", OK, detail)
+
+
+def left_in_memory() -> list[Check]:
+    """What killed processes left of runs of which nobody lives here. One that was moved looks as if it was removed."""
+    mine = folders.in_shared_memory()
+    locks = {run: {str(file.with_suffix(life.SUFFIX)) for file in run.glob("*.li[fv]e")} for run in mine.glob("*")}
+    left = sorted(run for run, of in locks.items() if of and {life.is_held(lock) for lock in of} == {False})
+    detail = f"{size(sum(map(size_below, left)))} of killed processes, runs with none that lives here: {len(left)}; "
+    detail += f"`mstxkit collect RUN` seals it; where a run is removed, take it away: cd {mine} && rm -r"
+    return [Check("left behind", NOTE, " ".join([detail, *(run.name for run in left)]))] if left else []
 
 
 def _packages() -> list[Check]:

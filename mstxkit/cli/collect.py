@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -52,10 +51,9 @@ def collect(
 
 def _moved(run: Path, run_id: str) -> Moved:
     """From this host's own disks, as fast as it goes."""
-    live = Path(folders.SHARED_MEMORY, f"mstxkit-{os.geteuid()}", run_id)
     moved = Moved([])
     for place in sealed_place.on_this_host(run, run_id):
-        done = take_care(SealedCare(run, run_id, live, place, math.inf), _WAIT_S)
+        done = take_care(SealedCare(run, run_id, folders.in_shared_memory() / run_id, place, math.inf), _WAIT_S)
         problem = f"another process is at work on {place}" if done is None else done.problem
         moved = Moved(moved.names + ([] if done is None else done.names), moved.problem or problem)
     return moved

@@ -67,11 +67,12 @@ class _Walk:
         self.name, self.first_line = name, first_line
         self.lines: dict[Path, int] = {}
         self.left = MOST_VALUES
+        self.merging: list[Any] = []
 
     def value(self, node: Any, path: Path) -> Any:
         """A node as plain values."""
         self.left -= 1
-        if self.left < 0 or len(path) > DEEPEST:
+        if self.left < 0 or len(path) + len(self.merging) > DEEPEST:
             raise self.error(node, "too large, or nested too deeply")
         if path:
             self.lines.setdefault(path, self.line(node))
@@ -86,11 +87,11 @@ class _Walk:
         if node.tag != f"{_TAG}map":
             raise self.error(node, f"a tag is not allowed here: {node.tag}")
         values: dict[str, Any] = {}
-        merged: list[Any] = []
+        merged: list[tuple[Any, Any]] = []
         for key, value in node.value:
             below = (*path, key.value) if key.id == "scalar" else path
             if key.tag == f"{_TAG}merge":
-                merged += value.value if value.id == "sequence" else [value]
+                merged += [(key, parent) for parent in (value.value if value.id == "sequence" else [value])]
             elif key.id != "scalar":
                 raise self.error(key, "the name of a key is needed")
             elif key.value in values:
@@ -99,8 +100,12 @@ class _Walk:
             else:
                 self.lines.setdefault(below, self.line(key))  # what is merged comes last
                 values[key.value] = self.value(value, below)
-        for parent in merged:
+        for key, parent in merged:
+            if parent in self.merging:
+                raise self.error(key, "a mapping merges itself: << takes another one, without this one in it")
+            self.merging.append(parent)
             inherited = self.value(parent, path)
+            self.merging.pop()
             values = {**inherited, **values} if isinstance(inherited, dict) else values
         return values
 

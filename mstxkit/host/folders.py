@@ -32,9 +32,10 @@ def make_folder(folder: Path) -> None:
         raise CaptureError(f"{folder} is a symbolic link; a folder of mstxkit's own is needed there")
     if not stat.S_ISDIR(status.st_mode):
         raise CaptureError(f"{folder} is not a folder; name another place for the run")
-    owner = status.st_uid
-    if owner != os.geteuid():
-        raise CaptureError(f"{folder} belongs to user {owner}, not to {os.geteuid()}; name a folder of your own")
+    if status.st_uid != os.geteuid():
+        raise CaptureError(
+            f"{folder} belongs to user {status.st_uid}, not to {os.geteuid()}; name a folder of your own"
+        )
 
 
 def live_folder(run_id: str, preferred: str | None, fallback: Callable[[], Path]) -> Path:
@@ -55,6 +56,11 @@ def live_folder(run_id: str, preferred: str | None, fallback: Callable[[], Path]
     except (OSError, CaptureError):
         pass  # somebody else's folder under our name, or a full tmpfs: a disk is the stated fallback
     return _usable(fallback(), run_id)
+
+
+def in_shared_memory() -> Path:
+    """Where this user's live files are on tmpfs, in a folder a run."""
+    return Path(SHARED_MEMORY, f"mstxkit-{os.geteuid()}")
 
 
 def is_in_shared_memory(path: Path) -> bool:

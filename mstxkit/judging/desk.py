@@ -212,7 +212,7 @@ class Desk:
 
     def state(self) -> JobState:
         """The job as it is seen from here."""
-        silent = self._silences.silent(time.monotonic(), self.controller.hosts())
+        silent = self._silences.silent(time.monotonic(), self.controller.hosts)
         notes = () if self._outlets is None else self._outlets.notes()
         state = self.controller.state(time.time_ns())
         read = {path.name: file.position for path, file in self._files.items()}

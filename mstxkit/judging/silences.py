@@ -7,7 +7,7 @@ for an hour is no silence.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Mapping
+from typing import TYPE_CHECKING, Callable, Mapping
 
 from ..store import documents, layout
 
@@ -29,23 +29,24 @@ class Silences:
     def __init__(self, run: Path) -> None:
         self._folder = run / layout.NOW
         self._seen: dict[str, tuple[tuple[int, ...], float]] = {}
+        self._hosts: Mapping[str, SendingHost] = {}
         self._due_s = float("-inf")
 
-    def silent(self, now_s: float, hosts: Mapping[str, SendingHost]) -> list[str]:
+    def silent(self, now_s: float, hosts: Callable[[], Mapping[str, SendingHost]]) -> list[str]:
         """Names of hosts that have handed something over, have said no goodbye, and are silent.
 
         Args:
             now_s: Of one clock that is never set.
-            hosts: By the names of their files, without suffix.
+            hosts: Gives them by the names of their files, without suffix; called where it is time to look.
         """
         if now_s >= self._due_s:
-            self._due_s = now_s + LOOKS_EVERY_S
-            self._look(now_s, hosts)
-        seen_s = {place: self._seen.get(place, ((), now_s))[1] for place, host in hosts.items() if not host.has_ended}
-        return [hosts[place].host for place, since_s in seen_s.items() if now_s - since_s > SILENT_AFTER_S]
+            self._due_s, self._hosts = now_s + LOOKS_EVERY_S, hosts()
+            self._look(now_s)
+        since_s = {place: now_s - self._seen.get(place, ((), now_s))[1] for place in self._hosts}
+        return [of.host for place, of in self._hosts.items() if since_s[place] > SILENT_AFTER_S and not of.has_ended]
 
-    def _look(self, now_s: float, hosts: Mapping[str, SendingHost]) -> None:
-        for place, host in hosts.items():
+    def _look(self, now_s: float) -> None:
+        for place, host in self._hosts.items():
             if "/" in place or "\0" in place:
                 continue  # a name that somebody made up
             state = () if host.has_ended else documents.state_of(self._folder / f"{place}{layout.NOW_SUFFIX}")

@@ -10,7 +10,7 @@ dummy batches here: a rank without data of its own still trains.
 
 from __future__ import annotations
 
-from ..patching.declare import EXTRA, Target
+from ..patching.declare import CONTEXT, EXTRA, Target
 from ..pieces.sampling import PieceSampling
 from ._megatron import CORE, interleaved
 
@@ -111,6 +111,16 @@ BATCHES = tuple(
     )
 )  # fmt: skip
 
+# workers/engine/fsdp/transformer_impl.py 0.7.1:802 0.8.0:873 0.9.0:1066 0.9.1:1094; megatron's 0.7.1:659 0.8.0:751
+# 0.9.0:1109 0.9.1:1127. With LoRA the reference is the actor without its adapter, as infer_batch alone runs it.
+ADAPTERS = tuple(
+    Target(
+        f"{ENGINE}.{engine}.disable_adapter", kind=CONTEXT, name="ref_compute_log_prob",
+        stage="reference_compute_log_prob", role="reference",
+    )
+    for engine in ("fsdp.transformer_impl:FSDPEngine", "megatron.transformer_impl:MegatronEngine")
+)  # fmt: skip
+
 # What the derived engines have of their own.
 DERIVED = (
     # workers/engine/megatron/transformer_impl.py 0.6.1:666 0.7.0:698 0.7.1:882 0.8.0:1022 0.9.0:1490 0.9.1:1507
@@ -125,4 +135,4 @@ DERIVED = (
     _piece(f"{ENGINE}.megatron.transformer_impl:MegatronEngine.optimizer_zero_grad", tier=EXTRA),
 )
 
-ENGINES = (*LEGACY_FSDP, *LEGACY_MEGATRON, *BATCHES, *DERIVED, *CORE)
+ENGINES = (*LEGACY_FSDP, *LEGACY_MEGATRON, *BATCHES, *ADAPTERS, *DERIVED, *CORE)

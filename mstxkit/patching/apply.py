@@ -182,7 +182,7 @@ def _timed(function: Callable[..., Any], target: Target) -> Callable[..., Any]:
             return inner
         stage = target.stage or (stages.canonical(name) if stages.is_known(name) else None)
         is_waiting = name in target.waits if isinstance(target.waits, tuple) else target.waits
-        attributes = {WAITS_FOR: WORKERS} if is_waiting else {}
+        attributes = {**({WAITS_FOR: WORKERS} if is_waiting else {}), **({"role": target.role} if target.role else {})}
         return TimedContext(inner, ranges.mstx_range(name, stage=stage, domain=target.domain, **attributes))
 
     setattr(wrapper, CONTEXT_MARK, True)

@@ -61,7 +61,7 @@ def error() -> str | None:
 
     Source: CPython 3.9 to 3.13, `Python/pythonrun.c` (an unhandled exception is kept in sys.last_type before the calls
         of atexit; at a prompt each one is, and the program goes on), `multiprocessing/process.py` (finalizers run while
-        it is handled).
+        it is handled, up to 3.12; from then on `pool_children` keeps it as a program's is).
     """
     unhandled = None if interpreters.is_at_prompt() else getattr(sys, "last_type", None)
     kind = unhandled or sys.exc_info()[0]

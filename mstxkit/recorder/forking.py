@@ -26,7 +26,7 @@ WAITS_AT_MOST_S = 0.05
 _left: deque[tuple[str, float]] = deque(maxlen=16)
 _IS_LISTED_FOR_S = 1.0
 # What is to be called when a fork has returned to the frame that asked for it.
-_waiting: list[tuple[Callable[[], None], FrameType]] = []
+_waiting: list[tuple[Callable[[], object], FrameType]] = []
 _ask_again: Callable[[], object] | None = None
 
 
@@ -55,7 +55,7 @@ def _listed() -> set[str]:
         return set()
 
 
-def start_threads(start: Callable[[], None]) -> None:
+def start_threads(start: Callable[[], object]) -> None:
     """Call `start` in the parent of a fork: at once, or where Python is still to count, when `os.fork` has returned.
 
     Where the program has threads of its own Python warns anyway, and `start` is called at once. Call this from an

@@ -120,7 +120,7 @@ class Keeper:
             CPU time that the keeper's thread has taken since, ns. Never raises.
         """
         try:
-            self._look_if_due()
+            self.look() if self._looks.is_due(time.monotonic()) else self.start()
             if self._is_keeper:
                 self._caretaker.consider()
             if self._is_keeper and not self._background.runs and not self._is_over:
@@ -131,12 +131,6 @@ class Keeper:
             faults.note("keeper", exc)
         spent_ns, self._spent_ns = self._spent_ns, 0
         return spent_ns
-
-    def _look_if_due(self) -> None:
-        if self._looks.is_due(time.monotonic()):
-            self.look()
-        else:
-            self.start()
 
     def start(self) -> None:
         """Start the thread, or go on after `leave_off`, where there is something to do: with no thread, a fork from C

@@ -38,13 +38,10 @@ class LateStart:
         self._background = Background("mstxkit-begin", self._turn, self._asked.set)
 
     def start(self) -> None:
-        """Wait for the first range, here or again after `leave_off`. Never raises."""
-        try:
-            self._asked.clear()
-            self._background.start()
-            engine.await_first(self._at_first)
-        except RuntimeError as exc:  # no thread can be started
-            faults.note("late_start", exc)
+        """Wait for the first range, here or again after `leave_off`. Raises RuntimeError: no thread can be started."""
+        self._asked.clear()
+        self._background.start()
+        engine.await_first(self._at_first)
 
     def leave_off(self, deadline: float) -> bool:
         """End the thread, around a fork or for good. Has one ended?"""

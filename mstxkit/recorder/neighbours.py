@@ -63,7 +63,8 @@ class Neighbours:
             self._pipe.wake()
 
     def watch(self, names: Collection[str]) -> None:
-        """Watch these as well, where that can be done."""
+        """Watch these as well, where that can be done; of those that are gone, others are forgotten."""
+        self.gone_ns = {name: self.gone_ns[name] for name in self.gone_ns.keys() & set(names)}
         for name in [name for name, descriptor in self._watched.items() if self._is_its_turn(name, descriptor)]:
             if not self._watched[name].is_ours:
                 self._let_go_of(name)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from functools import partial
 from typing import Any, Callable
 
 from ..host import identity, imports
@@ -38,3 +39,14 @@ def _begin(stop: Callable[[], object]) -> None:
 def _learn() -> None:
     if identity.on_learnt is not None:
         identity.on_learnt()
+    child = sys.modules["multiprocessing.process"].current_process()
+    child.run = partial(_kept, child.run)
+
+
+def _kept(run: Callable[[], object]) -> None:
+    """From Python 3.13 on finalizers run when the exception of a child has been printed: it is kept as a program's."""
+    try:
+        run()
+    except BaseException as exc:
+        sys.last_type, sys.last_value = type(exc), exc
+        raise

@@ -155,7 +155,7 @@ class Recorder:
             livefile.write_exit_status(self.live.view, status)
 
     def _evicted(self, count: int) -> None:
-        self.sealer.evicted(count)
+        livefile.add_to_counter(self.live.view, "evicted", count)
 
     def _put_back(self) -> None:
         """Somebody has removed the run folder: what comes from now on is kept all the same, and can be found."""

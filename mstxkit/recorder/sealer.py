@@ -118,9 +118,10 @@ class Sealer:
         if self.background.is_pausing:
             return False
         self._parked_s = None  # before: a fork that comes then says it anew
-        if not self.start_others():
+        if not self._safely(self.start_others):
             self._parked_s = parked_s
-            self.background.sleep(_FORKS_AGAIN_WITHIN_S)
+            self.seal_full_banks()  # the kernel may have no thread for one of them for long
+            self.background.sleep(_TICK_S)
         return self._parked_s is None
 
     def _sleep(self) -> bool:
@@ -271,10 +272,6 @@ class Sealer:
             life.keep(life_of(self._live.path))
         except OSError as exc:
             faults.note("sealer.life", exc)
-
-    def evicted(self, count: int) -> None:
-        """Count records that the quota has cost."""
-        livefile.add_to_counter(self._live.view, "evicted", count)
 
 
 def _last_blocks(view: memoryview, error: str | None) -> Indexed:

@@ -20,6 +20,9 @@ typer_testing = pytest.importorskip("typer.testing")
 
 import mstxkit.cli  # noqa: E402
 from mstxkit.cli import _checks  # noqa: E402
+from mstxkit.host import folders  # noqa: E402
+from mstxkit.recorder import adopt  # noqa: E402
+from mstxkit.store import run_file  # noqa: E402
 
 
 @pytest.fixture
@@ -205,6 +208,27 @@ def test_doctor_finds_nothing_wrong_here() -> None:
 
     assert done.exit_code == 0, done.output
     assert "engine" in done.output
+
+
+def test_doctor_tells_what_killed_processes_left_in_memory_and_of_none_that_lives(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(folders, "SHARED_MEMORY", str(tmp_path))
+    processes = [lives.start(lives.DIES, tmp_path / run, MSTXKIT_LIVE_FOLDER=str(tmp_path)) for run in ("a", "b")]
+    for process in processes:
+        assert process.stdout is not None and process.stdout.readline() == "ready\n"
+    while_both_live = _checks.left_in_memory()
+    lives.killed(processes[0])
+    (check,) = _checks.left_in_memory()
+    lives.killed(processes[1])
+
+    assert not while_both_live
+    assert check.detail.partition(";")[0].endswith(" MiB of killed processes, runs with none that lives here: 1")
+    command = check.detail.partition("take it away: ")[2]
+    assert command == f"cd {folders.in_shared_memory()} && rm -r {run_file.id_of(tmp_path / 'a')}"
+    adopt.collect(tmp_path / "b")
+    subprocess.run(command, shell=True, check=True)
+    assert not _checks.left_in_memory() and not list(folders.in_shared_memory().iterdir())
 
 
 def test_doctor_says_why_it_runs_on_the_twin() -> None:

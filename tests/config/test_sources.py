@@ -37,6 +37,26 @@ def test_merged_and_repeated_yaml_counts_as_given() -> None:
     assert source.at("use") == {"x": 1, "y": 3}
 
 
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("a: &a {<<: *a}", 1),
+        ("b: 1\na: &a\n  c: 2\n  <<: [{<<: *a}]\n", 4),
+        ("a: 1\nb: &b\n  c: {<<: *b}\n", 3),
+    ],
+)
+def test_yaml_that_merges_itself_is_told_with_its_line(text: str, line: int) -> None:
+    with pytest.raises(ConfigError, match=rf"f\.yaml:{line}: a mapping merges itself: << takes another one"):
+        sources.from_yaml(text, "f.yaml")
+
+
+def test_a_long_chain_of_merged_yaml_is_told_as_too_deep() -> None:
+    chain = "a0: &a0 {x: 1}\n" + "".join(f"a{n}: &a{n} {{<<: *a{n - 1}}}\n" for n in range(1, 600))
+
+    with pytest.raises(ConfigError, match=r"f\.yaml:\d+: too large, or nested too deeply"):
+        sources.from_yaml(chain, "f.yaml")
+
+
 def test_of_merged_yaml_each_key_has_the_line_that_gave_it() -> None:
     source = sources.from_yaml("base: &b\n  x: 1\n  y: 2\nuse:\n  y: 3\n  <<: *b\n", "f.yaml")
 

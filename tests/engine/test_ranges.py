@@ -313,6 +313,9 @@ def test_a_range_may_end_on_another_thread_and_keeps_its_track(engine: Any, reco
         (1 << 40, 1 << 40),
         ((1 << 40) + 5000, ((1 << 40) + 5000) // 4096 * 4096),
         (1 << 47, 1 << 47),
+        ((1 << 52) - 1, (1 << 52) - 4096),
+        (1 << 52, (1 << 52) - 4096),
+        (1 << 60, (1 << 52) - 4096),
     ],
 )
 @pytest.mark.parametrize("passed_before", [0, 3])

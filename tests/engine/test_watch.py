@@ -337,6 +337,17 @@ def test_who_waits_no_more_is_not_called(engine: Any) -> None:
     assert called == [] and not engine.recording()
 
 
+@pytest.mark.parametrize("first", ["range", "mark"])
+def test_who_waits_and_says_true_is_called_by_the_one_after_as_well(engine: Any, recorded: Written, first: str) -> None:
+    answers = [True, True, None]
+    engine.await_first(lambda: answers.pop(0))
+    for _ in range(4):
+        engine.mark("mark") if first == "mark" else once(engine, engine.intern("range"))
+
+    assert answers == []
+    assert [row.name for row in (*recorded.ranges, *recorded.marks)] == [first] * 4
+
+
 def test_who_waits_and_fails_costs_a_fault_and_is_not_called_again(engine: Any) -> None:
     engine.await_first(lambda: 1 / 0)
     for _ in range(2):

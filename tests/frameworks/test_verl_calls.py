@@ -24,9 +24,10 @@ STEP = 41
 
 # What can be called in a version; `marks` goes last, as it puts a torch_npu in place.
 NAMES = {
-    **dict.fromkeys(("0.6.1", "0.7.0", "0.7.1"), ("blocks", "settings", "legacy_generate")),
-    **dict.fromkeys(("0.8.0", "0.9.0"), ("blocks", "settings")),
-    "0.9.1": ("blocks", "settings", "trainer_v1", "agent_loops", "server", "marks"),
+    **dict.fromkeys(("0.6.1", "0.7.0"), ("blocks", "settings", "legacy_generate")),
+    "0.7.1": ("blocks", "settings", "legacy_generate", "lora"),
+    **dict.fromkeys(("0.8.0", "0.9.0"), ("blocks", "settings", "lora")),
+    "0.9.1": ("blocks", "settings", "trainer_v1", "agent_loops", "server", "lora", "marks"),
 }
 
 
@@ -122,6 +123,22 @@ def test_a_worker_that_generates_itself_knows_the_step_from_its_prompts(version:
     found = made("legacy_generate", version)
 
     assert found["ranges"][0] == ["rollout_generate", "actor_generate", STEP, "rollout", True, False]
+
+
+@pytest.mark.parametrize("version", [*soak.rounds([v for v in OLDER_VERL if v > "0.7.0"], ()), INSTALLED_VERL])
+def test_with_lora_the_pass_of_the_actor_without_its_adapter_is_the_references(version: str) -> None:
+    found = made("lora", version)
+
+    assert [(row[0], row[1], row[3]) for row in found["ranges"]] == [
+        ("actor_compute_log_prob", "actor_compute_log_prob", "actor"),
+        ("infer_batch", "actor_compute_log_prob", "actor"),
+        ("engine", "actor_compute_log_prob", None),
+        ("actor_compute_log_prob", "actor_compute_log_prob", "actor"),
+        ("infer_batch", "actor_compute_log_prob", "actor"),
+        ("ref_compute_log_prob", "reference_compute_log_prob", "reference"),
+        ("engine", "reference_compute_log_prob", None),
+    ]
+    assert found["said"] == ["pass", "adapter off", "pass", "adapter on"]
 
 
 def test_verls_own_marks_do_not_double_the_ranges_of_patched_functions() -> None:

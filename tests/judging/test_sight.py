@@ -194,10 +194,23 @@ def test_a_host_is_silent_when_its_file_no_longer_changes_and_it_has_not_ended(j
         job.stand(host, range(1))
     while now_s <= SILENT_AFTER_S + 2 * LOOKS_EVERY_S:
         job.stand(1, range(1))
-        seen.append(silences.silent(now_s, hosts))
+        seen.append(silences.silent(now_s, lambda: hosts))
         now_s += LOOKS_EVERY_S
     job.stand(0, range(1))
 
     assert seen[0] == []
     assert seen[-1] == ["node-0"]
-    assert silences.silent(now_s, hosts) == []
+    assert silences.silent(now_s, lambda: hosts) == []
+
+
+def test_hosts_are_asked_for_where_it_is_time_to_look_and_one_that_has_ended_since_is_not_silent(job: ShownJob) -> None:
+    host = Host("node-0")
+    hosts: Any = {"node-0-0": host}
+    silences, asked = Silences(job.run), []
+    job.stand(0, range(1))
+    seconds = [LOOKS_EVERY_S * n / 10 for n in range(35)]
+    silent = [silences.silent(now_s, lambda: asked.append(0) or hosts) for now_s in seconds]
+    host.has_ended = True
+
+    assert len(asked) == 4
+    assert silent[-1] == ["node-0"] and silences.silent(seconds[-1], lambda: hosts) == []

@@ -340,3 +340,62 @@ def test_what_the_parent_coalesces_for_its_cost_the_child_records(run: Path) -> 
     )
 
     assert sorted(Counter(row["pid"] for row in lives.ranges(run)).values()) == [10, 1000]
+
+
+# A real failure, without any privilege: no address space has room for such a stack.
+NO_THREADS = """
+    import os, sys, threading, time, mstxkit
+    mstxkit.capture(sys.argv[1])
+
+    def forked(child):
+        threading.stack_size(1 << 47)
+        if (pid := os.fork()) == 0:
+            child()
+            sys.exit()
+        assert os.waitpid(pid, 0)[1] == 0
+
+    def are_back():
+        return "mstxkit-sealer" in {thread.name for thread in threading.enumerate()}
+
+    def record_until(is_so):
+        until = time.monotonic() + 30
+        while not is_so() and time.monotonic() < until:
+            with mstxkit.mstx_range("after"):
+                time.sleep(0.01)
+"""
+
+
+def test_where_no_thread_can_be_started_after_a_fork_a_range_tries_again(run: Path) -> None:
+    out = lives.run(
+        NO_THREADS
+        + """
+    forked(lambda: None)
+    with mstxkit.mstx_range("without"):
+        print(len(threading.enumerate()))
+    threading.stack_size(0)
+    record_until(are_back)
+    print(are_back())
+""",
+        run, has_faults=True,
+    )  # fmt: skip
+
+    assert out.split() == ["1", "True"]
+    assert lives.ended(run)["without"] == 1 and lives.ended(run)["after"] >= 1
+
+
+def test_a_child_whose_thread_cannot_be_started_records_once_it_can(run: Path) -> None:
+    lives.run(
+        NO_THREADS
+        + """
+    def child():
+        from mstxkit.recorder import here
+        threading.stack_size(0)
+        record_until(lambda: here.recorder)
+        with mstxkit.mstx_range("recorded"):
+            pass
+    forked(child)
+""",
+        run, has_faults=True,
+    )  # fmt: skip
+
+    assert lives.ended(run)["recorded"] == 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
@@ -185,14 +186,25 @@ def test_when_a_process_was_gone_is_known_to_the_moment(run: Path, number: int) 
         killed = started(run)
         neighbours = capturing._beside.keeper._neighbours
         assert lives.wait_until(lambda: neighbours._watched)
+        began_ns = time.monotonic_ns()
         lives.killed(killed, number)
-        assert lives.wait_until(lambda: neighbours.gone_ns)
         assert lives.wait_until(lambda: killed.pid in sealed_pids(run))
 
-    (name,) = neighbours.gone_ns
-    assert f"-{killed.pid}-" in name
-    opened = mstxkit.open_run(run)
-    assert [p.gone_ns for p in opened._processes if p.pid == killed.pid] == list(neighbours.gone_ns.values())
+    (process,) = [process for process in mstxkit.open_run(run)._processes if process.pid == killed.pid]
+    assert process.was_watched and began_ns < process.gone_ns < time.monotonic_ns()
+
+
+def test_of_processes_that_come_and_go_nothing_is_kept_once_they_are_sealed(run: Path) -> None:
+    with mstxkit.capture(run):
+        stays = started(run)
+        neighbours = capturing._beside.keeper._neighbours
+        for _ in range(2):
+            killed = started(run)
+            assert lives.wait_until(lambda: len(neighbours._watched) == 2)
+            lives.killed(killed)
+            assert lives.wait_until(lambda pid=killed.pid: pid in sealed_pids(run))
+        assert lives.wait_until(lambda: not neighbours.gone_ns)
+        lives.finished(stays)
 
 
 def test_one_that_is_gone_while_another_is_sealed_is_known_to_the_moment_too(

@@ -12,6 +12,7 @@ import pytest
 from builders import lives
 
 import mstxkit
+from mstxkit.engine.choose import engine
 from mstxkit.recorder import adopt
 
 METHODS = pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
@@ -234,3 +235,31 @@ def test_capture_begins_well_while_another_thread_is_importing_multiprocessing(t
 
     assert printed.strip() == "{}"
     assert mstxkit.open_run(tmp_path / "run").ranges()["name"].to_list() == ["recorded"]
+
+
+@pytest.mark.skipif(not engine.NATIVE, reason="each import has a twin of its own, which records by itself")
+@pytest.mark.parametrize(("folder", "said"), [("run", "joins"), ("other", "captures into")])
+def test_who_imports_mstxkit_anew_is_still_one_process(run: Path, folder: str, said: str) -> None:
+    out = lives.run(
+        """
+        import sys, threading, mstxkit
+        mstxkit.capture(sys.argv[1])
+        with mstxkit.stage("before"):
+            pass
+        for name in [name for name in sys.modules if name.split(".")[0] == "mstxkit"]:
+            del sys.modules[name]
+        import mstxkit
+        try:
+            with mstxkit.capture(sys.argv[2]):
+                print("joins")
+        except mstxkit.errors.CaptureError as exc:
+            print(exc)
+        with mstxkit.stage("after"):
+            print([thread.name for thread in threading.enumerate()].count("mstxkit-sealer"))
+        """,
+        run, run.parent / folder,
+    )  # fmt: skip
+
+    assert said in out and out.split()[-1] == "1"
+    assert lives.ended(run) == {"before": 1, "after": 1}
+    assert [row["state"] for row in lives.processes(run)] == ["ended"] and not (run.parent / "other").exists()

@@ -122,6 +122,20 @@ def test_a_long_duration_is_right_to_its_scale(run: Path) -> None:
     assert open_run(run).ranges()["duration_ns"].to_list() == [long // 4096 * 4096]
 
 
+@pytest.mark.parametrize("days", [53, 3_650])
+def test_a_range_that_is_longer_than_can_be_said_ends_where_it_did_and_has_the_longest_duration(
+    run: Path, days: int
+) -> None:
+    end = 86_400_000_000_000
+    ProcessFiles(run, 42).seal(BankFiles().range("long", end - days * 86_400_000_000_000, end, stage="long", own=True))
+    opened = open_run(run)
+    (row,), (stage,) = opened.ranges().to_dicts(), opened.stages().to_dicts()
+
+    assert row["duration_ns"] == stage["total_ns"] == (1 << 52) - 4096
+    assert row["start_ns"] + row["duration_ns"] == stage["end_ns"] == end + WALL_OFFSET_NS
+    assert not opened.damage
+
+
 @pytest.mark.parametrize("codec", ["zlib", "best"])
 def test_blocks_of_each_codec_read_back(run: Path, codec: str) -> None:
     ProcessFiles(run).seal(BankFiles().range("a", 0, 1), codec=codec)

@@ -14,6 +14,7 @@ import pytest
 from builders import lives
 
 import mstxkit
+from mstxkit import faults
 from mstxkit.engine.choose import engine
 from mstxkit.errors import CaptureError
 from mstxkit.host import identity
@@ -209,6 +210,28 @@ def test_a_bank_that_fills_while_it_is_parked_is_sealed_afterwards(run: Path) ->
 
     assert not while_parked
     assert lives.ended(run) == {"x": 700}
+
+
+def test_while_the_others_cannot_be_started_what_is_full_is_sealed_and_they_are_tried_again(
+    run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(faults, "reraise", False)
+    tries: list[int] = []
+
+    def start_others() -> bool:
+        tries.append(0)
+        if len(tries) < 3:
+            raise RuntimeError("can't start new thread")
+        return True
+
+    with mstxkit.capture(run, bank_bytes=16384, banks=2):
+        monkeypatch.setattr(recorder().sealer, "start_others", start_others)
+        recorder().park()
+        recorder().sealer.background.start()
+        record(700)
+        assert lives.wait_until(lambda: engine.full_bank() == -1 and len(tries) == 3)
+
+    assert faults.counts["sealer"] == 2
 
 
 def test_its_own_cost_is_counted(run: Path) -> None:

@@ -429,7 +429,7 @@ def await_first(hook: Callable[[], object] | None, /) -> None:
     """Call this once the next range or mark is about to begin, whoever it is; None: nobody waits for it any more.
 
     `hook` may switch recording on: then that range is recorded. Threads that come while it runs call it too. A forked
-    child waits for nothing until it is told to.
+    child waits for nothing until it is told to. Where it returns True, the one after that calls it as well.
     """
 
 def stages_seen() -> list[str]:

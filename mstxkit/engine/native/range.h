@@ -284,13 +284,8 @@ static COLD void begin_watched(Range *r, Site *s, int may_move)
 
 static COLD void begin_first(Range *r, int may_move); /* of a process that waits for it */
 
-/* `may_move`: it may be suspended, and go on or end on another thread. */
-static HOT inline void begin(Range *r, int may_move)
+static HOT inline void begin_told(Range *r, uint32_t on, int may_move)
 {
-    uint32_t on = g.on;
-    if (UNLIKELY(r->begun)) { begin_again(r, may_move); return; }
-    if (LIKELY(!on)) return;
-    if (UNLIKELY(on & ON_AWAITED)) { begin_first(r, may_move); return; }
     Site *s = r->site;
     if (!s) {
         s = r->site = site_of(r->name, r->stage_key, r->domain);
@@ -301,10 +296,22 @@ static HOT inline void begin(Range *r, int may_move)
     else begin_known(r, s, on);
 }
 
+/* `may_move`: it may be suspended, and go on or end on another thread. */
+static HOT inline void begin(Range *r, int may_move)
+{
+    uint32_t on = g.on;
+    if (UNLIKELY(r->begun)) { begin_again(r, may_move); return; }
+    if (LIKELY(!on)) return;
+    if (UNLIKELY(on & ON_AWAITED)) { begin_first(r, may_move); return; }
+    begin_told(r, on, may_move);
+}
+
 static COLD void begin_first(Range *r, int may_move)
 {
     tell_first();
-    begin(r, may_move);
+    uint32_t on = g.on & ~(uint32_t)ON_AWAITED;
+    if (r->begun) begin_again(r, may_move);
+    else if (on) begin_told(r, on, may_move);
 }
 
 static inline uint64_t third_word(const Range *r, uint64_t end, int failed)

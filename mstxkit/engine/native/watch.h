@@ -23,7 +23,8 @@ static uint32_t g_seen_count;
 /* This process among its ancestors; never 0. */
 static inline uint32_t this_process(void) { return g.forks + 1; }
 
-static COLD void call_hook(PyObject *hook, PyObject *const *args, size_t n, const char *where)
+/* Has it said True? */
+static COLD int call_hook(PyObject *hook, PyObject *const *args, size_t n, const char *where)
 {
     PyObject *type, *value, *trace;
     PyErr_Fetch(&type, &value, &trace);
@@ -33,6 +34,7 @@ static COLD void call_hook(PyObject *hook, PyObject *const *args, size_t n, cons
     Py_XDECREF(done);
     Py_DECREF(hook);
     PyErr_Restore(type, value, trace);
+    return done == Py_True;
 }
 
 static COLD void tell(PyObject *hook, PyObject *const *args, size_t n, const char *where)
@@ -43,8 +45,7 @@ static COLD void tell(PyObject *hook, PyObject *const *args, size_t n, const cha
 /* Threads that come while the hook runs call it too: each may wait until recording has begun. */
 static COLD void tell_first(void)
 {
-    if (g_watch.first) call_hook(g_watch.first, NULL, 0, "watch.first");
-    g.on &= ~(uint32_t)ON_AWAITED;
+    if (!g_watch.first || !call_hook(g_watch.first, NULL, 0, "watch.first")) g.on &= ~(uint32_t)ON_AWAITED;
 }
 
 /* The process in which `left` is to be told of it; 0: nobody was told. */

@@ -117,7 +117,7 @@ def _switch() -> None:
     ranges.is_recording = _wants_recording and live is not None
     is_on = ranges.is_recording or sinks.is_any() or watching.is_watching or watching.is_awaited
     ranges.is_on = is_on
-    quick.is_quick = ranges.is_recording and not sinks.is_any()
+    quick.is_quick = ranges.is_recording and not sinks.is_any() and not watching.is_awaited
     tracks.renew()
     if was_on is not is_on:
         quick.switch(is_on)

@@ -46,7 +46,7 @@ def await_first(hook: Callable[[], object] | None, /) -> None:
     """Call this once the next range or mark is about to begin, whoever it is; None: nobody waits for it any more.
 
     `hook` may switch recording on: then that range is recorded. Threads that come while it runs call it too. A forked
-    child waits for nothing until it is told to.
+    child waits for nothing until it is told to. Where it returns True, the one after that calls it as well.
     """
     global is_awaited, _first
     is_awaited, _first = hook is not None, hook
@@ -55,13 +55,14 @@ def await_first(hook: Callable[[], object] | None, /) -> None:
 
 def first() -> None:
     """The first range or mark is about to begin."""
+    asks_again = False
     try:
-        if _first is not None:
-            _first()
+        asks_again = _first is not None and _first() is True
     except Exception as exc:
         on_fault("watch.first", exc)
     finally:
-        await_first(None)
+        if not asks_again:
+            await_first(None)
 
 
 def entered(site: Site, may_move: bool) -> object | None:

@@ -13,7 +13,7 @@ import ast
 from pathlib import Path
 from typing import Any
 
-from builders.contracts.surface import Surface, packages
+from builders.contracts.surface import PASSES_A_CONTEXT_ON, Surface, packages
 
 _HEADER = '''"""Stand-in of {module}, {surface}."""
 import abc as _abc, contextlib as _contextlib, functools as _functools
@@ -175,6 +175,8 @@ class _Module:
             return f"{name} = _outside.Hostile()"
         if name.startswith("__") and name not in _SAFE:
             return ""
+        if name in PASSES_A_CONTEXT_ON:
+            record = {**record, "decorators": ["contextmanager"], "kind": "gen"}
         qualname = f"{owner}.{name}" if owner else name
         special = _SPECIAL.get(f"{self.name}:{qualname}")
         parameters = ", ".join(_parameter(text) for text in record["params"])

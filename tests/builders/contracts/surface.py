@@ -16,6 +16,8 @@ from builders.contracts.where import SURFACES
 
 from mstxkit.patching.declare import Target
 
+# Plain functions that give the context manager of another one.
+PASSES_A_CONTEXT_ON = ("disable_adapter",)
 # Objects of these decorators are no Python functions any more.
 KERNELS = ("triton.jit", "triton.autotune")
 
@@ -56,7 +58,8 @@ class Symbol(NamedTuple):
     @property
     def gives_a_context(self) -> bool:
         """Does a call give a context manager, whose body runs later?"""
-        return any("contextmanager" in text for text in self.decorators)
+        is_said = any("contextmanager" in text for text in self.decorators)
+        return is_said or self.qualname.rpartition(".")[2] in PASSES_A_CONTEXT_ON
 
     @property
     def is_function(self) -> bool:

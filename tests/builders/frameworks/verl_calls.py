@@ -9,10 +9,11 @@ import asyncio
 import json
 import sys
 import warnings
-from contextlib import suppress
+from contextlib import contextmanager, nullcontext, suppress
 from types import ModuleType, SimpleNamespace
-from typing import Any
+from typing import Any, Iterator
 
+from mstxkit import mstx_range
 from mstxkit.patches import _verl_marks
 from mstxkit.patches.verl import PATCH
 from mstxkit.patching import registry, trainer_settings
@@ -149,6 +150,52 @@ def server() -> dict[str, Any]:
     with captured() as seen:
         asyncio.run(serve())
     return {"ranges": rows(seen)}
+
+
+def lora() -> dict[str, Any]:
+    """The passes of an actor and of its reference, which is the actor without its adapter; nothing is computed."""
+    import torch
+    from verl.utils import tensordict_utils as tu
+    from verl.workers.engine.fsdp.transformer_impl import FSDPEngineWithLMHead
+    from verl.workers.engine_workers import ActorRolloutRefWorker, TrainingWorker
+
+    class Engine(FSDPEngineWithLMHead):  # type: ignore[misc]
+        module = SimpleNamespace(disable_adapter=lambda: left_out("adapter off"))
+
+        def __init__(self) -> None:
+            """No model."""
+
+        def eval_mode(self, **_: Any) -> Any:
+            """Nothing to switch."""
+            return nullcontext()
+
+        def infer_batch(self, *_: Any, **__: Any) -> None:
+            with mstx_range("engine"):
+                said.append("pass")
+
+        def is_mp_src_rank_with_outputs(self) -> bool:
+            """Nobody has any."""
+            return False
+
+    class Config(dict[str, Any]):
+        use_remove_padding = False  # 0.7.1 asks for an attribute
+
+    @contextmanager
+    def left_out(what: str) -> Iterator[None]:
+        said.append(what)
+        yield
+        said.append("adapter on")
+
+    said: list[str] = []
+    actor, worker = object.__new__(TrainingWorker), object.__new__(ActorRolloutRefWorker)
+    fields = ("use_dynamic_bsz", "infer_max_token_len_per_gpu", "infer_micro_batch_size_per_gpu", "use_fused_kernels")
+    actor.engine, actor.loss_fn, actor.model_config = Engine(), None, Config()
+    actor.engine_config = SimpleNamespace(**dict.fromkeys(fields, 1))
+    worker.actor, worker.enable_routing_replay = actor, False
+    with captured() as seen:
+        for meta in ({}, {"no_lora_adapter": True}):
+            worker.compute_log_prob(tu.get_tensordict({"x": torch.ones(1, 1)}, {"compute_loss": False, **meta}))
+    return {"ranges": rows(seen), "said": said}
 
 
 def legacy_generate() -> dict[str, Any]:
