@@ -120,7 +120,10 @@ class Keeper:
             CPU time that the keeper's thread has taken since, ns. Never raises.
         """
         try:
-            self.look() if self._looks.is_due(time.monotonic()) else self.start()
+            if self._looks.is_due(time.monotonic()):
+                self.look()
+            else:
+                self.start()
             if self._is_keeper:
                 self._caretaker.consider()
             if self._is_keeper and not self._background.runs and not self._is_over:
