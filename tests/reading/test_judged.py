@@ -100,6 +100,19 @@ def test_ranges_around_collectives_accuse_nobody_else(tmp_path: Path, fault: str
     assert [(said.rank, said.stage) for said in blaming] == [(1, "reference")] * (fault == INPUT)
 
 
+@pytest.mark.parametrize("every", [3, 10])
+@pytest.mark.parametrize(("fault", "stage"), [(INPUT, "reference"), (BEHIND, "actor_update")])
+def test_a_rank_that_does_nothing_in_most_steps_has_not_gone_and_the_others_are_judged(
+    tmp_path: Path, fault: str, stage: str, every: int
+) -> None:
+    rows = [row for row in stage_times(fault, ranks=3) if row[1] != 2 or row[0] % every == 0]
+
+    judgement = judged.of_run(open_run(recorded(tmp_path / "run", rows, around_collectives=True)))
+
+    assert [(said.rank, said.stage) for said in judgement.blaming] == [(1, stage)]
+    assert judgement.roles[0].judged_steps >= 45
+
+
 @pytest.mark.parametrize(("ranks", "steps"), [(1, 20), (2, 0)])
 def test_where_there_is_nothing_to_compare_nobody_judges_and_it_says_why(
     tmp_path: Path, ranks: int, steps: int

@@ -98,7 +98,7 @@ def _collective(ranges: pl.DataFrame, steps: list[RoleStep]) -> pl.DataFrame:
     """Those that all members of a step leave together, of every name the innermost ones."""
     import polars as pl
 
-    sizes = pl.Series([sum(not peer.is_controller for peer in step.members) for step in steps], dtype=pl.Int64)
+    sizes = pl.Series([int(lateness.compared(step).sum()) for step in steps], dtype=pl.Int64)
     rows = ranges.filter(pl.len().over("at", "member", "stage", "name") <= _CALLS_AT_MOST)
     is_whole = (pl.len().over(*_CALL) == pl.lit(sizes).gather(pl.col("at"))) & (pl.len().over(*_CALL) > 1)
     rows = rows.filter(is_whole)
@@ -135,7 +135,8 @@ def _with(step: RoleStep, calls: pl.DataFrame | None, origin_ns: int) -> RoleSte
     numbers = {key: number for number, key in enumerate(keys)}
     group = [numbers[key] for key in zip(calls["stage"].to_list(), calls["name"].to_list())]
     stages = [step.stages.index(stage) for stage in calls["stage"].to_list()]
-    ranks = tuple(peer.rank for peer in step.members if peer.rank is not None and not peer.is_controller)
+    there = zip(step.members, lateness.compared(step))
+    ranks = tuple(peer.rank for peer, is_there in there if peer.rank is not None and is_there)
     entered, left = ((calls[name].to_numpy() - origin_ns) / 1e9 for name in ("start_ns", "end_ns"))
     return step._replace(collectives=Collectives(
         calls["member"].to_numpy(), np.array(group, np.int64), calls["nth"].to_numpy().astype(np.int64), entered, left,

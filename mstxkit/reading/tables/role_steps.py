@@ -73,7 +73,8 @@ def of_run(run: Run, processes: pl.DataFrame | None = None) -> list[RoleStep]:
     parted = figures.partition_by("of", "step", maintain_order=True)
     kept = [part for part in parted if (part["of"][0], part["step"][0]) in over]
     kept.sort(key=lambda part: (groups[part["of"][0]][0], part["end_ns"].max()))
-    return [_role_step(part, groups[part["of"][0]][1], members) for part in kept]
+    lives = _lives(figures)
+    return [_role_step(part, groups[part["of"][0]][1], members, lives[part["of"][0]]) for part in kept]
 
 
 def origin_ns(run: Run) -> int:
@@ -160,9 +161,19 @@ def _barred(last: dict[int, int], members: _Members) -> Any:
     return lambda step: step >= bar or step in broken
 
 
-def _role_step(part: pl.DataFrame, role: str, members: _Members) -> RoleStep:
-    """Of the rows of one group and step, by begin."""
-    processes, at = np.unique(part["process"].to_numpy(), return_inverse=True)
+def _lives(figures: pl.DataFrame) -> dict[int, Whole]:
+    """Group to (3, N): its processes, in order, and the first and last step in which each did anything."""
+    import polars as pl
+
+    lives = figures.group_by("of", "process").agg(first=pl.col("step").min(), last=pl.col("step").max()).sort("process")
+    return {part["of"][0]: part.drop("of").cast(pl.Int64).to_numpy().T for part in lives.partition_by("of")}
+
+
+def _role_step(part: pl.DataFrame, role: str, members: _Members, lives: Whole) -> RoleStep:
+    """Of the rows of one group and step, by begin. Who did something before it and after it has not gone."""
+    every, first, last = lives
+    processes = every[(first <= part["step"][0]) & (last >= part["step"][0])]
+    at = np.searchsorted(processes, part["process"].to_numpy())
     keys = tuple(dict.fromkeys(part["stage"].to_list()))
     places = {key: place for place, key in enumerate(keys)}
     stage_at = np.array([places[key] for key in part["stage"].to_list()], dtype=np.int64)
