@@ -68,6 +68,20 @@ def test_of_rollouts_that_wait_for_nobody_the_role_loses_the_share_of_the_slow_o
     assert true == pytest.approx(share / (1 + share), abs=0.03)
 
 
+@pytest.mark.parametrize("every", [1, 3, 10])
+def test_a_rank_that_does_nothing_in_most_steps_changes_nothing_of_what_they_lose(every: int) -> None:
+    judge = JobJudge()
+    for step in alone(100, slow=(1, 2.0, 20)):
+        if step.step % every:
+            for values in (step.entered_s, step.left_s, step.total_s, step.longest_s, *step.work):
+                values[5] = np.nan
+        judge.close(step)
+
+    assert [(verdict.rank, verdict.impact_ratio) for verdict in judge.standing()] == [
+        (1, pytest.approx(0.33, abs=0.05))
+    ]
+
+
 def test_where_another_rank_is_nearly_as_late_little_is_lost() -> None:
     """Rank 1 takes twice as long, rank 2 has so much work that it is later still: nobody waits for rank 1."""
     steps = alone(80, slow=(1, 2.0, 20), work=(2, 3.0, 0))
