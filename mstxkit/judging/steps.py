@@ -12,7 +12,7 @@ import numpy as np
 
 from ..store import summaries
 from .bounded import forget_oldest
-from .columns import or_zero
+from .columns import grown, or_zero
 from .evidence import Peer, RoleStep, Work
 
 if TYPE_CHECKING:
@@ -37,6 +37,8 @@ _PATIENCE, _PATIENCE_AT_MOST_S, _PACE_SHARE = 2.0, 7200.0, 0.2
 # Steps that overlap, as in async RL, are no farther apart: who goes back farther counts anew. So many rows of that are
 # kept until all of a role have done so.
 OVERLAP_STEPS, _BACK_ROWS_AT_MOST = 16, 1 << 18
+# Who does nothing in most steps, as who writes checkpoints, is waited for so long after the others' last word.
+_SELDOM_S = 2.0
 _COARSE = np.uint32(1 << 31)
 _BUSY_PARTS = 65_534
 
@@ -99,7 +101,9 @@ class RoleBook:
         self._gone: dict[str, None] = {}  # whose places were given to others
         self._by_rank: dict[tuple[int | None, str], str] = {}
         self._is_awaited = np.zeros(0, bool)
-        self._has_ended, self._was_there = np.zeros(0, bool), np.zeros(0, bool)
+        self._has_ended = np.zeros(0, bool)
+        # In how many closed steps each did something, in how many nothing before it came again, and since it did last.
+        self._turns = np.zeros((0, 3))
         self._newest, self._newest_s = np.zeros(0, np.int64), np.zeros(0)
         self._counts_anew, self._back, self._forward_s = np.zeros(0, bool), list[_Rows](), 0.0
         self._last_s = -np.inf
@@ -133,7 +137,7 @@ class RoleBook:
         self._places[peer.process], self._members[number] = number, peer
         self._is_awaited[number], self._has_ended[number] = not peer.is_controller, False
         self._newest[number], self._newest_s[number] = -1, -np.inf
-        self._counts_anew[number] = self._was_there[number] = False
+        self._counts_anew[number], self._turns[number] = False, 0
         return number
 
     def _end_same(self, peer: Peer) -> None:
@@ -158,7 +162,7 @@ class RoleBook:
             return -1
         self._members.append(Peer(None))
         self._is_awaited = np.append(self._is_awaited, False)
-        self._has_ended, self._was_there = np.append(self._has_ended, False), np.append(self._was_there, False)
+        self._has_ended, self._turns = np.append(self._has_ended, False), grown(self._turns, len(self._members))
         self._newest, self._newest_s = np.append(self._newest, -1), np.append(self._newest_s, -np.inf)
         self._counts_anew = np.append(self._counts_anew, False)
         return len(self._members) - 1
@@ -212,14 +216,15 @@ class RoleBook:
         """Count from the beginning, once nothing is open any more and all of them do, or nothing comes of the rest."""
         if not self._back or self._tables or self._waiting:
             return
-        go_on = int((self._is_awaited & ~self._counts_anew & (self._newest >= 0)).sum())
+        go_on = int((self._is_awaited & ~self._counts_anew & (self._newest >= 0) & ~self._are_seldom()).sum())
         is_long = at_once or now_s - max(self._forward_s, self._back[0].came_s) >= self._patience_s(closing)
         if go_on and not (is_long and go_on <= self._counts_anew.sum()):
             return
-        self._newest[self._counts_anew], self._newest_s[self._counts_anew] = -1, -np.inf
+        of_before = self._counts_anew | self._are_seldom()
+        self._newest[of_before], self._newest_s[of_before] = -1, -np.inf
         back, self._back = [back.only(self._counts_anew[back.members]) for back in self._back], []
         self._closed, self._counts_anew = -1, np.zeros_like(self._counts_anew)
-        self._was_there[:] = False
+        self._turns[:] = 0
         for rows in back:
             self.put(*rows)
 
@@ -256,11 +261,11 @@ class RoleBook:
             step = min(self._tables)
             table = self._tables[step]
             missing = self._missing(step)
-            is_through = not missing.any() and (now_s - table.changed_s >= closing.settle_s or step < max(self._tables))
+            is_through = now_s >= self.settled_s(closing) or (not missing.any() and step < max(self._tables))
             is_late = now_s - table.began_s >= self._patience_s(closing)
             if not (at_once or is_through or is_late or self._is_too_much()):
                 return
-            self._is_awaited &= ~missing
+            self._is_awaited &= ~missing | self._are_seldom()
             self._keep_pace(step, table.began_s)
             del self._tables[step]
             self._open(now_s)
@@ -276,8 +281,14 @@ class RoleBook:
     def settled_s(self, closing: Closing) -> float:
         """When the first open step is settled, if nothing more comes of it; inf: somebody is waited for, or none is."""
         step = min(self._tables, default=-1)
-        is_through = step >= 0 and not self._missing(step).any()
-        return self._tables[step].changed_s + closing.settle_s if is_through else math.inf
+        missing = self._missing(step)
+        if step < 0 or (missing & ~self._are_seldom()).any():
+            return math.inf
+        return self._tables[step].changed_s + (_SELDOM_S if missing.any() else closing.settle_s)
+
+    def _are_seldom(self) -> npt.NDArray[np.bool_]:
+        """(M,) who does nothing in most steps, and yet comes again?"""
+        return np.asarray(self._turns[:, 1] > self._turns[:, 0])
 
     def _patience_s(self, closing: Closing) -> float:
         return max(closing.timeout_s, min(_PATIENCE * self._pace_s, _PATIENCE_AT_MOST_S))
@@ -293,14 +304,16 @@ class RoleBook:
         return len(self._tables) > OPEN_AT_MOST or (held > TABLE_BYTES_AT_MOST and len(self._tables) > 1)
 
     def _as_step(self, step: int, values: Seconds) -> RoleStep | None:
-        """Those members and stages of which there is anything, by rank; and who did something before it and after it:
-        that one is not gone.
+        """Those members and stages of which there is anything, by rank; and who did something before it, and after it
+        or after another one in which it did nothing: that one is not gone.
         """
         has_any = ~np.isnan(values[_TOTAL])
-        count = len(has_any)
-        is_there = has_any.any(axis=1) | (self._was_there[:count] & (self._newest[:count] > step))
-        self._was_there[:count] |= is_there
-        members = np.flatnonzero(is_there)
+        acts, turns, count = has_any.any(axis=1), self._turns[: len(has_any)], len(has_any)
+        is_idle = ~acts & (turns[:, 0] > 0)
+        goes_on = (self._newest[:count] > step) | ((turns[:, 1] > 0) & ~self._has_ended[:count])
+        turns[acts] = np.stack([turns[acts, 0] + 1, turns[acts, 1] + turns[acts, 2], np.zeros(int(acts.sum()))], axis=1)
+        turns[is_idle, 2] += 1
+        members = np.flatnonzero(acts | (is_idle & goes_on))
         members = np.array(sorted(members, key=lambda number: _order(self._members[number])), np.int64)
         stages = np.flatnonzero(has_any.any(axis=0))
         if not len(stages):
