@@ -284,7 +284,7 @@ class RoleBook:
         missing = self._missing(step)
         if step < 0 or (missing & ~self._are_seldom()).any():
             return math.inf
-        return self._tables[step].changed_s + (_SELDOM_S if missing.any() else closing.settle_s)
+        return self._tables[step].changed_s + closing.settle_s + _SELDOM_S * bool(missing.any())
 
     def _are_seldom(self) -> npt.NDArray[np.bool_]:
         """(M,) who does nothing in most steps, and yet comes again?"""
