@@ -85,7 +85,7 @@ class Controller:
         self._flops, self._on_step, self._judges = flops, on_step, judges
         self.directory, self.figures, self.missed_rows = Directory(reference), Figures(), 0
         self.closing = closing or Closing()
-        self._run, self._last = run, dict[str, int]()
+        self._last = dict[str, int]()
         self._judge = JobJudge(settings.defaults(), run, standing)
         self._settings = LiveSettings()
         self._books: dict[str, RoleBook] = {}
@@ -188,8 +188,7 @@ class Controller:
     def _begin_anew_before(self, step: RoleStep) -> None:
         """Another attempt at the job counts its steps from an earlier one on: it has histories of its own."""
         if step.step <= self._last.get(step.role, -1):
-            standing = tuple(verdict._replace(step=-1) for verdict in self._judge.standing())
-            self._judge = JobJudge(self._judge.settings, self._run, standing)
+            self._judge = self._judge.of_next_attempt()
             self._last.clear()
             self._rings.forget_steps()  # they would come last, and close all up to their numbers
         self._last[step.role] = step.step

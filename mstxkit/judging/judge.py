@@ -95,6 +95,10 @@ class JobJudge:
         wants = [] if is_late else list(self._wants(step, shown, before))
         return Judged(tuple(verdicts), tuple(wants))
 
+    def of_next_attempt(self) -> JobJudge:
+        """Who judges another attempt at the job, which counts its steps anew: with histories of its own."""
+        return JobJudge(self.settings, self._run, tuple(verdict._replace(step=-1) for verdict in self.standing()))
+
     def standing(self) -> list[Verdict]:
         """The verdicts that hold now, those too that an earlier judge has left and nobody has refuted."""
         return [*(standing.verdict for standing in self._standing.values()), *self._left.verdicts()]

@@ -43,6 +43,10 @@ class FakeJudge:
     def standing(self) -> list[Verdict]:
         return list(self.verdicts.values())
 
+    def of_next_attempt(self) -> FakeJudge:
+        """As the judge that is meant."""
+        return FakeJudge(self.settings, "", tuple(verdict._replace(step=-1) for verdict in self.standing()))
+
     def waiting_in(self, role: str) -> frozenset[str]:
         """Nobody waits."""
         return frozenset()

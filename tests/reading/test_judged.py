@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from builders.judged_runs import BEHIND, INPUT, NOBODY, recorded, say, stage_times, verdict
-from builders.run_files import new_run
+from builders.run_files import anchor, new_run
 
 pytest.importorskip("numpy")
 pytest.importorskip("polars")
@@ -111,6 +111,24 @@ def test_a_rank_that_does_nothing_in_most_steps_has_not_gone_and_the_others_are_
 
     assert [(said.rank, said.stage) for said in judgement.blaming] == [(1, stage)]
     assert judgement.roles[0].judged_steps >= 45
+
+
+@pytest.mark.parametrize(("first", "then", "blamed", "recovered"), [(NOBODY, INPUT, [1], []), (INPUT, NOBODY, [], [1])])
+def test_attempts_in_one_run_folder_are_judged_one_after_the_other(
+    tmp_path: Path, first: str, then: str, blamed: list[int], recovered: list[int]
+) -> None:
+    """The second one counts its steps from 0 on again."""
+    run, now_ns = tmp_path / "run", 0
+    for steps, fault in ((40, first), (30, then)):
+        rows = [(*row[:3], row[3] + now_ns, row[4] + now_ns) for row in stage_times(fault, ranks=3, steps=steps)]
+        recorded(run, rows, job=fault, anchors=(anchor(now_ns), anchor(rows[-1][-1])))
+        now_ns = rows[-1][-1] + 10**10
+
+    judgement = judged.of_run(open_run(run))
+
+    assert [said.rank for said in judgement.blaming] == blamed
+    assert [said.rank for said in judgement.withdrawn] == recovered
+    assert judgement.roles == (judged.JudgedRole("", 40, 30),)
 
 
 @pytest.mark.parametrize(("ranks", "steps"), [(1, 20), (2, 0)])

@@ -49,7 +49,7 @@ class _Members(NamedTuple):
 
 
 def of_run(run: Run, processes: pl.DataFrame | None = None) -> list[RoleStep]:
-    """Every step of every role that is over, in the order in which they ended.
+    """Every step of every role that is over, attempt by attempt, in the order in which they ended.
 
     *Cost*: a table of stages, and about a millisecond a step.
 
