@@ -84,8 +84,7 @@ class Controller:
     ) -> None:  # fmt: skip
         self._flops, self._on_step, self._judges = flops, on_step, judges
         self.directory, self.figures, self.missed_rows = Directory(reference), Figures(), 0
-        self.closing = closing or Closing()
-        self._last = dict[str, int]()
+        self.closing, self._last = closing or Closing(), dict[str, int]()
         self._judge = JobJudge(settings.defaults(), run, standing)
         self._settings = LiveSettings()
         self._books: dict[str, RoleBook] = {}

@@ -8,7 +8,6 @@ from __future__ import annotations
 import heapq
 import os
 import time
-from itertools import islice
 from pathlib import Path
 from typing import Iterator
 
@@ -76,11 +75,10 @@ class Desk:
         self._requests = RequestNews(run, run_id)
         self._files: dict[Path, BatchFile] = {}
         self._light_steps, self._escalations = LightSteps(run, run_id), Escalations(run, run_id, self._lines.values())
-        self._listed_s = self._figures_s = self._settings_s = 0.0
+        self._listed_s = self._figures_s = self._settings_s = self._life_s = 0.0
         self._settings_state, self._run_state = tuple[int, ...](), tuple[int, ...]()
         self._waiting: dict[str, Verdict] = {}
         self._life: JudgeLife | None = None
-        self._life_s = 0.0
         self._figures, self._job_s = Figures(), 0.0
         self.outcome_steps, self._has_read = 0, False
 
@@ -110,8 +108,7 @@ class Desk:
     def pause_s(self) -> float:
         """Until it is worth a look again, as each asks a shared file system once a host: when a step is settled."""
         least_s = max(_PAUSE_LEAST_S, min(len(self._files), _FILES_AT_ONCE) / _FILES_PER_S)
-        usual_s = max(_PAUSE_S, least_s)
-        return min(_PAUSE_AT_MOST_S, usual_s, max(least_s, self.controller.settled_s - time.time()))
+        return max(least_s, min(_PAUSE_S, self.controller.settled_s - time.time()))
 
     def judge(self, now_s: float, at_once: bool = False) -> list[Verdict]:
         """Judge what is due of what was taken."""
@@ -201,9 +198,10 @@ class Desk:
         before_s, self._read_s = self._read_s, time.monotonic()
         later_s = (len(self._files) - 1) // _FILES_AT_ONCE * max(_PAUSE_AT_MOST_S, self._read_s - before_s)
         self.controller.closing = Closing(*(usual_s + later_s for usual_s in self._closing))
-        turn = list(islice(self._files, _FILES_AT_ONCE if self._has_read else None))
-        self._files.update({path: self._files.pop(path) for path in turn})
-        return [self._files[path] for path in turn]
+        turn = list(self._files)[: _FILES_AT_ONCE if self._has_read else None]
+        asked = {path: self._files.pop(path) for path in turn}
+        self._files.update(asked)
+        return list(asked.values())
 
     def _look_at_settings(self, now_s: float) -> None:
         if abs(now_s - self._settings_s) >= _SETTINGS_EVERY_S:

@@ -336,13 +336,8 @@ def _in_seconds(rows: Rows, entered_s: Seconds) -> Seconds:
     """(places, rows)."""
     total = _seconds(rows["total"])
     busy = np.where(rows["busy"] == summaries.UNKNOWN_16, np.nan, total * rows["busy"] / _BUSY_PARTS)
-    work = [
-        np.where(rows[name] == unknown, np.nan, rows[name].astype(np.float64))
-        for name, unknown in (
-            ("tokens", summaries.UNKNOWN_32), ("responses", summaries.UNKNOWN_16),
-            ("longest_response", summaries.UNKNOWN_32),
-        )
-    ]  # fmt: skip
+    of_work = (rows[name] for name in ("tokens", "responses", "longest_response"))
+    work = [np.where(values == np.iinfo(values.dtype).max, np.nan, values) for values in of_work]  # that: not known
     count = rows["occurrences"].astype(np.float64)
     return np.stack([entered_s, _seconds(rows["span"]), total, busy, _seconds(rows["longest"]), count, *work])
 

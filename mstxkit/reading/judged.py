@@ -5,7 +5,7 @@ Everything that calls somebody slow goes by this: the report, "suspect+peer", th
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Collection, Iterable, NamedTuple
+from typing import TYPE_CHECKING, Iterable, NamedTuple
 
 from ..store.verdicts import HANG
 from . import twice
@@ -13,7 +13,6 @@ from .tables import verdicts as stored_verdicts
 
 if TYPE_CHECKING:
     from ..judging.evidence import RoleStep
-    from ..judging.judge import JobJudge
     from ..judging.judged import Want
     from ..store.verdicts import Verdict
     from .run import Run
@@ -30,7 +29,7 @@ ANEW = "steps are counted from the beginning again, so here each is all that hav
 
 
 class JudgedRole(NamedTuple):
-    """A role, how many of its steps there were, and how many of these could lead to a verdict."""
+    """A role, how many steps its last attempt had, and how many of these could lead to a verdict."""
 
     role: str
     steps: int
@@ -110,36 +109,19 @@ def from_steps(steps: list[RoleStep], path: str = "RUN") -> JobVerdicts:
     roles = {step.role for step in steps if sum(not peer.is_controller for peer in step.members) > 1}
     if not roles:
         return JobVerdicts(NOBODY, why_not=NO_PEER if steps else NO_STEP)
-    judges = [JobJudge(run=path)]
-    before: dict[str, RoleStep] = {}
+    judge, counts = JobJudge(run=path), dict[str, tuple[int, int]]()
     wants: list[Want] = []
     withdrawn: list[Verdict] = []
     for step in steps[-STEPS_AT_MOST:]:
-        if step.role in before and _is_of_next_attempt(step, before[step.role]):
-            judges.append(judges[-1].of_next_attempt())
-            before.clear()
-        before[step.role] = step
-        judged = judges[-1].close(step)
+        judge = judge.of_next_attempt() if judge.is_of_next_attempt(step) else judge
+        judged = judge.close(step)
+        counts.update(judge.judged_steps())
         wants += judged.wants
         withdrawn += (verdict for verdict in judged.verdicts if verdict.withdrawn)
     return JobVerdicts(
-        TABLES, in_order(judges[-1].standing()), min(len(steps), STEPS_AT_MOST), "", tuple(wants[-1:]), _hiding(steps),
-        _roles(judges, roles), in_order(withdrawn),
+        TABLES, in_order(judge.standing()), min(len(steps), STEPS_AT_MOST), "", tuple(wants[-1:]), _hiding(steps),
+        tuple(JudgedRole(role, *counts[role]) for role in sorted(roles) if role in counts), in_order(withdrawn),
     )  # fmt: skip
-
-
-def _is_of_next_attempt(step: RoleStep, before: RoleStep) -> bool:
-    """Do other processes, which can be compared, count from an earlier step on?"""
-    of_before = {peer.process for peer in before.members}
-    is_new = len(step.members) > 1 and of_before.isdisjoint(peer.process for peer in step.members)
-    return is_new and step.step <= before.step
-
-
-def _roles(judges: Iterable[JobJudge], roles: Collection[str]) -> tuple[JudgedRole, ...]:
-    """Of each in its longest attempt."""
-    counts = sorted((role, *steps) for judge in judges for role, steps in judge.judged_steps().items())
-    longest = {role: JudgedRole(role, *steps) for role, *steps in counts}
-    return tuple(of_role for role, of_role in longest.items() if role in roles)
 
 
 def _hiding(steps: list[RoleStep]) -> tuple[str, ...]:

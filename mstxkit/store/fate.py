@@ -296,8 +296,8 @@ def is_sound(report: Report) -> bool:
     reason: Any = report.reason
     if not isinstance(reason, str) or not messages.is_id(report.id):
         return False
-    steps = [step for step in (report.step, report.first_step, report.last_step) if step is not None]
-    steps += report.recorded_steps
+    window = (report.step, report.first_step, report.last_step)
+    steps = [*(step for step in window if step is not None), *report.recorded_steps]
     numbers = (report.rank, *steps, report.recorded, report.bytes)
     are_small = small_number(report.rank) is not None and all(step_number(step) is not None for step in steps)
     return are_small and all(type(number) is int and 0 <= number < 1 << 63 for number in numbers)

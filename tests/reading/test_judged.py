@@ -113,6 +113,15 @@ def test_a_rank_that_does_nothing_in_most_steps_has_not_gone_and_the_others_are_
     assert judgement.roles[0].judged_steps >= 45
 
 
+def test_who_works_beside_ranks_is_not_taken_for_them(tmp_path: Path) -> None:
+    """A pool's steps are over before its ranks'; these were taken for late ones then."""
+    rows = stage_times(INPUT, ranks=3, steps=40)
+    run = recorded(tmp_path / "run", rows)
+    recorded(run, [row for row in rows if row[2] == "reference"], under="pool", part="pool 1")
+
+    assert [(said.rank, said.stage) for said in judged.of_run(open_run(run)).blaming] == [(1, "reference")]
+
+
 @pytest.mark.parametrize(("first", "then", "blamed", "recovered"), [(NOBODY, INPUT, [1], []), (INPUT, NOBODY, [], [1])])
 def test_attempts_in_one_run_folder_are_judged_one_after_the_other(
     tmp_path: Path, first: str, then: str, blamed: list[int], recovered: list[int]
@@ -128,7 +137,7 @@ def test_attempts_in_one_run_folder_are_judged_one_after_the_other(
 
     assert [said.rank for said in judgement.blaming] == blamed
     assert [said.rank for said in judgement.withdrawn] == recovered
-    assert judgement.roles == (judged.JudgedRole("", 40, 30),)
+    assert judgement.roles == (judged.JudgedRole("", 30, 20),)
 
 
 @pytest.mark.parametrize(("ranks", "steps"), [(1, 20), (2, 0)])

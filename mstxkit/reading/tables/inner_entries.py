@@ -61,14 +61,8 @@ def _ranges(run: Run, steps: list[RoleStep], keys: set[str]) -> pl.DataFrame:
     every = run.stage_rows()["stage"].cast(pl.String).unique().drop_nulls().to_list()
     named = {name: canonical(name) for name in every if canonical(name) in keys}
     part = run.part(steps={step.step for step in steps}, stages=sorted(named))
-    columns = (
-        pl.col("process").cast(pl.UInt32),
-        "step",
-        pl.col("stage", "name").cast(pl.String),
-        "start_ns",
-        "duration_ns",
-        "depth",
-    )
+    texts = pl.col("stage", "name").cast(pl.String)
+    columns = (pl.col("process").cast(pl.UInt32), "step", texts, "start_ns", "duration_ns", "depth")
     is_inside = ~pl.col("is_stage") & pl.col("duration_ns").is_not_null()
     rows = pl.concat([ranges.filter(is_inside).select(*columns) for ranges, _ in part.batches()])
     rows = rows.join(_members(part, steps), on=["process", "step"], how="inner").sort("start_ns")

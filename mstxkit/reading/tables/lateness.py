@@ -86,8 +86,7 @@ def _left_of_entered(step: RoleStep, stage: int) -> float | None:
 
 def compared(step: RoleStep) -> Any:
     """Which members are compared with each other: those that do something in it, and do not only wait for others."""
-    computes = np.array([not peer.is_controller for peer in step.members], dtype=bool)
-    return computes & np.isfinite(step.entered_s).any(axis=1)
+    return np.isfinite(step.entered_s).any(axis=1) & np.array([not peer.is_controller for peer in step.members], bool)
 
 
 def late_s(step: RoleStep, stage: int) -> Seconds:
