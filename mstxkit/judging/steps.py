@@ -104,13 +104,11 @@ class RoleBook:
         self._has_ended = np.zeros(0, bool)
         # In how many closed steps each did something, in how many nothing before it came again, and since it did last.
         self._turns = np.zeros((0, 3))
-        self._newest, self._newest_s = np.zeros(0, np.int64), np.zeros(0)
+        self._newest, self._newest_s, self._last_s = np.zeros(0, np.int64), np.zeros(0), -np.inf
         self._counts_anew, self._back, self._forward_s = np.zeros(0, bool), list[_Rows](), 0.0
-        self._last_s = -np.inf
         self._tables: dict[int, _Table] = {}
         self._waiting: dict[int, list[_Rows]] = {}
-        self._closed = -1
-        self._pace_s, self._closed_s = 0.0, 0.0
+        self._closed, self._closed_s, self._pace_s = -1, 0.0, 0.0
 
     def stage(self, key: str) -> int:
         """The number of a stage here; -1: there are too many."""
@@ -195,14 +193,16 @@ class RoleBook:
 
     def _are_back(self, new: _Rows, steps: Whole) -> npt.NDArray[np.bool_]:
         """Of which rows does the member count its steps anew? They are far before what it has begun by then, or, where
-        it has begun nothing, before what was closed, and the others were through by then: of another attempt at the
-        job, or of a counter that was set back.
+        it has begun nothing, none beyond what was closed, or all others have begun and ended, who were through by then:
+        of another attempt at the job, or of a counter that was set back.
         """
         of = new.members
         # Who is where the others are was late, and counts nothing anew.
         self._counts_anew[of[(steps > self._newest[of]) & (steps >= self._closed)]] = False
         # Not what somebody hands over late of the steps that the others are through with.
-        is_behind = (self._newest[of] < 0) & (steps < self._closed) & (new.entered_s > self._last_s)
+        have_all_ended = self._has_ended[self._newest >= 0].all()
+        before = max(self._closed, int(self._newest.max()) + 1 if have_all_ended else -1)
+        is_behind = (self._newest[of] < 0) & (steps < before) & (new.entered_s > self._last_s)
         np.maximum.at(self._newest, of[~is_behind], steps[~is_behind])
         is_newest = ~is_behind & (steps == self._newest[of])
         np.maximum.at(self._newest_s, of[is_newest], new.entered_s[is_newest])
@@ -220,7 +220,7 @@ class RoleBook:
         is_long = at_once or now_s - max(self._forward_s, self._back[0].came_s) >= self._patience_s(closing)
         if go_on and not (is_long and go_on <= self._counts_anew.sum()):
             return
-        of_before = self._counts_anew | self._are_seldom()
+        of_before = self._counts_anew | self._are_seldom() | self._has_ended
         self._newest[of_before], self._newest_s[of_before] = -1, -np.inf
         back, self._back = [back.only(self._counts_anew[back.members]) for back in self._back], []
         self._closed, self._counts_anew = -1, np.zeros_like(self._counts_anew)

@@ -65,8 +65,8 @@ def job(monkeypatch: pytest.MonkeyPatch) -> Job:
 class Job:
     """A controller, and hosts that send to it; seconds on their wall clock, which is 1000 s ahead of the other one."""
 
-    def __init__(self, reference: tuple[str, int] = ("", 0)) -> None:
-        self.controller = Controller("run", reference=reference)
+    def __init__(self, reference: tuple[str, int] = ("", 0), on_step: Any = None) -> None:
+        self.controller = Controller("run", reference=reference, on_step=on_step)
         self.sent: dict[str, int] = {}
 
     @property
@@ -214,6 +214,22 @@ def test_of_who_acts_in_every_tenth_step_and_has_ended_nothing_is_left(job: Job)
     job.work(42.0)
 
     assert [len(each.members) for each in job.closed[-2:]] == [3, 2]
+
+
+@pytest.mark.parametrize("steps", [1, 2, 3])
+def test_two_attempts_of_few_steps_are_two_where_nobody_judged_before_the_end(steps: int) -> None:
+    closed = list[RoleStep]()
+    job = Job(on_step=closed.append)
+    for began_s, name in ((10.0, "first"), (90.0, "then")):
+        for step in range(steps):
+            now_s = began_s + step
+            ended = {"ended": [0, 1]} if step == steps - 1 else {}
+            job.send({rank: [row(step, at_s=now_s - 0.5)] for rank in range(2)}, now_s, name, **ended)
+    job.work(200.0, at_once=True)
+
+    assert [each.step for each in closed] == [*range(steps)] * 2
+    assert [{peer.host for peer in each.members} for each in closed] == [{"first"}] * steps + [{"then"}] * steps
+    assert job.controller.state(0).missed_rows == 0
 
 
 def test_what_comes_after_its_step_was_closed_is_counted(job: Job) -> None:
