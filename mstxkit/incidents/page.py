@@ -7,7 +7,7 @@ from typing import Any, Iterator, Mapping, Sequence
 
 from ..reading.report.escape import for_terminal
 from ..store.incidents import HANG, Incident
-from ..store.values import list_of, small_number, table_of, text_of, whole_number
+from ..store.values import list_of, small_number, step_number, table_of, text_of, whole_number
 from ..store.whereabouts import span
 from . import waiting
 
@@ -76,7 +76,7 @@ def _cause(incident: Incident, details: Mapping[str, Any]) -> Iterator[str]:
     if text_of(details.get("host")):
         yield f"Process:  {text_of(details.get('host'))}, pid {whole_number(details.get('pid'))}"
     for range_ in map(table_of, list_of(details.get("inside"))):
-        stage, step = text_of(range_.get("stage")), small_number(range_.get("step"))
+        stage, step = text_of(range_.get("stage")), step_number(range_.get("step"))
         about = f"stage {stage}, " * bool(stage) + (f"step {step}, " if step is not None else "")
         limit = f"; stuck after {_number(range_.get('limit_s')):.0f} s" if range_.get("is_stuck") is True else ""
         since = _when(whole_number(range_.get("since_ns")))

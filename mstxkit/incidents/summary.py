@@ -11,7 +11,7 @@ from ..host import parts
 from ..store import incidents
 from ..store.incidents import Incident
 from ..store.stacks import ThreadStack
-from ..store.values import list_of, small_number, table_of, text_of, whole_number
+from ..store.values import list_of, small_number, step_number, table_of, text_of, whole_number
 from ..store.whereabouts import Whereabouts
 from . import deciding
 from .deciding import Cause, Report
@@ -153,7 +153,7 @@ def _group(members: Sequence[Report]) -> dict[str, Any]:
         "count": len(members), "who": deciding.who_all(members),
         "ranks": sorted({r for m in members if (r := small_number(m.get("rank"))) is not None})[:_RANKS_AT_MOST],
         "stage": text_of(range_.get("stage")), "range": text_of(range_.get("name")),
-        "step": small_number(range_.get("step")), "since_ns": whole_number(range_.get("since_ns")),
+        "step": step_number(range_.get("step")), "since_ns": whole_number(range_.get("since_ns")),
         "held": deciding.held(first) if list_of(first.get("inside")) or first.get("gone_ns") else "idle",
         "states": sorted({text_of(member.get("state")) for member in members}),
         "stacks_by": text_of(first.get("stacks_by")), "stack": _stack(first), "kernel": text_of(first.get("waits_in")),

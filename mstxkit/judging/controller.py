@@ -70,6 +70,7 @@ class Controller:
         judges: False: steps are put together for `on_step` alone.
 
     Attributes:
+        closing: When steps are closed, from now on.
         directory: Who sends.
         figures: Of the step that was judged last.
         missed_rows: Rows that nobody has read, or of a step and of nobody known here; `state` adds those that came too
@@ -83,8 +84,7 @@ class Controller:
     ) -> None:  # fmt: skip
         self._flops, self._on_step, self._judges = flops, on_step, judges
         self.directory, self.figures, self.missed_rows = Directory(reference), Figures(), 0
-        self._closing = closing or Closing()
-        self._run, self._last = run, dict[str, int]()
+        self.closing, self._last = closing or Closing(), dict[str, int]()
         self._judge = JobJudge(settings.defaults(), run, standing)
         self._settings = LiveSettings()
         self._books: dict[str, RoleBook] = {}
@@ -140,7 +140,7 @@ class Controller:
     @property
     def settled_s(self) -> float:
         """When the first step is settled that all have handed over, if nothing more comes of it; inf: there is none."""
-        return min((book.settled_s(self._closing) for book in self._books.values()), default=math.inf)
+        return min((book.settled_s(self.closing) for book in self._books.values()), default=math.inf)
 
     @property
     def pace_s(self) -> float:
@@ -158,7 +158,7 @@ class Controller:
         wants: list[Want] = []
         steps: list[RoleFigures] = []
         for book in self._books.values():
-            for step in map(self._with_errors, book.due(now_s, self._closing, at_once)):
+            for step in map(self._with_errors, book.due(now_s, self.closing, at_once)):
                 self._begin_anew_before(step)
                 judged = self._close(step, now_s)
                 verdicts += judged.verdicts
@@ -192,8 +192,7 @@ class Controller:
     def _begin_anew_before(self, step: RoleStep) -> None:
         """Another attempt at the job counts its steps from an earlier one on: it has histories of its own."""
         if step.step <= self._last.get(step.role, -1):
-            standing = tuple(verdict._replace(step=-1) for verdict in self._judge.standing())
-            self._judge = JobJudge(self._judge.settings, self._run, standing)
+            self._judge = self._judge.of_next_attempt()
             self._last.clear()
             self._rings.forget_steps()  # they would come last, and close all up to their numbers
         self._last[step.role] = step.step

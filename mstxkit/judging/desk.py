@@ -9,7 +9,7 @@ import heapq
 import os
 import time
 from pathlib import Path
-from typing import Iterable, Iterator
+from typing import Iterator
 
 from ..errors import MstxkitError
 from ..host import folders, identity
@@ -33,8 +33,8 @@ _LISTED_EVERY_S, _FIGURES_EVERY_S, _SETTINGS_EVERY_S = 3.0, 0.5, 2.0
 # Where a step was judged, and else: that the file is replaced tells that somebody judges.
 _JOB_EVERY_S, _JOB_AT_REST_S = 1.0, 3.0
 _LIFE_EVERY_S = 2.0
-# So many files are asked for news in a second.
-_FILES_PER_S = 400
+# So many files are asked for news in a second, and at a look: of more hosts it is each one's turn at some looks.
+_FILES_PER_S, _FILES_AT_ONCE = 400, 800
 _WAITING_AT_MOST = _LINES_AT_MOST = 10_000
 _PAUSE_LEAST_S, _PAUSE_S, _PAUSE_AT_MOST_S = 0.05, 0.5, 2.0
 # Of long steps each is looked for so often, but not less often than that.
@@ -73,31 +73,35 @@ class Desk:
         standing = tuple(verdict for verdict in self._lines.values() if not verdict.withdrawn)
         reference = identity.boot_id(), time.time_ns() - time.monotonic_ns()
         flops = NOTHING_KNOWN if outlets is None else outlets.setting.flops
-        self.controller = Controller(str(run), standing, closing, reference, flops)
+        self._closing, self._read_s = closing or Closing(), time.monotonic()
+        self.controller = Controller(str(run), standing, self._closing, reference, flops)
         self._outlets, self._silences = outlets, Silences(run)
         self._requests = RequestNews(run, run_id)
         self._files: dict[Path, BatchFile] = {}
         self._light_steps, self._escalations = LightSteps(run, run_id), Escalations(run, run_id, self._lines.values())
-        self._listed_s = self._figures_s = self._settings_s = 0.0
+        self._listed_s = self._figures_s = self._settings_s = self._life_s = 0.0
         self._settings_state, self._run_state = tuple[int, ...](), tuple[int, ...]()
         self._waiting: dict[str, Verdict] = {}
         self._life: JudgeLife | None = None
-        self._life_s = 0.0
         self._figures, self._job_s, self._is_job_as_shown = Figures(), 0.0, False
         self.outcome_steps, self._has_read = 0, False
 
-    def look(self, reads: bool = True) -> list[Verdict]:
+    def look(self, reads: bool = True, at_last: bool = False) -> list[Verdict]:
         """Take what has come through the run, judge what is due, and write what is new. What the run folder does not
         take now is written later.
 
         Args:
             reads: False: judge only what was taken.
+            at_last: Ask all hosts, as at first, and not only those whose turn it is.
 
         Returns:
             Verdicts that are new or have changed.
         """
         now_s = time.time()
         self._look_at_settings(now_s)
+        self._has_read &= not at_last
+        # What was taken otherwise than through the run has no turns.
+        self.controller.closing = self.controller.closing._replace(settle_s=self._closing.settle_s)
         changed = [verdict for outcome in self._read(now_s) for verdict in outcome.verdicts] if reads else []
         changed += self.judge(now_s)
         changed += self._act()
@@ -107,9 +111,9 @@ class Desk:
     @property
     def pause_s(self) -> float:
         """Until it is worth a look again, as each asks a shared file system once a host: when a step is settled."""
-        least_s = max(_PAUSE_LEAST_S, len(self._files) / _FILES_PER_S)
-        usual_s = max(_PAUSE_S, least_s, min(_PAUSE_OF_LONG_S, self.controller.pace_s / _LOOKS_A_STEP))
-        return min(_PAUSE_AT_MOST_S, usual_s, max(least_s, self.controller.settled_s - time.time()))
+        least_s = max(_PAUSE_LEAST_S, min(len(self._files), _FILES_AT_ONCE) / _FILES_PER_S)
+        usual_s = max(_PAUSE_S, min(_PAUSE_OF_LONG_S, self.controller.pace_s / _LOOKS_A_STEP))
+        return max(least_s, min(usual_s, self.controller.settled_s - time.time()))
 
     def judge(self, now_s: float, at_once: bool = False) -> list[Verdict]:
         """Judge what is due of what was taken."""
@@ -142,7 +146,7 @@ class Desk:
         """Batches of all hosts in the order in which they were made. How long ago those were made that were there at
         the first look, their hosts' clocks say; others come now, whatever clocks say.
         """
-        files = [file.read() for file in self._of_hosts(now_s)]
+        files = [file.read() for file in self._in_turn(now_s)]
         for batch in heapq.merge(*files, key=lambda batch: batch.time_s):
             made_s = now_s if self._has_read else min(now_s, batch.time_s or now_s)
             if self.controller.is_due(made_s):
@@ -190,13 +194,20 @@ class Desk:
                 self._outlets.escalated(self._requests.look(time.time_ns()))
         return changed
 
-    def _of_hosts(self, now_s: float) -> Iterable[BatchFile]:
+    def _in_turn(self, now_s: float) -> list[BatchFile]:
+        """New ones first, then whose turn it is. No step is settled before all were asked."""
         if abs(now_s - self._listed_s) >= _LISTED_EVERY_S:
             self._listed_s = now_s
-            for path in batches.files_in(self._run):
-                if path not in self._files:
-                    self._files[path] = BatchFile(path, self._run_id, self._before.read.get(path.name))
-        return self._files.values()
+            new = [path for path in batches.files_in(self._run) if path not in self._files]
+            began = {path: BatchFile(path, self._run_id, self._before.read.get(path.name)) for path in new}
+            self._files = {**began, **self._files}
+        before_s, self._read_s = self._read_s, time.monotonic()
+        later_s = (len(self._files) - 1) // _FILES_AT_ONCE * max(_PAUSE_AT_MOST_S, self._read_s - before_s)
+        self.controller.closing = Closing(*(usual_s + later_s for usual_s in self._closing))
+        turn = list(self._files)[: _FILES_AT_ONCE if self._has_read else None]
+        asked = {path: self._files.pop(path) for path in turn}
+        self._files.update(asked)
+        return list(asked.values())
 
     def _look_at_settings(self, now_s: float) -> None:
         if abs(now_s - self._settings_s) >= _SETTINGS_EVERY_S:

@@ -96,6 +96,16 @@ class JobJudge:
         wants = [] if is_late else list(self._wants(step, shown, before))
         return Judged(tuple(verdicts), tuple(wants))
 
+    def is_of_next_attempt(self, step: RoleStep) -> bool:
+        """Do other processes than those before, several of them, count from an earlier step on?"""
+        history = self._roles.get(step.role)
+        before = () if history is None or step.step > history.last_step else history.members
+        return bool(before) and len(step.members) > 1 and set(before).isdisjoint(step.members)
+
+    def of_next_attempt(self) -> JobJudge:
+        """Who judges another attempt at the job, which counts its steps anew: with histories of its own."""
+        return JobJudge(self.settings, self._run, tuple(verdict._replace(step=-1) for verdict in self.standing()))
+
     def standing(self) -> list[Verdict]:
         """The verdicts that hold now, those too that an earlier judge has left and nobody has refuted."""
         return [*(standing.verdict for standing in self._standing.values()), *self._left.verdicts()]

@@ -51,7 +51,7 @@ def judge(run: Path, run_id: str, lock: int = -1, silence_s: float = _SILENCE_S,
                 break
             looked_s, was_over = time.monotonic(), is_over
         time.sleep(desk.pause_s)
-    desk.look()
+    desk.look(at_last=True)
     desk.judge(time.time(), at_once=True)
     desk.close()
 

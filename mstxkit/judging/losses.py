@@ -130,7 +130,8 @@ class Losses:
         lost_s = _won(course, won, those)
         if not (np.isfinite(lost_s) and length_s > 0):
             return None
-        return StepLoss(min(lost_s, length_s), length_s, Lead(past.step.step, past.step.members, won - lost_s))
+        beyond_s = np.where(np.isfinite(course.ended_s), won - lost_s, 0.0)  # who does nothing in it goes with the rest
+        return StepLoss(min(lost_s, length_s), length_s, Lead(past.step.step, past.step.members, beyond_s))
 
     def _course_of(self, past: _Past) -> Course:
         if self._course is None or self._course[0] is not past.step:

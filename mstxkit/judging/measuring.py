@@ -194,7 +194,7 @@ class Norms:
 
 def _usual_of(values: Matrix) -> Vector:
     """(K,) in the middle; of two members that of the quicker one."""
-    return np.asarray(np.fmin.reduce(values, axis=0)) if len(values) == 2 else middle_of(values)
+    return np.where(np.isfinite(values).sum(axis=0) == 2, np.fmin.reduce(values, axis=0), middle_of(values))
 
 
 _Together = list[tuple[npt.NDArray[np.int64], Optional[Labels]]]

@@ -12,7 +12,7 @@ import numpy as np
 
 from ..store import summaries
 from .bounded import forget_oldest
-from .columns import or_zero
+from .columns import grown, or_zero
 from .evidence import Peer, RoleStep, Work
 
 if TYPE_CHECKING:
@@ -37,6 +37,8 @@ _PATIENCE, _PATIENCE_AT_MOST_S, _PACE_SHARE = 2.0, 7200.0, 0.2
 # Steps that overlap, as in async RL, are no farther apart: who goes back farther counts anew. So many rows of that are
 # kept until all of a role have done so.
 OVERLAP_STEPS, _BACK_ROWS_AT_MOST = 16, 1 << 18
+# Who does nothing in most steps, as who writes checkpoints, is waited for so long after the others' last word.
+_SELDOM_S = 2.0
 _COARSE = np.uint32(1 << 31)
 _BUSY_PARTS = 65_534
 
@@ -100,14 +102,14 @@ class RoleBook:
         self._gone: dict[str, None] = {}  # whose places were given to others
         self._by_rank: dict[tuple[int | None, str], str] = {}
         self._is_awaited = np.zeros(0, bool)
-        self._has_ended, self._was_there = np.zeros(0, bool), np.zeros(0, bool)
-        self._newest, self._newest_s = np.zeros(0, np.int64), np.zeros(0)
+        self._has_ended = np.zeros(0, bool)
+        # In how many closed steps each did something, in how many nothing before it came again, and since it did last.
+        self._turns = np.zeros((0, 3))
+        self._newest, self._newest_s, self._last_s = np.zeros(0, np.int64), np.zeros(0), -np.inf
         self._counts_anew, self._back, self._forward_s = np.zeros(0, bool), list[_Rows](), 0.0
-        self._last_s = -np.inf
         self._tables: dict[int, _Table] = {}
         self._waiting: dict[int, list[_Rows]] = {}
-        self._closed = -1
-        self.pace_s, self._closed_s = 0.0, 0.0
+        self._closed, self._closed_s, self.pace_s = -1, 0.0, 0.0
 
     def stage(self, key: str) -> int:
         """The number of a stage here; -1: there are too many."""
@@ -134,7 +136,7 @@ class RoleBook:
         self._places[peer.process], self._members[number] = number, peer
         self._is_awaited[number], self._has_ended[number] = not peer.is_controller, False
         self._newest[number], self._newest_s[number] = -1, -np.inf
-        self._counts_anew[number] = self._was_there[number] = False
+        self._counts_anew[number], self._turns[number] = False, 0
         return number
 
     def _end_same(self, peer: Peer) -> None:
@@ -159,7 +161,7 @@ class RoleBook:
             return -1
         self._members.append(Peer(None))
         self._is_awaited = np.append(self._is_awaited, False)
-        self._has_ended, self._was_there = np.append(self._has_ended, False), np.append(self._was_there, False)
+        self._has_ended, self._turns = np.append(self._has_ended, False), grown(self._turns, len(self._members))
         self._newest, self._newest_s = np.append(self._newest, -1), np.append(self._newest_s, -np.inf)
         self._counts_anew = np.append(self._counts_anew, False)
         return len(self._members) - 1
@@ -192,14 +194,16 @@ class RoleBook:
 
     def _are_back(self, new: _Rows, steps: Whole) -> npt.NDArray[np.bool_]:
         """Of which rows does the member count its steps anew? They are far before what it has begun by then, or, where
-        it has begun nothing, before what was closed, and the others were through by then: of another attempt at the
-        job, or of a counter that was set back.
+        it has begun nothing, none beyond what was closed, or all others have begun and ended, who were through by then:
+        of another attempt at the job, or of a counter that was set back.
         """
         of = new.members
         # Who is where the others are was late, and counts nothing anew.
         self._counts_anew[of[(steps > self._newest[of]) & (steps >= self._closed)]] = False
         # Not what somebody hands over late of the steps that the others are through with.
-        is_behind = (self._newest[of] < 0) & (steps < self._closed) & (new.entered_s > self._last_s)
+        have_all_ended = self._has_ended[self._newest >= 0].all()
+        before = max(self._closed, int(self._newest.max()) + 1 if have_all_ended else -1)
+        is_behind = (self._newest[of] < 0) & (steps < before) & (new.entered_s > self._last_s)
         np.maximum.at(self._newest, of[~is_behind], steps[~is_behind])
         is_newest = ~is_behind & (steps == self._newest[of])
         np.maximum.at(self._newest_s, of[is_newest], new.entered_s[is_newest])
@@ -213,14 +217,15 @@ class RoleBook:
         """Count from the beginning, once nothing is open any more and all of them do, or nothing comes of the rest."""
         if not self._back or self._tables or self._waiting:
             return
-        go_on = int((self._is_awaited & ~self._counts_anew & (self._newest >= 0)).sum())
+        go_on = int((self._is_awaited & ~self._counts_anew & (self._newest >= 0) & ~self._are_seldom()).sum())
         is_long = at_once or now_s - max(self._forward_s, self._back[0].came_s) >= self._patience_s(closing)
         if go_on and not (is_long and go_on <= self._counts_anew.sum()):
             return
-        self._newest[self._counts_anew], self._newest_s[self._counts_anew] = -1, -np.inf
+        of_before = self._counts_anew | self._are_seldom() | self._has_ended
+        self._newest[of_before], self._newest_s[of_before] = -1, -np.inf
         back, self._back = [back.only(self._counts_anew[back.members]) for back in self._back], []
         self._closed, self._counts_anew = -1, np.zeros_like(self._counts_anew)
-        self._was_there[:] = False
+        self._turns[:] = 0
         for rows in back:
             self.put(*rows)
 
@@ -257,11 +262,11 @@ class RoleBook:
             step = min(self._tables)
             table = self._tables[step]
             missing = self._missing(step)
-            is_through = not missing.any() and (now_s - table.changed_s >= closing.settle_s or step < max(self._tables))
+            is_through = now_s >= self.settled_s(closing) or (not missing.any() and step < max(self._tables))
             is_late = now_s - table.began_s >= self._patience_s(closing)
             if not (at_once or is_through or is_late or self._is_too_much()):
                 return
-            self._is_awaited &= ~missing
+            self._is_awaited &= ~missing | self._are_seldom()
             self._keep_pace(step, table.began_s)
             del self._tables[step]
             self._open(now_s)
@@ -277,8 +282,14 @@ class RoleBook:
     def settled_s(self, closing: Closing) -> float:
         """When the first open step is settled, if nothing more comes of it; inf: somebody is waited for, or none is."""
         step = min(self._tables, default=-1)
-        is_through = step >= 0 and not self._missing(step).any()
-        return self._tables[step].changed_s + closing.settle_s if is_through else math.inf
+        missing = self._missing(step)
+        if step < 0 or (missing & ~self._are_seldom()).any():
+            return math.inf
+        return self._tables[step].changed_s + closing.settle_s + _SELDOM_S * bool(missing.any())
+
+    def _are_seldom(self) -> npt.NDArray[np.bool_]:
+        """(M,) who does nothing in most steps, and yet comes again?"""
+        return np.asarray(self._turns[:, 1] > self._turns[:, 0])
 
     def _patience_s(self, closing: Closing) -> float:
         return max(closing.timeout_s, min(_PATIENCE * self.pace_s, _PATIENCE_AT_MOST_S))
@@ -294,14 +305,16 @@ class RoleBook:
         return len(self._tables) > OPEN_AT_MOST or (held > TABLE_BYTES_AT_MOST and len(self._tables) > 1)
 
     def _as_step(self, step: int, values: Seconds) -> RoleStep | None:
-        """Those members and stages of which there is anything, by rank; and who did something before it and after it:
-        that one is not gone.
+        """Those members and stages of which there is anything, by rank; and who did something before it, and after it
+        or after another one in which it did nothing: that one is not gone.
         """
         has_any = ~np.isnan(values[_TOTAL])
-        count = len(has_any)
-        is_there = has_any.any(axis=1) | (self._was_there[:count] & (self._newest[:count] > step))
-        self._was_there[:count] |= is_there
-        members = np.flatnonzero(is_there)
+        acts, turns, count = has_any.any(axis=1), self._turns[: len(has_any)], len(has_any)
+        is_idle = ~acts & (turns[:, 0] > 0)
+        goes_on = (self._newest[:count] > step) | ((turns[:, 1] > 0) & ~self._has_ended[:count])
+        turns[acts] = np.stack([turns[acts, 0] + 1, turns[acts, 1] + turns[acts, 2], np.zeros(int(acts.sum()))], axis=1)
+        turns[is_idle, 2] += 1
+        members = np.flatnonzero(acts | (is_idle & goes_on))
         members = np.array(sorted(members, key=lambda number: _order(self._members[number])), np.int64)
         stages = np.flatnonzero(has_any.any(axis=0))
         if not len(stages):
@@ -324,13 +337,8 @@ def _in_seconds(rows: Rows, entered_s: Seconds) -> Seconds:
     """(places, rows)."""
     total = _seconds(rows["total"])
     busy = np.where(rows["busy"] == summaries.UNKNOWN_16, np.nan, total * rows["busy"] / _BUSY_PARTS)
-    work = [
-        np.where(rows[name] == unknown, np.nan, rows[name].astype(np.float64))
-        for name, unknown in (
-            ("tokens", summaries.UNKNOWN_32), ("responses", summaries.UNKNOWN_16),
-            ("longest_response", summaries.UNKNOWN_32),
-        )
-    ]  # fmt: skip
+    of_work = (rows[name] for name in ("tokens", "responses", "longest_response"))
+    work = [np.where(values == np.iinfo(values.dtype).max, np.nan, values) for values in of_work]  # that: not known
     count = rows["occurrences"].astype(np.float64)
     return np.stack([entered_s, _seconds(rows["span"]), total, busy, _seconds(rows["longest"]), count, *work])
 

@@ -102,7 +102,7 @@ def follow(run: Path, run_id: str, outlets: Outlets | None = None) -> Iterator[V
             if before is None or before._replace(time_ns=verdict.time_ns, step=verdict.step) != verdict:
                 shown[verdict.id] = verdict
                 yield verdict
-        time.sleep(_LOOKS_EVERY_S)
+        time.sleep(_LOOKS_EVERY_S if desk is None else desk.pause_s)
 
 
 class Acceptance(NamedTuple):

@@ -13,7 +13,6 @@ from .tables import verdicts as stored_verdicts
 
 if TYPE_CHECKING:
     from ..judging.evidence import RoleStep
-    from ..judging.judge import JobJudge
     from ..judging.judged import Want
     from ..store.verdicts import Verdict
     from .run import Run
@@ -30,7 +29,7 @@ ANEW = "steps are counted from the beginning again, so here each is all that hav
 
 
 class JudgedRole(NamedTuple):
-    """A role, how many of its steps there were, and how many of these could lead to a verdict."""
+    """A role, how many steps its last attempt had, and how many of these could lead to a verdict."""
 
     role: str
     steps: int
@@ -110,22 +109,19 @@ def from_steps(steps: list[RoleStep], path: str = "RUN") -> JobVerdicts:
     roles = {step.role for step in steps if sum(not peer.is_controller for peer in step.members) > 1}
     if not roles:
         return JobVerdicts(NOBODY, why_not=NO_PEER if steps else NO_STEP)
-    judge = JobJudge(run=path)
+    judge, counts = JobJudge(run=path), dict[str, tuple[int, int]]()
     wants: list[Want] = []
     withdrawn: list[Verdict] = []
     for step in steps[-STEPS_AT_MOST:]:
+        judge = judge.of_next_attempt() if judge.is_of_next_attempt(step) else judge
         judged = judge.close(step)
+        counts.update(judge.judged_steps())
         wants += judged.wants
         withdrawn += (verdict for verdict in judged.verdicts if verdict.withdrawn)
     return JobVerdicts(
         TABLES, in_order(judge.standing()), min(len(steps), STEPS_AT_MOST), "", tuple(wants[-1:]), _hiding(steps),
-        _roles(judge, roles), in_order(withdrawn),
+        tuple(JudgedRole(role, *counts[role]) for role in sorted(roles) if role in counts), in_order(withdrawn),
     )  # fmt: skip
-
-
-def _roles(judge: JobJudge, roles: Iterable[str]) -> tuple[JudgedRole, ...]:
-    counts = judge.judged_steps()
-    return tuple(JudgedRole(role, *counts[role]) for role in sorted(roles) if role in counts)
 
 
 def _hiding(steps: list[RoleStep]) -> tuple[str, ...]:

@@ -37,6 +37,7 @@ def ends_s(run: RoleRun, own_s: Seconds) -> Seconds:
             now = now + own[at, :, piece]
         of_step = now[here[at]] if here[at].any() else now
         ends[at] = of_step.mean() if run.is_free else of_step.max()
+        now = np.where(here[at], now, np.maximum(now, ends[at]))  # who does nothing in it goes with the rest
     return ends
 
 

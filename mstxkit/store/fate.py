@@ -29,7 +29,7 @@ from .messages import CancelReceived, RequestReceived
 from .report import END_STATES, OPEN_STATES, Acknowledgement, Report, Standing
 from .request import Request
 from .session_file import RecordedSession
-from .values import small_number, table_of, whole_number
+from .values import small_number, step_number, table_of, whole_number
 
 NS = 10**9
 # How much longer than it should a rank may be silent: three of its words are lost, or clocks of hosts differ so much.
@@ -296,10 +296,11 @@ def is_sound(report: Report) -> bool:
     reason: Any = report.reason
     if not isinstance(reason, str) or not messages.is_id(report.id):
         return False
-    steps = (step for step in (report.step, report.first_step, report.last_step) if step is not None)
-    small = (report.rank, *steps, *report.recorded_steps)
-    is_small = all(type(number) is int and small_number(number) is not None for number in small)
-    return is_small and all(type(number) is int and 0 <= number < 1 << 63 for number in (report.recorded, report.bytes))
+    window = (report.step, report.first_step, report.last_step)
+    steps = [*(step for step in window if step is not None), *report.recorded_steps]
+    numbers = (report.rank, *steps, report.recorded, report.bytes)
+    are_small = small_number(report.rank) is not None and all(step_number(step) is not None for step in steps)
+    return are_small and all(type(number) is int and 0 <= number < 1 << 63 for number in numbers)
 
 
 def _weightiest(words: list[tuple[bool, Report]]) -> Report:

@@ -12,7 +12,7 @@ from typing import Any, Mapping, NamedTuple
 
 from . import documents, layout
 from .documents import FORMAT, Unusable
-from .values import finite_number, list_of, small_number, table_of, text_of, whole_number
+from .values import finite_number, list_of, small_number, step_number, table_of, text_of, whole_number
 
 ROLES_AT_MOST, STAGES_AT_MOST, LATE_AT_MOST, SILENT_AT_MOST, NOTES_AT_MOST = 64, 64, 8, 16, 8
 _NAME_AT_MOST, _NOTE_AT_MOST = 200, 400
@@ -155,7 +155,7 @@ def _role_of(fields: Mapping[str, Any]) -> RoleFigures:
     stages = (_stage_of(table_of(stage)) for stage in list_of(fields.get("stages"))[:STAGES_AT_MOST])
     late = (table_of(rank) for rank in list_of(fields.get("late"))[:LATE_AT_MOST])
     return RoleFigures(
-        _name(fields.get("role")), small_number(fields.get("step")) or 0, small_number(fields.get("members")) or 0,
+        _name(fields.get("role")), step_number(fields.get("step")) or 0, small_number(fields.get("members")) or 0,
         min(1.0, _number(fields.get("wait_ratio")) or 0.0), *_span(fields), tuple(stages),
         tuple(
             Latecomer(small_number(r.get("rank")), _name(r.get("host")), _name(r.get("stage")),

@@ -12,6 +12,7 @@ from typing import Any, Iterable, Mapping, Union
 
 from ..errors import ConfigError, MstxkitError, shortened
 from .documents import FORMAT, LIMIT_BYTES, Unusable, document_in
+from .records import NO_STEP
 from .request import Known, Request, checked
 
 REQUEST, CANCEL, COMMIT, DROP = KINDS = ("request", "cancel", "commit", "drop")
@@ -90,7 +91,7 @@ def read(message: Mapping[str, Any], presets: Iterable[str] | None = None) -> Me
     if len(id) > ID_AT_MOST:
         raise ConfigError(f"{source}: request={shortened(id)}: no request has an id of {len(id)} characters")
     if kind == COMMIT:
-        return Commit(id, _whole(message.get("first_step"), "first_step", source))
+        return Commit(id, _whole(message.get("first_step"), "first_step", source, NO_STEP))
     reason = _text(message, "reason", source)[:_REASON_AT_MOST]
     return CancelReceived(id, reason) if kind == CANCEL else Drop(id, reason)
 
@@ -125,9 +126,9 @@ def _text(message: Mapping[str, Any], key: str, source: str) -> str:
     return value
 
 
-def _whole(value: Any, key: str, source: str) -> int:
-    if type(value) is not int or not 0 <= value < _RANKS_AT_MOST:
-        raise ConfigError(f"{source}: {key}={shortened(value)}: a whole number from 0 is needed")
+def _whole(value: Any, key: str, source: str, below: int = _RANKS_AT_MOST) -> int:
+    if type(value) is not int or not 0 <= value < below:
+        raise ConfigError(f"{source}: {key}={shortened(value)}: a whole number from 0 to {below - 1} is needed")
     return value
 
 

@@ -18,6 +18,7 @@ from ..errors import ConfigError, Problem, shortened
 from . import groups, layout, limits
 from .limits import SessionLimits
 from .options import FLAG, NAMES, NUMBER, ONE_OF, REQUEST, SOME_OF, Option, settable
+from .records import STEP_MAX
 from .values import spans
 
 ALL, SUSPECT_AND_PEER = "all", "suspect+peer"
@@ -328,7 +329,7 @@ class _RequestFields:
             return None
         if self.fields.get("occurrences") is not None:
             self._wrong("planned", None, "occurrences are counted from now on: a planned window has steps")
-        first_step = self._count("planned.", table, "first_step", 1)
+        first_step = self._count("planned.", table, "first_step", 1, most=STEP_MAX + 1)
         counted_from = table.get("counted_from", COUNTED_FROM[0])
         if counted_from not in COUNTED_FROM:
             self._wrong("planned.counted_from", counted_from, "must say what step 1 is", COUNTED_FROM)

@@ -24,7 +24,7 @@ from ..host import folders, identity
 from . import documents, layout, local_place
 from .documents import FORMAT, Unusable
 from .layout import SESSION_FILE
-from .values import list_of, small_number, text_of
+from .values import list_of, small_number, step_number, text_of
 
 RECORDING, RECORDED, FAILED = "recording", "recorded", "failed"
 # Beyond these somebody else wrote them; the rest is left out, and listed.
@@ -202,7 +202,7 @@ def into_request(run: Path, folder: Path, document: dict[str, Any], output: Path
 def place_in_request(run: Path, folder: Path, document: dict[str, Any], is_only_window: bool) -> Path:
     """The folder of its request for a session's data, made or checked. Raises: OSError, CaptureError."""
     nth = sum(name <= folder.name for name in os.listdir(folder.parent))
-    place, step = run, small_number(document.get("step"))
+    place, step = run, step_number(document.get("step"))
     request, stage = (text_of(document.get(key)) for key in ("request", "stage"))
     for part in layout.request_parts(request, stage, step, nth, is_only_window):
         place /= part
@@ -267,8 +267,8 @@ class RecordedSession(NamedTuple):
     @property
     def steps(self) -> list[int]:
         """Those that it recorded; while it records, the one in which it began."""
-        steps = [step for step in list_of(self.document.get("steps")) if small_number(step) is not None]
-        began = small_number(self.document.get("step"))
+        steps = [step for step in list_of(self.document.get("steps")) if step_number(step) is not None]
+        began = step_number(self.document.get("step"))
         return steps or ([began] if began is not None else [])
 
 

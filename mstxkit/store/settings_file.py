@@ -14,7 +14,7 @@ from ..errors import CaptureError, MstxkitError
 from ..host import folders
 from . import documents, layout
 from .documents import FORMAT, Unusable
-from .values import finite_number, small_number, table_of, text_of
+from .values import finite_number, small_number, step_number, table_of, text_of
 
 VALUES_AT_MOST, FIGURES_AT_MOST, NAME_AT_MOST = 256, 4096, 300
 _WITHIN_S = 10.0
@@ -103,7 +103,7 @@ def figures_of(fields: Mapping[str, Any]) -> Figures:
     """Of its JSON."""
     written_ns = fields.get("written_ns")
     return Figures(
-        small_number(fields.get("step")), _numbers(fields.get("values"), FIGURES_AT_MOST),
+        step_number(fields.get("step")), _numbers(fields.get("values"), FIGURES_AT_MOST),
         small_number(fields.get("settings")) or 0, written_ns if type(written_ns) is int else 0,
         fields.get("is_final") is True, small_number(fields.get("asks")) or 0,
     )  # fmt: skip

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Iterable, Mapping
 
+from .records import NO_STEP
+
 # With room for what is made of them: a time in other units, a sum.
 _FINITE_AT_MOST = 1e150
 
@@ -16,6 +18,11 @@ def whole_number(value: Any) -> int:
 def small_number(value: Any) -> int | None:
     """A number from 0 to 2^31 - 1; None for anything else."""
     return int(value) if isinstance(value, int) and 0 <= value < 1 << 31 else None
+
+
+def step_number(value: Any) -> int | None:
+    """A step as records hold it, from 0 to 2^32 - 2; None for anything else."""
+    return int(value) if isinstance(value, int) and 0 <= value < NO_STEP else None
 
 
 def finite_number(value: Any) -> float | None:

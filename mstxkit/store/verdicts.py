@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Iterable, Mapping, NamedTuple
 
 from . import documents, judge_files, layout
-from .values import finite_number, small_number, table_of, text_of, whole_number
+from .values import finite_number, small_number, step_number, table_of, text_of, whole_number
 
 KINDS = (
     "compute", "input", "communication", "link", "imbalance", "jitter", "hang", "all_slow", "not_enough_evidence",
@@ -94,10 +94,10 @@ class Verdict(NamedTuple):
         group = fields.get("group")
         ranks = [small_number(rank) for rank in group] if isinstance(group, list) else []
         return cls(
-            id=id, time_ns=whole_number(fields.get("time_ns")), step=small_number(fields.get("step")),
+            id=id, time_ns=whole_number(fields.get("time_ns")), step=step_number(fields.get("step")),
             kind=kind, stage=text_of(fields.get("stage"))[:_TEXT_AT_MOST] or None,
             rank=small_number(fields.get("rank")), evidence=_plain(table_of(fields.get("evidence"))),
-            since_step=small_number(fields.get("since_step")), group=tuple(rank for rank in ranks if rank is not None),
+            since_step=step_number(fields.get("since_step")), group=tuple(rank for rank in ranks if rank is not None),
             withdrawn=text_of(fields.get("withdrawn"))[:_TEXT_AT_MOST],
             **texts, **ratios,
         )  # fmt: skip

@@ -18,7 +18,7 @@ from ..host import folders, identity, parts
 from . import documents, layout
 from .documents import FORMAT, Unusable
 from .report import Acknowledgement
-from .values import list_of, small_number, table_of, text_of, whole_number
+from .values import list_of, small_number, step_number, table_of, text_of, whole_number
 
 EVERY_S = 5.0
 PROCESSES_AT_MOST = 1024
@@ -152,7 +152,7 @@ def _read(fields: Mapping[str, Any]) -> list[Whereabouts]:
     return [
         Whereabouts(
             host, whole_number(process.get("pid")), small_number(process.get("rank")), text_of(process.get("role")),
-            text_of(process.get("part")), small_number(process.get("step")), text_of(process.get("stage")) or None,
+            text_of(process.get("part")), step_number(process.get("step")), text_of(process.get("stage")) or None,
             _seconds(process.get("in_stage_ns")), written_ns, age, text_of(process.get("under")),
         )
         for process in processes

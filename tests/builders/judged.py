@@ -49,6 +49,16 @@ def judged(job: SimulatedJob, steps: int, judge: JobJudge | None = None) -> list
     return lines
 
 
+def acting_in_every(every: int, rank: int, steps: Iterable[RoleStep]) -> Iterable[RoleStep]:
+    """The same steps, but that rank does something in every so manieth of them only."""
+    for step in steps:
+        if step.step % every:
+            for values in (step.entered_s, step.left_s, step.total_s, step.busy_s, step.longest_s, *step.work):
+                values[rank] = np.nan
+            step.occurrences[rank] = 0
+        yield step
+
+
 def alone(steps: int, ranks: int = 6, seed: int = 1, **more: Any) -> list[RoleStep]:
     """A role whose ranks compute one stage each for itself, then meet in another.
 

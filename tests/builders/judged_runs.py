@@ -46,10 +46,10 @@ def stage_times(
 
 def recorded(
     path: Path, rows: list[tuple[int, int, str, int, int]], around_collectives: bool = False,
-    outer: tuple[str, ...] = (), role: str | None = None,
+    outer: tuple[str, ...] = (), role: str | None = None, **more: Any,
 ) -> Path:  # fmt: skip
     """A sealed run of them, with ranges inside of actor_update or without; those of `outer` are around others. Of
-    another role they are added to the run.
+    another role, or another attempt, they are added to the run. `more`: as `ProcessFiles` takes it.
     """
     run, banks = path if path.exists() else new_run(path), {}
     first_pid = 100 + len(list((run / "sealed").iterdir()))
@@ -60,7 +60,7 @@ def recorded(
         elif around_collectives:
             bank.range(name, begin, end, stage="actor_update", step=step, depth=1 if name in outer else 2)
     for rank, bank in banks.items():
-        ProcessFiles(run, first_pid + rank, rank=rank, world_size=len(banks), role=role).seal(bank)
+        ProcessFiles(run, first_pid + rank, rank=rank, world_size=len(banks), role=role, **more).seal(bank)
     return run
 
 

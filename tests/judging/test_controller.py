@@ -44,6 +44,10 @@ class FakeJudge:
     def standing(self) -> list[Verdict]:
         return list(self.verdicts.values())
 
+    def of_next_attempt(self) -> FakeJudge:
+        """As the judge that is meant."""
+        return FakeJudge(self.settings, "", tuple(verdict._replace(step=-1) for verdict in self.standing()))
+
     def modes(self, role: str) -> dict[Piece, int]:
         """Nothing is known of who waits."""
         return {}
@@ -62,8 +66,8 @@ def job(monkeypatch: pytest.MonkeyPatch) -> Job:
 class Job:
     """A controller, and hosts that send to it; seconds on their wall clock, which is 1000 s ahead of the other one."""
 
-    def __init__(self, reference: tuple[str, int] = ("", 0)) -> None:
-        self.controller = Controller("run", reference=reference)
+    def __init__(self, reference: tuple[str, int] = ("", 0), on_step: Any = None) -> None:
+        self.controller = Controller("run", reference=reference, on_step=on_step)
         self.sent: dict[str, int] = {}
 
     @property
@@ -194,6 +198,51 @@ def test_a_rank_that_does_nothing_in_every_third_step_has_not_gone_and_the_other
 
     assert {(verdict.kind, verdict.stage, verdict.rank) for verdict in verdicts} == {(COMPUTE, "actor_generate", 1)}
     assert job.controller.state(0).judged_steps == (21,)
+
+
+def test_who_acts_in_every_tenth_step_is_in_it_and_no_news_in_the_others(job: Job) -> None:
+    """Its host tells of it a second after the others, for which they wait then, and never for long."""
+    closed_at: dict[int, float] = {}
+    for step in range(41):
+        for after_s in (0.0, 1.0, 2.5, 9.5):
+            now_s = 100.0 + 10 * step + after_s
+            if after_s == 0:
+                job.send({rank: [row(step, at_s=now_s - 0.9)] for rank in range(3)}, now_s)
+            elif after_s == 1 and step % 10 == 0:
+                job.send({3: [row(step, at_s=now_s - 1.9)]}, now_s, "h1")
+            job.work(now_s)
+            closed_at.update({each.step: now_s for each in job.closed[len(closed_at) :]})
+
+    there = {each.step: int(np.isfinite(each.total_s).any(axis=1).sum()) for each in job.closed}
+    assert there == {step: 3 if step % 10 else 4 for step in range(41)}
+    assert {len(each.members) for each in job.closed if each.step > 10} == {4}
+    assert max(closed_at[step] - 100.0 - 10 * step for step in range(21, 41)) == 2.5
+
+
+def test_of_who_acts_in_every_tenth_step_and_has_ended_nothing_is_left(job: Job) -> None:
+    for step in range(31):
+        job.send({rank: [row(step)] for rank in range(2 if step % 10 else 3)}, 10.0 + step)
+        job.work(10.5 + step)
+    job.send({0: [row(31)], 1: [row(31)], 2: []}, 41.0, ended=[2])
+    job.work(42.0)
+
+    assert [len(each.members) for each in job.closed[-2:]] == [3, 2]
+
+
+@pytest.mark.parametrize("steps", [1, 2, 3])
+def test_two_attempts_of_few_steps_are_two_where_nobody_judged_before_the_end(steps: int) -> None:
+    closed = list[RoleStep]()
+    job = Job(on_step=closed.append)
+    for began_s, name in ((10.0, "first"), (90.0, "then")):
+        for step in range(steps):
+            now_s = began_s + step
+            ended = {"ended": [0, 1]} if step == steps - 1 else {}
+            job.send({rank: [row(step, at_s=now_s - 0.5)] for rank in range(2)}, now_s, name, **ended)
+    job.work(200.0, at_once=True)
+
+    assert [each.step for each in closed] == [*range(steps)] * 2
+    assert [{peer.host for peer in each.members} for each in closed] == [{"first"}] * steps + [{"then"}] * steps
+    assert job.controller.state(0).missed_rows == 0
 
 
 def test_what_comes_after_its_step_was_closed_is_counted(job: Job) -> None:

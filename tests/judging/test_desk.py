@@ -67,6 +67,20 @@ class Job:
         return sum(file.stat().st_size for file in (self.run / layout.SUMMARIES).iterdir())
 
 
+def hand_over(job: Job, rank: int, step: int, behind_s: float = 0.0) -> None:
+    """Rank's own host appends a step of it, by a wall clock that is so far behind."""
+    host, now_ns = f"h{rank}", time.monotonic_ns()
+    process = HandingProcess(0, f"{host}-1", rank, "actor", stages=handing_rank.STAGES)
+    head = {
+        "run": job.run_id, "host": host, "boot": "b", "sender": host, "number": step,
+        "clock": [now_ns, int((time.time() - behind_s) * 1e9), 100], "processes": [process.as_json()],
+    }  # fmt: skip
+    rows = handing_rank.rows_of(step, rank, 1, now_ns + step * STEP_NS, STEP_NS)
+    (job.run / layout.SUMMARIES).mkdir(exist_ok=True)
+    with open(job.run / layout.SUMMARIES / f"{host}.mxb", "ab") as file:
+        file.write(batches.encode(head, [(batches.STAGES, 0, rows)]))
+
+
 @pytest.fixture
 def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Job:
     return Job(tmp_path, monkeypatch)
@@ -124,23 +138,69 @@ def test_each_host_is_waited_for_however_far_the_clock_of_who_judges_is_ahead_of
     job: Job, monkeypatch: pytest.MonkeyPatch, ahead_s: float
 ) -> None:
     monkeypatch.setattr(module, "_LISTED_EVERY_S", 0.0)
-    desk, now_ns = Desk(job.run, job.run_id, "controller", Closing(60.0, 600.0)), time.monotonic_ns()
+    desk = Desk(job.run, job.run_id, "controller", Closing(60.0, 600.0))
     desk.look()
-    (job.run / layout.SUMMARIES).mkdir()
     for step in range(10):
-        for rank, host in enumerate(("h0", "h1")):
-            process = HandingProcess(0, f"{host}-1", rank, "actor", stages=handing_rank.STAGES)
-            head = {
-                "run": job.run_id, "host": host, "boot": "b", "sender": host, "number": step,
-                "clock": [now_ns, int((time.time() - ahead_s) * 1e9), 100], "processes": [process.as_json()],
-            }  # fmt: skip
-            rows = handing_rank.rows_of(step, rank, 1, now_ns + step * STEP_NS, STEP_NS)
-            with open(job.run / layout.SUMMARIES / f"{host}.mxb", "ab") as file:
-                file.write(batches.encode(head, [(batches.STAGES, 0, rows)]))
+        for rank in range(2):
+            hand_over(job, rank, step, ahead_s)
             desk.look()
     desk.judge(time.time(), at_once=True)
 
     assert job.steps == [(step, 2) for step in range(10)]
+
+
+def test_no_step_is_judged_before_all_hosts_were_asked_in_their_turns(
+    job: Job, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of ranks of which nothing is known yet, only a look at their host's file can tell."""
+    monkeypatch.setattr(module, "_LISTED_EVERY_S", 0.0)
+    monkeypatch.setattr(module, "_FILES_AT_ONCE", 1)
+    desk = Desk(job.run, job.run_id, "controller", Closing(0.0, 600.0))
+    desk.look()
+    for step in range(6):
+        for rank in range(3):
+            hand_over(job, rank, step)
+        for _ in range(3):
+            desk.look()
+    desk.judge(time.time(), at_once=True)
+
+    assert job.steps == [(step, 3) for step in range(6)]
+
+
+def test_what_a_judge_is_sent_is_settled_as_soon_as_ever_however_many_hosts_there_are(
+    job: Job, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As by Ray."""
+    monkeypatch.setattr(module, "_FILES_AT_ONCE", 1)
+    for rank in range(3):
+        hand_over(job, rank, 0)
+    desk = Desk(job.run, job.run_id, "controller", Closing(0.0, 600.0))
+    desk.look()
+    before = list(job.steps)
+    desk.look(reads=False)
+
+    assert (before, job.steps) == ([], [(0, 3)])
+
+
+@pytest.mark.parametrize("hosts", [100, 1_280, 10_000])
+def test_hosts_are_asked_400_times_in_a_second_at_most_however_many_there_are(
+    job: Job, monkeypatch: pytest.MonkeyPatch, hosts: int
+) -> None:
+    (job.run / layout.SUMMARIES).mkdir()
+    for host in range(hosts):
+        (job.run / layout.SUMMARIES / f"h{host}-0.mxb").touch()
+    desk, asked = job.judge(), list[object]()
+    monkeypatch.setattr(batches.BatchFile, "read", lambda file: asked.append(file) or iter(()))
+    counts = []
+    for _ in range(-(-hosts // 800)):
+        before = len(asked)
+        desk.look()
+        counts.append(len(asked) - before)
+
+    assert len(set(map(id, asked))) == hosts, "each had its turn"
+    assert max(counts) / desk.pause_s <= 400.0
+    desk.look(at_last=True)
+    assert len(asked) - sum(counts) == hosts
 
 
 def test_who_judges_looks_again_just_when_a_step_is_settled(job: Job) -> None:

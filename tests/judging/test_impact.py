@@ -6,7 +6,7 @@ import pytest
 
 np = pytest.importorskip("numpy")
 
-from builders.judged import alone, judged  # noqa: E402
+from builders.judged import acting_in_every, alone, judged  # noqa: E402
 
 from mstxkit.judging.judge import JobJudge  # noqa: E402
 from mstxkit.testing.simulator import InjectedFault, JobShape, SimulatedJob, lost_ratio  # noqa: E402
@@ -66,6 +66,17 @@ def test_of_rollouts_that_wait_for_nobody_the_role_loses_the_share_of_the_slow_o
 
     assert said[named] == pytest.approx(true, abs=0.02)
     assert true == pytest.approx(share / (1 + share), abs=0.03)
+
+
+@pytest.mark.parametrize("every", [1, 3, 10])
+def test_a_rank_that_does_nothing_in_most_steps_changes_nothing_of_what_they_lose(every: int) -> None:
+    judge = JobJudge()
+    for step in acting_in_every(every, 5, alone(100, slow=(1, 2.0, 20))):
+        judge.close(step)
+
+    assert [(verdict.rank, verdict.impact_ratio) for verdict in judge.standing()] == [
+        (1, pytest.approx(0.33, abs=0.05))
+    ]
 
 
 def test_where_another_rank_is_nearly_as_late_little_is_lost() -> None:

@@ -12,9 +12,9 @@ import pytest
 np = pytest.importorskip("numpy")
 
 from builders import soak  # noqa: E402
-from builders.judged import alone, collectives, judged, role_step  # noqa: E402
+from builders.judged import acting_in_every, alone, collectives, judged, peers, role_step  # noqa: E402
 
-from mstxkit.judging.evidence import Peer, RoleStep  # noqa: E402
+from mstxkit.judging.evidence import Peer, RoleStep, Work  # noqa: E402
 from mstxkit.judging.judge import JobJudge  # noqa: E402
 from mstxkit.judging.settings import changed, defaults  # noqa: E402
 from mstxkit.store.verdicts import Verdict  # noqa: E402
@@ -273,6 +273,23 @@ def test_of_two_ranks_that_are_as_slow_one_is_named_though_the_other_hides_what_
 
 def test_the_slow_one_of_two_ranks_is_named() -> None:
     assert causes(lines(alone(60, ranks=2, slow=(1, 1.5, 20)))) == {("compute", "actor_generate", 1)}
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_slow_one_of_two_ranks_is_named_alone_where_a_third_acts_in_every_third_step(seed: int) -> None:
+    steps = map(beside_the_quicker, alone(90, ranks=2, seed=seed, slow=(1, 1.3, 30)))
+
+    said = lines(list(acting_in_every(3, 2, steps)))
+
+    assert {(verdict.kind, verdict.rank) for verdict in said} == {("compute", 1)}
+
+
+def beside_the_quicker(step: RoleStep) -> RoleStep:
+    """A third rank is as quick as the quicker one."""
+    rows = [0, 1, int(np.argmin(step.total_s[:, 0]))]
+    names = ("entered_s", "left_s", "total_s", "busy_s", "longest_s", "occurrences", "error_s")
+    arrays = {name: getattr(step, name)[rows] for name in names}
+    return step._replace(members=peers(3), work=Work(*(part[rows] for part in step.work)), **arrays)
 
 
 def test_nothing_is_judged_while_a_role_warms_up() -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from builders.judged_runs import BEHIND, INPUT, NOBODY, recorded, say, stage_times, verdict
-from builders.run_files import new_run
+from builders.run_files import anchor, new_run
 
 pytest.importorskip("numpy")
 pytest.importorskip("polars")
@@ -98,6 +98,46 @@ def test_ranges_around_collectives_accuse_nobody_else(tmp_path: Path, fault: str
     blaming = judged.of_run(open_run(run)).blaming
 
     assert [(said.rank, said.stage) for said in blaming] == [(1, "reference")] * (fault == INPUT)
+
+
+@pytest.mark.parametrize("every", [3, 10])
+@pytest.mark.parametrize(("fault", "stage"), [(INPUT, "reference"), (BEHIND, "actor_update")])
+def test_a_rank_that_does_nothing_in_most_steps_has_not_gone_and_the_others_are_judged(
+    tmp_path: Path, fault: str, stage: str, every: int
+) -> None:
+    rows = [row for row in stage_times(fault, ranks=3) if row[1] != 2 or row[0] % every == 0]
+
+    judgement = judged.of_run(open_run(recorded(tmp_path / "run", rows, around_collectives=True)))
+
+    assert [(said.rank, said.stage) for said in judgement.blaming] == [(1, stage)]
+    assert judgement.roles[0].judged_steps >= 45
+
+
+def test_who_works_beside_ranks_is_not_taken_for_them(tmp_path: Path) -> None:
+    """A pool's steps are over before its ranks'; these were taken for late ones then."""
+    rows = stage_times(INPUT, ranks=3, steps=40)
+    run = recorded(tmp_path / "run", rows)
+    recorded(run, [row for row in rows if row[2] == "reference"], under="pool", part="pool 1")
+
+    assert [(said.rank, said.stage) for said in judged.of_run(open_run(run)).blaming] == [(1, "reference")]
+
+
+@pytest.mark.parametrize(("first", "then", "blamed", "recovered"), [(NOBODY, INPUT, [1], []), (INPUT, NOBODY, [], [1])])
+def test_attempts_in_one_run_folder_are_judged_one_after_the_other(
+    tmp_path: Path, first: str, then: str, blamed: list[int], recovered: list[int]
+) -> None:
+    """The second one counts its steps from 0 on again."""
+    run, now_ns = tmp_path / "run", 0
+    for steps, fault in ((40, first), (30, then)):
+        rows = [(*row[:3], row[3] + now_ns, row[4] + now_ns) for row in stage_times(fault, ranks=3, steps=steps)]
+        recorded(run, rows, job=fault, anchors=(anchor(now_ns), anchor(rows[-1][-1])))
+        now_ns = rows[-1][-1] + 10**10
+
+    judgement = judged.of_run(open_run(run))
+
+    assert [said.rank for said in judgement.blaming] == blamed
+    assert [said.rank for said in judgement.withdrawn] == recovered
+    assert judgement.roles == (judged.JudgedRole("", 30, 20),)
 
 
 @pytest.mark.parametrize(("ranks", "steps"), [(1, 20), (2, 0)])

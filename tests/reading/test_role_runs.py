@@ -7,6 +7,7 @@ import pytest
 pytest.importorskip("polars")
 
 import numpy as np
+from builders.judged import role_step
 from builders.simulated_steps import role_of
 
 from mstxkit.judging.cutting import Piece
@@ -53,6 +54,24 @@ def test_a_replay_of_own_times_gives_the_steps_as_they_were() -> None:
 
     lengths = run.length_s()
     np.testing.assert_allclose(np.diff(ends)[1:], lengths[2:], rtol=0.01)
+
+
+def test_a_replay_goes_on_with_a_member_that_does_nothing_in_most_steps() -> None:
+    """Rank 2 acts in every third step only, and takes two seconds more than the others then."""
+    random, ended, steps = np.random.default_rng(1), np.zeros(3), []
+    for number in range(30):
+        took = np.array([1.0, 1.0, np.nan if number % 3 else 3.0]) + random.normal(0, 0.01, 3)
+        left = np.where(np.isnan(took), np.nan, np.nanmax(ended + took) + 0.5)
+        entered, done = np.where(np.isnan(took), np.nan, ended), ended + took
+        stages = ("actor_generate", "actor_update")
+        steps.append(role_step(number, stages, np.stack([entered, done], 1), np.stack([done, left], 1)))
+        ended = np.full(3, np.nanmax(left))
+    (run,) = role_runs.of_steps(steps)
+    own = run.own_s.copy()
+    own[:, 2, run.kinds.index(Piece("in", "actor_generate"))] -= 2.0
+
+    np.testing.assert_allclose(np.diff(replay.ends_s(run, run.own_s)), run.length_s()[1:], rtol=0.01)
+    assert replay.saved_s(run, own)[1] == pytest.approx(2.0 / 3, rel=0.03)
 
 
 def test_groups_that_never_meet_are_not_waited_for() -> None:

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-_KINDS = {"i1": np.int8, "u1": np.uint8, "u2": np.uint16, "i4": np.int32, "f4": np.float32}
+_KINDS = {"i1": np.int8, "u1": np.uint8, "u2": np.uint16, "u4": np.uint32, "f4": np.float32}
 
 
 def packed(values: Any, kind: str) -> dict[str, Any]:
-    """An array for the page: `k` its kind (i1, u1, u2, i4, f4), `b` its bytes in base64, `s` its shape."""
+    """An array for the page: `k` its kind (i1, u1, u2, u4, f4), `b` its bytes in base64, `s` its shape."""
     array = np.ascontiguousarray(np.asarray(values).astype(f"<{kind}"))
     return {"k": kind, "b": base64.b64encode(array.tobytes()).decode("ascii"), "s": list(array.shape)}
 

@@ -2,7 +2,7 @@
 (() => {
   const D = JSON.parse(document.getElementById("data").textContent);
   const root = document.documentElement, $ = (id) => document.getElementById(id);
-  const KINDS = { i1: Int8Array, u1: Uint8Array, u2: Uint16Array, i4: Int32Array, f4: Float32Array };
+  const KINDS = { i1: Int8Array, u1: Uint8Array, u2: Uint16Array, u4: Uint32Array, f4: Float32Array };
   // Colours that can be told apart with any kind of colour vision; the cause alone is red-orange.
   const STAGES = ["#4477aa", "#66ccee", "#228833", "#aa3377", "#ccbb44", "#88a0bd", "#8fc9a5", "#7a5ea8", "#c9a66b", "#5b8a8a", "#b07aa1", "#6f7c8a"];
   const state = { role: 0, stage: 0, measure: "slower", zoom: 0 };

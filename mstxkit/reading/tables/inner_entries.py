@@ -61,14 +61,8 @@ def _ranges(run: Run, steps: list[RoleStep], keys: set[str]) -> pl.DataFrame:
     every = run.stage_rows()["stage"].cast(pl.String).unique().drop_nulls().to_list()
     named = {name: canonical(name) for name in every if canonical(name) in keys}
     part = run.part(steps={step.step for step in steps}, stages=sorted(named))
-    columns = (
-        pl.col("process").cast(pl.UInt32),
-        "step",
-        pl.col("stage", "name").cast(pl.String),
-        "start_ns",
-        "duration_ns",
-        "depth",
-    )
+    texts = pl.col("stage", "name").cast(pl.String)
+    columns = (pl.col("process").cast(pl.UInt32), "step", texts, "start_ns", "duration_ns", "depth")
     is_inside = ~pl.col("is_stage") & pl.col("duration_ns").is_not_null()
     rows = pl.concat([ranges.filter(is_inside).select(*columns) for ranges, _ in part.batches()])
     rows = rows.join(_members(part, steps), on=["process", "step"], how="inner").sort("start_ns")
@@ -98,7 +92,7 @@ def _collective(ranges: pl.DataFrame, steps: list[RoleStep]) -> pl.DataFrame:
     """Those that all members of a step leave together, of every name the innermost ones."""
     import polars as pl
 
-    sizes = pl.Series([sum(not peer.is_controller for peer in step.members) for step in steps], dtype=pl.Int64)
+    sizes = pl.Series([int(lateness.compared(step).sum()) for step in steps], dtype=pl.Int64)
     rows = ranges.filter(pl.len().over("at", "member", "stage", "name") <= _CALLS_AT_MOST)
     is_whole = (pl.len().over(*_CALL) == pl.lit(sizes).gather(pl.col("at"))) & (pl.len().over(*_CALL) > 1)
     rows = rows.filter(is_whole)
@@ -135,7 +129,8 @@ def _with(step: RoleStep, calls: pl.DataFrame | None, origin_ns: int) -> RoleSte
     numbers = {key: number for number, key in enumerate(keys)}
     group = [numbers[key] for key in zip(calls["stage"].to_list(), calls["name"].to_list())]
     stages = [step.stages.index(stage) for stage in calls["stage"].to_list()]
-    ranks = tuple(peer.rank for peer in step.members if peer.rank is not None and not peer.is_controller)
+    there = zip(step.members, lateness.compared(step))
+    ranks = tuple(peer.rank for peer, is_there in there if peer.rank is not None and is_there)
     entered, left = ((calls[name].to_numpy() - origin_ns) / 1e9 for name in ("start_ns", "end_ns"))
     return step._replace(collectives=Collectives(
         calls["member"].to_numpy(), np.array(group, np.int64), calls["nth"].to_numpy().astype(np.int64), entered, left,

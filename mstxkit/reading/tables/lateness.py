@@ -86,8 +86,8 @@ def _left_of_entered(step: RoleStep, stage: int) -> float | None:
 
 
 def compared(step: RoleStep) -> Any:
-    """Which members are compared with each other: those that do not only wait for others."""
-    return np.array([not peer.is_controller for peer in step.members], dtype=bool)
+    """Which members are compared with each other: those that do something in it, and do not only wait for others."""
+    return np.isfinite(step.entered_s).any(axis=1) & np.array([not peer.is_controller for peer in step.members], bool)
 
 
 def late_s(step: RoleStep, stage: int) -> Seconds:

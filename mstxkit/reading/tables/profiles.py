@@ -7,7 +7,7 @@ from typing import Any
 
 from ...store.documents import Unusable
 from ...store.session_file import RecordedSession, sessions
-from ...store.values import list_of, small_number, table_of, text_of, whole_number
+from ...store.values import list_of, step_number, table_of, text_of, whole_number
 from ..folder import Damage
 
 RUN, HOST, REMOVED, NONE = "run", "host", "removed", "none"
@@ -33,7 +33,7 @@ def _row(session: RecordedSession) -> dict[str, Any]:
     stored, removed = table_of(get("stored")), table_of(get("removed"))
     reasons = [text_of(removed.get("why")), *map(text_of, list_of(get("problems")))]
     return {
-        "request": request, "stage": stage, "step": small_number(get("step")), "rank": rank,
+        "request": request, "stage": stage, "step": step_number(get("step")), "rank": rank,
         "host": text_of(get("host")), "state": text_of(get("state")), "place": place,
         "bytes": _number(removed.get("bytes") if place == REMOVED else get("bytes")),
         "start_ns": _number(get("start_ns")), "end_ns": _number(get("end_ns")),

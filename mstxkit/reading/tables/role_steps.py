@@ -48,14 +48,15 @@ class _Members(NamedTuple):
     is_running: list[bool]
 
 
-def of_run(run: Run, processes: pl.DataFrame | None = None) -> list[RoleStep]:
-    """Every step of every role that is over, in the order in which they ended.
+def of_run(run: Run, processes: pl.DataFrame | None = None, has_beside: bool = False) -> list[RoleStep]:
+    """Every step of every role that is over, attempt by attempt, in the order in which they ended.
 
     *Cost*: a table of stages, and about a millisecond a step.
 
     Args:
         run: A run.
         processes: Its `processes()`, where they are there already.
+        has_beside: With those of processes that work beside others of their role.
     """
     import polars as pl
 
@@ -69,11 +70,14 @@ def of_run(run: Run, processes: pl.DataFrame | None = None) -> list[RoleStep]:
     numbers = pl.Series([groups.index(group) for group in members.group], dtype=pl.Int64)
     figures = _figures(work.with_columns(pl.col("start_ns") - origin_ns(run)), every).sort("start_ns")
     figures = figures.with_columns(of=numbers.gather(figures["process"]))
-    over = _over(figures, rows, members)
+    lives = _lives(figures, rows)
+    over = _over(figures, lives, members)
     parted = figures.partition_by("of", "step", maintain_order=True)
-    kept = [part for part in parted if (part["of"][0], part["step"][0]) in over]
+    own = {groups[of][:2] for of, _ in over if not groups[of][2]}
+    left_out = {of for of, _ in over if groups[of][2] and groups[of][:2] in own and not has_beside}
+    kept = [part for part in parted if (part["of"][0], part["step"][0]) in over and part["of"][0] not in left_out]
     kept.sort(key=lambda part: (groups[part["of"][0]][0], part["end_ns"].max()))
-    return [_role_step(part, groups[part["of"][0]][1], members) for part in kept]
+    return [_role_step(part, groups[part["of"][0]][1], members, lives[part["of"][0]]) for part in kept]
 
 
 def origin_ns(run: Run) -> int:
@@ -134,18 +138,22 @@ def _told(rows: pl.DataFrame) -> pl.DataFrame:
     )  # fmt: skip
 
 
-def _over(figures: pl.DataFrame, rows: pl.DataFrame, members: _Members) -> set[tuple[int, int]]:
+def _lives(figures: pl.DataFrame, rows: pl.DataFrame) -> dict[int, Whole]:
+    """Group to (3, N): its processes, in order, and the first step in which each did anything, and its last one."""
+    import polars as pl
+
+    last = rows.group_by("process").agg(last=pl.col("step").max())
+    lives = figures.group_by("of", "process").agg(first=pl.col("step").min()).join(last, on="process").sort("process")
+    return {part["of"][0]: part.drop("of").cast(pl.Int64).to_numpy().T for part in lives.partition_by("of")}
+
+
+def _over(figures: pl.DataFrame, lives: dict[int, Whole], members: _Members) -> set[tuple[int, int]]:
     """Which steps of which groups are over: nobody may still add to them, and nobody was killed in them."""
     import polars as pl
 
-    counted = rows.filter(pl.col("step").is_not_null())
-    last = dict(counted.group_by("process").agg(pl.col("step").max()).iter_rows())
-    by_group: dict[int, dict[int, int]] = {}
-    for group, process in figures.select("of", "process").unique().iter_rows():
-        by_group.setdefault(group, {})[process] = last[process]
     over = set()
     for group, steps in figures.group_by("of").agg(pl.col("step").unique()).iter_rows():
-        barred = _barred(by_group[group], members)
+        barred = _barred(dict(lives[group][[0, 2]].T.tolist()), members)
         over |= {(group, step) for step in steps if not barred(step)}
     return over
 
@@ -158,9 +166,11 @@ def _barred(last: dict[int, int], members: _Members) -> Any:
     return lambda step: step >= bar or step in broken
 
 
-def _role_step(part: pl.DataFrame, role: str, members: _Members) -> RoleStep:
-    """Of the rows of one group and step, by begin."""
-    processes, at = np.unique(part["process"].to_numpy(), return_inverse=True)
+def _role_step(part: pl.DataFrame, role: str, members: _Members, lives: Whole) -> RoleStep:
+    """Of the rows of one group and step, by begin. Who did something before it and after it has not gone."""
+    every, first, last = lives
+    processes = every[(first <= part["step"][0]) & (last >= part["step"][0])]
+    at = np.searchsorted(processes, part["process"].to_numpy())
     keys = tuple(dict.fromkeys(part["stage"].to_list()))
     places = {key: place for place, key in enumerate(keys)}
     stage_at = np.array([places[key] for key in part["stage"].to_list()], dtype=np.int64)

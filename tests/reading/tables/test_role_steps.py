@@ -107,9 +107,10 @@ def test_roles_are_judged_apart_and_a_rank_is_not_compared_with_what_works_besid
     ProcessFiles(run, 3, rank=0, role="rollout").seal(bank(0, begin=MS))
     ProcessFiles(run, 4, rank=0, role="actor", under="dataloader", part="dataloader 3").seal(bank(0, begin=2 * MS))
 
-    steps = role_steps.of_run(open_run(run))
+    own, every = (role_steps.of_run(open_run(run), has_beside=has_beside) for has_beside in (False, True))
 
-    assert sorted((step.role, len(step.members)) for step in steps) == [("actor", 1), ("actor", 2), ("rollout", 1)]
+    assert sorted((step.role, len(step.members)) for step in own) == [("actor", 2), ("rollout", 1)]
+    assert sorted((step.role, len(step.members)) for step in every) == [("actor", 1), ("actor", 2), ("rollout", 1)]
 
 
 def test_a_driver_that_waits_is_a_controller_and_its_waits_are_nobodys_time(run: Path) -> None:
