@@ -171,6 +171,16 @@ def test_what_was_judged_to_its_end_is_not_judged_again(watched: Watched) -> Non
     assert "as judged while it ran" in watched.watch("--once").output
 
 
+def test_of_what_a_judge_has_left_without_a_word_on_steps_it_says_no_word_on_them(watched: Watched) -> None:
+    """As older ones did, and those whose job.json is of a newer form."""
+    watched.hand_over(40, slow=-1)
+    watched.judged(is_final=True)
+    done, document = watched.watch("--once"), json.loads(watched.watch("--once", "--json").output)
+
+    assert done.output.startswith("nobody is blamed: no rank is seen to make others wait; as judged while it ran")
+    assert document["judged_steps"] == [None]
+
+
 def test_a_judge_that_was_killed_leaves_its_verdicts_and_what_came_since_is_judged(watched: Watched) -> None:
     watched.hand_over(40)
     watched.judged(_left())
