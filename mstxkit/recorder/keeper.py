@@ -252,7 +252,9 @@ class Keeper:
         before, others = self._seen
         if names is not before:
             locked = (name[: -len(suffix)] for name in names if name.endswith(suffix))
-            others = tuple(sorted(name for name in locked if name != self._own and not name.startswith(layout.KEEPER)))
+            kept = (name for name in locked if name != self._own and not name.startswith(layout.KEEPER))
+            own_host = self._own.rsplit("-", 2)[0]
+            others = tuple(sorted(name for name in kept if not layout.is_anothers(name, own_host, names)))
             self._seen = names, others
         return others
 

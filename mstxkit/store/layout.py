@@ -42,7 +42,7 @@ import hashlib
 import os
 import re
 from pathlib import Path
-from typing import Iterable
+from typing import Collection, Iterable
 
 from ..host import identity, life
 
@@ -98,6 +98,16 @@ def sealed_number(name: str) -> int:
 def sealed_process(name: str) -> str:
     """`<process>` of `<process>.<nnnn>.mxs`."""
     return name[: -len(SEALED_SUFFIX)].rsplit(".", 1)[0]
+
+
+def is_anothers(process: str, host: str, there: Collection[str]) -> bool:
+    """Is it of a host of another name, which shares memory with this one and has a keeper of its own?
+
+    Args:
+        there: The names in the folder of live files.
+    """
+    other = process.rsplit("-", 2)[0]
+    return other != host and f"{KEEPER}{other}{life.SUFFIX}" in there
 
 
 def is_sealed(name: str) -> bool:
