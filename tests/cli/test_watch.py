@@ -362,6 +362,18 @@ def test_a_damaged_file_of_settings_changes_nothing_and_is_replaced(watched: Wat
     assert settings_file.read_settings(watched.run, watched.run_id) == after
 
 
+def test_settings_that_a_newer_version_has_written_are_not_replaced(watched: Watched) -> None:
+    folder = watched.run / layout.CONTROL
+    folder.mkdir(mode=0o700)
+    content = json.dumps({"format": 2, "run": watched.run_id}).encode()
+    (folder / layout.SETTINGS).write_bytes(content)
+    os.chmod(folder / layout.SETTINGS, 0o640)
+    done = watched.watch("--set", "slow_rank.effect=0.2")
+
+    assert done.exit_code != 0
+    assert (folder / layout.SETTINGS).read_bytes() == content
+
+
 def test_a_lock_is_free_once_its_holder_has_gone(watched: Watched) -> None:
     lock = judge_lock.take(watched.run)
     assert lock is not None
