@@ -40,7 +40,7 @@ class Unusable(MstxkitError):
 
 
 class WrittenByNewer(Unusable):
-    """A file of a format that is younger than this mstxkit: who can read it still needs it."""
+    """A file of a format that this mstxkit does not know yet: others can read it."""
 
 
 def open_folder(path: str | os.PathLike[str], is_private: bool = False) -> int:
@@ -216,12 +216,7 @@ def document(
 
 
 def document_in(content: bytes, file: Path, run_id: str, what: str = "file") -> dict[str, Any]:
-    """The JSON object of format 1 and of this run ("": any) that a file's content is.
-
-    Raises:
-        WrittenByNewer: it is of a later format.
-        Unusable: it is none.
-    """
+    """The JSON object of format 1 and of this run ("": any) that a file's content is. Unusable: it is none."""
     try:
         fields = json.loads(content)
     except (ValueError, RecursionError):

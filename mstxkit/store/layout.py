@@ -101,11 +101,7 @@ def sealed_process(name: str) -> str:
 
 
 def is_anothers(process: str, host: str, there: Collection[str]) -> bool:
-    """Is it of a host of another name, which shares memory with this one and has a keeper of its own?
-
-    Args:
-        there: The names in the folder of live files.
-    """
+    """Is it of a host of another name, which has a keeper of its own among what is `there`, beside the live files?"""
     other = process.rsplit("-", 2)[0]
     return other != host and f"{KEEPER}{other}{life.SUFFIX}" in there
 

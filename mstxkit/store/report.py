@@ -67,9 +67,7 @@ class Report:
 
     @classmethod
     def read(cls, fields: Mapping[str, Any]) -> Report:
-        """Of what `as_json` gave, after JSON; what else a newer mstxkit says is left out. ValueError or TypeError where
-        it is something else.
-        """
+        """Of what `as_json` gave, after JSON; what is more is left out. ValueError or TypeError where it is none."""
         known = {name: fields[name] for name in cls.__dataclass_fields__ if name in fields}
         report = cls(**{**known, "recorded_steps": tuple(fields.get("recorded_steps", ()))})
         if report.state not in OPEN_STATES + END_STATES:
