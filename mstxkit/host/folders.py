@@ -34,7 +34,7 @@ def make_folder(folder: Path) -> None:
         raise CaptureError(f"{folder} is not a folder; name another place for the run")
     owner = status.st_uid
     if owner != os.geteuid():
-        raise CaptureError(f"{folder} belongs to user {owner}, not to {os.geteuid()}; name a folder of your own")
+        raise CaptureError(f"{folder} belongs to user {owner}, not to {os.geteuid()}; be that user, or name your own")
 
 
 def live_folder(run_id: str, preferred: str | None, fallback: Callable[[], Path]) -> Path:
