@@ -71,8 +71,7 @@ class Gathering:
         except FileNotFoundError:
             return []
         suffix = layout.HANDED_OVER_SUFFIX
-        names = sorted(name[: -len(suffix)] for name in files if name.endswith(suffix))
-        names = [name for name in names if not layout.is_anothers(name, self._host, files)]
+        names = layout.of_keeper((n[: -len(suffix)] for n in files if n.endswith(suffix)), self._host, files)
         for name in names:
             if name not in self._rings and len(self._rings) < batches.PROCESSES_AT_MOST:
                 self._rings[name] = _Ring(self._folder, name, self._free_number(), self._read_before(name))

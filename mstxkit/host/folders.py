@@ -57,11 +57,6 @@ def live_folder(run_id: str, preferred: str | None, fallback: Callable[[], Path]
     return _usable(fallback(), run_id)
 
 
-def is_in_shared_memory(path: Path) -> bool:
-    """Is this a file that `live_folder` has put on tmpfs?"""
-    return Path(SHARED_MEMORY) in path.parents
-
-
 def _usable(parent: Path, run_id: str) -> Path:
     try:
         return _private(parent, run_id)

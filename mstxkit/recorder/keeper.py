@@ -253,8 +253,7 @@ class Keeper:
         if names is not before:
             locked = (name[: -len(suffix)] for name in names if name.endswith(suffix))
             kept = (name for name in locked if name != self._own and not name.startswith(layout.KEEPER))
-            own_host = self._own.rsplit("-", 2)[0]
-            others = tuple(sorted(name for name in kept if not layout.is_anothers(name, own_host, names)))
+            others = tuple(layout.of_keeper(kept, self._own.rsplit("-", 2)[0], names))
             self._seen = names, others
         return others
 

@@ -42,7 +42,7 @@ import hashlib
 import os
 import re
 from pathlib import Path
-from typing import Collection, Iterable
+from typing import Iterable
 
 from ..host import identity, life
 
@@ -100,10 +100,10 @@ def sealed_process(name: str) -> str:
     return name[: -len(SEALED_SUFFIX)].rsplit(".", 1)[0]
 
 
-def is_anothers(process: str, host: str, there: Collection[str]) -> bool:
-    """Is it of a host of another name, which has a keeper of its own among what is `there`, beside the live files?"""
-    other = process.rsplit("-", 2)[0]
-    return other != host and f"{KEEPER}{other}{life.SUFFIX}" in there
+def of_keeper(processes: Iterable[str], host: str, there: Iterable[str]) -> list[str]:
+    """Without those of hosts of other names that have keepers of their own among what is `there`, beside live files."""
+    kept = {name[len(KEEPER) : -len(life.SUFFIX)] for name in there if name.startswith(KEEPER)} - {host}
+    return sorted(name for name in processes if name.rsplit("-", 2)[0] not in kept)
 
 
 def is_sealed(name: str) -> bool:
