@@ -178,6 +178,18 @@ def test_a_live_file_of_another_host_is_not_looked_for(run: Path) -> None:
     assert opened.damage == []
 
 
+@pytest.mark.parametrize(("start", "state", "records"), [("15eed", "killed", 1), (f"{1 << 62:x}5eed", "lost", 0)])
+def test_a_host_that_was_started_anew_is_told_from_another_of_its_name(
+    run: Path, start: str, state: str, records: int
+) -> None:
+    """By when the process began. What is left on a disk is read."""
+    ProcessFiles(run, start=start).live(BankFiles().range("a", 0, 1), pointer={"boot": "another"})
+    opened = open_run(run)
+
+    assert opened.processes()["state"].to_list() == [state]
+    assert opened.ranges().height == records
+
+
 def test_a_missing_live_file_of_a_killed_process_is_damage(run: Path, tmp_path: Path) -> None:
     ProcessFiles(run).point_to(tmp_path / "gone.live")
 
