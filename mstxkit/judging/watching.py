@@ -56,8 +56,7 @@ def once(run: Path, run_id: str) -> Outlook:
         figures = settings_file.read_figures(run / layout.VERDICTS / layout.FIGURES, run_id)
         step = None if figures is None else figures.step
         state = job_file.read(run, run_id)
-        # An older judge does not say it, a newer one elsewhere.
-        counts = (state or JobState()).judged_steps if state or step is None else (None,)
+        counts = (state or JobState()).judged_steps if state or step is None else (None,)  # an older one says none
         return Outlook(verdicts.read(run), None, len(batches.files_in(run)), step, counts)
     desk.writes &= bool(batches.files_in(run))  # of what nobody has handed over, nothing is said to be judged
     desk.look()

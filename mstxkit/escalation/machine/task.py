@@ -426,9 +426,7 @@ class Spending:
 
 
 def remembered_request(fields: Mapping[str, Any]) -> Request | None:
-    """A request from a rank's memory: checked when it came, so any stage, rank and preset is known. None where this
-    mstxkit cannot do it, and a newer one could.
-    """
+    """A request from a rank's memory: checked when it came, so any name is known. None: only to a newer mstxkit."""
     presets = [] if fields["preset"] is None else [fields["preset"]]
     try:
         return checked(fields, Known(fields["stages"], range(1 << 31), presets), "memory")
