@@ -68,8 +68,8 @@ class Report:
     @classmethod
     def read(cls, fields: Mapping[str, Any]) -> Report:
         """Of what `as_json` gave, after JSON; what is more is left out. ValueError or TypeError where it is none."""
-        known = {name: fields[name] for name in cls.__dataclass_fields__ if name in fields}
-        report = cls(**{**known, "recorded_steps": tuple(fields.get("recorded_steps", ()))})
+        own = {name: fields[name] for name in cls.__dataclass_fields__ if name in fields}
+        report = cls(**{**own, "recorded_steps": tuple(fields.get("recorded_steps", ()))})
         if report.state not in OPEN_STATES + END_STATES:
             raise ValueError(f"no state of a request: {report.state!r}")
         return report
