@@ -9,7 +9,7 @@ import json
 from pathlib import Path
 from typing import Any, Iterator, Mapping, NamedTuple, Sequence
 
-from ..host import parts
+from ..host import identity, parts
 from ..host.listing import ListedFolder
 from ..store import batches, collectives, documents, layout, records, summaries
 from ..store.batches import HandingProcess
@@ -58,7 +58,7 @@ class Gathering:
     """
 
     def __init__(self, folder: Path) -> None:
-        self._folder, self._listed = folder, ListedFolder(folder)
+        self._folder, self._listed, self._host = folder, ListedFolder(folder), identity.host()
         self._rings: dict[str, _Ring] = {}
         self._next_number = 0
         self._before: Mapping[str, Any] | None = None
@@ -71,7 +71,7 @@ class Gathering:
         except FileNotFoundError:
             return []
         suffix = layout.HANDED_OVER_SUFFIX
-        names = sorted(name[: -len(suffix)] for name in files if name.endswith(suffix))
+        names = layout.of_keeper((n[: -len(suffix)] for n in files if n.endswith(suffix)), self._host, files)
         for name in names:
             if name not in self._rings and len(self._rings) < batches.PROCESSES_AT_MOST:
                 self._rings[name] = _Ring(self._folder, name, self._free_number(), self._read_before(name))

@@ -48,9 +48,12 @@ def nameable(control: ControlFolder, also: Known | None = None) -> Known:
     Raises:
         ConfigError: nobody has said anything yet, or nobody is left, and the caller is no process of the run.
     """
-    heard = fate.heard(control)
+    unusable: list[Unusable] = []
+    heard = fate.heard(control, unusable=unusable)
     if also is None:
         run = control.path.parent
+        if unusable and not heard:
+            raise ConfigError(f"what the processes of the run {run} say cannot be used: {unusable[0]}")
         if not heard:
             raise ConfigError(
                 f"no process of the run {run} listens yet: each does from a second after its first stage on, unless it "

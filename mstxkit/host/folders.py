@@ -32,10 +32,9 @@ def make_folder(folder: Path) -> None:
         raise CaptureError(f"{folder} is a symbolic link; a folder of mstxkit's own is needed there")
     if not stat.S_ISDIR(status.st_mode):
         raise CaptureError(f"{folder} is not a folder; name another place for the run")
-    if status.st_uid != os.geteuid():
-        raise CaptureError(
-            f"{folder} belongs to user {status.st_uid}, not to {os.geteuid()}; name a folder of your own"
-        )
+    owner = status.st_uid
+    if owner != os.geteuid():
+        raise CaptureError(f"{folder} belongs to user {owner}, not to {os.geteuid()}; be that user, or name your own")
 
 
 def live_folder(run_id: str, preferred: str | None, fallback: Callable[[], Path]) -> Path:
@@ -61,11 +60,6 @@ def live_folder(run_id: str, preferred: str | None, fallback: Callable[[], Path]
 def in_shared_memory() -> Path:
     """Where this user's live files are on tmpfs, in a folder a run."""
     return Path(SHARED_MEMORY, f"mstxkit-{os.geteuid()}")
-
-
-def is_in_shared_memory(path: Path) -> bool:
-    """Is this a file that `live_folder` has put on tmpfs?"""
-    return Path(SHARED_MEMORY) in path.parents
 
 
 def _usable(parent: Path, run_id: str) -> Path:

@@ -14,10 +14,12 @@ import os
 import stat
 import struct
 import threading
+import time
 from pathlib import Path
 from typing import Any, Mapping
 
 from . import identity, proc_files
+from .folder_events import is_local
 
 # `<process>.life` beside `<process>.live`.
 SUFFIX, LIVE_SUFFIX = ".life", ".live"
@@ -200,10 +202,12 @@ def is_alive(who: Mapping[str, Any]) -> bool | None:
     Args:
         who: As `identity.of_life`, with `life`, the path of its lock, where it has one.
     """
+    lock = str(who.get("life"))
+    if is_of_earlier_boot(who):  # a disk of this host's still has its lock; another host's may be free only here
+        return False if is_held(lock) is False and is_local(Path(lock).parent) else None
     if who.get("host") != identity.host() or who.get("boot") != identity.boot_id():
         return None
-    lock = who.get("life")
-    holder = _holder_of(lock) if isinstance(lock, str) else None
+    holder = _holder_of(lock)
     is_neighbour = who.get("pidns") == identity.namespace("pid")
     if holder is None:
         return _has_same_pid(who) if is_neighbour else None
@@ -211,6 +215,16 @@ def is_alive(who: Mapping[str, Any]) -> bool | None:
         return holder != _NOBODY
     # Whoever seals what a dead one left holds its lock meanwhile.
     return holder in (_ELSEWHERE, who.get("pid")) or _maps_its_file(who)
+
+
+def is_of_earlier_boot(who: Mapping[str, Any]) -> bool:
+    """Did the process of a pointer begin before this host was started anew? Later ones are on another of its name."""
+    try:
+        began_ns = int(str(who.get("start"))[:-4], 16)
+    except ValueError:
+        return False
+    is_other = who.get("host") == identity.host() and who.get("boot") not in (None, "", identity.boot_id())
+    return is_other and began_ns < time.time_ns() - time.clock_gettime_ns(time.CLOCK_BOOTTIME)
 
 
 def _has_same_pid(who: Mapping[str, Any]) -> bool:

@@ -55,8 +55,9 @@ def once(run: Path, run_id: str) -> Outlook:
     if desk is None:
         figures = settings_file.read_figures(run / layout.VERDICTS / layout.FIGURES, run_id)
         step = None if figures is None else figures.step
-        state = job_file.read(run, run_id) or JobState()
-        return Outlook(verdicts.read(run), None, len(batches.files_in(run)), step, state.judged_steps)
+        state = job_file.read(run, run_id)
+        counts = (state or JobState()).judged_steps if state or step is None else (None,)  # an older one says none
+        return Outlook(verdicts.read(run), None, len(batches.files_in(run)), step, counts)
     desk.writes &= bool(batches.files_in(run))  # of what nobody has handed over, nothing is said to be judged
     desk.look()
     hosts = desk.controller.directory

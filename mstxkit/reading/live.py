@@ -1,6 +1,6 @@
 """Live files of a run, found through its pointer files and copied while their processes may go on writing.
 
-Only what this kernel holds can be read: a pointer from another host says that a process exists, no more.
+Only what this host holds can be read: a pointer from another host says that a process exists, no more.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def _read_file(folder: Folder, name: str, processes: Processes, damage: list[Dam
     process.learn({"identity": {k: pointer[k] for k in ("run", "boot") if k in pointer}}, -1.0)
     process.state = state_of(pointer)
     process.live_path = text_of(pointer.get("path"))
-    if not _is_on_this_kernel(pointer):
+    if process.state != KILLED and not _is_on_this_kernel(pointer):
         return
     try:
         fd = documents.open_regular(process.live_path)
@@ -113,8 +113,8 @@ def _is_still_the_same(data: bytearray, fd: int, at: int) -> bool:
 
 def state_of(pointer: dict[str, Any]) -> str:
     """RUNNING, KILLED, or LEFT for another program; LOST where that cannot be told from here."""
-    if pointer.get("host") == identity.host() and pointer.get("boot") and not _is_on_this_kernel(pointer):
-        return KILLED  # the host has been started again since
+    if life.is_of_earlier_boot(pointer):
+        return KILLED
     numbers = {name: whole_number(pointer.get(name)) for name in ("pid", "pid_start", "pidns")}
     who = {**pointer, **numbers}
     alive = life.is_alive(who)

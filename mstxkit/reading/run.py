@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from .selection import Moment, Numbers
 
 __all__ = ["Damage", "Run", "open_run"]
+OLDEST_POLARS = (1, 28)
 
 
 def open_run(
@@ -47,7 +48,7 @@ def open_run(
 
     Raises:
         ReadError: there is no run at `path`, or what is asked for cannot be.
-        MstxkitError: numpy or polars is not installed.
+        MstxkitError: numpy or polars is not installed, or too old.
 
     Example:
         >>> import mstxkit
@@ -58,9 +59,11 @@ def open_run(
     """
     try:
         import numpy  # noqa: F401
-        import polars  # noqa: F401
+        import polars
     except ImportError as exc:
         raise MstxkitError(f"reading a run needs {exc.name}: pip install 'mstxkit[report]'") from exc
+    if tuple(map(int, polars.__version__.split(".")[:2])) < OLDEST_POLARS:
+        raise MstxkitError(f"reading a run needs a newer polars than {polars.__version__}: pip install -U polars")
     folder = os.fspath(path)
     if not layout.is_run(folder):
         raise ReadError(run_file.why_none(folder))

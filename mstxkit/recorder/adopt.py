@@ -104,6 +104,8 @@ def _adopt(run: Path, pointer: Path, run_id: str, go_on: Callable[[], bool], ado
     try:
         claimed = _claim(pointer, has_lock=lock is not None)
         if claimed is not None:
+            if about.get("boot") != identity.boot_id():  # nobody of today's saw when it was gone
+                adopter = adopter._replace(name=None)
             return _seal_claimed(run, claimed, pointer, _Left(about, path, run_id, adopter), go_on)
         # Another one has done it meanwhile, and took the lock's file along: it has been made anew here.
         life.let_go(live.life_of(path))

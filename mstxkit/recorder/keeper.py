@@ -249,7 +249,8 @@ class Keeper:
         before, others = self._seen
         if names is not before:
             locked = (name[: -len(suffix)] for name in names if name.endswith(suffix))
-            others = tuple(sorted(name for name in locked if name != self._own and not name.startswith(layout.KEEPER)))
+            kept = (name for name in locked if name != self._own and not name.startswith(layout.KEEPER))
+            others = tuple(layout.of_keeper(kept, self._own.rsplit("-", 2)[0], names))
             self._seen = names, others
         return others
 

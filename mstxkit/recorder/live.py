@@ -89,7 +89,7 @@ def _map_somewhere(
     for parent in (preferred,) if preferred is not None else _places(run):
         try:
             path, mapping = _map_in(parent, run, who, layout, draft)
-            if preferred is None and not folders.is_in_shared_memory(path):
+            if preferred is None and Path(folders.SHARED_MEMORY) not in path.parents:
                 faults.say_once(_ON_DISK.format(shm=folders.SHARED_MEMORY, folder=path.parent))
             return path, mapping
         except OSError as exc:

@@ -15,7 +15,7 @@ from .. import faults
 from ..errors import CaptureError, MstxkitError
 from ..host import folders
 from . import documents, layout, messages, report
-from .documents import Unusable
+from .documents import Unusable, WrittenByNewer
 from .report import Acknowledgement
 
 MESSAGES_AT_MOST = 1000
@@ -73,9 +73,11 @@ class ControlFolder:
         raise MstxkitError(f"{self.path / layout.REQUESTS} is written by too many at once; try again")
 
     def _usable_messages(self) -> list[dict[str, Any]]:
-        """What is there and can be used; the rest is replaced."""
+        """What is there and can be used; the rest is replaced, unless a newer mstxkit has written it."""
         try:
             return self.messages()
+        except WrittenByNewer:
+            raise
         except Unusable as exc:
             faults.warn_once("control.requests", f"what is in {self.path} cannot be used and is replaced: {exc}")
             return []

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, Iterator
 
 from ..errors import CaptureError, FormatError, MstxkitError
+from .values import whole_number
 
 FORMAT = 1
 FILE_MODE = 0o640
@@ -36,6 +37,10 @@ class Unusable(MstxkitError):
     def __init__(self, path: str | os.PathLike[str], reason: str) -> None:
         super().__init__(f"{os.fspath(path)} {reason}")
         self.path, self.reason = os.fspath(path), reason
+
+
+class WrittenByNewer(Unusable):
+    """A file of a format that this mstxkit does not know yet: others can read it."""
 
 
 def open_folder(path: str | os.PathLike[str], is_private: bool = False) -> int:
@@ -216,7 +221,10 @@ def document_in(content: bytes, file: Path, run_id: str, what: str = "file") -> 
         fields = json.loads(content)
     except (ValueError, RecursionError):
         raise Unusable(file, "is half written, or no JSON" if content else "is empty") from None
-    if not isinstance(fields, dict) or fields.get("format") != FORMAT:
+    version = fields.get("format") if isinstance(fields, dict) else None
+    if whole_number(version) > FORMAT:
+        raise WrittenByNewer(file, f"is a {what} of format {version}, written by a newer mstxkit: upgrade this one")
+    if not isinstance(fields, dict) or version != FORMAT:
         raise Unusable(file, f"is no {what} of format {FORMAT}")
     if run_id and fields.get("run") != run_id:
         raise Unusable(file, "belongs to another run")

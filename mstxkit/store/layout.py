@@ -100,6 +100,12 @@ def sealed_process(name: str) -> str:
     return name[: -len(SEALED_SUFFIX)].rsplit(".", 1)[0]
 
 
+def of_keeper(processes: Iterable[str], host: str, there: Iterable[str]) -> list[str]:
+    """Without those of hosts of other names that have keepers of their own among what is `there`, beside live files."""
+    kept = {name[len(KEEPER) : -len(life.SUFFIX)] for name in there if name.startswith(KEEPER)} - {host}
+    return sorted(name for name in processes if name.rsplit("-", 2)[0] not in kept)
+
+
 def is_sealed(name: str) -> bool:
     """Is this the name of a sealed file, and no way out of its folder?"""
     return name.endswith(SEALED_SUFFIX) and "/" not in name and "\0" not in name and sealed_number(name) >= 0

@@ -49,18 +49,14 @@ def made(disk: Path, run_id: str, below: tuple[str, ...]) -> Path:
     return folder
 
 
-def sessions_below(root: Path) -> Iterator[tuple[str, ...]]:
-    """The way to each session's folder below a root; no link is followed."""
-    yield from _deeper(root, ())
-
-
-def _deeper(folder: Path, parts: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
+def sessions_below(folder: Path, parts: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    """The way to each session's folder below a root, on from these parts of it; no link is followed."""
     if len(parts) == layout.SESSION_DEPTH:
         yield parts
         return
     for name in documents.names_in(folder):
         if (folder / name).is_dir() and not (folder / name).is_symlink():
-            yield from _deeper(folder / name, (*parts, name))
+            yield from sessions_below(folder / name, (*parts, name))
 
 
 def root_named_by(document: dict[str, Any], below: tuple[str, ...], run_id: str) -> Path | None:

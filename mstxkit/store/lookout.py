@@ -71,6 +71,6 @@ def _looked(glance: LiveGlance) -> Glimpse | None:
 
 
 def _as_json(glimpse: Glimpse, now_ns: int) -> dict[str, Any]:
-    who = {key: glimpse.identity.get(key) for key in ("pid", "rank", "role", "part", "under")}
+    who = {key: glimpse.identity.get(key) for key in ("host", "pid", "rank", "role", "part", "under")}
     in_stage_ns = None if glimpse.since_ns is None else max(0, now_ns - glimpse.since_ns)
     return {**who, "step": glimpse.step, "stage": glimpse.stage, "in_stage_ns": in_stage_ns}

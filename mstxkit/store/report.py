@@ -67,8 +67,9 @@ class Report:
 
     @classmethod
     def read(cls, fields: Mapping[str, Any]) -> Report:
-        """Of what `as_json` gave, after JSON. ValueError or TypeError where it is something else."""
-        report = cls(**{**fields, "recorded_steps": tuple(fields.get("recorded_steps", ()))})
+        """Of what `as_json` gave, after JSON; what is more is left out. ValueError or TypeError where it is none."""
+        own = {name: fields[name] for name in cls.__dataclass_fields__ if name in fields}
+        report = cls(**{**own, "recorded_steps": tuple(fields.get("recorded_steps", ()))})
         if report.state not in OPEN_STATES + END_STATES:
             raise ValueError(f"no state of a request: {report.state!r}")
         return report

@@ -13,7 +13,7 @@ from typing import Any, Mapping, NamedTuple
 from ..errors import CaptureError, MstxkitError
 from ..host import folders
 from . import documents, layout
-from .documents import FORMAT, Unusable
+from .documents import FORMAT, Unusable, WrittenByNewer
 from .values import finite_number, small_number, step_number, table_of, text_of
 
 VALUES_AT_MOST, FIGURES_AT_MOST, NAME_AT_MOST = 256, 4096, 300
@@ -85,6 +85,8 @@ def change_settings(run: Path, run_id: str, changed: Mapping[str, float]) -> Liv
 def _usable_settings(run: Path, run_id: str) -> LiveSettings:
     try:
         return read_settings(run, run_id)
+    except WrittenByNewer:
+        raise
     except Unusable:
         # Its version is not known: no acknowledgement of an older one may count for the new one.
         return LiveSettings(int(time.time()) % (1 << 31))

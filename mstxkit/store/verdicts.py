@@ -88,7 +88,7 @@ class Verdict(NamedTuple):
             return None
         texts: dict[str, Any] = {
             name: text_of(fields.get(name))[:_TEXT_AT_MOST]
-            for name in ("role", "waits_for", "next", "request", "no_request")
+            for name in ("role", "waits_for", "next", "request", "withdrawn", "no_request")
         }
         ratios: dict[str, Any] = {name: _ratio(fields.get(name)) for name in _RATIOS}
         group = fields.get("group")
@@ -98,7 +98,6 @@ class Verdict(NamedTuple):
             kind=kind, stage=text_of(fields.get("stage"))[:_TEXT_AT_MOST] or None,
             rank=small_number(fields.get("rank")), evidence=_plain(table_of(fields.get("evidence"))),
             since_step=step_number(fields.get("since_step")), group=tuple(rank for rank in ranks if rank is not None),
-            withdrawn=text_of(fields.get("withdrawn"))[:_TEXT_AT_MOST],
             **texts, **ratios,
         )  # fmt: skip
 

@@ -151,9 +151,10 @@ def _read(fields: Mapping[str, Any]) -> list[Whereabouts]:
     processes = map(table_of, list_of(fields.get("processes"))[:PROCESSES_AT_MOST])
     return [
         Whereabouts(
-            host, whole_number(process.get("pid")), small_number(process.get("rank")), text_of(process.get("role")),
-            text_of(process.get("part")), step_number(process.get("step")), text_of(process.get("stage")) or None,
-            _seconds(process.get("in_stage_ns")), written_ns, age, text_of(process.get("under")),
+            text_of(process.get("host")) or host, whole_number(process.get("pid")), small_number(process.get("rank")),
+            text_of(process.get("role")), text_of(process.get("part")), step_number(process.get("step")),
+            text_of(process.get("stage")) or None, _seconds(process.get("in_stage_ns")), written_ns, age,
+            text_of(process.get("under")),
         )
         for process in processes
     ]  # fmt: skip

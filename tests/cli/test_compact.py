@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -40,6 +41,18 @@ def test_as_json_it_is_one_object(tmp_path: Path) -> None:
     document = json.loads(compact(tmp_path, "run", "--json").stdout)
 
     assert document["schema"] == 1 and document["ranges"] == 40 and document["removed"] == 0
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may give files to somebody else")
+def test_another_users_run_is_left_as_it_is(tmp_path: Path) -> None:
+    """That user could not read it any more: what is compacted is for who compacts."""
+    recorded(tmp_path / "run", stage_times(NOBODY, steps=10))
+    before = sorted(os.listdir(tmp_path / "run"))
+    os.chown(tmp_path / "run", 12345, -1)
+    done = compact(tmp_path, "run", "--remove")
+
+    assert done.returncode == 1 and "belongs to user 12345, not to 0; be that user" in done.stderr
+    assert sorted(os.listdir(tmp_path / "run")) == before
 
 
 def test_files_of_other_hosts_may_be_left(tmp_path: Path) -> None:

@@ -171,6 +171,16 @@ def test_what_was_judged_to_its_end_is_not_judged_again(watched: Watched) -> Non
     assert "as judged while it ran" in watched.watch("--once").output
 
 
+def test_of_what_a_judge_has_left_without_a_word_on_steps_it_says_no_word_on_them(watched: Watched) -> None:
+    """As older ones did, and those whose job.json is of a newer form."""
+    watched.hand_over(40, slow=-1)
+    watched.judged(is_final=True)
+    done, document = watched.watch("--once"), json.loads(watched.watch("--once", "--json").output)
+
+    assert done.output.startswith("nobody is blamed: no rank is seen to make others wait; as judged while it ran")
+    assert document["judged_steps"] == [None]
+
+
 def test_a_judge_that_was_killed_leaves_its_verdicts_and_what_came_since_is_judged(watched: Watched) -> None:
     watched.hand_over(40)
     watched.judged(_left())
@@ -360,6 +370,18 @@ def test_a_damaged_file_of_settings_changes_nothing_and_is_replaced(watched: Wat
     assert watched.watch("--once").exit_code == 1, "judged as if there were none"
     after = settings_file.change_settings(watched.run, watched.run_id, {"slow_rank.effect": 0.2})
     assert settings_file.read_settings(watched.run, watched.run_id) == after
+
+
+def test_settings_that_a_newer_version_has_written_are_not_replaced(watched: Watched) -> None:
+    folder = watched.run / layout.CONTROL
+    folder.mkdir(mode=0o700)
+    content = json.dumps({"format": 2, "run": watched.run_id}).encode()
+    (folder / layout.SETTINGS).write_bytes(content)
+    os.chmod(folder / layout.SETTINGS, 0o640)
+    done = watched.watch("--set", "slow_rank.effect=0.2")
+
+    assert done.exit_code != 0
+    assert (folder / layout.SETTINGS).read_bytes() == content
 
 
 def test_a_lock_is_free_once_its_holder_has_gone(watched: Watched) -> None:

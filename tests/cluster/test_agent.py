@@ -238,6 +238,18 @@ def test_the_next_keeper_goes_on_where_the_one_before_was(place: Place) -> None:
     assert senders[0] != senders[1] == senders[2]
 
 
+def test_what_another_keeper_passes_on_is_left_to_it(place: Place) -> None:
+    """Containers with names of their own may share memory: what both passed on came late, and was called missing."""
+    place.hand(0, 1)
+    (place.live / f"{layout.KEEPER}h.life").touch()
+    place.agent().turn()
+    before = place.steps()
+    (place.live / f"{layout.KEEPER}h.life").unlink()
+    place.agent().turn()
+
+    assert (before, place.steps()) == ([], [(0, 1)])
+
+
 def test_whoever_begins_to_read_in_the_middle_learns_who_is_who(place: Place) -> None:
     agent = place.agent()
     for step in range(80):

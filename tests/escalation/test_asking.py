@@ -120,6 +120,26 @@ def test_a_run_in_which_nobody_listens_yet_is_told_when_somebody_does(tmp_path: 
     assert sorted(os.listdir(run)) == ["run.json"]
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may give a file to somebody else")
+def test_a_run_of_another_user_is_not_said_to_be_one_in_which_nobody_listens(tmp_path: Path) -> None:
+    run = empty_run(tmp_path / "run")
+    say(run, 0)
+    os.chown(run / "control/acks", 12345, -1)
+
+    with pytest.raises(ConfigError, match=r"acks belongs to user 12345, not to 0"):
+        asking.ask(run, RIGHT)
+
+
+def test_a_run_whose_ranks_are_of_a_newer_version_says_to_upgrade(tmp_path: Path) -> None:
+    run = empty_run(tmp_path / "run")
+    say(run, 0)
+    (file,) = (run / "control/acks").iterdir()
+    file.write_text(file.read_text().replace('"format": 1', '"format": 2'))
+
+    with pytest.raises(ConfigError, match="written by a newer mstxkit: upgrade this one"):
+        asking.ask(run, RIGHT)
+
+
 def test_a_run_in_which_nobody_is_left_refuses(tmp_path: Path) -> None:
     run = empty_run(tmp_path / "run")
     say(run, 0, process=GONE)

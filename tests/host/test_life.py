@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from builders import lives
 
 from mstxkit.host import identity, life
 
+LONG_AGO = "15eed"  # the start of a process: it began in 1970
 HOLDS = """
     import sys
     from pathlib import Path
@@ -192,6 +194,19 @@ def test_a_process_that_has_ended_is_not_alive_reaped_or_not() -> None:
 @pytest.mark.parametrize("fields", [{"host": "elsewhere"}, {"boot": "another boot"}, {"pidns": 1}])
 def test_where_nothing_can_be_told_nothing_is(fields: dict[str, Any]) -> None:
     assert life.is_alive(who(**fields)) is None
+
+
+def test_of_an_earlier_boot_of_this_host_nobody_lives_whose_lock_is_still_on_its_disk(path: Path) -> None:
+    """Another host may have the same name: what began since this one was started is of that, and may live."""
+    path.touch()
+    since = f"{time.time_ns():x}5eed"
+
+    def told(start: str, lock: Path) -> bool | None:
+        return life.is_alive(who(boot="another boot", start=start, life=str(lock)))
+
+    assert told(LONG_AGO, path) is False
+    assert told(LONG_AGO, path.with_name("gone.life")) is None
+    assert told(since, path) is None
 
 
 @pytest.mark.parametrize("elsewhere", [{}, {"pidns": 1, "pid": 1}, {"pid_start": 1}])

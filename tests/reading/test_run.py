@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import struct
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ pl = pytest.importorskip("polars")
 
 from mstxkit.errors import MstxkitError, ReadError  # noqa: E402
 from mstxkit.reading import live  # noqa: E402
-from mstxkit.reading.run import open_run  # noqa: E402
+from mstxkit.reading.run import OLDEST_POLARS, open_run  # noqa: E402
 from mstxkit.store import job_file, layout, livefile, records, segment  # noqa: E402
 from mstxkit.store.job_file import JobState  # noqa: E402
 
@@ -182,6 +183,16 @@ def test_a_pid_that_another_process_has_by_now_is_not_alive(run: Path) -> None:
     assert open_run(run).processes()["state"].to_list() == ["killed"]
 
 
+def test_a_polars_that_is_too_old_is_told_of_with_what_to_do(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Some tables ended in errors of its own."""
+    (oldest,) = re.findall(r'"polars>=(\d+)\.(\d+)"', (Path(__file__).parents[2] / "pyproject.toml").read_text())
+    monkeypatch.setattr(pl, "__version__", "1.27.1")
+
+    with pytest.raises(MstxkitError, match=r"newer polars than 1\.27\.1: pip install -U polars"):
+        open_run(run)
+    assert tuple(map(int, oldest)) == OLDEST_POLARS
+
+
 def test_a_live_file_of_another_host_is_not_looked_for(run: Path) -> None:
     process = ProcessFiles(run, host="elsewhere")
     process.seal(BankFiles().range("a", 0, 1), ended=None)
@@ -190,6 +201,18 @@ def test_a_live_file_of_another_host_is_not_looked_for(run: Path) -> None:
 
     assert opened.processes()["state"].to_list() == ["lost"]
     assert opened.damage == []
+
+
+@pytest.mark.parametrize(("start", "state", "records"), [("15eed", "killed", 1), (f"{1 << 62:x}5eed", "lost", 0)])
+def test_a_host_that_was_started_anew_is_told_from_another_of_its_name(
+    run: Path, start: str, state: str, records: int
+) -> None:
+    """By when the process began. What is left on a disk is read."""
+    ProcessFiles(run, start=start).live(BankFiles().range("a", 0, 1), pointer={"boot": "another"})
+    opened = open_run(run)
+
+    assert opened.processes()["state"].to_list() == [state]
+    assert opened.ranges().height == records
 
 
 def test_a_missing_live_file_of_a_killed_process_is_damage(run: Path, tmp_path: Path) -> None:

@@ -93,6 +93,20 @@ def test_a_process_that_is_not_ours_to_adopt_is_left_alone(run: Path, why: str) 
     assert not list((run / "sealed").iterdir())
 
 
+def test_what_is_left_on_a_disk_from_before_the_host_was_started_anew_is_sealed(run: Path) -> None:
+    """By somebody who did not see when its process was gone."""
+    lock = run.parent / "shm" / RUN_ID / f"{identity.host()}-100-15eed.life"
+    left_by(run, *two_banks(), start="15eed", pointer={"boot": "another", "life": str(lock)})
+    lock.touch()
+    adopted = adopt.collect(run, by="keeper-1-5eed")
+
+    assert [one.records for one in adopted] == [3]
+    assert [row["state"] for row in lives.processes(run)] == ["killed"]
+    blocks = segment.scan(next((run / "sealed").iterdir()).read_bytes())
+    (end,) = (block for block in blocks if isinstance(block, segment.Block) and block.kind == segment.END)
+    assert "gone_ns" not in end.meta
+
+
 def test_one_that_a_living_adopter_has_claimed_is_left_to_it(run: Path) -> None:
     left_by(run, *two_banks())
     (pointer,) = (run / "live").iterdir()

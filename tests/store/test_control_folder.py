@@ -198,7 +198,7 @@ DAMAGE = {
     "text": (lambda path: path.write_text('"text"'), "is no control file"),
     "deep": (lambda path: path.write_text("[" * 500_000), "no JSON"),
     "digits": (lambda path: path.write_text('{"format": ' + "1" * 100_000 + "}"), "no JSON|no control file"),
-    "format": (document(format=2), "is no control file of format 1"),
+    "format": (document(format=0), "is no control file of format 1"),
     "messages": (document(messages={"id": "theirs"}), "holds no list"),
     "another run": (document(run=OTHER_RUN), "belongs to another run"),
     "large": (lambda path: path.write_bytes(b" " * ((1 << 20) + 1)), "is larger than 1048576 bytes"),
@@ -246,6 +246,19 @@ def test_the_next_message_replaces_what_is_damaged(
     assert ids(control)[-1] == "two" and "theirs" not in ids(control)
     assert ([one["id"] for one in box.take()][-1], box.problem) == ("two", None)
     assert faults.counts == {"control.requests": 1}
+    box.close()
+
+
+def test_what_a_newer_version_has_written_is_not_replaced(control: ControlFolder) -> None:
+    control.send({"id": "one"})
+    document(format=2)(requests(control))
+    before, box = requests(control).read_bytes(), mailbox(control)
+    box.poll()
+
+    with pytest.raises(MstxkitError, match=r"no request can be left in .* of format 2, written by a newer mstxkit"):
+        control.send({"id": "two"})
+    assert requests(control).read_bytes() == before
+    assert "upgrade this one" in str(box.problem)
     box.close()
 
 

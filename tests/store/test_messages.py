@@ -83,6 +83,13 @@ def test_a_report_that_is_none_is_left_out() -> None:
     assert [report.id for report in Standing.read(said).reports] == ["cd"]
 
 
+def test_a_report_of_a_newer_version_that_says_more_is_read() -> None:
+    said = Standing(4, None, None, (), "idle", "torch", {}, ()).as_json()
+    said["reports"] = [{**Report("ab", 3, "running").as_json(), "of_a_newer_version": 1}]
+
+    assert Standing.read(said).reports == (Report("ab", 3, "running"),)
+
+
 @pytest.mark.parametrize("damage", [{"world_size": None}, {"stages": 3}, {"why_no_backend": []}])
 def test_what_no_rank_says_is_refused(damage: dict[str, Any]) -> None:
     said = Standing(4, None, None, (), "idle", None, {}, ()).as_json()

@@ -46,6 +46,13 @@ def test_what_a_keeper_wrote_is_read_back(run: Path) -> None:
     assert 0 <= first.age.seconds < 60
 
 
+def test_whose_host_has_another_name_is_told_of_by_that(run: Path) -> None:
+    """One watchman looks at all that share memory: a rank was there twice, once as it had been long ago."""
+    told(run, {**ONE, "host": "container_2"}, {**ONE, "host": None})
+
+    assert [where.host for where in whereabouts.seen(run, RUN_ID)] == ["container_2", identity.host()]
+
+
 @pytest.mark.parametrize(
     ("what", "is_of_a_rank"),
     [

@@ -94,7 +94,9 @@ class Agreement:
     def restore(self, memory: list[Mapping[str, Any]], now: Now) -> None:
         """Go on from what `memory` gave; who was ready has to say so again."""
         for matter in memory:
-            self.received(remembered_request(matter["request"]), tuple(matter["ranks"]), now, bool(matter["decided"]))
+            request = remembered_request(matter["request"])
+            if request is not None:
+                self.received(request, tuple(matter["ranks"]), now, bool(matter["decided"]))
 
     def memory(self) -> list[dict[str, Any]]:
         """As plain data, for a restart."""

@@ -397,6 +397,8 @@ class Machine(SessionMoves):
         out: list[moves.Action] = []
         for document in memory["tasks"]:
             request = remembered_request(document["request"])
+            if request is None:
+                continue  # it is refused when it comes again
             if document["had_session"]:
                 self._ledger.put(self._ledger.ended, request.id, interrupted(document, request.id, self.rank))
                 self._cool_until_ns = now.mono_ns + int(self.policy.cooldown_s * NS)

@@ -6,6 +6,7 @@ from collections import Counter
 from dataclasses import dataclass, field, replace
 from typing import Any, Iterable, Mapping, Sequence, TypeVar
 
+from ...errors import ConfigError
 from ...store.report import DONE, EXPIRED, FAILED, QUEUED, REFUSED, Report
 from ...store.request import ALL, COUNT_AT_MOST, SUSPECT_AND_PEER, WHOLE_STEPS, Known, Request, Sample, checked
 from . import plans
@@ -424,14 +425,13 @@ class Spending:
         return [(end, duration) for end, duration in self._sessions if now.mono_ns - end < _HOUR_NS]
 
 
-def remembered_request(fields: Mapping[str, Any]) -> Request:
-    """A request from a rank's memory: checked when it came, so any stage, rank and preset is known.
-
-    Raises:
-        ConfigError: it is no request.
-    """
+def remembered_request(fields: Mapping[str, Any]) -> Request | None:
+    """A request from a rank's memory: checked when it came, so any name is known. None: only to a newer mstxkit."""
     presets = [] if fields["preset"] is None else [fields["preset"]]
-    return checked(fields, Known(fields["stages"], range(1 << 31), presets), "memory")
+    try:
+        return checked(fields, Known(fields["stages"], range(1 << 31), presets), "memory")
+    except ConfigError:
+        return None
 
 
 def interrupted(document: Mapping[str, Any], id: str, rank: int) -> Report:

@@ -73,6 +73,7 @@ def compact(
     own_id = run_id(str(run), [])
     if not own_id:
         raise ReadError(run_file.why_none(run))
+    folders.make_folder(run)  # its owner could not read what another user compacts, and removes
     folders.make_folder(run / dataset.FOLDER)
     todo = {host: names for host, names in _todo(run, own_id).items() if hosts is None or host in hosts}
     count, done = sum(map(len, todo.values())), Compacted()

@@ -51,8 +51,9 @@ def _without_enclosing(rows: pl.DataFrame) -> pl.DataFrame:
     rows = rows.with_columns(is_inside=is_inside, holder=(~is_inside).cum_sum().over(_OF_A_STEP))
     held = pl.col("tokens").filter(pl.col("is_inside")).sum().over(*_OF_A_STEP, "holder")
     holds = (pl.len().over(*_OF_A_STEP, "holder") > 1) & (pl.col("tokens") >= held).fill_null(True)
+    rows = rows.with_columns(holds=holds)  # older ones of polars take no window inside of another
     comes_after = (pl.col("start_ns") >= pl.col("others_ns")).fill_null(True)
-    rows = rows.with_columns(is_enclosed=(pl.col("is_inside") | (holds & comes_after)).all().over(_OF_A_STEP))
+    rows = rows.with_columns(is_enclosed=(pl.col("is_inside") | (pl.col("holds") & comes_after)).all().over(_OF_A_STEP))
     share = pl.col("is_enclosed").filter(~pl.col("is_inside")).mean().over("process")
     is_usual = (share >= _ENCLOSED_STEPS) & (pl.col("step").n_unique().over("process") >= _STEPS_NEEDED)
     return rows.filter(pl.col("is_inside") | ~(pl.col("is_enclosed") & is_usual))

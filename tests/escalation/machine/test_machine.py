@@ -887,3 +887,21 @@ def test_what_is_not_the_memory_of_a_machine_is_no_crash() -> None:
     for memory in damaged:
         with pytest.raises(ConfigError, match="memory"):
             Machine.restored(0, 1, memory, world.now())
+
+
+def test_a_rank_that_goes_on_with_an_older_mstxkit_remembers_what_it_has_done() -> None:
+    """Of what the newer one wrote it leaves out what it does not know, and no more."""
+    world = World()
+    (rank,) = world.ranks
+    done = world.ask()
+    rank.run("actor_update")
+    world.ask(occasion="again")
+    memory = json.loads(rank.saved)
+    memory["ended"][0]["of_a_newer_version"] = memory["tasks"][0]["request"]["of_a_newer_version"] = 1
+    rank.saved = json.dumps(memory)
+    rank.kill()
+    rank.restart()
+    rank.tell(moves.RequestReceived(done))
+    rank.run("actor_update")
+
+    assert rank.backend.recorded == [(done.id, "actor_update", None)]
