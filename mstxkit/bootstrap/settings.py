@@ -78,7 +78,12 @@ def _parsed(field: str, text: str) -> Any:
     """What the text stands for. An argument may be a size like 2e11: whoever gets that handed on takes it as well."""
     kind = str if _DEFAULTS[field] is None else type(_DEFAULTS[field])
     try:
-        return float(text) if kind is int and not text.strip().lstrip("+-").isdecimal() else kind(text)
+        return _whole(text) if kind is int else kind(text)
     except ValueError as exc:
         wanted = "a whole number is needed" if kind is int else "a number is needed"
         raise SettingError(field, repr(text), wanted, f"MSTXKIT_{field.upper()}") from exc
+
+
+def _whole(text: str) -> int:
+    is_exact = text.strip().lstrip("+-").isdecimal() or not float(text).is_integer()
+    return int(text) if is_exact else int(float(text))
