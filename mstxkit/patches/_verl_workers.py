@@ -5,7 +5,7 @@ Names are those that `DistProfiler.annotate(role=…)` has for them in the newes
 
 from __future__ import annotations
 
-from ..patching.declare import AROUND, Target
+from ..patching.declare import AROUND, Target, by
 
 FSDP = "verl.workers.fsdp_workers"
 MEGATRON = "verl.workers.megatron_workers"
@@ -20,39 +20,33 @@ SAVED = {"global_step": "global_step"}
 def _actor(worker: str) -> tuple[Target, ...]:
     """Actor, reference and weights of a worker that holds the actor, whatever it is built on."""
     return (
-        Target(f"{worker}.update_actor", name="actor_update", stage="actor_update", role="actor", process_role="actor"),
+        Target(f"{worker}.update_actor", name="actor_update", stage="actor_update", **by("actor")),
         Target(
-            f"{worker}.compute_log_prob", name="actor_compute_log_prob", stage="actor_compute_log_prob",
-            role="actor", process_role="actor",
+            f"{worker}.compute_log_prob", name="actor_compute_log_prob", stage="actor_compute_log_prob", **by("actor")
         ),
         Target(
             f"{worker}.compute_ref_log_prob", name="ref_compute_log_prob", stage="reference_compute_log_prob",
-            role="reference", process_role="reference",
+            **by("reference"),
         ),
-        Target(
-            f"{worker}.save_checkpoint", name="save_checkpoint", stage="save_checkpoint", role="actor",
-            attributes=SAVED, process_role="actor",
-        ),
+        _saved(worker, "actor", SAVED),
     )  # fmt: skip
+
+
+def _saved(worker: str, role: str, attributes: dict[str, str]) -> Target:
+    path = f"{worker}.save_checkpoint"
+    return Target(path, name="save_checkpoint", stage="save_checkpoint", attributes=attributes, **by(role))
 
 
 def _critic(worker: str) -> tuple[Target, ...]:
     return (
-        Target(
-            f"{worker}.compute_values", name="compute_values", stage="critic_compute_values",
-            role="critic", process_role="critic",
-        ),
-        Target(
-            f"{worker}.update_critic", name="critic_update", stage="critic_update", role="critic", process_role="critic"
-        ),
-    )  # fmt: skip
+        Target(f"{worker}.compute_values", name="compute_values", stage="critic_compute_values", **by("critic")),
+        Target(f"{worker}.update_critic", name="critic_update", stage="critic_update", **by("critic")),
+    )
 
 
 def _weights(path: str) -> Target:
     """Weights go to the rollout at the end of step N, with N; what comes next belongs to N + 1."""
-    return Target(
-        path, name="update_weights", stage="weight_sync", role="actor", step_after="global_steps", process_role="actor"
-    )
+    return Target(path, name="update_weights", stage="weight_sync", step_after="global_steps", **by("actor"))
 
 
 def _legacy(module: str, saved: dict[str, str], step: str | None = None) -> tuple[Target, ...]:
@@ -68,22 +62,15 @@ def _legacy(module: str, saved: dict[str, str], step: str | None = None) -> tupl
         ),
         # fsdp 0.6.1:651 0.7.0:676; megatron 0.6.1:568 0.7.0:664
         # Since 0.7.1 it is the whole of update_weights, except for a rollout in the worker itself.
-        Target(
-            f"{worker}.rollout_mode", name="rollout_mode", stage="weight_sync", role="actor", process_role="actor",
-            unless=weights,
-        ),
+        Target(f"{worker}.rollout_mode", name="rollout_mode", stage="weight_sync", unless=weights, **by("actor")),
         # fsdp 0.6.1:734 0.7.0:759; megatron 0.6.1:602 0.7.0:700
         Target(f"{worker}.trainer_mode", name="trainer_mode", role="actor"),
         # fsdp 0.7.1:1735; megatron 0.7.1:988
         _weights(weights),
         *_critic(f"{module}:CriticWorker"),
+        _saved(f"{module}:CriticWorker", "critic", saved),
         Target(
-            f"{module}:CriticWorker.save_checkpoint", name="save_checkpoint", stage="save_checkpoint", role="critic",
-            attributes=saved, process_role="critic",
-        ),
-        Target(
-            f"{module}:RewardModelWorker.compute_rm_score", name="compute_rm_score", stage="reward",
-            role="reward", process_role="reward",
+            f"{module}:RewardModelWorker.compute_rm_score", name="compute_rm_score", stage="reward", **by("reward")
         ),
     )  # fmt: skip
 
@@ -112,10 +99,7 @@ ENGINE_WORKERS = (
     # 0.7.1:618 0.8.0:667 0.9.0:720 0.9.1:728 (async)
     _weights(f"{ENGINE}:ActorRolloutRefWorker.update_weights"),
     # 0.7.0:560,544 (async): what update_weights and the checkpoint manager do later
-    Target(
-        f"{ENGINE}:ActorRolloutRefWorker.wake_up", name="wake_up", stage="weight_sync", role="actor",
-        process_role="actor",
-    ),
+    Target(f"{ENGINE}:ActorRolloutRefWorker.wake_up", name="wake_up", stage="weight_sync", **by("actor")),
     Target(f"{ENGINE}:ActorRolloutRefWorker.sleep", name="sleep", role="actor"),
     # TrainingWorker knows no role: inside the actor's stages it inherits theirs; a critic's stages are its own calls.
     # 0.7.0:174 0.7.1:215 0.8.0:234 0.9.0:242 0.9.1:243
