@@ -98,7 +98,7 @@ def _once(run: Path, run_id: str, json: bool) -> None:
     seen = by_tables or seen
     if json:
         _show.as_json({
-            "schema": _SCHEMA, "run": run_id, "path": str(run), "steps": seen.steps, "last_step": seen.last_step,
+            "run": run_id, "path": str(run), "steps": seen.steps, "last_step": seen.last_step,
             "hosts": seen.hosts, "judged_steps": seen.judged_steps, "has_summaries": seen.has_summaries,
             "by_tables": by_tables is not None,
             "by_devices": [latest._asdict() for latest in device_words.summarise(run, run_id)],
@@ -175,7 +175,7 @@ def _change(run: Path, run_id: str, texts: list[str], json: bool) -> None:
         _show.stop(str(exc), WRONG_USE)
     done = watching.change(run, run_id, values)
     if json:
-        _show.as_json({"schema": _SCHEMA, **done._asdict(), "settings": done.settings._asdict()})
+        _show.as_json({**done._asdict(), "settings": done.settings._asdict()})
     else:
         for line in _acknowledged(done):
             print(line)
