@@ -253,7 +253,7 @@ def _wait(
     else:
         typer.echo(f"request {request.id}: {progress}")
         for session in kept[:_FOLDERS_AT_MOST]:
-            typer.echo(f"  {_show.path(run, session.folder)}  {_requests.size_of(session)}")
+            typer.echo(f"  {for_terminal(str(run / session.folder))}  {_requests.size_of(session)}")
         if len(kept) > _FOLDERS_AT_MOST:
             typer.echo(f"  and {len(kept) - _FOLDERS_AT_MOST} more: mstxkit status {run} --json")
         _show_how_to_open(run, control.run_id, request.id, done)
