@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..patching.declare import CONTEXT, EXTRA, Target
+from ..patching.declare import CONTEXT, EXTRA, Target, method
 from ..pieces.sampling import PieceSampling
 from ._megatron import CORE, interleaved
 
@@ -35,7 +35,7 @@ def _micro_batch(path: str, sampling: PieceSampling = PieceSampling(until_next=T
 
 
 def _piece(path: str, sampling: PieceSampling = PieceSampling(), **fields: Any) -> Target:  # noqa: B008
-    return Target(path, name=path.rpartition(".")[2], role="stage", sampling=sampling, **fields)
+    return method(path, role="stage", sampling=sampling, **fields)
 
 
 # workers/actor/dp_actor.py 0.6.1:94,283,310,372 0.7.0:94,309,336,398 0.7.1:113,391,425,509;

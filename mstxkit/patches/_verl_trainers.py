@@ -5,7 +5,7 @@ and its name is that of the metric `timing_s/gen`. So the blocks themselves are 
 """
 
 from ..patching import trainer_settings
-from ..patching.declare import CONTEXT, VALUE, Target, by
+from ..patching.declare import CONTEXT, VALUE, Target, by, method
 from . import _verl_steps as steps
 
 PROFILER = "verl.utils.profiler"
@@ -63,7 +63,7 @@ STEPS = (
     ),
     # utils/skip/skip_manager.py 0.9.0:51 0.9.1:51; v1/trainer_base.py 0.9.1:455,521 and ray_trainer.py call it right
     # after `self.global_steps += 1`. (v1 calls its own _start_profiling inside the block "step": too late.)
-    Target("verl.utils.skip.skip_manager:SkipManager.set_step", name="set_step", step="step", **by("trainer")),
+    method("verl.utils.skip.skip_manager:SkipManager.set_step", step="step", **by("trainer")),
 )
 
 # Before training starts no block surrounds them: validation (val_before_train), loading, starting the workers.
@@ -86,7 +86,7 @@ AROUND = (
         for trainer in CLASSES
     ),
     # ray_trainer.py 0.6.1:670 to 0.9.1:772
-    Target(f"{RAY_TRAINER}:RayPPOTrainer.init_workers", name="init_workers", waits=True, **by("trainer")),
+    method(f"{RAY_TRAINER}:RayPPOTrainer.init_workers", waits=True, **by("trainer")),
 )  # fmt: skip
 
 # What the trainer itself computes inside the blocks.
@@ -102,12 +102,9 @@ INSIDE = (
 # trainer/fsdp_sft_trainer.py 0.6.1:466,526,537 0.7.0:473,533,544. (sft_trainer.py goes through TrainingWorker.)
 _SFT = "verl.trainer.fsdp_sft_trainer:FSDPSFTTrainer"
 SFT = (
-    Target(f"{_SFT}.training_step", name="training_step", stage="train_step", **by("trainer")),
-    Target(f"{_SFT}.validation_step", name="validation_step", stage="evaluate", role="trainer"),
-    Target(
-        f"{_SFT}.save_checkpoint", name="save_checkpoint", stage="save_checkpoint", role="trainer",
-        attributes={"global_step": "step"},
-    ),
+    method(f"{_SFT}.training_step", stage="train_step", **by("trainer")),
+    method(f"{_SFT}.validation_step", stage="evaluate", role="trainer"),
+    method(f"{_SFT}.save_checkpoint", stage="save_checkpoint", role="trainer", attributes={"global_step": "step"}),
 )  # fmt: skip
 
 TRAINERS = (*BLOCKS, *OWN_MARKS, *OWN_PROFILER, *STEPS, *AROUND, *INSIDE, *SFT)
