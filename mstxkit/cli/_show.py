@@ -57,8 +57,15 @@ def stop(message: str, status: int) -> NoReturn:
     import typer
 
     for line in message.splitlines():
-        typer.echo(f"mstxkit: {for_terminal(line)}", err=True)
+        say(line)
     raise typer.Exit(status)
+
+
+def say(text: str) -> None:
+    """A line of ours on standard error, at once."""
+    import typer
+
+    typer.echo(f"mstxkit: {for_terminal(text)}", err=True)
 
 
 def as_json(fields: Mapping[str, Any]) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json as json_of
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Optional
 
@@ -52,7 +51,7 @@ def watch(
     else:
         from ..judging import watching
 
-        _tell("each verdict is shown as it comes; Ctrl-C ends this")
+        _show.say("each verdict is shown as it comes; Ctrl-C ends this")
         for verdict in watching.follow(run, run_id, _outlets(run, run_id, metrics)):
             text = _as_json(verdict) if json else _line(verdict)
             print(text, flush=True)
@@ -73,14 +72,10 @@ def _outlets(run: Path, run_id: str, metrics: Optional[str]) -> Outlets | None:
     from ..telemetry.outlets import Outlets
 
     try:
-        return Outlets(run, run_id, metrics_setting.checked(metrics), tells=_tell)
+        return Outlets(run, run_id, metrics_setting.checked(metrics), tells=_show.say)
     except SettingError as exc:
         exc.origin = "--metrics"
         _show.stop(str(exc), WRONG_USE)
-
-
-def _tell(note: str) -> None:
-    print(f"mstxkit: {for_terminal(note)}", file=sys.stderr, flush=True)
 
 
 def _as_json(verdict: Verdict) -> str:
