@@ -152,8 +152,17 @@ def _no_setting(name: str, names: tuple[str, ...]) -> str:
     return f"not a setting of this version; {meant}known after {_OURS}: {', '.join(names)}"
 
 
-def table(checks: list[Check]) -> Table:
-    """The checks for a terminal."""
+def show(json: bool) -> bool:
+    """All checks, on standard output. Returns: is something wrong? A note is not."""
+    checks = installation()
+    if json:
+        _show.as_json({"checks": [check._asdict() for check in checks]})
+    else:
+        _show.console().print(_table(checks))
+    return any(check.level == WRONG for check in checks)
+
+
+def _table(checks: list[Check]) -> Table:
     from rich.text import Text
 
     styles = {OK: "green", NOTE: "yellow", WRONG: "bold red"}

@@ -17,6 +17,7 @@ from ..parsing import kinds
 from ..reading.report.escape import for_terminal
 from ..store import layout
 from ..store.session_file import RecordedSession, sessions
+from . import _show
 
 _SHOWN_AT_MOST = 4
 _TRACE = ".pt.trace.json"
@@ -32,9 +33,7 @@ def lines(run: Path, run_id: str, requests: Iterable[str]) -> list[str]:
     """How to open what these requests recorded; their data as they lie there now."""
     wanted = set(requests)
     kept = [session for session in sessions(run, run_id) if session.key[0] in wanted and session.key[0]]
-    by_request: dict[str, list[RecordedSession]] = {}
-    for session in kept:
-        by_request.setdefault(session.key[0], []).append(session)
+    by_request = _show.grouped(kept, lambda session: session.key[0])
     return [line for request, recorded in by_request.items() for line in _of_request(run, request, recorded)]
 
 

@@ -1,8 +1,4 @@
-"""A bar on standard error while something long goes on; in a pipe, in a file and on a dumb terminal nothing at all.
-
-with progress("Exporting", total=rows) as advance:
-    advance(1000)  # a thousand more are done
-"""
+"""A bar on standard error while something long goes on; in a pipe, in a file and on a dumb terminal nothing at all."""
 
 from __future__ import annotations
 

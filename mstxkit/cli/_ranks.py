@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from typing import TYPE_CHECKING, Any, Callable, Iterable, Iterator, Mapping, NamedTuple, Sequence, TypeVar
+from typing import TYPE_CHECKING, Any, Iterable, Iterator, Mapping, NamedTuple, Sequence
 
 from ..reading.report.escape import NAME_LIMIT, for_rich
 from ..reading.report.text import who
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
     from ..store.fate import Heard
 
-T = TypeVar("T")
 _SPANS_SHOWN = 60  # characters
 _TROUBLES = ("dropped", "faults")
 
@@ -81,7 +80,8 @@ def ranks(stood: Sequence[Standpoint]) -> Table:
     """A line a rank; of more than 16, those that do the same on one line."""
     made = _show.table("rank", "stage", "step", "seen", "session", "profiler", overflow="fold")
     is_each = len(stood) <= ROWS_AT_MOST
-    groups = [[member] for member in stood] if is_each else list(_grouped(stood, lambda member: member.alike))
+    alike = _show.grouped(stood, lambda member: member.alike)
+    groups = [[member] for member in stood] if is_each else list(alike.values())
     for members in groups[:ROWS_AT_MOST]:
         first, oldest = members[0], max(members, key=lambda member: member.age.seconds)
         who_all = f"{_spans(member.rank for member in members)} {first.role}".strip()
@@ -124,7 +124,7 @@ def processes(listed: Sequence[dict[str, Any]]) -> Table:
     for process in shown:
         names = (for_rich(who(process)), for_rich(process["host"], NAME_LIMIT), str(process["pid"]))
         table.add_row(*names, _state(process), _seen([process], now_ns), *_counts([process]), _clock(process))
-    for members in _grouped(rest, _kind):
+    for members in _show.grouped(rest, _kind).values():
         table.add_row(*_many(members), "", _state(members[0]), _seen(members, now_ns), *_counts(members), "")
     return table
 
@@ -162,11 +162,3 @@ def _counts(members: Sequence[Mapping[str, Any]]) -> Iterator[str]:
 def _clock(process: Mapping[str, Any]) -> str:
     error = "" if process["clock_error_ns"] is None else f" ±{duration(process['clock_error_ns'])}"
     return f"{process['clock'] or 'unknown'}{error}"
-
-
-def _grouped(members: Iterable[T], key: Callable[[T], Any]) -> Iterator[list[T]]:
-    """Those with equal keys together, in the order of the first of each."""
-    groups: dict[Any, list[T]] = {}
-    for member in members:
-        groups.setdefault(key(member), []).append(member)
-    return iter(groups.values())

@@ -138,9 +138,7 @@ def requests(progresses: Sequence[Progress]) -> Table:
 
 def participants(recorders: Sequence[Participant]) -> list[str]:
     """Who would record, and why not: `rank 1 (actor, pid 42 on h): torch, in step 7`; those alike together."""
-    alike: dict[tuple[str | None, str], list[Participant]] = {}
-    for recorder in recorders:
-        alike.setdefault((recorder.backend, recorder.hindrance), []).append(recorder)
+    alike = _show.grouped(recorders, lambda recorder: (recorder.backend, recorder.hindrance))
     return [_who(members) + _how(members) for members in alike.values()]
 
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Mapping, NoReturn, Sequence
+from typing import TYPE_CHECKING, Any, Callable, Iterable, Mapping, NoReturn, Sequence, TypeVar
 
 from ..reading.report.escape import for_terminal
 
@@ -13,6 +12,8 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
+Key = TypeVar("Key")
+Item = TypeVar("Item")
 PIPE_COLUMNS = 120
 
 
@@ -43,9 +44,12 @@ def table(*columns: str, right: Sequence[str] = (), has_header: bool = True, **o
     return made
 
 
-def path(folder: Path, inside: str) -> str:
-    """A path below a folder, as it may be copied from a terminal."""
-    return for_terminal(str(folder / inside))
+def grouped(items: Iterable[Item], key: Callable[[Item], Key]) -> dict[Key, list[Item]]:
+    """Those with equal keys together, in the order of the first of each."""
+    groups: dict[Key, list[Item]] = {}
+    for item in items:
+        groups.setdefault(key(item), []).append(item)
+    return groups
 
 
 def stop(message: str, status: int) -> NoReturn:
@@ -53,8 +57,15 @@ def stop(message: str, status: int) -> NoReturn:
     import typer
 
     for line in message.splitlines():
-        typer.echo(f"mstxkit: {for_terminal(line)}", err=True)
+        say(line)
     raise typer.Exit(status)
+
+
+def say(text: str) -> None:
+    """A line of ours on standard error, at once."""
+    import typer
+
+    typer.echo(f"mstxkit: {for_terminal(text)}", err=True)
 
 
 def as_json(fields: Mapping[str, Any]) -> None:

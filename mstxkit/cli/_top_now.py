@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Iterator, NamedTuple, Sequence
+from typing import TYPE_CHECKING, Iterator, Sequence
 
 from ..judging.sight import Judges, Sighting
 from ..reading.report.escape import shown
 from ..reading.report.units import spans
 from ..store.whereabouts import Whereabouts, span
+from . import _show
 from ._top_paper import Paper, counted, fitted, line_of
 
 if TYPE_CHECKING:
@@ -15,13 +16,6 @@ if TYPE_CHECKING:
 
 RANKS_AT_MOST = 16
 _STALE_S, _WIDEST = 15.0, 32
-
-
-class _Doing(NamedTuple):
-    """What those do that do the same."""
-
-    role: str
-    stage: str
 
 
 def of_ranks(sighting: Sighting, paper: Paper) -> Iterator[Text]:
@@ -38,10 +32,7 @@ def of_ranks(sighting: Sighting, paper: Paper) -> Iterator[Text]:
     if len(ranks) <= RANKS_AT_MOST:
         groups = [[rank] for rank in ranks]
     else:
-        by_doing: dict[_Doing, list[Whereabouts]] = {}
-        for rank in ranks:
-            by_doing.setdefault(_Doing(rank.role, rank.stage or ""), []).append(rank)
-        groups = sorted(by_doing.values(), key=len)
+        groups = sorted(_show.grouped(ranks, lambda rank: (rank.role, rank.stage or "")).values(), key=len)
     shown_groups = groups[:RANKS_AT_MOST]
     rows = [[_who(group), shown(group[0].role), _steps(group)] for group in shown_groups]
     widths = [min(_WIDEST, max(cell_len(row[column]) for row in rows)) for column in range(3)]

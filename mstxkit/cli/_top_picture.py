@@ -38,7 +38,7 @@ _NS = 1e9
 def lines(sighting: Sighting, paper: Paper) -> list[Text]:
     """The picture: no line is wider than the paper, and there are no more of them than it has rows."""
     head = [*_title(sighting, paper), *_of_incident(sighting, paper), *_of_verdicts(sighting, paper)]
-    tail = list(_tail(sighting, paper))
+    tail = list(_tail(sighting))
     tail = [line_of(), *tail] if tail and paper.rows > _SMALL else tail
     ranks = list(of_ranks(sighting, paper))
     rest = paper.rows - len(head) - len(tail)
@@ -228,7 +228,7 @@ def _short(value: float) -> str:
     return f"{value:.3g}"
 
 
-def _tail(sighting: Sighting, paper: Paper) -> Iterator[Text]:
+def _tail(sighting: Sighting) -> Iterator[Text]:
     """What was lost, who is silent, and where figures go."""
     state = sighting.state
     if state is None:

@@ -15,8 +15,6 @@ from ._progress import progress
 if TYPE_CHECKING:
     from ..reading.dataset.compacting import Compacted
 
-_SCHEMA = 1
-
 
 def compact(
     run: Path = typer.Argument(..., help="The run's folder.", show_default=False),
@@ -43,7 +41,7 @@ def compact(
     except OSError as exc:
         raise MstxkitError(f"{run} cannot be compacted: {exc.strerror or exc}") from exc
     if json:
-        _show.as_json({"schema": _SCHEMA, "path": str(path), **done._asdict()})
+        _show.as_json({"path": str(path), **done._asdict()})
     else:
         _say(done)
         _say_which_are_not_there(path, hosts or [])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from . import FOUND_WRONG, _activation, _checks, _show
+from . import FOUND_WRONG, _checks
 
 
 def doctor(json: bool = typer.Option(False, "--json", help="The checks as JSON.")) -> None:
@@ -12,9 +12,4 @@ def doctor(json: bool = typer.Option(False, "--json", help="The checks as JSON."
 
     Example: mstxkit doctor
     """
-    checks = _checks.installation()
-    if json:
-        _show.as_json({"checks": [check._asdict() for check in checks]})
-    else:
-        _show.console().print(_checks.table(checks))
-    raise typer.Exit(FOUND_WRONG if any(check.level == _activation.WRONG for check in checks) else 0)
+    raise typer.Exit(FOUND_WRONG if _checks.show(json) else 0)

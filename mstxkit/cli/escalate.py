@@ -110,9 +110,6 @@ def escalate(
         _show.as_json({"request": request.as_json(), "suspects": list(suspects)})
 
 
-# What is asked for.
-
-
 def _lifetime_ns(seconds: float) -> int:
     if not 0 < seconds < 1e9:
         raise typer.BadParameter(f"{seconds:g}: a number of seconds above 0 is needed", param_hint="--expires-s")
@@ -152,9 +149,6 @@ def _sample(text: str) -> dict[str, Any]:
     if not all(equals and key and value for key, equals, value in pairs):
         raise typer.BadParameter(f"{text!r}: give per=micro_batch,skip=2,record=1", param_hint="--sample")
     return {key.strip(): int(value) if re.fullmatch(r"\d{1,9}", value, re.ASCII) else value for key, _, value in pairs}
-
-
-# What is shown of it.
 
 
 def _tell(run: Path, request: Request, meant: tuple[int, ...], suspected: Suspicion | None) -> None:
@@ -242,9 +236,6 @@ def _print_explanation(request: Request, explanation: Explanation, meant: str | 
     _show.console().print(table)
 
 
-# Waiting.
-
-
 def _wait(
     run: Path, control: ControlFolder, request: Request, suspects: tuple[int, ...], analyse: bool, json: bool
 ) -> None:
@@ -262,7 +253,7 @@ def _wait(
     else:
         typer.echo(f"request {request.id}: {progress}")
         for session in kept[:_FOLDERS_AT_MOST]:
-            typer.echo(f"  {_show.path(run, session.folder)}  {_requests.size_of(session)}")
+            typer.echo(f"  {for_terminal(str(run / session.folder))}  {_requests.size_of(session)}")
         if len(kept) > _FOLDERS_AT_MOST:
             typer.echo(f"  and {len(kept) - _FOLDERS_AT_MOST} more: mstxkit status {run} --json")
         _show_how_to_open(run, control.run_id, request.id, done)

@@ -62,7 +62,7 @@ def import_(
 
 def _document(imported: list[Any], damage: list[Any]) -> dict[str, Any]:
     files = [{**made.about(), "file": made.file, "rows": made.rows} for made in imported]
-    return {"schema": 1, "files": files, "damage": [part._asdict() for part in damage]}
+    return {"files": files, "damage": [part._asdict() for part in damage]}
 
 
 def _print(imported: list[Any], damage: list[Any], is_own: bool) -> None:

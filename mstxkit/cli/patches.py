@@ -110,9 +110,7 @@ def _details(support: Support) -> Any:
     styles = {APPLIED: "green", HELD: "green", FAILED: "bold red"}
     table = _show.table("state", f"target of {support.framework}", "stage", no_wrap=True)
     table.add_column("why", overflow="fold")
-    modules: dict[str, list[TargetState]] = {}
-    for target in support.targets:
-        modules.setdefault(target.path.partition(":")[0], []).append(target)
+    modules = _show.grouped(support.targets, lambda target: target.path.partition(":")[0])
     for module, targets in modules.items():
         error = next((target.detail for target in targets if target.state == WAITING), "")
         table.add_row("", for_rich(module, style="bold"), "", for_rich(error))

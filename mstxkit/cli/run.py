@@ -16,9 +16,8 @@ from ..bootstrap.pth import UNREACHED
 from ..errors import MstxkitError
 from ..host import environment
 from ..marking.ranges import is_off
-from ..reading.report.escape import for_terminal
 from ..store import documents, layout, run_file, sealed_place
-from . import _requests
+from . import _requests, _show
 from ._activation import problem_with
 
 if TYPE_CHECKING:
@@ -63,7 +62,7 @@ def run(
     wanted = Path(run or os.environ.get(environment.RUN) or default)
     is_new = not os.path.lexists(wanted)
     folder = run_file.open_run_folder(wanted)[0]
-    _say(f"recording into {folder}")
+    _show.say(f"recording into {folder}")
     variables = _left_in(folder, planned)
     before, unreached = _recorded(folder), folder / UNREACHED
     # Whatever becomes of the run's disk, CMD is started, and its status is ours.
@@ -79,7 +78,7 @@ def run(
             run_file.remove_empty(folder)
     processes = "1 process" if count == 1 else f"{count} processes"
     how_to_read = f"{processes} recorded; read them: mstxkit report {folder}"
-    _say(how_to_read if count else f"nothing was recorded: {_why(asked, was_reached)}")
+    _show.say(how_to_read if count else f"nothing was recorded: {_why(asked, was_reached)}")
     raise typer.Exit(status)
 
 
@@ -99,9 +98,9 @@ def _left_in(folder: Path, planned: Configured | None) -> dict[str, str]:
         return {}
     planned.leave_in(folder)
     for request in planned.plan.requests:
-        _say(f"planned: {_requests.asked(request)}")
+        _show.say(f"planned: {_requests.asked(request)}")
     for note in planned.plan.notes:
-        _say(note)
+        _show.say(note)
     return planned.variables({})
 
 
@@ -121,7 +120,7 @@ def _tried(work: Callable[[], object]) -> None:
     try:
         work()
     except (OSError, MstxkitError) as exc:
-        _say(str(exc))
+        _show.say(str(exc))
 
 
 def _asked(option: str | None) -> str:
@@ -147,7 +146,7 @@ def _ran(command: list[str], environment: dict[str, str]) -> int:
         pid = os.posix_spawnp(command[0], command, environment, setsigmask=mask, setsigdef=_PUT_BACK)
         code = _awaited(pid)
     except OSError as exc:
-        _say(f"{command[0]}: {exc.strerror}{_SCRIPT if os.path.isfile(command[0]) else ''}")
+        _show.say(f"{command[0]}: {exc.strerror}{_SCRIPT if os.path.isfile(command[0]) else ''}")
         raise typer.Exit(NOT_FOUND if isinstance(exc, FileNotFoundError) else NOT_EXECUTABLE) from None
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
@@ -185,7 +184,3 @@ def _why(asked: str, was_reached: bool) -> str:
         "no Python that reads mstxkit.pth was started (an environment without mstxkit? python -S?); "
         "`python -m mstxkit doctor`, by that Python, says what it lacks"
     )
-
-
-def _say(text: str) -> None:
-    typer.echo(f"mstxkit: {for_terminal(text)}", err=True)

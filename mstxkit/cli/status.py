@@ -59,11 +59,7 @@ def status(
         _incidents.ask(run, json)
         return
     if run is None:
-        checks = _checks.installation()
-        if json:
-            _show.as_json({"checks": [check._asdict() for check in checks]})
-        else:
-            _show.console().print(_checks.table(checks))
+        _checks.show(json)
         return
     from ..reading import places
     from ..reading.report import elsewhere

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from ..judging.sight import Sighting
     from ._top_paper import Paper
 
-_SCHEMA = 1
 _EVERY_S, _EVERY_AT_MOST_S = 1.0, 30.0
 # A look is followed by a pause of so many times what it took of the CPU: 1.7 % of a core at most.
 _PAUSES = 60
@@ -51,7 +50,7 @@ def top(
     sight, console = Sight(folder, run_id), _show.console()
     if json or once or not console.is_terminal or console.is_dumb_terminal:
         sighting = sight.look()
-        _show.as_json(_document(run, run_id, sighting)) if json else _print(console, sighting, run, _ROWS_ONCE)
+        _show.as_json(_document(run, run_id, sighting)) if json else _print(console, sighting, run)
         raise typer.Exit(FOUND_WRONG if any(verdict.is_blaming for verdict in sighting.verdicts) else 0)
 
     def is_there() -> bool:
@@ -61,7 +60,7 @@ def top(
     if last is None and not is_there():
         _show.stop(f"{run} is gone: somebody has removed it, or another run lies there", FOUND_WRONG)
     if last is not None:
-        _print(console, last, run, _ROWS_ONCE)
+        _print(console, last, run)
 
 
 def _live(look: Any, console: Console, run: Path, is_there: Callable[[], bool]) -> Sighting | None:
@@ -105,15 +104,15 @@ def _paper(console: Console, run: Path, rows: int) -> Paper:
     return Paper(console.width, rows, console.options.ascii_only, run.resolve().name, str(run))
 
 
-def _print(console: Console, sighting: Sighting, run: Path, rows: int) -> None:
-    console.print(_picture(console, sighting, run, rows))
+def _print(console: Console, sighting: Sighting, run: Path) -> None:
+    console.print(_picture(console, sighting, run, _ROWS_ONCE))
 
 
 def _document(run: Path, run_id: str, sighting: Sighting) -> dict[str, Any]:
     state = sighting.state
     job = None if state is None else json_of.loads(state.as_json(run_id))
     return {
-        "schema": _SCHEMA, "run": run_id, "path": str(run), "judged_by": sighting.by,
+        "run": run_id, "path": str(run), "judged_by": sighting.by,
         "age_s": sighting.age_s if state is not None else None, "job": job,
         "incident": None if sighting.incident is None else sighting.incident.page,
         "verdicts": [json_of.loads(verdict.line()) for verdict in sighting.verdicts],

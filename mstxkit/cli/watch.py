@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json as json_of
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Optional
 
@@ -52,7 +51,7 @@ def watch(
     else:
         from ..judging import watching
 
-        _tell("each verdict is shown as it comes; Ctrl-C ends this")
+        _show.say("each verdict is shown as it comes; Ctrl-C ends this")
         for verdict in watching.follow(run, run_id, _outlets(run, run_id, metrics)):
             text = _as_json(verdict) if json else _line(verdict)
             print(text, flush=True)
@@ -73,14 +72,10 @@ def _outlets(run: Path, run_id: str, metrics: Optional[str]) -> Outlets | None:
     from ..telemetry.outlets import Outlets
 
     try:
-        return Outlets(run, run_id, metrics_setting.checked(metrics), tells=_tell)
+        return Outlets(run, run_id, metrics_setting.checked(metrics), tells=_show.say)
     except SettingError as exc:
         exc.origin = "--metrics"
         _show.stop(str(exc), WRONG_USE)
-
-
-def _tell(note: str) -> None:
-    print(f"mstxkit: {for_terminal(note)}", file=sys.stderr, flush=True)
 
 
 def _as_json(verdict: Verdict) -> str:
@@ -98,7 +93,7 @@ def _once(run: Path, run_id: str, json: bool) -> None:
     seen = by_tables or seen
     if json:
         _show.as_json({
-            "schema": _SCHEMA, "run": run_id, "path": str(run), "steps": seen.steps, "last_step": seen.last_step,
+            "run": run_id, "path": str(run), "steps": seen.steps, "last_step": seen.last_step,
             "hosts": seen.hosts, "judged_steps": seen.judged_steps, "has_summaries": seen.has_summaries,
             "by_tables": by_tables is not None,
             "by_devices": [latest._asdict() for latest in device_words.summarise(run, run_id)],
@@ -175,7 +170,7 @@ def _change(run: Path, run_id: str, texts: list[str], json: bool) -> None:
         _show.stop(str(exc), WRONG_USE)
     done = watching.change(run, run_id, values)
     if json:
-        _show.as_json({"schema": _SCHEMA, **done._asdict(), "settings": done.settings._asdict()})
+        _show.as_json({**done._asdict(), "settings": done.settings._asdict()})
     else:
         for line in _acknowledged(done):
             print(line)

@@ -34,14 +34,15 @@ def from_overrides(source: Source, roots: Iterable[str]) -> Source:
         path = match[1].split(".") if match else [""]
         if match and path[0] in wanted:
             problems += unknown(word, source.name)
-            _set(values, path, scalar(match[2]))
+            put(values, path, scalar(match[2]))
             lines.update({} if word.line is None else {tuple(path): word.line})
     if problems:
         raise ConfigError.of(problems)
     return Source(source.name, values, lines, source.words, source.variables)
 
 
-def _set(values: dict[str, Any], path: Sequence[str], value: Any) -> None:
+def put(values: dict[str, Any], path: Sequence[str], value: Any) -> None:
+    """Put a value under these keys; what is no mapping on the way to it is replaced by one."""
     for name in path[:-1]:
         below = values.setdefault(name, {})
         values[name] = values = below if isinstance(below, dict) else {}
@@ -60,7 +61,7 @@ def resolved(source: Source, sections: Iterable[tuple[str, ...]]) -> Source:
         if content is None:
             continue
         try:
-            _set(values, section, _Resolving(source).value(content, section))
+            put(values, section, _Resolving(source).value(content, section))
         except _Unresolved as exc:
             problems.append(Problem(*source.place(*exc.path), exc.value, exc.why))
     if problems:

@@ -23,6 +23,8 @@ POSITIONS: dict[str, tuple[str, ...]] = {
     "mindspore.profiler.Profiler": (), "torch_npu.profiler._ExperimentalConfig": ("profiler_level", "aic_metrics"),
     "mindspore.profiler._ExperimentalConfig": ("profiler_level", "aic_metrics"),
 }  # fmt: skip
+# What is at hand under more than one name.
+_MOVED = {"mindspore.Profiler": "mindspore.profiler.Profiler"}
 PROFILERS = ("torch_npu.profiler.profile", "mindspore.profiler.profile", "mindspore.profiler.Profiler")
 _MODULES = ("torch_npu.profiler", "mindspore.profiler")
 CALL = "()"  # in a mapping of arguments: what is called
@@ -97,7 +99,7 @@ class _PythonFile:
             return self.imported.get(node.id, "")
         above = self.dotted(node.value) if isinstance(node, ast.Attribute) else ""
         whole = f"{above}.{node.attr}" if isinstance(node, ast.Attribute) and above else ""
-        return "mindspore.profiler.Profiler" if whole == "mindspore.Profiler" else whole
+        return _MOVED.get(whole, whole)
 
     def arguments(self, call: ast.Call, called: str, path: Path) -> dict[str, Any]:
         """The arguments of a call, by name."""
@@ -151,10 +153,6 @@ def _imports(tree: ast.Module) -> Iterator[tuple[str, str]]:
             for alias in node.names:
                 whole = f"{node.module}.{alias.name}"
                 yield alias.asname or alias.name, _MOVED.get(whole, whole)
-
-
-# What is at hand under more than one name.
-_MOVED = {"mindspore.Profiler": "mindspore.profiler.Profiler"}
 
 
 def _assignments(tree: ast.Module) -> Iterator[tuple[str, ast.expr | None]]:

@@ -117,10 +117,6 @@ class Pieces:
         return True
 
 
-def awaiting(site: Any, awaitable: Awaitable[Any], stream: Any = None, attributes: Any = None) -> Awaitable[Any]:
+async def awaiting(site: Any, awaitable: Awaitable[Any], stream: Any = None, attributes: Any = None) -> Any:
     """Drive what a plain function returned that is marked as a coroutine function."""
-    return _awaiting(site, awaitable, stream, attributes)
-
-
-async def _awaiting(site: Any, awaitable: Awaitable[Any], stream: Any, attributes: Any) -> Any:
     return await state.driven(site, awaitable, stream, attributes)

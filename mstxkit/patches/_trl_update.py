@@ -6,6 +6,7 @@ they train. Source: trl 0.20.0 to 1.16.0 and accelerate 1.15.0, as in `trl.py`.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, Callable
 
 from ..marking import ranges
@@ -31,21 +32,6 @@ def trained(upstream: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         _training.count -= 1
 
 
-def backward(upstream: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """`Accelerator.backward`."""
-    return _part_of_an_update("backward", upstream, args, kwargs)
-
-
-def clip_grad_norm(upstream: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """`Accelerator.clip_grad_norm_`."""
-    return _part_of_an_update("clip_grad_norm", upstream, args, kwargs)
-
-
-def optimizer_step(upstream: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """`AcceleratedOptimizer.step`."""
-    return _part_of_an_update("optimizer_step", upstream, args, kwargs)
-
-
 def log_probabilities(upstream: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """`OnlineDPOTrainer._forward`: with gradients the policy's, for the loss; without, the reference's."""
     from torch import is_grad_enabled
@@ -55,8 +41,14 @@ def log_probabilities(upstream: Callable[..., Any], *args: Any, **kwargs: Any) -
         return upstream(*args, **kwargs)
 
 
-def _part_of_an_update(name: str, upstream: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+def _part_of_an_update(name: str, upstream: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
     if not _training.count:
         return upstream(*args, **kwargs)
     with ranges.mstx_range(name, stage="actor_update"):
         return upstream(*args, **kwargs)
+
+
+# `Accelerator.backward`, `Accelerator.clip_grad_norm_`, `AcceleratedOptimizer.step`.
+backward = partial(_part_of_an_update, "backward")
+clip_grad_norm = partial(_part_of_an_update, "clip_grad_norm")
+optimizer_step = partial(_part_of_an_update, "optimizer_step")

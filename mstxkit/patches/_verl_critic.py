@@ -8,6 +8,7 @@ megatron, veomni and what derives from them.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, Callable
 
 from .. import faults
@@ -18,17 +19,7 @@ from ..patching import entry
 ROLE, _VALUE_HEAD = "critic", "WithValueHead"
 
 
-def inferred(upstream: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """`infer_batch`: a critic's is its stage."""
-    return _called("compute_values", "critic_compute_values", upstream, args, kwargs)
-
-
-def trained(upstream: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """`train_mini_batch`: a critic's is its stage."""
-    return _called("critic_update", "critic_update", upstream, args, kwargs)
-
-
-def _called(name: str, stage: str, upstream: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+def _called(name: str, stage: str, upstream: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
     if not _is_critic(next(iter(args), None)):
         return upstream(*args, **kwargs)
     entry.stage_begins()
@@ -36,6 +27,11 @@ def _called(name: str, stage: str, upstream: Callable[..., Any], args: Any, kwar
         identity.identify(role=ROLE)
     with ranges.mstx_range(name, stage=stage, role=ROLE):
         return upstream(*args, **kwargs)
+
+
+# `infer_batch` and `train_mini_batch`: a critic's is its stage.
+inferred = partial(_called, "compute_values", "critic_compute_values")
+trained = partial(_called, "critic_update", "critic_update")
 
 
 def _is_critic(worker: Any) -> bool:

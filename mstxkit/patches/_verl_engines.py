@@ -10,7 +10,9 @@ dummy batches here: a rank without data of its own still trains.
 
 from __future__ import annotations
 
-from ..patching.declare import CONTEXT, EXTRA, Target
+from typing import Any
+
+from ..patching.declare import CONTEXT, EXTRA, Target, method
 from ..pieces.sampling import PieceSampling
 from ._megatron import CORE, interleaved
 
@@ -24,25 +26,16 @@ GOES_ON = PieceSampling(until_next=True, ends_after=("micro_batch",))
 ENDS_MINI = PieceSampling(ends_after=("mini_batch",))
 
 
-def _mini_batch(
-    path: str, *, attributes: dict[str, str] | None = None, sampling: PieceSampling = GOES_ON, stage: str | None = None
-) -> Target:
-    name = path.rpartition(".")[2]
-    return Target(
-        path, name=name, role="stage", stage=stage, attributes=attributes or {}, boundary="mini_batch",
-        sampling=sampling,
-    )  # fmt: skip
+def _mini_batch(path: str, sampling: PieceSampling = GOES_ON) -> Target:
+    return _piece(path, sampling, boundary="mini_batch", attributes=ONLY)
 
 
 def _micro_batch(path: str, sampling: PieceSampling = PieceSampling(until_next=True)) -> Target:  # noqa: B008
-    return Target(
-        path, name=path.rpartition(".")[2], role="stage", boundary="micro_batch", max_per_s=MICRO_BATCHES_PER_S,
-        sampling=sampling,
-    )  # fmt: skip
+    return _piece(path, sampling, boundary="micro_batch", max_per_s=MICRO_BATCHES_PER_S)
 
 
-def _piece(path: str, sampling: PieceSampling = PieceSampling(), **fields: str) -> Target:  # noqa: B008
-    return Target(path, name=path.rpartition(".")[2], role="stage", sampling=sampling, **fields)  # type: ignore[arg-type]
+def _piece(path: str, sampling: PieceSampling = PieceSampling(), **fields: Any) -> Target:  # noqa: B008
+    return method(path, role="stage", sampling=sampling, **fields)
 
 
 # workers/actor/dp_actor.py 0.6.1:94,283,310,372 0.7.0:94,309,336,398 0.7.1:113,391,425,509;
@@ -76,7 +69,7 @@ LEGACY_MEGATRON = tuple(
     )
     for target in (
         *(_piece(f"{model}.{verb}", ENDS_MINI) for verb in verbs),
-        _mini_batch(f"{model}.forward_backward_batch", attributes=ONLY),
+        _mini_batch(f"{model}.forward_backward_batch"),
     )
 )
 
@@ -98,18 +91,12 @@ BATCHES = tuple(
         f"{ENGINE}.automodel.transformer_impl:AutomodelEngine",
     )
     for target in (
-        _mini_batch(
-            f"{engine}.forward_backward_batch", attributes=ONLY,
-            sampling=_PIPELINED if engine.endswith("MegatronEngine") else GOES_ON,
-        ),
+        _mini_batch(f"{engine}.forward_backward_batch", _PIPELINED if engine.endswith("MegatronEngine") else GOES_ON),
         _piece(f"{engine}.optimizer_step"),
         _micro_batch(f"{engine}WithLMHead.forward_step"),
-        Target(
-            f"{engine}.to", name="to", role="stage",
-            attributes={"device": "device", "model": "model", "optimizer": "optimizer"},
-        ),
+        _piece(f"{engine}.to", attributes={"device": "device", "model": "model", "optimizer": "optimizer"}),
     )
-)  # fmt: skip
+)
 
 # workers/engine/fsdp/transformer_impl.py 0.7.1:802 0.8.0:873 0.9.0:1066 0.9.1:1094; megatron's 0.7.1:659 0.8.0:751
 # 0.9.0:1109 0.9.1:1127. With LoRA the reference is the actor without its adapter, as infer_batch alone runs it.
@@ -126,7 +113,7 @@ DERIVED = (
     # workers/engine/megatron/transformer_impl.py 0.6.1:666 0.7.0:698 0.7.1:882 0.8.0:1022 0.9.0:1490 0.9.1:1507
     _micro_batch(f"{ENGINE}.megatron.transformer_impl:MegatronEngineWithValueHead.forward_step"),
     # workers/engine/veomni/transformer_impl.py 0.7.0:213,193 0.7.1:261,241 0.8.0:407,387 0.9.0:385,365 0.9.1:405,385
-    _mini_batch(f"{ENGINE}.veomni.transformer_impl:VeOmniEngine.forward_backward_batch", attributes=ONLY),
+    _mini_batch(f"{ENGINE}.veomni.transformer_impl:VeOmniEngine.forward_backward_batch"),
     _piece(f"{ENGINE}.veomni.transformer_impl:VeOmniEngine.optimizer_step"),
     # workers/engine/fsdp/fsdp_turbo_impl.py 0.9.1:105
     _piece(f"{ENGINE}.fsdp.fsdp_turbo_impl:FSDPTurboEngineWithLMHead.optimizer_step"),

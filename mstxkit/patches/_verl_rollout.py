@@ -6,7 +6,7 @@ What else happens per request or sample is limited in records a second.
 
 from __future__ import annotations
 
-from ..patching.declare import Target
+from ..patching.declare import Target, by, method
 from . import _verl_steps as steps
 
 LOOP = "verl.experimental.agent_loop.agent_loop"
@@ -22,9 +22,9 @@ TRAJECTORY = {"agent": "agent_name", "validate": "trajectory['validate']"}
 
 def _agent_loop(worker: str, unless: str | None = None) -> tuple[Target, ...]:
     return (
-        Target(
-            f"{worker}.generate_sequences", name="generate_sequences", stage="actor_generate", role="rollout",
-            step=steps.of_batch, process_role="agent_loop", unless=unless,
+        method(
+            f"{worker}.generate_sequences", stage="actor_generate", role="rollout", step=steps.of_batch,
+            process_role="agent_loop", unless=unless,
         ),
         Target(
             f"{worker}._run_agent_loop", name="agent_loop", role="rollout", step=steps.of_trajectory,
@@ -53,9 +53,7 @@ AGENT_LOOPS = (
     # A request as its agent loop sees it. experimental/agent_loop/agent_loop.py 0.6.1:90 0.7.0:95 0.7.1:136;
     # workers/rollout/llm_server.py 0.8.0:180 0.9.0:240 0.9.1:99
     *(
-        Target(
-            path, name="generate", role="rollout", attributes={"request_id": "request_id"}, max_per_s=REQUESTS_PER_S
-        )
+        method(path, role="rollout", attributes={"request_id": "request_id"}, max_per_s=REQUESTS_PER_S)
         for path in (
             f"{LOOP}:AsyncLLMServerManager.generate",
             "verl.workers.rollout.llm_server:LLMServerClient.generate",
@@ -79,22 +77,16 @@ def _server(server: str, name: str, unless: str | None = None) -> tuple[Target, 
     """Requests, and the switches between generating and training."""
     return (
         Target(
-            f"{server}.generate", name=name, stage="actor_generate", role="rollout", process_role="rollout",
-            attributes={"request_id": "request_id"}, unless=unless,
+            f"{server}.generate", name=name, stage="actor_generate", attributes={"request_id": "request_id"},
+            unless=unless, **by("rollout"),
         ),
-        *(
-            Target(f"{server}.{switch}", name=switch, role="rollout", process_role="rollout", unless=unless)
-            for switch in ("wake_up", "sleep")
-        ),
+        *(method(f"{server}.{switch}", unless=unless, **by("rollout")) for switch in ("wake_up", "sleep")),
     )  # fmt: skip
 
 
 def _step(server: str) -> Target:
     """The server gets the step of its new weights: what it generates next is for the following one."""
-    return Target(
-        f"{server}.set_global_steps", name="set_global_steps", role="rollout",
-        step_after="global_steps", process_role="rollout",
-    )  # fmt: skip
+    return method(f"{server}.set_global_steps", step_after="global_steps", **by("rollout"))
 
 
 # The names of requests are those of verl's RLInsightLogger.
@@ -121,32 +113,23 @@ SERVERS = (
 
 REWARDS = (
     # trainer/ppo/reward.py 0.6.1:192 0.7.0:201: a function under @ray.remote
-    Target("verl.trainer.ppo.reward:compute_reward_async", stage="reward", role="reward", process_role="reward"),
+    Target("verl.trainer.ppo.reward:compute_reward_async", stage="reward", **by("reward")),
     # experimental/reward/reward_manager.py 0.6.1:51 (under @ray.remote)
-    Target(
-        "verl.experimental.reward.reward_manager:RewardManagerWorker.compute_score", name="compute_score",
-        stage="reward", role="reward", process_role="reward",
-    ),
+    method("verl.experimental.reward.reward_manager:RewardManagerWorker.compute_score", stage="reward", **by("reward")),
     # experimental/reward_loop/reward_loop.py 0.7.0:104,111 (under @ray.remote) 0.7.1:133,140 0.8.0 to 0.9.1:138,145
-    Target(
-        f"{REWARD}.compute_score_batch", name="compute_score_batch",
-        stage="reward", role="reward", process_role="reward",
-    ),
-    Target(f"{REWARD}.compute_score", name="compute_score", stage="reward", role="reward", process_role="reward"),
+    method(f"{REWARD}.compute_score_batch", stage="reward", **by("reward")),
+    method(f"{REWARD}.compute_score", stage="reward", **by("reward")),
 )  # fmt: skip
 
 # Weights where they arrive.
 WEIGHTS = (
     # checkpoint_engine/base.py 0.7.1:286 0.8.0:323 0.9.0:335 0.9.1:354 (async): a rollout apart from the actor
-    Target(
-        "verl.checkpoint_engine.base:CheckpointEngineWorker.update_weights", name="update_weights",
-        stage="weight_sync", role="rollout", step_after="global_steps", process_role="rollout",
+    method(
+        "verl.checkpoint_engine.base:CheckpointEngineWorker.update_weights", stage="weight_sync",
+        step_after="global_steps", **by("rollout"),
     ),
     # workers/rollout/vllm_rollout/utils.py 0.7.1:155 0.8.0:197 0.9.0:232 0.9.1:248: in vLLM's worker processes
-    Target(
-        f"{VLLM}.utils:vLLMColocateWorkerExtension.update_weights_from_ipc", name="update_weights_from_ipc",
-        stage="weight_sync", role="rollout", process_role="rollout",
-    ),
+    method(f"{VLLM}.utils:vLLMColocateWorkerExtension.update_weights_from_ipc", stage="weight_sync", **by("rollout")),
 )  # fmt: skip
 
 ROLLOUT = (*AGENT_LOOPS, *SERVERS, *REWARDS, *WEIGHTS)

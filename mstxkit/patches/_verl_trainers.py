@@ -5,13 +5,15 @@ and its name is that of the metric `timing_s/gen`. So the blocks themselves are 
 """
 
 from ..patching import trainer_settings
-from ..patching.declare import CONTEXT, VALUE, Target
+from ..patching.declare import CONTEXT, VALUE, Target, by, method
 from . import _verl_steps as steps
 
 PROFILER = "verl.utils.profiler"
 RAY_TRAINER = "verl.trainer.ppo.ray_trainer"
 V1 = "verl.trainer.ppo.v1.trainer_base"
 SYNC = "verl.trainer.main_ppo_sync"
+BEFORE_V1 = (f"{RAY_TRAINER}:RayPPOTrainer", f"{SYNC}:PPOTrainer")
+CLASSES = (*BEFORE_V1, f"{V1}:PPOTrainer")
 MARKS, TAKES_OVER = "mstxkit.patches._verl_marks", "mstxkit.patches._takes_over"
 
 # Blocks in which a trainer calls its workers and waits, and no more than hands batches on. The others are its own work:
@@ -55,52 +57,42 @@ STEPS = (
     # trainer/main_ppo_sync.py 0.8.0:1170
     *(
         Target(
-            f"{trainer}._start_profiling", name="start_profile", role="trainer",
-            step="self.global_steps", process_role="trainer", waits=True,
+            f"{trainer}._start_profiling", name="start_profile", step="self.global_steps", waits=True, **by("trainer")
         )
-        for trainer in (f"{RAY_TRAINER}:RayPPOTrainer", f"{SYNC}:PPOTrainer")
+        for trainer in BEFORE_V1
     ),
     # utils/skip/skip_manager.py 0.9.0:51 0.9.1:51; v1/trainer_base.py 0.9.1:455,521 and ray_trainer.py call it right
     # after `self.global_steps += 1`. (v1 calls its own _start_profiling inside the block "step": too late.)
-    Target(
-        "verl.utils.skip.skip_manager:SkipManager.set_step", name="set_step", role="trainer",
-        step="step", process_role="trainer",
-    ),
-)  # fmt: skip
+    method("verl.utils.skip.skip_manager:SkipManager.set_step", step="step", **by("trainer")),
+)
 
 # Before training starts no block surrounds them: validation (val_before_train), loading, starting the workers.
 AROUND = (
     *(
         Target(
-            f"{trainer}._validate", name="validate", stage="evaluate", role="trainer",
-            step=steps.of_validation, process_role="trainer", waits=True,
+            f"{trainer}._validate", name="validate", stage="evaluate", step=steps.of_validation, waits=True,
+            **by("trainer"),
         )
         # ray_trainer.py 0.6.1:529 0.7.0:607 0.7.1:502 0.8.0:599 0.9.0:596 0.9.1:596; main_ppo_sync.py 0.8.0:858;
         # v1/trainer_base.py 0.9.0:959 0.9.1:1031
-        for trainer in (f"{RAY_TRAINER}:RayPPOTrainer", f"{SYNC}:PPOTrainer", f"{V1}:PPOTrainer")
+        for trainer in CLASSES
     ),
     # ray_trainer.py 0.6.1:837 to 0.9.1:1052; main_ppo_sync.py 0.8.0:744; v1/trainer_base.py 0.9.0:789 0.9.1:850
     *(
         Target(
-            f"{trainer}._load_checkpoint", name="load_checkpoint", role="trainer", process_role="trainer", waits=True,
-            attributes=trainer_settings.of_config,
+            f"{trainer}._load_checkpoint", name="load_checkpoint", attributes=trainer_settings.of_config, waits=True,
+            **by("trainer"),
         )
-        for trainer in (f"{RAY_TRAINER}:RayPPOTrainer", f"{SYNC}:PPOTrainer", f"{V1}:PPOTrainer")
+        for trainer in CLASSES
     ),
     # ray_trainer.py 0.6.1:670 to 0.9.1:772
-    Target(
-        f"{RAY_TRAINER}:RayPPOTrainer.init_workers", name="init_workers", role="trainer", process_role="trainer",
-        waits=True,
-    ),
+    method(f"{RAY_TRAINER}:RayPPOTrainer.init_workers", waits=True, **by("trainer")),
 )  # fmt: skip
 
 # What the trainer itself computes inside the blocks.
 INSIDE = (
     # ray_trainer.py 0.6.1:919 to 0.9.1:1182; main_ppo_sync.py 0.8.0:1276; v1/trainer_base.py 0.9.0:1453 0.9.1:1608
-    *(
-        Target(f"{trainer}._balance_batch", name="balance_batch", role="trainer")
-        for trainer in (f"{RAY_TRAINER}:RayPPOTrainer", f"{SYNC}:PPOTrainer", f"{V1}:PPOTrainer")
-    ),
+    *(Target(f"{trainer}._balance_batch", name="balance_batch", role="trainer") for trainer in CLASSES),
     # trainer/ppo/ray_trainer.py 0.6.1:181 0.7.0:186 0.7.1:129 0.8.0:185 0.9.1:187, in the block "adv"
     Target(f"{RAY_TRAINER}:compute_advantage", role="trainer"),
     # trainer/ppo/ray_trainer.py 0.6.1:121 0.7.0:126 0.7.1:69 0.8.0:76 0.9.1:78, in the block "adv"
@@ -108,19 +100,11 @@ INSIDE = (
 )
 
 # trainer/fsdp_sft_trainer.py 0.6.1:466,526,537 0.7.0:473,533,544. (sft_trainer.py goes through TrainingWorker.)
+_SFT = "verl.trainer.fsdp_sft_trainer:FSDPSFTTrainer"
 SFT = (
-    Target(
-        "verl.trainer.fsdp_sft_trainer:FSDPSFTTrainer.training_step",
-        name="training_step", stage="train_step", role="trainer", process_role="trainer",
-    ),
-    Target(
-        "verl.trainer.fsdp_sft_trainer:FSDPSFTTrainer.validation_step",
-        name="validation_step", stage="evaluate", role="trainer",
-    ),
-    Target(
-        "verl.trainer.fsdp_sft_trainer:FSDPSFTTrainer.save_checkpoint",
-        name="save_checkpoint", stage="save_checkpoint", role="trainer", attributes={"global_step": "step"},
-    ),
+    method(f"{_SFT}.training_step", stage="train_step", **by("trainer")),
+    method(f"{_SFT}.validation_step", stage="evaluate", role="trainer"),
+    method(f"{_SFT}.save_checkpoint", stage="save_checkpoint", role="trainer", attributes={"global_step": "step"}),
 )  # fmt: skip
 
 TRAINERS = (*BLOCKS, *OWN_MARKS, *OWN_PROFILER, *STEPS, *AROUND, *INSIDE, *SFT)

@@ -5,7 +5,7 @@ Names are those that `DistProfiler.annotate(role=…)` has for them in the newes
 
 from __future__ import annotations
 
-from ..patching.declare import AROUND, Target
+from ..patching.declare import AROUND, Target, by, method
 
 FSDP = "verl.workers.fsdp_workers"
 MEGATRON = "verl.workers.megatron_workers"
@@ -20,39 +20,32 @@ SAVED = {"global_step": "global_step"}
 def _actor(worker: str) -> tuple[Target, ...]:
     """Actor, reference and weights of a worker that holds the actor, whatever it is built on."""
     return (
-        Target(f"{worker}.update_actor", name="actor_update", stage="actor_update", role="actor", process_role="actor"),
+        Target(f"{worker}.update_actor", name="actor_update", stage="actor_update", **by("actor")),
         Target(
-            f"{worker}.compute_log_prob", name="actor_compute_log_prob", stage="actor_compute_log_prob",
-            role="actor", process_role="actor",
+            f"{worker}.compute_log_prob", name="actor_compute_log_prob", stage="actor_compute_log_prob", **by("actor")
         ),
         Target(
             f"{worker}.compute_ref_log_prob", name="ref_compute_log_prob", stage="reference_compute_log_prob",
-            role="reference", process_role="reference",
+            **by("reference"),
         ),
-        Target(
-            f"{worker}.save_checkpoint", name="save_checkpoint", stage="save_checkpoint", role="actor",
-            attributes=SAVED, process_role="actor",
-        ),
+        _saved(worker, "actor", SAVED),
     )  # fmt: skip
+
+
+def _saved(worker: str, role: str, attributes: dict[str, str]) -> Target:
+    return method(f"{worker}.save_checkpoint", stage="save_checkpoint", attributes=attributes, **by(role))
 
 
 def _critic(worker: str) -> tuple[Target, ...]:
     return (
-        Target(
-            f"{worker}.compute_values", name="compute_values", stage="critic_compute_values",
-            role="critic", process_role="critic",
-        ),
-        Target(
-            f"{worker}.update_critic", name="critic_update", stage="critic_update", role="critic", process_role="critic"
-        ),
-    )  # fmt: skip
+        method(f"{worker}.compute_values", stage="critic_compute_values", **by("critic")),
+        Target(f"{worker}.update_critic", name="critic_update", stage="critic_update", **by("critic")),
+    )
 
 
 def _weights(path: str) -> Target:
     """Weights go to the rollout at the end of step N, with N; what comes next belongs to N + 1."""
-    return Target(
-        path, name="update_weights", stage="weight_sync", role="actor", step_after="global_steps", process_role="actor"
-    )
+    return method(path, stage="weight_sync", step_after="global_steps", **by("actor"))
 
 
 def _legacy(module: str, saved: dict[str, str], step: str | None = None) -> tuple[Target, ...]:
@@ -68,23 +61,14 @@ def _legacy(module: str, saved: dict[str, str], step: str | None = None) -> tupl
         ),
         # fsdp 0.6.1:651 0.7.0:676; megatron 0.6.1:568 0.7.0:664
         # Since 0.7.1 it is the whole of update_weights, except for a rollout in the worker itself.
-        Target(
-            f"{worker}.rollout_mode", name="rollout_mode", stage="weight_sync", role="actor", process_role="actor",
-            unless=weights,
-        ),
+        method(f"{worker}.rollout_mode", stage="weight_sync", unless=weights, **by("actor")),
         # fsdp 0.6.1:734 0.7.0:759; megatron 0.6.1:602 0.7.0:700
-        Target(f"{worker}.trainer_mode", name="trainer_mode", role="actor"),
+        method(f"{worker}.trainer_mode", role="actor"),
         # fsdp 0.7.1:1735; megatron 0.7.1:988
         _weights(weights),
         *_critic(f"{module}:CriticWorker"),
-        Target(
-            f"{module}:CriticWorker.save_checkpoint", name="save_checkpoint", stage="save_checkpoint", role="critic",
-            attributes=saved, process_role="critic",
-        ),
-        Target(
-            f"{module}:RewardModelWorker.compute_rm_score", name="compute_rm_score", stage="reward",
-            role="reward", process_role="reward",
-        ),
+        _saved(f"{module}:CriticWorker", "critic", saved),
+        method(f"{module}:RewardModelWorker.compute_rm_score", stage="reward", **by("reward")),
     )  # fmt: skip
 
 
@@ -112,31 +96,20 @@ ENGINE_WORKERS = (
     # 0.7.1:618 0.8.0:667 0.9.0:720 0.9.1:728 (async)
     _weights(f"{ENGINE}:ActorRolloutRefWorker.update_weights"),
     # 0.7.0:560,544 (async): what update_weights and the checkpoint manager do later
-    Target(
-        f"{ENGINE}:ActorRolloutRefWorker.wake_up", name="wake_up", stage="weight_sync", role="actor",
-        process_role="actor",
-    ),
-    Target(f"{ENGINE}:ActorRolloutRefWorker.sleep", name="sleep", role="actor"),
+    method(f"{ENGINE}:ActorRolloutRefWorker.wake_up", stage="weight_sync", **by("actor")),
+    method(f"{ENGINE}:ActorRolloutRefWorker.sleep", role="actor"),
     # TrainingWorker knows no role: inside the actor's stages it inherits theirs; a critic's stages are its own calls.
     # 0.7.0:174 0.7.1:215 0.8.0:234 0.9.0:242 0.9.1:243
-    Target(
-        f"{ENGINE}:TrainingWorker.train_mini_batch", name="train_mini_batch", role="stage",
-        kind=AROUND, value=f"{CRITIC}:trained",
-    ),
+    method(f"{ENGINE}:TrainingWorker.train_mini_batch", role="stage", kind=AROUND, value=f"{CRITIC}:trained"),
     # 0.7.0:254 0.7.1:299 0.8.0:325 0.9.0:337 0.9.1:343: one mini-batch
-    Target(f"{ENGINE}:TrainingWorker.train_batch", name="train_batch", role="stage", boundary="mini_batch"),
+    method(f"{ENGINE}:TrainingWorker.train_batch", role="stage", boundary="mini_batch"),
     # 0.7.0:304 0.7.1:354 0.8.0:380 0.9.0:392 0.9.1:398
-    Target(
-        f"{ENGINE}:TrainingWorker.infer_batch", name="infer_batch", role="stage",
-        kind=AROUND, value=f"{CRITIC}:inferred",
-    ),
+    method(f"{ENGINE}:TrainingWorker.infer_batch", role="stage", kind=AROUND, value=f"{CRITIC}:inferred"),
     # 0.7.0:342 0.7.1:400 0.8.0:426 0.9.0:438 0.9.1:444: the actor's goes through it, a critic's starts here
-    Target(
-        f"{ENGINE}:TrainingWorker.save_checkpoint", name="save_checkpoint", stage="save_checkpoint", attributes=SAVED
-    ),
+    method(f"{ENGINE}:TrainingWorker.save_checkpoint", stage="save_checkpoint", attributes=SAVED),
     # workers/engine_workers_tinker.py 0.9.0:125,177 0.9.1:125,177
-    Target(f"{TINKER}:TinkerTrainingWorker.forward_backward", name="forward_backward", boundary="mini_batch"),
-    Target(f"{TINKER}:TinkerTrainingWorker.optimizer_step", name="optimizer_step"),
+    method(f"{TINKER}:TinkerTrainingWorker.forward_backward", boundary="mini_batch"),
+    method(f"{TINKER}:TinkerTrainingWorker.optimizer_step"),
 )  # fmt: skip
 
 WORKERS = (*LEGACY_FSDP, *LEGACY_MEGATRON, *LEGACY_ROLES, *ENGINE_WORKERS)

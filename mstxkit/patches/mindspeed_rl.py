@@ -27,6 +27,7 @@ _DATA = {"count": "experience_count"}
 # (2.2). A ReferenceWorker or VitWorker of its own knows no iteration.
 _ACTOR = "mindspeed_rl.workers.actor_hybrid_worker:ActorHybridWorkerBase"
 _CRITIC = "mindspeed_rl.workers.critic_worker:CriticWorkerBase"
+_REFERENCES = tuple(f"mindspeed_rl.workers.reference_{spelled}:ReferenceWorkerBase" for spelled in ("worker", "woker"))
 _STAGES = (
     Target(f"{_ACTOR}.generate_sequences", stage="actor_generate", step=_ITERATION, attributes=_PROFILED),
     Target(f"{_ACTOR}.compute_log_prob", stage="actor_compute_log_prob", step=_ITERATION, attributes=_PROFILED),
@@ -39,14 +40,7 @@ _STAGES = (
         "mindspeed_rl.workers.integrated_worker:IntegratedWorker.compute_ref_log_prob",
         stage="reference_compute_log_prob", step=_ITERATION, attributes=_PROFILED,
     ),
-    Target(
-        "mindspeed_rl.workers.reference_worker:ReferenceWorkerBase.compute_ref_log_prob",
-        stage="reference_compute_log_prob",
-    ),
-    Target(
-        "mindspeed_rl.workers.reference_woker:ReferenceWorkerBase.compute_ref_log_prob",
-        stage="reference_compute_log_prob",
-    ),
+    *(Target(f"{where}.compute_ref_log_prob", stage="reference_compute_log_prob") for where in _REFERENCES),
     Target(f"{_CRITIC}.compute_values", stage="critic_compute_values", step=_ITERATION, attributes=_PROFILED),
     Target(f"{_CRITIC}.update", stage="critic_update", step=_ITERATION, attributes=_PROFILED),
     Target("mindspeed_rl.workers.vit_worker:VitWorkerBase.compute_image_embeds", stage="actor_image_embeds"),
@@ -56,9 +50,9 @@ _STAGES = (
 # Source: reward_worker.py:115 (2.0.0 and 2.1.0: reward_woker.py), rule_reward.py:65, dynamic_sampling.py:51 (2.2),
 # rule_verifier.py:81 (decorated), compute_utils.py:61 (2.2) and 196 (decorated), both Ray tasks; 294 and on.
 _COMPUTE = "mindspeed_rl.trainer.utils.compute_utils"
+_REWARDERS = tuple(f"mindspeed_rl.workers.reward_{spelled}:RewardWorkerBase" for spelled in ("worker", "woker"))
 _REWARD = (
-    Target("mindspeed_rl.workers.reward_worker:RewardWorkerBase.compute_rm_score", stage="reward"),
-    Target("mindspeed_rl.workers.reward_woker:RewardWorkerBase.compute_rm_score", stage="reward"),
+    *(Target(f"{where}.compute_rm_score", stage="reward") for where in _REWARDERS),
     Target("mindspeed_rl.workers.rule_reward:RuleReward.compute_rm_score", stage="reward"),
     Target("mindspeed_rl.models.rule_verifier:compute_verifier_score"),
     Target("mindspeed_rl.workers.dynamic_sampling:DynamicSampling.dynamic_sampling", stage="dynamic_sampling"),
@@ -191,13 +185,11 @@ _TRANSFER = (
 )  # fmt: skip
 
 # Life of a worker. Source: `initialize` and `save_ckpt` of each worker; integrated_worker.py:103, 228.
-_REFERENCES = ("reference_worker", "reference_woker")
 _LIFE = (
     *each(_ACTOR, "initialize", "_build_model_optimizer", "_build_rollout"),
     *each(_CRITIC, "initialize"),
     *each("mindspeed_rl.workers.integrated_worker:IntegratedWorker", "initialize", "load_checkpoint_with_path"),
-    *(Target(f"mindspeed_rl.workers.{module}:ReferenceWorkerBase.initialize") for module in _REFERENCES),
-    *(Target(f"mindspeed_rl.workers.{name}:RewardWorkerBase.initialize") for name in ("reward_worker", "reward_woker")),
+    *(Target(f"{where}.initialize") for where in (*_REFERENCES, *_REWARDERS)),
     Target("mindspeed_rl.workers.vit_worker:VitWorkerBase.initialize"),
     Target(f"{_BASE}.setup_distributed_rank"),
     Target(f"{_ACTOR}.save_ckpt", stage="save_checkpoint", attributes={"iteration": "iteration"}),

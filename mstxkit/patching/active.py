@@ -22,7 +22,7 @@ from .seams import OpenSeam
 lock = RLock()
 # Called when states have changed.
 on_change: Callable[[], None] | None = None
-_FAILURES = (Reason.FAILED, Reason.NOT_PATCHABLE, Reason.OUT_OF_REACH)
+_FAILURES = (Reason.FAILED, Reason.NOT_PATCHABLE)
 _BENEATH = ("cell_contents", "__wrapped__")
 
 

@@ -93,10 +93,7 @@ def check(text: object) -> None:
 def _parsed(text: object) -> ast.expr:
     if type(text) is not str or len(text) > expressions.LONGEST:
         raise ExpressionError(f"a condition is a str of at most {expressions.LONGEST} characters, not {text!r:.60}")
-    try:
-        return ast.parse(text.strip(), mode="eval").body
-    except (SyntaxError, ValueError, MemoryError, RecursionError) as exc:
-        raise ExpressionError(f"{text!r}: {getattr(exc, 'msg', None) or exc or type(exc).__name__}") from None
+    return expressions.parsed(text)
 
 
 def _condition(tree: ast.expr, expression: Callable[[str], Expression], depth: int = 0) -> Condition:

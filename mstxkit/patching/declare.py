@@ -134,6 +134,16 @@ def each(where: str, *names: str, **fields: Any) -> tuple[Target, ...]:
     return tuple(Target(f"{where}{separator}{name}", **fields) for name in names)
 
 
+def method(path: str, **fields: Any) -> Target:
+    """A target whose range is named by the method alone, without its class."""
+    return Target(path, name=path.rpartition(".")[2], **fields)
+
+
+def by(role: str) -> dict[str, Any]:
+    """Fields of a `Target` that is the work of this role, by which a process that runs it is known."""
+    return {"role": role, "process_role": role}
+
+
 def _is_waiting(waits: object) -> bool:
     return isinstance(waits, bool) or _is_names(waits)
 

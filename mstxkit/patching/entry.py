@@ -148,8 +148,6 @@ class Entry(Prepared):
         self.__dict__.update(state)
         self._failed, self.turns = {}, _turns()
 
-    # ---- code of the wrapper ----
-
     def prologue(self, parameters: Parameters, names: Mapping[str, str]) -> Prologue | None:
         """What the wrapper does; None where a callable of the user's is to be asked, or a name is not plain."""
         step = self.step_after or self.step
@@ -181,8 +179,6 @@ class Entry(Prepared):
             return [inlined.attributes_of_stage()] if self.role == INHERIT_ROLE else []
         lines = inlined.attributes(self.expressions, self._fixed())
         return inlined.measured(lines + (inlined.inherited_role() if self.role == INHERIT_ROLE else []))
-
-    # ---- what that code calls ----
 
     def read_again(self, values: dict[str, Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
         """Read as expressions say it what the code could not read: it goes into `values`, or is left out of them."""
@@ -241,8 +237,6 @@ class Entry(Prepared):
     def failed(self, fault: Exception) -> None:
         """Something of ours raised: counted, and the range goes without attributes."""
         faults.note("entry of a patched call", fault)
-
-    # ---- where a callable is to be asked ----
 
     def __call__(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
         """Set the step, then read the attributes of this call. What cannot be read is counted and left out."""

@@ -139,7 +139,7 @@ def compiled(text: str, signature: inspect.Signature) -> Expression:
     Raises:
         ExpressionError: it is malformed, or names a parameter that the function lacks.
     """
-    return Expression(text, _node(_parsed(text), text, _arguments(signature)))
+    return Expression(text, _node(parsed(text), text, _arguments(signature)))
 
 
 def check(text: object) -> None:
@@ -148,10 +148,11 @@ def check(text: object) -> None:
     Raises:
         ExpressionError: it is not.
     """
-    _node(_parsed(text), text, None)
+    _node(parsed(text), text, None)
 
 
-def _parsed(text: object) -> ast.expr:
+def parsed(text: object) -> ast.expr:
+    """The tree of a text. Raises ExpressionError where it is none, or too long."""
     if type(text) is not str:
         raise ExpressionError(f"an expression is a str, not {text!r}")
     if len(text) > LONGEST:

@@ -20,7 +20,6 @@ class Reason:
     SUPERSEDED = "superseded by another target in this version"
     HAS_RANGE = "has a range of mstxkit already"
     OFF = "switched off by MSTXKIT_OFF"
-    OUT_OF_REACH = "out of reach"
     NOT_PATCHABLE = "cannot be replaced"
     FAILED = "resolution failed"
 

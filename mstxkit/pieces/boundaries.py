@@ -77,19 +77,13 @@ def _once(undo: Callable[[], None]) -> Callable[[], None]:
     return take_back
 
 
-def of(site: Any) -> str | None:
-    """Kind of the piece that a call of this site begins; None for none. Cost: one look-up."""
-    role = role_of(site)
-    return None if role is None else role.per
-
-
 def stage_of(site: Any) -> str | None:
     """Canonical key of a site's own stage; None where it has none."""
     return None if site.stage is None else stages.canonical(names.as_text(site.stage))
 
 
 def role_of(site: Any) -> PieceRole | None:
-    """All that was declared of a site."""
+    """What was declared of a site; None for nothing. Cost: one look-up."""
     role, _ = _declared.get(site.id, (None, 0))
     return role
 

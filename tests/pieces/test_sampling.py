@@ -45,7 +45,8 @@ def runner(acme: Any) -> Any:
 def kinds_of(acme: Any, *paths: str) -> list[str | None]:
     from mstxkit.engine.choose import engine
 
-    return [boundaries.of(engine.intern(path, None, "default")) for path in paths]
+    roles = [boundaries.role_of(engine.intern(path, None, "default")) for path in paths]
+    return [None if role is None else role.per for role in roles]
 
 
 def test_a_target_with_a_boundary_is_a_piece_while_it_is_patched(runner: Any, install: Install, when: str) -> None:
@@ -211,11 +212,11 @@ def test_the_same_site_declared_twice_stays_until_both_are_taken_back() -> None:
 
     first()
     first()
-    held = boundaries.of(site)
+    held = boundaries.role_of(site)
     second()
 
-    assert held == "mini_batch"
-    assert boundaries.of(site) is None
+    assert held == PieceRole("mini_batch")
+    assert boundaries.role_of(site) is None
 
 
 def test_what_was_forbidden_is_so_for_stages_that_call_it_and_only_once_it_was_called() -> None:

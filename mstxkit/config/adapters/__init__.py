@@ -174,7 +174,7 @@ class Reading:
     def number(self, key: str, field: str, default: int, least: int | None = None) -> int:
         """A whole number, at least `least`."""
         value = self.get(key, field, default)
-        number = _whole(value, self.from_text)
+        number = whole(value, self.from_text)
         if number is None:
             return self.refuse(default, key, "not a whole number", value)
         if least is not None and number < least:
@@ -217,7 +217,7 @@ class Reading:
         value = self.get(key, field, _MISSING)
         if value is _MISSING:
             return default
-        numbers = [_whole(number, self.from_text) for number in value] if isinstance(value, (list, tuple)) else [None]
+        numbers = [whole(number, self.from_text) for number in value] if isinstance(value, (list, tuple)) else [None]
         if not numbers or any(number is None or number < 0 for number in numbers):
             return self.refuse(default, key, "a list of ranks is needed, whole numbers from 0", value)
         return tuple(dict.fromkeys(numbers))
@@ -314,7 +314,8 @@ def _problem(source: Source, places: Mapping[str, SourcePlace], field: str, erro
     return Problem(place.file, place.line, key, value, why, allowed)
 
 
-def _whole(value: Any, from_text: bool) -> int | None:
+def whole(value: Any, from_text: bool) -> int | None:
+    """A whole number, also of a text where it may come as one; None for anything else."""
     if from_text and isinstance(value, str) and re.fullmatch(r"-?[0-9]{1,18}", value):
         return int(value)
     return value if isinstance(value, int) and not isinstance(value, bool) else None

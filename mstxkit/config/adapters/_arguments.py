@@ -60,6 +60,21 @@ def section_of_words(
     return _known(name, values, lines, problems, flags)
 
 
+def reading_of_command(
+    words: Iterable[Word], name: str, command: str, options: Iterable[str], flags: Container[str], lists: Container[str]
+) -> Reading:
+    """The options of a command of `dyno`, to be read: `flags` take no value, `lists` several with commas between."""
+    section, problems = section_of_words(words, name, "--", {f"--{key}": key for key in options}, flags)
+    values: dict[str, Any] = {}
+    for key, behind in section.values.items():
+        values[key] = True if key in flags else one_word([word for word in behind if word != command])
+        if key in lists and isinstance(values[key], str):
+            values[key] = [part.strip() for part in values[key].split(",")]
+    reading = Reading(Source(name, values, section.lines), from_text=True, spelled="--{}".format)
+    reading.problems += problems
+    return reading
+
+
 def _known(
     name: str, values: dict[str, list[Word]], lines: Any, problems: list[Problem], flags: Container[str]
 ) -> tuple[Source, list[Problem]]:

@@ -11,9 +11,8 @@ from typing import Any
 from ...store.options import named
 from ..model import Config, Window
 from ..shell import Word
-from ..sources import Source
-from . import Read, Reading
-from ._arguments import amount, one_word, section_of_words
+from . import Read
+from ._arguments import amount, reading_of_command
 
 COMMAND = "npu-monitor"
 KINDS = {
@@ -32,7 +31,7 @@ OPTIONS = (*_ACTIONS, "duration", "mspti-activity-kind", "log-file", "export-typ
 
 def read_monitor(words: list[Word], name: str, flavour: str) -> Read:
     """What the command asks for. Raises: ConfigError with all that is wrong in it."""
-    reading = _reading(words, name)
+    reading = reading_of_command(words, name, COMMAND, OPTIONS, _ACTIONS, ("mspti-activity-kind",))
     kinds = reading.items("mspti-activity-kind", "level", {kind: kind for kind in KINDS}, ("Marker",)) or ("Marker",)
     is_on = "npu-monitor-start" in reading.values and "npu-monitor-stop" not in reading.values
     if not is_on:
@@ -49,18 +48,6 @@ def read_monitor(words: list[Word], name: str, flavour: str) -> Read:
         domains_exclude=("communication",) if "Marker" in kinds else (), export=export,
         path=reading.text("log-file", "path", ""), limits={"seconds": seconds} if seconds else None,
     )  # fmt: skip
-
-
-def _reading(words: list[Word], name: str) -> Reading:
-    section, problems = section_of_words(words, name, "--", {f"--{key}": key for key in OPTIONS}, flags=_ACTIONS)
-    values: dict[str, Any] = {}
-    for key, behind in section.values.items():
-        values[key] = True if key in _ACTIONS else one_word([word for word in behind if word != COMMAND])
-    if isinstance(values.get("mspti-activity-kind"), str):
-        values["mspti-activity-kind"] = [kind.strip() for kind in values["mspti-activity-kind"].split(",")]
-    reading = Reading(Source(name, values, section.lines), from_text=True, spelled="--{}".format)
-    reading.problems += problems
-    return reading
 
 
 def for_the_daemon(values: dict[str, Any]) -> list[str]:

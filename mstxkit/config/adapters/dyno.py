@@ -8,14 +8,15 @@ takes what nputrace sends. `-1` and the steps mean what they mean in `torch_npu`
 from __future__ import annotations
 
 import shlex
+from dataclasses import replace
 from typing import Any
 
 from ...errors import ConfigError
 from ..model import Config, Window
 from ..shell import Word
-from ..sources import Source, from_shell
+from ..sources import Path, Source, from_shell
 from . import ENDLESS_STEPS, ONE_WINDOW, Read, Reading, Written, left_out, torch_npu
-from ._arguments import amount, commands_of, is_of, one_word, section_of_words
+from ._arguments import amount, commands_of, is_of, reading_of_command
 from ._npu_monitor import COMMAND as MONITOR
 from ._npu_monitor import for_the_daemon, read_monitor, write_monitor
 
@@ -98,20 +99,12 @@ def _read_trace(words: list[Word], name: str) -> Read:
 
 
 def _reading(words: list[Word], name: str) -> Reading:
-    section, problems = section_of_words(words, name, "--", {f"--{key}": key for key in OPTIONS}, flags=_ACTIONS)
-    values: dict[str, Any] = {}
-    for key, behind in section.values.items():
-        values[key] = True if key in _ACTIONS else one_word([word for word in behind if word != TRACE])
-        if key in ("activities", "host-sys", "rank-list", *_LISTS) and isinstance(values[key], str):
-            values[key] = [part.strip() for part in values[key].split(",")]
-    if values.get("host-sys") == ["None"]:
-        del values["host-sys"]
-    lines: dict[tuple[str | int, ...], int] = {}
-    if words and words[0].line is not None:  # of what is missing
-        lines.update({(key,): words[0].line for key in OPTIONS})
-    lines.update(section.lines)
-    reading = Reading(Source(name, values, lines), from_text=True, spelled="--{}".format)
-    reading.problems += problems
+    lists = ("activities", "host-sys", "rank-list", *_LISTS)
+    reading = reading_of_command(words, name, TRACE, OPTIONS, _ACTIONS, lists)
+    reading.values = {key: value for key, value in reading.values.items() if (key, value) != ("host-sys", ["None"])}
+    if words and words[0].line is not None:
+        of_missing: dict[Path, int] = {(key,): words[0].line for key in OPTIONS}
+        reading.source = replace(reading.source, lines={**of_missing, **reading.source.lines})
     return reading
 
 

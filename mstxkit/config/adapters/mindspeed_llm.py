@@ -8,7 +8,6 @@ steps from 0, -1 for the end of the run, `./profile`.
 
 from __future__ import annotations
 
-import re
 import shlex
 from typing import Any
 
@@ -16,7 +15,7 @@ from ...errors import Problem
 from .. import shell
 from ..model import Config, Window
 from ..sources import Source, Word, from_shell
-from . import ENDLESS_STEPS, EXPORTS, LEVELS, ONE_WINDOW, Read, Reading, Written, left_out, usual_metrics
+from . import ENDLESS_STEPS, EXPORTS, LEVELS, ONE_WINDOW, Read, Reading, Written, left_out, usual_metrics, whole
 from ._arguments import commands_of, is_of, one_word, section_of_words
 
 FLAVOUR = "mindspeed_llm"
@@ -106,7 +105,7 @@ def values_of(config: Config, start: int, end: int, own_path: str) -> dict[str, 
 def ranks(reading: Reading, default: list[int], example: str) -> Any:
     """Which ranks; -1 stands for all of them only where nothing else is named."""
     listed = reading.get("profile_ranks", "ranks", default)
-    numbers = [as_rank(number) for number in listed] if isinstance(listed, (list, tuple)) else []
+    numbers = [whole(number, from_text=True) for number in listed] if isinstance(listed, (list, tuple)) else []
     if not numbers or any(number is None or number < -1 for number in numbers):
         shown = listed[0] if isinstance(listed, list) and len(listed) == 1 else listed
         reading.wrong("profile_ranks", f"whole numbers are needed, as in {example}; -1 alone for all", shown)
@@ -117,13 +116,6 @@ def ranks(reading: Reading, default: list[int], example: str) -> Any:
             "profile_ranks", "-1 means all ranks only where it stands alone; beside others it is no rank", listed
         )
     return tuple(dict.fromkeys(number for number in numbers if number is not None and number >= 0)) or "all"
-
-
-def as_rank(value: Any) -> int | None:
-    """A whole number, of a text too; None for anything else."""
-    if isinstance(value, str):
-        return int(value) if re.fullmatch(r"-?[0-9]{1,18}", value) else None
-    return value if type(value) is int else None
 
 
 def words_of(source: Source) -> list[Word]:

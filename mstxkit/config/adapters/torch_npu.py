@@ -34,13 +34,13 @@ METRICS: dict[Any, Any] = {
 NEXT_STEP, NEVER = -1, 0
 
 _SECTION = "experimental_config"
-_FLAGS = {
+FLAGS = {
     "record_shapes": "shapes", "profile_memory": "memory", "with_stack": "stacks", "with_flops": "flops",
     "with_modules": "modules",
 }  # fmt: skip
 _DEEP_FLAGS = {name: name for name in ("l2_cache", "op_attr", "record_op_args", "sys_io", "sys_interconnection")}
 KEYS = (
-    "activities", "prof_dir", "analyse", "async_mode", *_FLAGS, "active", "warmup", "start_step", "is_rank",
+    "activities", "prof_dir", "analyse", "async_mode", *FLAGS, "active", "warmup", "start_step", "is_rank",
     "rank_list", "metadata", _SECTION,
 )  # fmt: skip
 DEEP_KEYS = (
@@ -71,7 +71,7 @@ def read(source: Source) -> Read:
     for key in misplaced:
         reading.wrong(key, f"torch_npu looks for it in {_SECTION}")
     reading.only((*KEYS, "is_valid", *misplaced))
-    fields = {**reading.flags(_FLAGS), **_window(reading), "activities": _activities(reading), "ranks": _ranks(reading)}
+    fields = {**reading.flags(FLAGS), **_window(reading), "activities": _activities(reading), "ranks": _ranks(reading)}
     fields["analysis"] = _analysis(reading, fields["ranks"])
     fields["path"] = reading.text("prof_dir", "path", OWN_PATH)
     extras = _extras(reading)
@@ -85,7 +85,7 @@ def write(config: Config) -> Written:
     values = {
         "activities": [activity.upper() for activity in config.activities], "prof_dir": config.path or OWN_PATH,
         "analyse": config.analysis == "async" or (config.analysis == "sync" and not ranks),
-        "async_mode": config.analysis == "async", **{key: getattr(config, field) for key, field in _FLAGS.items()},
+        "async_mode": config.analysis == "async", **{key: getattr(config, field) for key, field in FLAGS.items()},
         "active": window.steps or ENDLESS_STEPS, "warmup": window.warmup, "start_step": _start_step(config),
         "is_rank": bool(ranks), "rank_list": ranks,
         **{key: config.extras[FLAVOUR][key] for key in ("metadata",) if key in config.extras.get(FLAVOUR, {})},

@@ -16,12 +16,8 @@ FLAVOUR = "torch_npu_python"
 DESCRIPTION = "torch_npu: a call of torch_npu.profiler.profile in a Python file, never run"
 
 PROFILER, MODULE = "torch_npu.profiler.profile", "torch_npu.profiler"
-_FLAGS = {
-    "record_shapes": "shapes", "profile_memory": "memory", "with_stack": "stacks", "with_flops": "flops",
-    "with_modules": "modules",
-}  # fmt: skip
 _IGNORED = ("execution_trace_observer", "custom_trace_id_callback", "use_cuda")
-KEYS = ("activities", _python.SCHEDULE, _python.HANDLER, *_FLAGS, _python.DEEP)
+KEYS = ("activities", _python.SCHEDULE, _python.HANDLER, *torch_npu.FLAGS, _python.DEEP)
 _REASONS = {**_python.REASONS, "mstx": "Level_none without mstx turns it on in torch_npu"}
 
 
@@ -37,7 +33,7 @@ def read(source: Source) -> Read:
     reading.only(KEYS)
     activities = reading.items("activities", "activities", torch_npu.ACTIVITIES, ("cpu", "npu")) or ("cpu", "npu")
     path, analysis, extras = _python.handled(reading)
-    fields = {**reading.flags(_FLAGS), **torch_npu.depth(reading), "window": _python.window(reading)}
+    fields = {**reading.flags(torch_npu.FLAGS), **torch_npu.depth(reading), "window": _python.window(reading)}
     deep = reading.values.get(_python.DEEP)
     if not isinstance(deep, Mapping) or "aic_metrics" not in deep:
         fields["aic_metrics"] = usual_metrics(str(fields["level"]))

@@ -144,7 +144,7 @@ def _kept_in(tree: dict[str, Any], kept: Mapping[str, Any]) -> dict[str, Any]:
     whole = copy.deepcopy(tree)
     for name, value in kept.items():
         if "." in name:
-            _put(whole, name.split("."), value)
+            hydra.put(whole, name.split("."), value)
     return whole
 
 
@@ -195,7 +195,7 @@ def _tree(config: Config) -> dict[str, Any]:
     wanted = _roles_of(config)
     for name, (path, _) in ROLES.items():
         if name in wanted or name != "reward_model":
-            _put(tree, list(path), _block(config, name, name in wanted))
+            hydra.put(tree, path, _block(config, name, name in wanted))
     return tree
 
 
@@ -227,12 +227,6 @@ def _block(config: Config, role: str, is_on: bool) -> dict[str, Any]:
         npu.update(profile_token_start=start, profile_token_end=start + config.sampling.record)
     listed = [] if ranks == "all" else list(ranks)
     return {"enable": is_on, "all_ranks": ranks == "all", "ranks": listed, "tool_config": {"npu": npu}}
-
-
-def _put(tree: dict[str, Any], path: list[str], value: Any) -> None:
-    for name in path[:-1]:
-        tree = tree.setdefault(name, {})
-    tree[path[-1]] = value
 
 
 def _environment(config: Config) -> str:
