@@ -61,11 +61,14 @@ def as_variables(config: Any, overrides: dict[str, Any]) -> dict[str, str]:
     asked = {**(config or {}), **overrides}
     passed_on = (*DutySettings._fields, *OF_ALL_PROCESSES)
     kept = {name: asked[name] for name in passed_on if asked.get(name) is not None}
-    return {
-        f"MSTXKIT_{name.upper()}": metrics_setting.as_text(int(v) if isinstance(v, bool) else v)
-        for name, v in kept.items()
-        if v is not False or _DEFAULTS[name] is not None
-    }
+    kept = {name: value for name, value in kept.items() if value is not False or _DEFAULTS[name] is not None}
+    return {f"MSTXKIT_{name.upper()}": _as_text(name, value) for name, value in kept.items()}
+
+
+def _as_text(name: str, value: Any) -> str:
+    """As a child reads it: a switch is 0 or 1, and a size that was given as 2e11 a whole number."""
+    is_whole = isinstance(value, bool) or (isinstance(value, float) and isinstance(_DEFAULTS[name], int))
+    return metrics_setting.as_text(int(value) if is_whole else value)
 
 
 def _filled(kind: type[T], settings: dict[str, Any]) -> T:
@@ -75,15 +78,9 @@ def _filled(kind: type[T], settings: dict[str, Any]) -> T:
 
 
 def _parsed(field: str, text: str) -> Any:
-    """What the text stands for. An argument may be a size like 2e11: whoever gets that handed on takes it as well."""
     kind = str if _DEFAULTS[field] is None else type(_DEFAULTS[field])
     try:
-        return _whole(text) if kind is int else kind(text)
+        return kind(text)
     except ValueError as exc:
         wanted = "a whole number is needed" if kind is int else "a number is needed"
         raise SettingError(field, repr(text), wanted, f"MSTXKIT_{field.upper()}") from exc
-
-
-def _whole(text: str) -> int:
-    is_exact = text.strip().lstrip("+-").isdecimal() or not float(text).is_integer()
-    return int(text) if is_exact else int(float(text))
