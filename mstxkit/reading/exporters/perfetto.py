@@ -20,10 +20,10 @@ from ..rows import IS_MARK, IS_OPEN, Need
 from . import BYTES, Exporter, _extras, _survey
 from . import _track_events as events
 from ._even import EvenLanes, rows_of, runs_of
-from ._lanes import LaneEvents, rows_backwards
+from ._lanes import LaneEvents
 from ._packets import Packets, TraceNames, snapshot
 from ._places import Places
-from ._slices import Slices
+from ._slices import Slices, rows_backwards
 from .chrome import trace_pids
 
 if TYPE_CHECKING:
