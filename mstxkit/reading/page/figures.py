@@ -129,7 +129,7 @@ def _heat(role: RoleRun, columns: Any, rows: Any) -> list[dict[str, Any]]:
     for piece in _shown_pieces(role):
         values = np.where(np.isfinite(inside[:, :, piece]), inside[:, :, piece], off[:, :, piece])
         tables = [means(table.T, columns, axis=1) for table in (values, waited[:, :, piece])]
-        slower, waits = farthest(tables[0], rows, 0), farthest(tables[1], rows, 0)
+        slower, waits = (farthest(each, rows) for each in tables)
         kind = role.kinds[piece]
         heat.append({
             "stage": shown(kind.stage), "where": "before" if of_gap(kind) else "in", "meets": bool(role.waits[piece]),

@@ -37,11 +37,11 @@ def means(values: npt.NDArray[np.float64], edges: npt.NDArray[np.int64], axis: i
         return np.asarray(sums / counts)
 
 
-def farthest(values: npt.NDArray[np.float64], edges: npt.NDArray[np.int64], axis: int) -> npt.NDArray[np.float64]:
-    """Of each part what is farthest from 0, so that a single rank of many is still seen; NaN where there is nothing."""
+def farthest(values: npt.NDArray[np.float64], edges: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
+    """Of each part of rows what is farthest from 0, so that one rank of many is still seen; NaN where there is nothing."""
     seen = np.where(np.isfinite(values), values, 0.0)
-    high, low = (each.reduceat(seen, edges[:-1], axis=axis) for each in (np.maximum, np.minimum))
-    has_any = np.maximum.reduceat(np.isfinite(values), edges[:-1], axis=axis)
+    high, low = (each.reduceat(seen, edges[:-1]) for each in (np.maximum, np.minimum))
+    has_any = np.maximum.reduceat(np.isfinite(values), edges[:-1])
     return np.asarray(np.where(has_any, np.where(high >= -low, high, low), np.nan))
 
 
