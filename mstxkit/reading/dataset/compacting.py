@@ -197,7 +197,7 @@ def _write_all(writer: _Writer, part: Run) -> None:
     for ranges, marks in part.archived_batches(_ROWS_A_FILE):
         writer.write(RANGES, _named(part, ranges), "start_ns")
         writer.write(MARKS, _named(part, marks), "time_ns")
-    summed = _named(part, summaries.of_stage_rows(part.archived_stage_rows()))
+    summed = _named(part, summaries.of_stage_rows(part.decoded_stage_rows("busy_ns")))
     writer.write(SUMMARIES, summed, "start_ns")
     writer.write(DAYS, summaries.of_days(summed), "start_ns")
 
