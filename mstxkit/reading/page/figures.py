@@ -69,7 +69,7 @@ def _of_role(
     means = {key: [row for row in summary[key] if row["role"] == role.role] for key in _MEANS}
     return {
         "role": shown(role.role) or ALL, "members": len(role.members), "is_free": role.is_free,
-        "steps": packed(role.steps[columns[:-1]], "i4"), "per_column": _words_of_columns(role, columns),
+        "steps": packed(role.steps[columns[:-1]], "i4"), "per_column": _words_of_columns(columns),
         "rows": _names_of_rows(role, rows), "path": _path(role, path, columns),
         "heat": _heat(role, columns, rows), "waits": _waits(role),
         "tails": _tails(role, tails, means["tails"], columns), "works": _works(role),
@@ -91,7 +91,7 @@ def _works(role: RoleRun) -> list[str]:
     ]  # fmt: skip
 
 
-def _words_of_columns(role: RoleRun, columns: Any) -> str:
+def _words_of_columns(columns: Any) -> str:
     widest = int(np.diff(columns).max())
     return "" if widest == 1 else f"each column is the mean of up to {widest} steps"
 
