@@ -224,5 +224,5 @@ def _most(values: Seconds, step: RoleStep) -> float:
 
 def _of_known(together: Callable[[Seconds], Any], values: Seconds) -> float:
     """One number of those that are known; NaN where none is."""
-    known = values[np.isfinite(values)]
-    return float(together(known)) if len(known) else np.nan
+    kept = values[np.isfinite(values)]
+    return float(together(kept)) if len(kept) else np.nan
