@@ -48,20 +48,14 @@ NO_ATTRIBUTES = Attributes(np.empty(0, np.uint64), np.empty(0, np.uint32), np.em
 Choose = Callable[[U16, Callable[[], U16], Callable[[], U32]], Optional[Bits]]
 
 
-def from_payload(payload: segment.Payload, origin: int, choose: Choose | None = None) -> Columns:
-    """Decode a sealed block's planes. *Cost*: about 15 ns a record that is chosen, 5 ns of the others.
-
-    Args:
-        choose: Of sites, stages and steps (functions give the last two): which rows are asked for; None for all.
-    """
-    return from_payloads([(payload, origin)], choose)
-
-
 def from_payloads(blocks: Sequence[tuple[segment.Payload, int]], choose: Choose | None = None) -> Columns:
-    """The same of blocks that follow each other and have the same texts: of small ones, each costs more than its rows.
+    """Decode the planes of sealed blocks that follow each other and have the same texts.
+
+    *Cost*: about 15 ns a record that is chosen, 5 ns of the others; a small block costs more than its rows.
 
     Args:
         blocks: Payloads with their origins.
+        choose: Of sites, stages and steps (functions give the last two): which rows are asked for; None for all.
     """
     sizes = [payload.n for payload, _ in blocks]
     planes = _side_by_side([payload.planes for payload, _ in blocks], sizes)

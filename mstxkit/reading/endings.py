@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from typing import Iterator, Mapping, NamedTuple, Sequence
+from typing import Callable, Iterable, Mapping, NamedTuple, Sequence, TypeVar
 
 from ..store.values import small_number
 from . import attempts
 from .processes import ENDED, KILLED, LEFT, LOST, RUNNING, Process, lifetime
 
+Key = TypeVar("Key")
 # A sign of life is a heartbeat a second, late on a busy host: what is nearer together than this was at once.
 AT_ONCE_NS = 3_000_000_000
 # Nothing begun for so long inside of a range: a server waits there.
@@ -114,11 +115,15 @@ class _Judge:
         words = ((life.process.index, _by_its_own_word(life)) for life in lives)
         self.endings = {index: ending for index, ending in words if ending is not None}
         self._silent = [life for life in lives if life.process.index not in self.endings]
-        self._by_place, self._drivers, self._attempts = _places(lives), _drivers(lives), _attempts(lives)
+        here = (life for life in lives if life.process.state != LOST)
+        self._by_place: dict[tuple[str, int | None], list[Life]]
+        self._by_place = _grouped(here, lambda life: (life.process.host, life.process.pid))
+        self._drivers = {life.process.attempt: life for life in lives if life.process.is_driver}
+        self._attempts = _grouped(lives, lambda life: life.process.attempt)
         self._died_inside_ns = _first_inside_ns(self._silent)
         for members in self._attempts.values():
             self.endings.update((life.process.index, Fate(LEFT, WITH_THE_JOB)) for life in _signalled(members))
-            for company in _companies(members):
+            for company in _grouped(members, _launched_by).values():
                 self.endings.update(self._of_company(company, members))
 
     def _of_company(self, company: list[Life], members: list[Life]) -> list[tuple[int, Fate]]:
@@ -210,23 +215,11 @@ def _ending(life: Life, is_killed: bool) -> Fate:
     return Fate(KILLED, None if life.is_inside else WHILE_OTHERS_WENT_ON)
 
 
-def _places(lives: Sequence[Life]) -> dict[tuple[str, int | None], list[Life]]:
-    places: dict[tuple[str, int | None], list[Life]] = defaultdict(list)
+def _grouped(lives: Iterable[Life], key: Callable[[Life], Key]) -> dict[Key, list[Life]]:
+    groups: dict[Key, list[Life]] = {}
     for life in lives:
-        if life.process.state != LOST:
-            places[life.process.host, life.process.pid].append(life)
-    return places
-
-
-def _drivers(lives: Sequence[Life]) -> dict[int, Life]:
-    return {life.process.attempt: life for life in lives if life.process.is_driver}
-
-
-def _attempts(lives: Sequence[Life]) -> dict[int, list[Life]]:
-    attempts: dict[int, list[Life]] = defaultdict(list)
-    for life in lives:
-        attempts[life.process.attempt].append(life)
-    return attempts
+        groups.setdefault(key(life), []).append(life)
+    return groups
 
 
 def _first_inside_ns(silent: Sequence[Life]) -> dict[int, dict[str, int]]:
@@ -237,13 +230,6 @@ def _first_inside_ns(silent: Sequence[Life]) -> dict[int, dict[str, int]]:
             by_host, host = first[life.process.attempt], life.process.host
             by_host[host] = min(life.last_ns, by_host.get(host, life.last_ns))
     return first
-
-
-def _companies(members: Sequence[Life]) -> Iterator[list[Life]]:
-    companies: dict[tuple[object, ...], list[Life]] = defaultdict(list)
-    for life in members:
-        companies[_launched_by(life)].append(life)
-    yield from companies.values()
 
 
 def _launched_by(life: Life) -> tuple[object, ...]:

@@ -128,7 +128,7 @@ class Finisher:
         """The rows that are occurrences of a stage of their own, open ones included."""
         return rows.filter(self._is_stage.gather(rows["site"]) & (rows["flags"] & IS_MARK == 0))
 
-    def stage_rows(self, rows: pl.DataFrame, more: tuple[str, ...] = ()) -> pl.DataFrame:
+    def stage_rows(self, rows: pl.DataFrame, more: tuple[str, ...]) -> pl.DataFrame:
         """Those rows with texts, and with `process`."""
         return self._pick(self._owned(rows), (*STAGE_ROW_COLUMNS, *more))
 

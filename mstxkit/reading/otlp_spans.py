@@ -29,6 +29,8 @@ TEXT_AT_MOST, ATTRIBUTES_AT_MOST = 500, 64
 SCOPE = "mstxkit"
 _INTERNAL = 1
 _I64 = 1 << 63
+# JSON has no words for these: OTLP/JSON is protobuf's, which writes them so.
+_NOT_FINITE = {"inf": "Infinity", "-inf": "-Infinity", "nan": "NaN"}
 
 
 class JobSpan(NamedTuple):
@@ -149,12 +151,7 @@ def _value(value: Value) -> dict[str, Any]:
     if isinstance(value, int) and -_I64 <= value < _I64:
         return {"intValue": str(value)}
     if isinstance(value, float):
-        # JSON has no word for infinity: OTLP/JSON is protobuf's, which writes it so.
-        return {
-            "doubleValue": value
-            if math.isfinite(value)
-            else {"inf": "Infinity", "-inf": "-Infinity"}.get(str(value), "NaN")
-        }
+        return {"doubleValue": value if math.isfinite(value) else _NOT_FINITE[str(value)]}
     return {"stringValue": _text(str(value))}
 
 

@@ -41,15 +41,14 @@ def ends_s(run: RoleRun, own_s: Seconds) -> Seconds:
     return ends
 
 
-def saved_s(run: RoleRun, own_s: Seconds, since: int = 0, until: int | None = None) -> tuple[float, float]:
+def saved_s(run: RoleRun, own_s: Seconds, since: int, until: int) -> tuple[float, float]:
     """How long a step of these took, and how much shorter it would have been: means, in seconds.
 
     Args:
         run: The role's steps.
         own_s: As of `ends_s`.
-        since, until: Places of the first step and of the one after the last; None: all that follow.
+        since, until: Places of the first step and of the one after the last.
     """
-    until = len(run.steps) if until is None else until
     before, after = run.once("replayed as it was", lambda: ends_s(run, run.own_s)), ends_s(run, own_s)
     count = max(1, until - since)
 

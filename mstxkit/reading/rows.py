@@ -19,10 +19,8 @@ from .allowance import Allowance
 from .folder import Damage, Folder
 from .processes import BlockRef, Process
 from .sealed import checked
-from .selection import EVERYTHING, Selection
+from .selection import Selection
 from .vocabulary import Vocabulary
-
-CHUNK_ROWS = 1 << 20
 
 IS_MARK, IS_ERROR, IS_OPEN = 1, 2, 4
 NO_DURATION = -1
@@ -114,15 +112,13 @@ class Blocks:
         chosen: Which rows of them are asked for.
     """
 
-    def __init__(
-        self, sealed: Folder, vocabulary: Vocabulary, damage: list[Damage], chosen: Selection = EVERYTHING
-    ) -> None:
+    def __init__(self, sealed: Folder, vocabulary: Vocabulary, damage: list[Damage], chosen: Selection) -> None:
         self._sealed, self._vocabulary, self._damage, self._chosen = sealed, vocabulary, damage, chosen
         self.allowance = Allowance()
         self._read_ahead = ("", 0, b"")
         self._last_own: tuple[livefile.Texts, decode.Bits] | None = None
 
-    def chunks(self, processes: list[Process], chunk_rows: int = CHUNK_ROWS, need: Need = ALL) -> Iterator[Chunk]:
+    def chunks(self, processes: list[Process], chunk_rows: int, need: Need) -> Iterator[Chunk]:
         """Ranges and marks, process by process, in the order in which they ended."""
         chunk = Chunk(chunk_rows, need)
         sources = ((process, source) for process in processes for source in self._sources(process))
@@ -136,9 +132,7 @@ class Blocks:
             self._put(chunk, process, decoded)
         yield chunk
 
-    def chunks_backwards(
-        self, processes: list[Process], chunk_rows: int = CHUNK_ROWS, need: Need = ALL
-    ) -> Iterator[Chunk]:
+    def chunks_backwards(self, processes: list[Process], chunk_rows: int, need: Need) -> Iterator[Chunk]:
         """The same from the end: the last chunk first; the rows of a chunk stay in order."""
         held: list[tuple[Process, DecodedBlock]] = []
         rows = 0
@@ -179,10 +173,8 @@ class Blocks:
         return (decoded for _, decoded in self._decoded(sources, None))
 
     def _sources(self, process: Process) -> list[Source]:
-        return [source for source in all_sources(process) if self._may_hold(source, process)]
-
-    def _may_hold(self, source: Source, process: Process) -> bool:
-        return not isinstance(source, BlockRef) or self._chosen.may_hold(source, process)
+        may_hold = self._chosen.may_hold
+        return [each for each in all_sources(process) if not isinstance(each, BlockRef) or may_hold(each, process)]
 
     def _decoded(
         self, sources: Iterable[tuple[Process, Source]], need: Need | None, rows_together: int = 0
@@ -204,16 +196,16 @@ class Blocks:
 
     def _decoded_group(self, group: _Group, need: Need | None) -> Iterator[tuple[Process, DecodedBlock]]:
         """Small blocks of a process together, or one by one where one of them is damaged."""
-        if len(group.blocks) > 1:
-            texts = _texts_of(group.payloads[0].texts)[0]
-            origins = [whole_number(source.meta.get("origin")) for source in group.blocks]
+        if len(group.members) > 1:
+            process, _, first = group.members[0]
+            texts = _texts_of(first.texts)[0]
+            blocks = [(payload, whole_number(source.meta.get("origin"))) for _, source, payload in group.members]
             try:
-                columns = decode.from_payloads(list(zip(group.payloads, origins)), self._choose(need, texts))
-                yield group.processes[0], _timed(group.processes[0], columns, texts, need)
+                yield process, _timed(process, decode.from_payloads(blocks, self._choose(need, texts)), texts, need)
                 return
             except (ValueError, MemoryError):
                 pass
-        for process, source, payload in zip(group.processes, group.blocks, group.payloads):
+        for process, source, payload in group.members:
             if (decoded := self._settled(process, source, payload, need)) is not None:
                 yield process, decoded
 
@@ -251,7 +243,8 @@ class Blocks:
 
     def _decode(self, process: Process, ref: BlockRef, payload: segment.Payload, need: Need | None) -> DecodedBlock:
         texts, unread = _texts_of(payload.texts) if len(payload.texts) < _FEW_TEXTS else read_texts(payload.texts, None)
-        columns = decode.from_payload(payload, whole_number(ref.meta.get("origin")), self._choose(need, texts))
+        origin = whole_number(ref.meta.get("origin"))
+        columns = decode.from_payloads([(payload, origin)], self._choose(need, texts))
         return _timed(process, columns, texts, need)._replace(unread=unread)
 
     def _choose(self, need: Need | None, texts: livefile.Texts) -> decode.Choose:
@@ -346,9 +339,7 @@ class _Group:
 
     def __init__(self, rows_at_most: int) -> None:
         self._rows_left = rows_at_most
-        self.processes: list[Process] = []
-        self.blocks: list[BlockRef] = []
-        self.payloads: list[segment.Payload] = []
+        self.members: list[tuple[Process, BlockRef, segment.Payload]] = []
 
     def adds(self, process: Process, source: Source, payload: _Read) -> bool:
         """Take this one, if it is one of them."""
@@ -356,13 +347,11 @@ class _Group:
             return False
         if payload.n > self._rows_left or len(payload.texts) >= _FEW_TEXTS:
             return False
-        if not self.payloads and _texts_of(payload.texts)[1]:
+        if not self.members and _texts_of(payload.texts)[1]:
             return False
-        if self.payloads and (process is not self.processes[0] or payload.texts != self.payloads[0].texts):
+        if self.members and (process is not self.members[0][0] or payload.texts != self.members[0][2].texts):
             return False
-        self.processes.append(process)
-        self.blocks.append(source)
-        self.payloads.append(payload)
+        self.members.append((process, source, payload))
         self._rows_left -= payload.n
         return True
 

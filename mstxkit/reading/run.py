@@ -212,12 +212,8 @@ class Run(RunTables):
             >>> mstxkit.open_run("runs/exp7").stage_rows()["stage"].to_list()
             ['reward']
         """
-        from . import frames
-
         if self._stage_rows is None:
-            pieces = self._pieces(need=frames.STAGE_NEED)
-            own = frames.together([self._finisher().only_stages(piece) for piece in pieces])
-            self._stage_rows = self._finisher().stage_rows(own)
+            self._stage_rows = self.decoded_stage_rows()
         return self._stage_rows
 
     def stages(self) -> pl.DataFrame:

@@ -217,13 +217,13 @@ class RunFiles:
             finisher = self._finisher()
             yield finisher.archived_ranges(piece), finisher.archived_marks(piece)
 
-    def archived_stage_rows(self) -> pl.DataFrame:
-        """`stage_rows()` with `busy_ns`."""
+    def decoded_stage_rows(self, *more: str) -> pl.DataFrame:
+        """`stage_rows()`, decoded anew, with these columns of ranges besides."""
         from . import frames
 
         pieces = self._pieces(need=frames.STAGE_NEED)
         own = frames.together([self._finisher().only_stages(piece) for piece in pieces])
-        return self._finisher().stage_rows(own, ("busy_ns",))
+        return self._finisher().stage_rows(own, more)
 
     def _patch_records(self, parse: Callable[[bytes], Record]) -> Iterator[tuple[Process, Record]]:
         """What became of patching in each process that says so, parsed."""

@@ -20,7 +20,8 @@ from ..store.values import small_number, table_of, text_of
 from .folder import LIMIT_BYTES, Damage, Folder
 from .processes import ENDED, KILLED, LEFT, RUNNING, BlockRef, Process, Processes
 
-_ENDINGS = {"exit": ENDED, "killed": KILLED, "left": LEFT}
+# The word of a block that a process ends with, and the state that it means.
+ENDINGS = {"exit": ENDED, "killed": KILLED, "left": LEFT}
 # What is read of a file's end, in the hope that its index is all of it.
 _TAIL_BYTES = 1 << 12
 # What was told of a process, and the blocks that go with it, by kind.
@@ -187,7 +188,7 @@ def _take(meta: dict[str, Any], refs: list[tuple[int, BlockRef]], process: Proce
 def _take_end(meta: dict[str, Any], process: Process) -> None:
     process.learn_end(meta)
     if process.state != RUNNING:  # by its lock: it was adopted by mistake
-        process.state = _ENDINGS.get(text_of(meta.get("ended")), ENDED)
+        process.state = ENDINGS.get(text_of(meta.get("ended")), ENDED)
 
 
 def take_about(about: dict[str, Any], end: dict[str, Any] | None, process: Process) -> None:

@@ -35,11 +35,6 @@ class Selection(NamedTuple):
     until_ns: int | None = None
     stages: frozenset[str] | None = None
 
-    @property
-    def is_of_rows(self) -> bool:
-        """Does it leave out any rows of a process?"""
-        return any(part is not None for part in self[1:])
-
     def may_hold(self, ref: BlockRef, process: Process) -> bool:
         """Can any range of a block be asked for, by what its index says? One that does not say so may."""
         extent = list_of(ref.meta.get("extent"))

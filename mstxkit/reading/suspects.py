@@ -90,7 +90,7 @@ def _is_awaited_in(verdict: Verdict, key: str) -> bool:
 
 def _with_peer(verdict: Verdict, key: str, rows: pl.DataFrame, accused: Collection[int | None]) -> Suspicion | None:
     """The rank in the middle of those of its group that are healthy; None where it, or all others, are not there."""
-    of_rank, steps = _step_times(rows, key, STEPS)
+    of_rank, steps = _step_times(rows, key)
     healthy = [r for r in of_rank if r not in accused and (not verdict.group or r in verdict.group)]
     if verdict.rank not in of_rank or not healthy or verdict.rank is None:
         return None
@@ -98,20 +98,21 @@ def _with_peer(verdict: Verdict, key: str, rows: pl.DataFrame, accused: Collecti
     return Suspicion(key, verdict.rank, peer, of_rank[verdict.rank], of_rank[peer], steps, len(of_rank), verdict)
 
 
-def suspicion(rows: pl.DataFrame, wanted: Collection[str], steps: int = STEPS) -> Suspicion:
-    """Who is slowest in one of these stages over the last steps, by time a step, as `stages.per_step` has it.
+def suspicion(rows: pl.DataFrame, wanted: Collection[str]) -> Suspicion:
+    """Who is slowest in one of these stages, by time a step, as `stages.per_step` has it.
+
+    Over the last STEPS steps; where none are counted, over all occurrences.
 
     A rank that waits for others inside a stage is as slow as they are: look at a stage without collectives first.
 
     Args:
         rows: as `Run.stages()` gives them.
         wanted: canonical keys.
-        steps: so many of the latest steps count; where none are counted, all occurrences.
 
     Raises:
         ReadError: fewer than two ranks have ended one of these stages.
     """
-    suspicions = list(filter(None, (_slowest(rows, key, steps) for key in sorted(wanted))))
+    suspicions = list(filter(None, (_slowest(rows, key) for key in sorted(wanted))))
     if not suspicions:
         names = " and ".join(sorted(wanted))
         others = _ended_by_several(rows)
@@ -128,22 +129,22 @@ def _ended_by_several(rows: pl.DataFrame) -> list[str]:
     return sorted(name for name, count in pairs["stage"].value_counts().iter_rows() if count > 1)[:_FEW]
 
 
-def _slowest(rows: pl.DataFrame, key: str, steps: int) -> Suspicion | None:
-    of_rank, step_count = _step_times(rows, key, steps)
+def _slowest(rows: pl.DataFrame, key: str) -> Suspicion | None:
+    of_rank, steps = _step_times(rows, key)
     if len(of_rank) < 2:
         return None
     ranks = list(of_rank)
     suspect, peer = ranks[0], ranks[stages.middle(len(ranks))]
-    return Suspicion(key, suspect, peer, of_rank[suspect], of_rank[peer], step_count, len(ranks))
+    return Suspicion(key, suspect, peer, of_rank[suspect], of_rank[peer], steps, len(ranks))
 
 
-def _step_times(rows: pl.DataFrame, key: str, steps: int) -> tuple[dict[int, float], int]:
+def _step_times(rows: pl.DataFrame, key: str) -> tuple[dict[int, float], int]:
     """Rank to its time a step in a stage, ns, the slowest first; and over how many steps."""
     import polars as pl
 
     names = [name for name in rows["stage"].unique().to_list() if name is not None and canonical(name) == key]
     rows = rows.filter(pl.col("stage").cast(pl.String).is_in(names) & pl.col("rank").is_not_null())
-    numbers = rows["step"].drop_nulls().unique().sort().tail(steps)
+    numbers = rows["step"].drop_nulls().unique().sort().tail(STEPS)
     if len(numbers):
         rows = rows.filter(pl.col("step").is_in(numbers.implode()))
     means = stages.per_step(rows.with_columns(stage=pl.lit(key)), "rank").select("rank", "step_ns")

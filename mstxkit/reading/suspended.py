@@ -27,11 +27,11 @@ class Suspended:
         self._latest: dict[tuple[int, int], dict[int, int]] = {}
 
     @classmethod
-    def of(cls, run: Run) -> Suspended:
-        """All of a run that have ended."""
+    def of(cls, run: Run, only: pl.Expr | None = None) -> Suspended:
+        """All of a run that have ended; of these ranges alone, where only some are looked at."""
         suspended = cls()
         for ranges, _ in run.batches():
-            suspended.learn(ranges)
+            suspended.learn(ranges if only is None else ranges.filter(only))
         return suspended
 
     def learn(self, ranges: pl.DataFrame) -> None:

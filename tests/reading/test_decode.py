@@ -55,7 +55,7 @@ def owned(bank: list[Any]) -> list[Any]:
 
 @given(banks)
 def test_a_sealed_block_decodes_to_the_records_that_were_packed(bank: list[Any]) -> None:
-    columns = decode.from_payload(segment.encode_bank(raw_of(bank), b"", SALT), origin=5)
+    columns = decode.from_payloads([(segment.encode_bank(raw_of(bank), b"", SALT), 5)])
 
     assert decoded(columns) == expected(bank)
     assert list(zip(*(c.tolist() for c in columns.attributes))) == owned(bank)
@@ -71,7 +71,7 @@ def test_blocks_that_are_decoded_together_are_what_each_is_by_itself(some: list[
         return None if all_of else stages() >= stage
 
     together = decode.from_payloads(blocks, choose)
-    apart = [decode.from_payload(payload, origin, choose) for payload, origin in blocks]
+    apart = [decode.from_payloads([block], choose) for block in blocks]
     before = np.cumsum([0, *(len(columns.end) for columns in apart)])
     attributes = [
         (v, k, t, owner + before[place])

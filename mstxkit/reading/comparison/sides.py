@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Iterable, NamedTuple
+from typing import TYPE_CHECKING, Any, Callable, Iterable, NamedTuple
 
 import numpy as np
 
@@ -89,7 +89,7 @@ def lengths(steps: list[RoleStep]) -> Series:
     have left its last stage. Seconds.
     """
     began = [_first(step) for step in steps]
-    took = [_last(step) - begin for step, begin in zip(steps, began)]
+    took = [_of_known(np.max, step.left_s) - begin for step, begin in zip(steps, began)]
     for at in range(len(steps) - 1):
         until_next = began[at + 1] - began[at]
         if until_next > 0 and _is_next(steps[at], steps[at + 1]):
@@ -105,15 +105,20 @@ def _is_next(step: RoleStep, other: RoleStep) -> bool:
 
 def of_stage(steps: list[RoleStep], stage: str) -> Series:
     """How long the member that takes longest is in a stage, step by step. Seconds."""
-    values = [np.nan if at < 0 else _most(step.total_s[:, at], step) for step, at in _at(steps, stage)]
-    return Series(tuple(step.step for step in steps), np.array(values))
+    return _by_step(steps, stage, lambda step, at: _most(step.total_s[:, at], step))
 
 
 def tokens_of(steps: list[RoleStep], stage: str, is_each: bool = False) -> Series:
     """How many tokens all members together had in a stage, step by step, or each of those that count them, in the mean;
     NaN where nobody says so.
     """
-    values = [np.nan if at < 0 else _sum(step.work.tokens[:, at], is_each) for step, at in _at(steps, stage)]
+    together = np.mean if is_each else np.sum
+    return _by_step(steps, stage, lambda step, at: _of_known(together, step.work.tokens[:, at]))
+
+
+def _by_step(steps: list[RoleStep], stage: str, value: Callable[[RoleStep, int], float]) -> Series:
+    """The value of each step by the place of a stage in it; NaN where it does not have the stage."""
+    values = [np.nan if at < 0 else value(step, at) for step, at in _at(steps, stage)]
     return Series(tuple(step.step for step in steps), np.array(values))
 
 
@@ -191,8 +196,7 @@ def is_by_own_tokens(*both: dict[int, tuple[Series, Series]]) -> bool:
 
 def _middle(each: Series) -> float:
     """Of logarithms; NaN of no values."""
-    kept = each.values[each.values > 0]
-    return float(np.median(np.log(kept))) if len(kept) else np.nan
+    return _of_known(np.median, np.log(each.values[each.values > 0]))
 
 
 def stages_of(steps: Iterable[RoleStep]) -> list[str]:
@@ -201,7 +205,7 @@ def stages_of(steps: Iterable[RoleStep]) -> list[str]:
     for step in steps:
         begin = _first(step)
         for at, stage in enumerate(step.stages):
-            entered.setdefault(stage, []).append(_least(step.entered_s[:, at]) - begin)
+            entered.setdefault(stage, []).append(_of_known(np.min, step.entered_s[:, at]) - begin)
     return sorted(entered, key=lambda stage: float(np.nanmedian(entered[stage])))
 
 
@@ -210,23 +214,15 @@ def _at(steps: list[RoleStep], stage: str) -> list[tuple[RoleStep, int]]:
 
 
 def _first(step: RoleStep) -> float:
-    return _least(step.entered_s)
-
-
-def _last(step: RoleStep) -> float:
-    return float(np.nanmax(step.left_s)) if np.isfinite(step.left_s).any() else np.nan
-
-
-def _least(values: Seconds) -> float:
-    return float(np.nanmin(values)) if np.isfinite(values).any() else np.nan
+    return _of_known(np.min, step.entered_s)
 
 
 def _most(values: Seconds, step: RoleStep) -> float:
     works = np.array([not peer.is_controller for peer in step.members], dtype=bool)
-    kept = values[works] if works.any() else values
-    return float(np.nanmax(kept)) if np.isfinite(kept).any() else np.nan
+    return _of_known(np.max, values[works] if works.any() else values)
 
 
-def _sum(values: Seconds, is_mean: bool) -> float:
+def _of_known(together: Callable[[Seconds], Any], values: Seconds) -> float:
+    """One number of those that are known; NaN where none is."""
     kept = values[np.isfinite(values)]
-    return float(kept.mean() if is_mean else kept.sum()) if len(kept) else np.nan
+    return float(together(kept)) if len(kept) else np.nan

@@ -20,8 +20,9 @@ from ...store.moving import announced_by
 from .. import places
 from ..folder import run_id
 from ..parquet import in_memory
-from ..processes import ENDED, KILLED, LEFT, Process
+from ..processes import Process
 from ..run import Run
+from ..sealed import ENDINGS
 from . import summaries
 
 if TYPE_CHECKING:
@@ -197,7 +198,7 @@ def _write_all(writer: _Writer, part: Run) -> None:
     for ranges, marks in part.archived_batches(_ROWS_A_FILE):
         writer.write(RANGES, _named(part, ranges), "start_ns")
         writer.write(MARKS, _named(part, marks), "time_ns")
-    summed = _named(part, summaries.of_stage_rows(part.archived_stage_rows()))
+    summed = _named(part, summaries.of_stage_rows(part.decoded_stage_rows("busy_ns")))
     writer.write(SUMMARIES, summed, "start_ns")
     writer.write(DAYS, summaries.of_days(summed), "start_ns")
 
@@ -240,7 +241,7 @@ def _about(process: Process) -> dict[str, Any]:
     }  # fmt: skip
     if not process.ended:
         return {"about": about}
-    words = {ENDED: "exit", LEFT: "left", KILLED: "killed"}
+    words = {state: word for word, state in ENDINGS.items()}
     end = {
         "ended": words.get(process.state, "exit"), "error": process.error, "status": process.exit_status,
         "gone_ns": process.gone_ns, "by": process.sealed_by, "watched": process.was_watched,
@@ -262,11 +263,10 @@ class _Writer:
         """Rows of a kind, each where its day and role say; `role` and `process` are columns of theirs."""
         import polars as pl
 
-        day_ns = 86_400 * 10**9
-        placed = rows.with_columns(_day=pl.col(time_column) // day_ns, _role=pl.col("role").cast(pl.String))
+        placed = rows.with_columns(_day=pl.col(time_column) // summaries.DAY_NS, _role=pl.col("role").cast(pl.String))
         for of_place in placed.partition_by("_day", "_role", maintain_order=True):
             day, role = of_place["_day"][0], of_place["_role"][0] or ""
-            folder = dataset.folder_of(kind, dataset.day_of((day or 0) * day_ns), role, self._host)
+            folder = dataset.folder_of(kind, dataset.day_of((day or 0) * summaries.DAY_NS), role, self._host)
             self._write(folder, of_place.drop("_day", "_role"))
             self.rows[kind] += of_place.height
 

@@ -22,7 +22,7 @@ from . import columns, histogram
 if TYPE_CHECKING:
     import polars as pl
 
-_DAY_NS = 86_400 * 10**9
+DAY_NS = 86_400 * 10**9
 _KEY = ["process", "step", "stage", "waits_for"]
 _DAY = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
 _SUMMED = ("count", "total_ns", "busy_ns", "tokens")
@@ -55,7 +55,7 @@ def of_days(summaries: pl.DataFrame) -> pl.DataFrame:
     """
     import polars as pl
 
-    dated = summaries.with_columns(day=pl.col("start_ns") // _DAY_NS)
+    dated = summaries.with_columns(day=pl.col("start_ns") // DAY_NS)
     key = ["process", "stage", "waits_for", "day"]
     who = [pl.col(name).last() for name in ("rank", "role", "host", "pid", "part")]
     summed = dated.group_by(key).agg(
@@ -91,18 +91,16 @@ def table(
     key = list(by)
     if not key or not set(key) <= set(BY):
         raise ReadError(f"by={key!r}: a table of stages is by any of {', '.join(BY)}")
-
-    kind = dataset.SUMMARIES if "step" in key else dataset.DAYS
+    kind, steps = (dataset.SUMMARIES, ()) if "step" in key else (dataset.DAYS, ("steps",))
     rows = pl.concat([_read(file, kind) for file in _files(run, days, kind)])
     is_asked = pl.lit(True) if roles is None else pl.col("role").is_in(list(roles))
     rows = rows.filter(pl.col("waits_for").is_null() & is_asked)
     sums = rows.group_by(key).agg(
-        *map(stages.summed, map(pl.col, _SUMMED)), pl.col("longest_ns").max(), *_steps(key),
-        mean_ns=pl.col("total_ns").sum() / (pl.struct(_KEY).n_unique() if "step" in key else pl.col("rows").sum()),
+        *map(stages.summed, map(pl.col, _SUMMED)), pl.col("longest_ns", *steps).max(),
+        mean_ns=pl.col("total_ns").sum() / (pl.col("rows").sum() if steps else pl.struct(_KEY).n_unique()),
     )  # fmt: skip
     quantiles = histogram.quantiles(histogram.counts(rows, key), key, {"p50_ns": 0.5, "p99_ns": 0.99})
     together = sums.join(quantiles, on=key, how="left", nulls_equal=True)
-    steps = () if "step" in key else ("steps",)
     columns = (*key, *steps, "count", "total_ns", "busy_ns", "longest_ns", "mean_ns", "p50_ns", "p99_ns", "tokens")
     return together.select(columns).sort("total_ns", *key, descending=[True] + [False] * len(key), nulls_last=True)
 
@@ -114,22 +112,13 @@ def _read(file: Path, kind: str) -> pl.DataFrame:
         raise ReadError(f"{file}: {reason_of(exc)}") from None
 
 
-def _steps(key: list[str]) -> list[pl.Expr]:
-    """Those of the process and day that have most of them."""
-    import polars as pl
-
-    return [] if "step" in key else [pl.col("steps").max()]
-
-
 def _files(run: Path, days: Iterable[str] | None, kind: str) -> list[Path]:
     folder = run / dataset.FOLDER / kind
-    if days is None:
-        files = sorted(folder.glob(f"day=*/role=*/host=*/*{dataset.SUFFIX}"))
-    else:
-        wanted = list(days)
-        if wrong := [day for day in wanted if not _DAY.fullmatch(day)]:
-            raise ReadError(f"{wrong[0]!r} is no day; a day is 2026-11-24")
-        files = [file for day in wanted for file in sorted(folder.glob(f"day={day}/role=*/host=*/*{dataset.SUFFIX}"))]
+    wanted = [] if days is None else list(days)
+    if wrong := [day for day in wanted if not _DAY.fullmatch(day)]:
+        raise ReadError(f"{wrong[0]!r} is no day; a day is 2026-11-24")
+    every = ["*"] if days is None else wanted
+    files = [file for day in every for file in sorted(folder.glob(f"day={day}/role=*/host=*/*{dataset.SUFFIX}"))]
     if not files:
         there = sorted({path.name[4:] for path in folder.glob("day=*")})
         what = f"it has {there[0]} to {there[-1]}" if there else "it was not compacted: mstxkit compact RUN"

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...store.records import TRACK_MAX
 from ..report.escape import for_json
 from ..suspended import COALESCED
+
+if TYPE_CHECKING:
+    from ..lines import Line
 
 
 class _JsonTexts(dict[str, str]):
@@ -17,7 +20,7 @@ class _JsonTexts(dict[str, str]):
 
 
 class RangeRow(NamedTuple):
-    """What is drawn of a range or mark: columns of `Run.batches()`."""
+    """What is drawn of a range or mark. `duration_ns`: None of what is open; `stage`: its key."""
 
     process: int
     track: int
@@ -41,8 +44,6 @@ class RangeRow(NamedTuple):
 class Events:
     """Makes events; times in ns, from the run's first instant `base_ns`; `pids`: by process."""
 
-    is_whole = True
-
     def __init__(self, pids: list[int], base_ns: int) -> None:
         self._pids, self._base_ns = pids, base_ns
         self._texts = _JsonTexts()
@@ -53,22 +54,21 @@ class Events:
             return f'{{"ph":"B",{self._about(row)}}}'
         return f'{{"ph":"X",{self._about(row)},"dur":{microseconds(row.duration_ns)}}}'
 
-    def begin(self, row: RangeRow, line: int, domain: str) -> str:
+    def begin(self, row: RangeRow, line: Line) -> str:
         """The begin of a range on a line beside the track, where the domain of the first range stands for all."""
-        return f'{{"ph":"b","id2":{{"local":{line}}},{self._about(row, domain)}}}'
+        return f'{{"ph":"b","id2":{{"local":{line.number}}},{self._about(row, line.domain)}}}'
 
-    def end(self, row: RangeRow, line: int, domain: str) -> str:
+    def end(self, row: RangeRow, line: Line) -> str:
         """Its end."""
         assert row.duration_ns is not None
-        return f'{{"ph":"e","id2":{{"local":{line}}},{self._head(row, domain, row.start_ns + row.duration_ns)}}}'
+        end_ns = row.start_ns + row.duration_ns
+        return f'{{"ph":"e","id2":{{"local":{line.number}}},{self._head(row, line.domain, end_ns)}}}'
 
-    def mark_on_track(self, row: RangeRow) -> str:
-        """An instant on its track."""
-        return f'{{"ph":"i","s":"t",{self._about(row)}}}'
-
-    def mark(self, row: RangeRow, line: int, domain: str) -> str:
-        """An instant on a line beside the track."""
-        return f'{{"ph":"n","id2":{{"local":{line}}},{self._about(row, domain)}}}'
+    def mark(self, row: RangeRow, line: Line) -> str:
+        """An instant on its track, or on a line beside it."""
+        if not line.number:
+            return f'{{"ph":"i","s":"t",{self._about(row)}}}'
+        return f'{{"ph":"n","id2":{{"local":{line.number}}},{self._about(row, line.domain)}}}'
 
     def _about(self, row: RangeRow, category: str | None = None) -> str:
         texts = self._texts

@@ -148,6 +148,5 @@ def _different(codes: npt.NDArray[Any]) -> npt.NDArray[Any]:
 
 def rows_of(piece: Any, columns: Columns) -> Columns:
     """The columns of a compact frame that are drawn, beside those of its nesting; no tails yet."""
-    busy = piece["busy_ns"].fill_null(events.NO_BUSY).to_numpy()
     more = {name: piece[name].to_numpy() for name in ("site", "stage", "step")}
-    return {**columns, **more, "busy": busy, "tail": np.zeros(len(busy), dtype=np.int64)}
+    return {**columns, **more, "busy": piece["busy_ns"].fill_null(events.NO_BUSY).to_numpy()}

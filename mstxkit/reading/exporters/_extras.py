@@ -10,7 +10,7 @@ from ... import stages
 from ..frames import NAMED
 from ..rows import IS_MARK, IS_OPEN
 from . import _track_events as events
-from ._lanes import rows_backwards
+from ._slices import rows_backwards
 
 if TYPE_CHECKING:
     import polars as pl

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Iterator
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ...store.records import NO_STEP
-from ..rows import IS_ERROR, IS_MARK, IS_OPEN
 from . import _track_events as events
 from ._chrome_events import RangeRow
 from ._nesting import TRACK_BITS
 from ._protobuf import block, number
 
 if TYPE_CHECKING:
-    import polars as pl
-
+    from ..lines import Line
     from ..vocabulary import Vocabulary
     from ._flows import Flows
     from ._packets import TraceNames
@@ -25,44 +22,36 @@ if TYPE_CHECKING:
 class LaneEvents:
     """Makes packets of single events; as `_slices.Drawing` has them."""
 
-    is_whole = False
-
     def __init__(self, names: TraceNames, places: Places, first_ns: int, flows: Flows, vocabulary: Vocabulary) -> None:
         self._names, self._places, self._first_ns = names, places, first_ns
         self._flows, self._vocabulary = flows, vocabulary
 
-    def on_track(self, row: RangeRow) -> bytes:
-        """Never asked for: a range is a begin and an end here."""
-        return self.begin(row, 0, row.domain) + self.end(row, 0, row.domain)
+    def on_track(self, row: RangeRow) -> None:
+        """A range is a begin and an end here."""
 
-    def begin(self, row: RangeRow, line: int, domain: str) -> bytes:
-        """The begin of a range on a line; line 0 is its track."""
+    def begin(self, row: RangeRow, line: Line) -> bytes:
+        """The begin of a range on a line."""
         flows = b""
         if row.stage is not None and self._vocabulary.has_stage_of_its_own(row.name, row.domain):
             stage = np.array([self._vocabulary.stage_code(row.stage)])
             flows = b"".join(tail for _, tail in self._flows.tails(row.process, np.array([row.start_ns]), stage))
         return self._event(events.BEGIN, row, self._track(row, line), row.start_ns, flows)
 
-    def end(self, row: RangeRow, line: int, domain: str) -> bytes:
+    def end(self, row: RangeRow, line: Line) -> bytes:
         """Its end."""
-        assert row.duration_ns is not None
         return self._end(row, self._track(row, line))
 
-    def mark_on_track(self, row: RangeRow) -> bytes:
-        """An instant on its track."""
-        return self._event(events.INSTANT, row, self._track(row, 0), row.start_ns)
-
-    def mark(self, row: RangeRow, line: int, domain: str) -> bytes:
-        """An instant on a line beside the track."""
+    def mark(self, row: RangeRow, line: Line) -> bytes:
+        """An instant on a line."""
         return self._event(events.INSTANT, row, self._track(row, line), row.start_ns)
 
     def once_more(self, row: RangeRow, track: int) -> bytes:
         """A whole range on a track of its own."""
         return self._event(events.BEGIN, row, track, row.start_ns) + self._end(row, track)
 
-    def _track(self, row: RangeRow, line: int) -> int:
-        if line:
-            return self._places.of_line(row, line)
+    def _track(self, row: RangeRow, line: Line) -> int:
+        if line.number:
+            return self._places.of_line(row, line.number)
         return self._places.of_lane(row.process << TRACK_BITS | row.track)
 
     def _end(self, row: RangeRow, track: int) -> bytes:
@@ -86,20 +75,3 @@ class LaneEvents:
     def _packet(self, row: RangeRow, at_ns: int, event: bytes) -> bytes:
         content = number(events.TIMESTAMP, at_ns - self._first_ns) + block(events.TRACK_EVENT, event)
         return events.on_sequence(self._places.sequence(row.process), content, events.NEEDS_STATE)
-
-
-_COLUMNS = ("process", "track", "depth", "site", "start_ns", "duration_ns", "busy_ns", "step", "stage", "flags")
-
-
-def rows_backwards(piece: pl.DataFrame, vocabulary: Vocabulary, wanted: int) -> Iterator[RangeRow]:
-    """The ranges (`wanted` 0) or marks (IS_MARK) of a compact frame, from the last to the first."""
-    import polars as pl
-
-    sites, stages = vocabulary.sites, vocabulary.stages
-    rows = piece.filter(pl.col("flags") & IS_MARK == wanted).reverse()
-    columns = [rows[name].to_list() for name in (*_COLUMNS, "attributes")]
-    for process, track, depth, site, start, duration, busy, step, stage, flags, attributes in zip(*columns):
-        is_open, is_error = bool(flags & IS_OPEN), bool(flags & IS_ERROR)
-        about = (sites[site].domain, sites[site].name, start, None if is_open else max(duration, 0), busy)
-        in_step = None if step == NO_STEP else step
-        yield RangeRow(process, track, depth, *about, in_step, stages[stage], is_error, attributes)

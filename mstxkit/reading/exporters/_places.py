@@ -62,10 +62,14 @@ class Places:
             if row["is_task"] and thread in threads:
                 self._packets.add(_packets.plain_track(uuid, threads[thread], names[at], order))
                 continue
-            tid = trace_tid(self._pids[process], row["track"])
-            about = (uuid, self.process[process], self._pids[process], tid, names[at], order)
-            self._packets.add(_packets.thread_track(*about))
+            self._describe_thread(lane, names[at], order)
             threads.setdefault(thread, uuid)
+
+    def _describe_thread(self, lane: int, name: str, order: int) -> None:
+        process, track = lane >> TRACK_BITS, lane & (1 << TRACK_BITS) - 1
+        pid = self._pids[process]
+        about = (self._of_lane[lane], self.process[process], pid, trace_tid(pid, track), name, order)
+        self._packets.add(_packets.thread_track(*about))
 
     def sequence(self, process: int) -> int:
         """The number of a process's packets."""
@@ -79,11 +83,8 @@ class Places:
     def of_lane(self, lane: int) -> int:
         """The track of a lane; one that nothing describes is a thread that has no name."""
         if lane not in self._of_lane:
-            uuid, process, track = self._next(), lane >> TRACK_BITS, lane & (1 << TRACK_BITS) - 1
-            self._of_lane[lane] = uuid
-            tid = trace_tid(self._pids[process], track)
-            about = (uuid, self.process[process], self._pids[process], tid, f"track {track}", track)
-            self._packets.add(_packets.thread_track(*about))
+            track, self._of_lane[lane] = lane & (1 << TRACK_BITS) - 1, self._next()
+            self._describe_thread(lane, f"track {track}", track)
         return self._of_lane[lane]
 
     def of_line(self, row: RangeRow, line: int) -> int:

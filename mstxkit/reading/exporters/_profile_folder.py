@@ -65,5 +65,5 @@ def write_beside(folder: Path, rows: list[dict[str, Any]], reader: RankRowReader
     with open(folder / RANKS, "w", encoding="utf-8", errors="backslashreplace", newline="") as file:
         table = csv.DictWriter(file, _rank_files.COLUMNS)
         table.writeheader()
-        table.writerows({name: _harmless(value) for name, value in row.items()} for row in rows)
+        table.writerows({name: _harmless(row[name]) for name in _rank_files.COLUMNS} for row in rows)
     (folder / _rl_names.CONFIG).write_text(_rl_names.config(sorted(reader.shown.items())), encoding="utf-8")

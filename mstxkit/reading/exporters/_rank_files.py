@@ -122,17 +122,13 @@ def _file(number: int, key: tuple[int | None, str | None], members: list[int], r
 
 
 def as_rows(files: Iterable[RankFile], processes: pl.DataFrame, counts: dict[int, int]) -> list[dict[str, Any]]:
-    """A row a process: which file it is in, and how many ranges that has."""
+    """A row a process: its own, which file it is in, and how many ranges that has."""
     rows = processes.to_dicts()
     return [
-        {
-            "file_rank": file.number, "rank": rows[index]["rank"], "role": rows[index]["role"],
-            "label": rows[index]["label"], "host": rows[index]["host"], "pid": rows[index]["pid"],
-            "ranges": counts.get(file.number, 0),
-        }
+        {**rows[index], "file_rank": file.number, "ranges": counts.get(file.number, 0)}
         for file in files
         for index in file.processes
-    ]  # fmt: skip
+    ]
 
 
 def clean(name: str) -> str:

@@ -14,6 +14,7 @@ from ..rows import IS_MARK, WAITS_FOR, Need
 from . import _rl_names
 from ._even import runs_of
 from ._nesting import TRACK_BITS
+from ._survey import COALESCED
 
 if TYPE_CHECKING:
     import polars as pl
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from ..run import Run
     from ._rank_files import RankFile
 
-_COALESCED = "coalesced"
 # Threads and tasks that nothing describes, and tasks: above all numbers that a system gives.
 _TASKS = 1 << 30
 
@@ -58,7 +58,7 @@ class RankRowReader:
 
     def rows(self) -> Iterator[RankRows]:
         """All that has ended, process by process."""
-        for piece in self._run.coded(Need(as_json=False, names=(_COALESCED,)), backwards=False):
+        for piece in self._run.coded(Need(as_json=False, names=(COALESCED,)), backwards=False):
             process = piece["process"].to_numpy()
             for begin, end in runs_of(process):
                 yield self._of_process(int(process[begin]), piece.slice(begin, end - begin))
@@ -84,7 +84,7 @@ class RankRowReader:
     def _texts_of(self, piece: pl.DataFrame, is_mark: Any) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
         site, stage = (piece[name].to_numpy().astype(np.int64) for name in ("site", "stage"))
         is_own = ~is_mark & piece[NAMED + WAITS_FOR].is_null().to_numpy()
-        is_many = piece[NAMED + _COALESCED].is_not_null().to_numpy()
+        is_many = piece[NAMED + COALESCED].is_not_null().to_numpy()
         keys, places = np.unique(site << 16 | stage << 2 | is_own << 1 | is_many, return_inverse=True)
         pairs = np.array([self._pair(key) for key in keys.tolist()], dtype=np.int64).reshape(-1, 2)
         return pairs[places, 0], pairs[places, 1]

@@ -5,35 +5,35 @@ from __future__ import annotations
 from itertools import count
 from typing import TYPE_CHECKING, Any, Iterable, Iterator, Protocol
 
+from ...store.records import NO_STEP
 from ..lines import OPEN_NS, Drawn, Line, TrackLines
+from ..rows import IS_ERROR, IS_MARK, IS_OPEN
 from ..suspended import Suspended
 from ._chrome_events import RangeRow
 
 if TYPE_CHECKING:
     import polars as pl
 
-_MARK_FIELDS = ("process", "track", "depth", "domain", "message", "time_ns", "step", "stage", "attributes")
+    from ..vocabulary import Vocabulary
+
+_TRACK = Line(0, "")
+_COLUMNS = ("process", "track", "depth", "site", "start_ns", "duration_ns", "busy_ns", "step", "stage", "flags")
 
 
 class Drawing(Protocol):
-    """Makes the events of a format. `is_whole`: a range on its track is one event, `on_track`, and no begin and end."""
-
-    is_whole: bool
+    """Makes the events of a format; line 0 is the track itself."""
 
     def on_track(self, row: RangeRow) -> Any:
-        """A range on its track."""
+        """A range on its track as one event; None where it is a begin and an end there too."""
 
-    def begin(self, row: RangeRow, line: int, domain: str) -> Any:
-        """The begin of a range on a line; line 0 is its track."""
+    def begin(self, row: RangeRow, line: Line) -> Any:
+        """The begin of a range on a line."""
 
-    def end(self, row: RangeRow, line: int, domain: str) -> Any:
+    def end(self, row: RangeRow, line: Line) -> Any:
         """Its end."""
 
-    def mark_on_track(self, row: RangeRow) -> Any:
-        """An instant on its track."""
-
-    def mark(self, row: RangeRow, line: int, domain: str) -> Any:
-        """An instant on a line beside the track."""
+    def mark(self, row: RangeRow, line: Line) -> Any:
+        """An instant on a line."""
 
 
 class Slices:
@@ -97,9 +97,9 @@ class Slices:
         drawn = Drawn(row.start_ns, row.start_ns, row.depth)
         yield from self._tracks[row.track].leave(drawn)
         if self._tracks[row.track].put_mark(drawn):
-            drawn.begin = (self._events.mark(row, drawn.line.number, drawn.line.domain),)
+            drawn.begin = (self._events.mark(row, drawn.line),)
         else:
-            yield self._events.mark_on_track(row)
+            yield self._events.mark(row, _TRACK)
 
     def _draw(self, row: RangeRow, end_ns: int, is_driven: bool) -> Iterator[Any]:
         yield from self._lines(row)
@@ -108,35 +108,37 @@ class Slices:
         yield from lines.leave(drawn)
         is_apart = self._suspended.has(row.process, row.track, row.depth, row.start_ns)
         line = lines.put(drawn, is_driven, is_apart, lambda: Line(next(self._numbers), row.domain, is_apart))
-        if self._events.is_whole and not line.number:
-            yield self._events.on_track(row)
+        whole = None if line.number else self._events.on_track(row)
+        if whole is None:
+            yield from self._begin_and_end(row, drawn, line)
         else:
-            yield from self._beside(row, drawn, line)
+            yield whole
 
-    def _beside(self, row: RangeRow, drawn: Drawn, line: Line) -> Iterator[Any]:
-        drawn.begin = (self._events.begin(row, line.number, line.domain),)
+    def _begin_and_end(self, row: RangeRow, drawn: Drawn, line: Line) -> Iterator[Any]:
+        drawn.begin = (self._events.begin(row, line),)
         if drawn.end == OPEN_NS:
             return
-        end = self._events.end(row, line.number, line.domain)
+        end = self._events.end(row, line)
         if drawn.start < drawn.end:
             yield end
         else:
             drawn.begin += (end,)
 
     def _alone(self, row: RangeRow) -> Iterator[Any]:
-        number = next(self._numbers)
-        yield self._events.begin(row, number, row.domain)
-        yield self._events.end(row, number, row.domain)
+        line = Line(next(self._numbers), row.domain)
+        yield self._events.begin(row, line)
+        yield self._events.end(row, line)
 
 
-def rows_of(ranges: pl.DataFrame) -> Iterator[RangeRow]:
-    """The rows of a frame of ranges."""
-    return map(RangeRow._make, zip(*(ranges[field].to_list() for field in RangeRow._fields)))
+def rows_backwards(piece: pl.DataFrame, vocabulary: Vocabulary, wanted: int) -> Iterator[RangeRow]:
+    """The ranges (`wanted` 0) or marks (IS_MARK) of a compact frame, from the last to the first."""
+    import polars as pl
 
-
-def rows_of_marks(marks: pl.DataFrame) -> Iterator[RangeRow]:
-    """The rows of a frame of marks."""
-    for process, track, depth, domain, message, time_ns, step, stage, attributes in zip(
-        *(marks[field].to_list() for field in _MARK_FIELDS)
-    ):
-        yield RangeRow(process, track, depth, domain, message, time_ns, None, None, step, stage, None, attributes)
+    sites, stages = vocabulary.sites, vocabulary.stages
+    rows = piece.filter(pl.col("flags") & IS_MARK == wanted).reverse()
+    columns = [rows[name].to_list() for name in (*_COLUMNS, "attributes")]
+    for process, track, depth, site, start, duration, busy, step, stage, flags, attributes in zip(*columns):
+        is_open, is_error = bool(flags & IS_OPEN), bool(flags & IS_ERROR)
+        about = (sites[site].domain, sites[site].name, start, None if is_open else max(duration, 0), busy)
+        in_step = None if step == NO_STEP else step
+        yield RangeRow(process, track, depth, *about, in_step, stages[stage], is_error, attributes)

@@ -76,13 +76,11 @@ def _uneven(nesting: Postorder, rows: Columns, first_process: int) -> set[int]:
 def _suspended(run: Run, uneven: set[int]) -> Suspended:
     import polars as pl
 
-    suspended = Suspended()
-    if uneven:
-        lanes = pl.Series(sorted(uneven), dtype=pl.Int64)
-        lane = pl.col("process").cast(pl.Int64) * (1 << TRACK_BITS) + pl.col("track")
-        for ranges, _ in run.batches():
-            suspended.learn(ranges.filter(lane.is_in(lanes.implode())))
-    return suspended
+    if not uneven:
+        return Suspended()
+    lanes = pl.Series(sorted(uneven), dtype=pl.Int64)
+    lane = pl.col("process").cast(pl.Int64) * (1 << TRACK_BITS) + pl.col("track")
+    return Suspended.of(run, lane.is_in(lanes.implode()))
 
 
 def _waits(run: Run) -> pl.DataFrame:

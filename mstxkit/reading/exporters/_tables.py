@@ -6,7 +6,7 @@ the row of `processes`; `stages`, `processes`, `tracks`, `escalations` and `verd
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Callable, Iterator
+from typing import TYPE_CHECKING, Callable
 
 if TYPE_CHECKING:
     import polars as pl
@@ -25,19 +25,14 @@ def write(run: Run, piece: Callable[[str, int, pl.DataFrame], None]) -> int:
             one, which has no rows where the table has none.
     """
     count = 0
-    for number, (ranges, marks) in enumerate(_pieces(run)):
+    for number, (ranges, marks) in enumerate(run.batches(rows=_ROWS)):
         count += ranges.height + marks.height
-        for name, table in (("ranges", ranges), ("marks", marks)):
+        for name, table in (("ranges", ranges.drop("is_stage")), ("marks", marks.drop("depth"))):
             if table.height or not number:
                 piece(name, number, plain(table))
     for name in WHOLE:
         piece(name, 0, plain(getattr(run, name)()))
     return count
-
-
-def _pieces(run: Run) -> Iterator[tuple[pl.DataFrame, pl.DataFrame]]:
-    for ranges, marks in run.batches(rows=_ROWS):
-        yield ranges.drop("is_stage"), marks.drop("depth")
 
 
 def plain(table: pl.DataFrame) -> pl.DataFrame:

@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING, Iterator
 
 from .. import labels
 from ..report.escape import for_json
+from ..rows import IS_MARK, Need
 from ..suspended import Suspended
 from . import Exporter
 from ._chrome_events import Events, metadata, trace_tid
-from ._slices import Slices, rows_of, rows_of_marks
+from ._slices import Slices, rows_backwards
 
 if TYPE_CHECKING:
     from typing import IO
@@ -62,8 +63,8 @@ def trace_pids(processes: pl.DataFrame) -> list[int]:
 
 def _events(run: Run, pids: list[int], base_ns: int) -> Iterator[str]:
     slices = Slices(Events(pids, base_ns), Suspended.of(run))
-    for ranges, marks in run.batches(backwards=True):
-        yield from slices.take(rows_of(ranges), rows_of_marks(marks))
+    for piece in run.coded(Need()):
+        yield from slices.take(*(rows_backwards(piece, run.vocabulary, wanted) for wanted in (0, IS_MARK)))
     yield from slices.finish()
 
 

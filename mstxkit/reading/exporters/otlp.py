@@ -19,6 +19,7 @@ from .. import otlp_spans
 from ..otlp_spans import JobSpan
 from ..rows import IS_ERROR, IS_MARK, IS_OPEN, Need
 from . import Exporter
+from ._even import rows_of
 from ._nesting import NONE, TRACK_BITS, Columns, Postorder, RowPiece, contradicting, next_shallower
 from ._survey import columns_of
 
@@ -62,7 +63,7 @@ class _RunSpans:
         """Spans of a process at a time."""
         if not piece.height:
             return
-        rows = {**columns_of(piece), **_more(piece)}
+        rows = {**rows_of(piece, columns_of(piece)), "attributes": piece["attributes"].to_numpy()}
         if rows["flags"][0] & IS_OPEN:
             yield from self._made(rows, np.full(len(rows["lane"]), NONE), np.arange(len(rows["lane"])))
             self._nesting.wait(rows)
@@ -118,11 +119,6 @@ class _RunSpans:
             "mstxkit.open": True if flags & IS_OPEN else None, "mstxkit.mark": True if flags & IS_MARK else None,
         }  # fmt: skip
         return {**about, **own}
-
-
-def _more(piece: pl.DataFrame) -> Columns:
-    columns = {name: piece[name].to_numpy() for name in ("site", "stage", "step")}
-    return {**columns, "busy": piece["busy_ns"].fill_null(-1).to_numpy(), "attributes": piece["attributes"].to_numpy()}
 
 
 EXPORTER = Exporter(".otlp.jsonl", write)

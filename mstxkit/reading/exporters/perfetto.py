@@ -20,10 +20,10 @@ from ..rows import IS_MARK, IS_OPEN, Need
 from . import BYTES, Exporter, _extras, _survey
 from . import _track_events as events
 from ._even import EvenLanes, rows_of, runs_of
-from ._lanes import LaneEvents, rows_backwards
+from ._lanes import LaneEvents
 from ._packets import Packets, TraceNames, snapshot
 from ._places import Places
-from ._slices import Slices
+from ._slices import Slices, rows_backwards
 from .chrome import trace_pids
 
 if TYPE_CHECKING:
@@ -110,16 +110,15 @@ class _Trace:
             self._packets.add(packets)
 
     def _draw_even(self, piece: pl.DataFrame, columns: Columns, first_process: int) -> None:
-        rows = rows_of(piece, columns)
-        self._put_tails(piece, rows["tail"])
+        rows = {**rows_of(piece, columns), "tail": self._tails(piece)}
         if piece["flags"][0] & IS_OPEN:
             self._even.wait(rows)
         else:
             self._even.take(rows, first_process)
 
-    def _put_tails(self, piece: pl.DataFrame, tails: npt.NDArray[np.int64]) -> None:
+    def _tails(self, piece: pl.DataFrame) -> npt.NDArray[np.int64]:
         """Attributes and flows."""
-        texts, flows = piece["attributes"], self._survey.flows
+        texts, flows, tails = piece["attributes"], self._survey.flows, np.zeros(piece.height, dtype=np.int64)
         endings: dict[int, bytes] = {}
         for place, text in zip(np.flatnonzero(texts.is_not_null().to_numpy()).tolist(), texts.drop_nulls().to_list()):
             endings[place] = events.attributes_tail(text)
@@ -127,6 +126,7 @@ class _Trace:
             endings[place] = endings.get(place, b"") + tail
         for place, ending in endings.items():
             tails[place] = self._even.tail(ending)
+        return tails
 
     def _flow_tails(self, piece: pl.DataFrame) -> Iterator[tuple[int, bytes]]:
         """Where flows begin or end, with them."""

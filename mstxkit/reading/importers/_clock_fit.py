@@ -148,8 +148,8 @@ def _peak(pairs: _Pairs) -> _Peak:
     return _Peak(best[2], min((abs(other[2] - best[2]) for other in others if other[0] == best[0]), default=0))
 
 
-def _near(pairs: _Pairs, expected: _Floats, within_ns: float = _CLOSE_NS) -> npt.NDArray[np.bool_]:
-    return np.asarray(np.abs(pairs.differences - expected) <= within_ns)
+def _near(pairs: _Pairs, expected: _Floats) -> npt.NDArray[np.bool_]:
+    return np.asarray(np.abs(pairs.differences - expected) <= _CLOSE_NS)
 
 
 def _of_few(pairs: _Pairs, matched: Any, own_error_ns: int) -> ClockFit:

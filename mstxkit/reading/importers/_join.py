@@ -63,14 +63,12 @@ class JoinedTrace(NamedTuple):
 
 def hosts(run: Run, traces: Sequence[DeviceTrace]) -> dict[int, list[HostProcess]]:
     """The processes of each rank of these traces. Ranges are read only where a trace has some of such names."""
-    from ..tables import stages, waits
-
     wanted = {trace.rank for trace in traces}
     names = {name for trace in traces for name in trace.ranges.names}
     processes = [process for process in run._processes if rank_of(process) in wanted]
     if not processes:
         return {}
-    rows = stages.outermost(waits.only_work(run.stage_rows()))
+    rows = run.occurrences()
     ranges = _ranges_of(run, {process.index for process in processes}, names) if names else {}
     by_rank: dict[int, list[HostProcess]] = {}
     for process in processes:

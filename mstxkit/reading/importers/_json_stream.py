@@ -223,26 +223,26 @@ def ns_of_us(value: Any) -> int | None:
             return int(digits)
     if type(value) is int:
         return value * 1000 if abs(value) < 1 << 53 else None
-    if not isinstance(value, str) or len(value) > 40:
-        return None
-    whole, _, part = value.strip().partition(".")
-    if whole.isdecimal() and (part.isdecimal() or not part) and len(whole) < 17:
-        return int(whole) * 1000 + int((part + "000")[:3])
-    try:
-        exact = Decimal(value.strip()) * 1000
-    except (InvalidOperation, ValueError):
-        return None
-    return int(exact) if exact.is_finite() and abs(exact) < 1 << 62 else None
+    if isinstance(value, str) and len(value) <= 40:
+        whole, _, part = value.strip().partition(".")
+        if whole.isdecimal() and (part.isdecimal() or not part) and len(whole) < 17:
+            return int(whole) * 1000 + int((part + "000")[:3])
+    return _exact(value, 1000)
 
 
 def ns_of_ms(value: Any) -> int | None:
     """Whole ns of milliseconds; None where it is no number."""
     if type(value) is int and abs(value) < 1 << 43:
         return value * 1_000_000
+    return _exact(value, 1_000_000)
+
+
+def _exact(value: Any, times: int) -> int | None:
+    """So many times what a text says; None where it says no number."""
     if not isinstance(value, str) or len(value) > 40:
         return None
     try:
-        exact = Decimal(str(value).strip()) * 1_000_000
+        exact = Decimal(value.strip()) * times
     except (InvalidOperation, ValueError):
         return None
     return int(exact) if exact.is_finite() and abs(exact) < 1 << 62 else None

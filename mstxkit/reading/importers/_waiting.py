@@ -14,7 +14,6 @@ import numpy as np
 from ..intervals import Intervals, union
 from ._trace import DeviceTrace, Times
 
-BY_TASKS, BY_RANKS = "tasks", "ranks"
 _RANKS_AT_LEAST = 2
 
 

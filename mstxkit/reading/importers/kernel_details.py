@@ -31,13 +31,8 @@ def _is_details(path: Path, head: bytes) -> bool:
 
 def read(path: Path, advance: Callable[[float], None]) -> list[DeviceTrace]:
     """One trace. FormatError: it has no such columns, or not one row that can be read."""
-    trace, computing, communicating, column = (
-        DeviceTrace(str(path), IMPORTER.what),
-        CoveredTime(),
-        CoveredTime(),
-        NamedColumn(),
-    )
-    bad = 0
+    trace, column, bad = DeviceTrace(str(path), IMPORTER.what), NamedColumn(), 0
+    computing, communicating = CoveredTime(), CoveredTime()
     with with_damage(trace):
         for name, core, start, length in _rows(path, advance):
             start_ns, length_ns = ns_of_us(start), ns_of_us(length)
@@ -60,7 +55,7 @@ def read(path: Path, advance: Callable[[float], None]) -> list[DeviceTrace]:
 def _rows(path: Path, advance: Callable[[float], None]) -> Iterator[tuple[str, str, str, str]]:
     csv.field_size_limit(_CHARACTERS_A_FIELD)
     with open(path, encoding="utf-8-sig", errors="replace", newline="") as file:
-        lines = csv.reader(without_nul(file))
+        lines = csv.reader(line.replace("\0", "") for line in file)  # csv of Python 3.9 and 3.10 takes no NUL
         try:
             header = [name.strip().lower() for name in next(lines, [])]
             if _START not in header or _LENGTH not in header:
@@ -73,11 +68,6 @@ def _rows(path: Path, advance: Callable[[float], None]) -> Iterator[tuple[str, s
                     advance(_REPORTED_EVERY * sum(map(len, row)))
         except csv.Error as exc:
             raise FormatError(f"line {lines.line_num}: {exc}: the rest is left out") from None
-
-
-def without_nul(lines: Iterator[str]) -> Iterator[str]:
-    """Lines as csv of Python 3.9 and 3.10 takes them, too."""
-    return (line.replace("\0", "") for line in lines)
 
 
 IMPORTER = Importer("kernel_details.csv", _is_details, read, preference=3)

@@ -39,15 +39,19 @@ def read(path: Path, advance: Callable[[float], None]) -> list[DeviceTrace]:
     return [reading.finished()]
 
 
+class _Busy:
+    """What a device, or the CPU, was busy with."""
+
+    def __init__(self) -> None:
+        self.computing, self.communicating, self.operations = CoveredTime(), CoveredTime(), NamedColumn()
+
+
 class _TraceReading:
     """Takes event after event."""
 
     def __init__(self, trace: DeviceTrace) -> None:
         self.trace, self._base_ns = trace, 0
-        self._kernels, self._collectives = CoveredTime(), CoveredTime()
-        self._operators, self._operators_of_collectives = CoveredTime(), CoveredTime()
-        self._ranges, self._operations = NamedColumn(), NamedColumn()
-        self._operations_of_cpu = NamedColumn()
+        self._device, self._cpu, self._ranges = _Busy(), _Busy(), NamedColumn()
         self._is_collective: dict[str, bool] = {}
 
     def take(self, first: str, key: str, value: Any) -> None:
@@ -79,11 +83,9 @@ class _TraceReading:
         self.trace.events += 1
         is_collective = self._of_collective(name)
         if kind == _KERNEL:
-            (self._collectives if is_collective else self._kernels).add(*times)
-            self._note_operation(self._operations, event, is_collective, times)
+            self._note(self._device, event, is_collective, times)
         elif is_collective or (kind == _OPERATOR and _OPERATORS.match(name)):
-            (self._operators_of_collectives if is_collective else self._operators).add(*times)
-            self._note_operation(self._operations_of_cpu, event, is_collective, times)
+            self._note(self._cpu, event, is_collective, times)
         elif not name.startswith(_STEP):
             self._ranges.add(name, *times)
             if self.trace.pid is None:
@@ -97,26 +99,23 @@ class _TraceReading:
                 self._is_collective[name] = is_one
         return is_one
 
-    def _note_operation(self, column: NamedColumn, event: Any, is_collective: bool, times: tuple[int, int]) -> None:
+    def _note(self, busy: _Busy, event: Any, is_collective: bool, times: tuple[int, int]) -> None:
+        (busy.communicating if is_collective else busy.computing).add(*times)
         arguments = table_of(event.get("args")) if is_collective else {}
         group = arguments.get(_GROUP)
         if isinstance(group, str) and group:
-            column.add(group, *times)
+            busy.operations.add(group, *times)
             size = small_number(arguments.get(_GROUP_SIZE))
             if size and len(self.trace.group_sizes) < NAMES_AT_MOST:
                 self.trace.group_sizes[group[:NAME_CHARACTERS]] = size
 
     def finished(self) -> DeviceTrace:
-        trace = self.trace
-        has_device = bool(self._kernels.all().starts.size or self._collectives.all().starts.size)
-        if has_device:
-            computing, communicating, operations = self._kernels, self._collectives, self._operations
-        else:
-            computing, communicating = self._operators, self._operators_of_collectives
-            operations = self._operations_of_cpu
+        trace, busy = self.trace, self._device
+        if not busy.computing.all().starts.size and not busy.communicating.all().starts.size:
+            busy = self._cpu
             trace.notes.append("it has no kernels: operators on the CPU count as computing")
-        trace.computing, trace.communicating = computing.all(), communicating.all()
-        trace.operations, trace.ranges = operations.all(), self._ranges.all()
+        trace.computing, trace.communicating = busy.computing.all(), busy.communicating.all()
+        trace.operations, trace.ranges = busy.operations.all(), self._ranges.all()
         return trace
 
 

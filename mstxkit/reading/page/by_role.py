@@ -17,8 +17,9 @@ def parts(of_each: Sequence[str], tag: str = "div") -> str:
 
 
 def or_nothing(
-    roles: Sequence[dict[str, Any]], has: Callable[[dict[str, Any]], bool], none: str, lead: Callable[..., str]
-) -> str:
+    roles: Sequence[dict[str, Any]], has: Callable[[dict[str, Any]], bool], none: str,
+    lead: Callable[[dict[str, Any]], str] = lambda role: "",
+) -> str:  # fmt: skip
     """Of each role `lead` where it has what is drawn; else that it has not, and which roles have.
 
     Args:

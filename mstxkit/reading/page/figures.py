@@ -69,7 +69,7 @@ def _of_role(
     means = {key: [row for row in summary[key] if row["role"] == role.role] for key in _MEANS}
     return {
         "role": shown(role.role) or ALL, "members": len(role.members), "is_free": role.is_free,
-        "steps": packed(role.steps[columns[:-1]], "u4"), "per_column": _words_of_columns(role, columns),
+        "steps": packed(role.steps[columns[:-1]], "u4"), "per_column": _words_of_columns(columns),
         "rows": _names_of_rows(role, rows), "path": _path(role, path, columns),
         "heat": _heat(role, columns, rows), "waits": _waits(role),
         "tails": _tails(role, tails, means["tails"], columns), "works": _works(role),
@@ -91,7 +91,7 @@ def _works(role: RoleRun) -> list[str]:
     ]  # fmt: skip
 
 
-def _words_of_columns(role: RoleRun, columns: Any) -> str:
+def _words_of_columns(columns: Any) -> str:
     widest = int(np.diff(columns).max())
     return "" if widest == 1 else f"each column is the mean of up to {widest} steps"
 
@@ -129,7 +129,7 @@ def _heat(role: RoleRun, columns: Any, rows: Any) -> list[dict[str, Any]]:
     for piece in _shown_pieces(role):
         values = np.where(np.isfinite(inside[:, :, piece]), inside[:, :, piece], off[:, :, piece])
         tables = [means(table.T, columns, axis=1) for table in (values, waited[:, :, piece])]
-        slower, waits = farthest(tables[0], rows, 0), farthest(tables[1], rows, 0)
+        slower, waits = (farthest(each, rows) for each in tables)
         kind = role.kinds[piece]
         heat.append({
             "stage": shown(kind.stage), "where": "before" if of_gap(kind) else "in", "meets": bool(role.waits[piece]),

@@ -8,8 +8,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-_KINDS = {"i1": np.int8, "u1": np.uint8, "u2": np.uint16, "u4": np.uint32, "f4": np.float32}
-
 
 def packed(values: Any, kind: str) -> dict[str, Any]:
     """An array for the page: `k` its kind (i1, u1, u2, u4, f4), `b` its bytes in base64, `s` its shape."""
@@ -37,15 +35,9 @@ def means(values: npt.NDArray[np.float64], edges: npt.NDArray[np.int64], axis: i
         return np.asarray(sums / counts)
 
 
-def farthest(values: npt.NDArray[np.float64], edges: npt.NDArray[np.int64], axis: int) -> npt.NDArray[np.float64]:
-    """Of each part what is farthest from 0, so that a single rank of many is still seen; NaN where there is nothing."""
+def farthest(values: npt.NDArray[np.float64], edges: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
+    """Of each part of rows what is farthest from 0, so that one rank of many is still seen; NaN where nothing is."""
     seen = np.where(np.isfinite(values), values, 0.0)
-    high, low = (each.reduceat(seen, edges[:-1], axis=axis) for each in (np.maximum, np.minimum))
-    has_any = np.maximum.reduceat(np.isfinite(values), edges[:-1], axis=axis)
+    high, low = (each.reduceat(seen, edges[:-1]) for each in (np.maximum, np.minimum))
+    has_any = np.maximum.reduceat(np.isfinite(values), edges[:-1])
     return np.asarray(np.where(has_any, np.where(high >= -low, high, low), np.nan))
-
-
-def unpacked(array: dict[str, Any]) -> npt.NDArray[Any]:
-    """What was packed."""
-    values: npt.NDArray[Any] = np.frombuffer(base64.b64decode(array["b"]), f"<{array['k']}")
-    return np.asarray(values.reshape(array["s"]))

@@ -91,7 +91,7 @@ def who(summary: dict[str, Any], figures: dict[str, Any]) -> str:
         "Where rows stand for several ranks, the one farthest off is shown."
     )
     labels = [label if _is_compared(role) else "" for role in roles]
-    lead = by_role.or_nothing(roles, _is_compared, "{role} has no two ranks to compare.", _nothing_more)
+    lead = by_role.or_nothing(roles, _is_compared, "{role} has no two ranks to compare.")
     return lead + chart("heat", labels, note, _heat_controls(roles[0]["heat"]), behind)
 
 
@@ -105,10 +105,6 @@ def stragglers(entries: list[dict[str, Any]]) -> str:
     )  # fmt: skip
     columns = ("stage", "where", "role", "rank", "steps", "longer", "a step", "confidence")
     return table(columns, rows, "Stragglers, by cost", 3) + _rest(entries)
-
-
-def _nothing_more(role: dict[str, Any]) -> str:
-    return ""
 
 
 def _is_compared(role: dict[str, Any]) -> bool:
@@ -165,7 +161,7 @@ def _late(roles: list[dict[str, Any]]) -> str:
     note = "Mean of the steps. Whiskers: the bound of the clocks’ error. Later than that is late for sure."
     note += by_role.parts([_first_of(role["means"]["lateness"]) for role in roles], "span")
     none = "No stage was seen that ranks of {role} enter together."
-    lead = by_role.or_nothing(roles, _is_late, none, _nothing_more)
+    lead = by_role.or_nothing(roles, _is_late, none)
     return lead + chart(
         "late", labels, note, "", by_role.parts([_late_table(role["means"]["lateness"]) for role in roles])
     )

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import hmac
 import secrets
+import shutil
 import threading
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, Callable, ContextManager, NamedTuple
+from typing import TYPE_CHECKING, Callable, ContextManager, NamedTuple
 
 from .document import fingerprint
 
@@ -154,13 +155,9 @@ class _PageHandler(BaseHTTPRequestHandler):
                 length = file.seek(0, 2)
                 file.seek(0)
                 self._begin(length, "application/octet-stream", {})
-                self._copy(file)
+                shutil.copyfileobj(file, self.wfile, _CHUNK)
         except OSError:
             self._send_nothing(HTTPStatus.INTERNAL_SERVER_ERROR)
-
-    def _copy(self, file: BinaryIO) -> None:
-        while chunk := file.read(_CHUNK):
-            self.wfile.write(chunk)
 
     def _send(self, content: bytes, kind: str, more: dict[str, str] | None = None) -> None:
         self._begin(len(content), kind, more or {})

@@ -170,11 +170,11 @@ def test_an_empty_run_is_an_empty_trace(run: Path) -> None:
 def test_a_large_run_is_written_in_pieces(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     process = ProcessFiles(run)
     process.seal(*(BankFiles(seq).range("r", seq, seq + 1) for seq in range(1, 40)))
-    heights = []
+    heights: list[int] = []
     opened = open_run(run)
-    batches = opened.batches
+    coded = opened.coded
     monkeypatch.setattr(
-        opened, "batches", lambda **how: (heights.append(b[0].height) or b for b in batches(rows=4, **how))
+        opened, "coded", lambda need, _=0, *how: (heights.append(p.height) or p for p in coded(need, 4, *how))
     )
 
     load("chrome").write(opened, io.StringIO())
