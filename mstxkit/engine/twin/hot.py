@@ -16,12 +16,16 @@ from typing import Any, Callable
 
 from ...host import names
 from ...store import livefile
+from ...store.segment import encode_bank as encode_left
+from ...store.text_columns import to_columns as text_columns
 from ..plain_paths import stored
 from . import banks, clock, encoding, limits, quick, ranges, sinks, sites, sums, tracks
 from . import watch as watching
-from .banks import Bank, Live
+from .banks import Bank, Live, wait
+from .banks import ring as wake
+from .clock import stop_heartbeat
 from .driven import Driven, Span
-from .encoding import encode_left, text_columns
+from .limits import flush as flush_coalesced
 from .quick import is_on, mstx_range, stage, timed
 from .ranges import Range
 from .sealing import bank_texts, encode_bank, encode_into, full_bank, release_bank
@@ -146,7 +150,7 @@ def detach() -> None:
     global _wants_recording
     if ranges.live is not None and ranges.live.pid != os.getpid():
         _in_child()
-    clock.stop_heartbeat()
+    stop_heartbeat()
     live, ranges.live, quick.bank = ranges.live, None, quick.NO_BANK
     if live is not None:
         with banks.lock:
@@ -188,19 +192,9 @@ def rotate() -> bool:
         return live is not None and bool(live.bank.taken()) and live.rotate()
 
 
-def wait(seconds: float) -> bool:
-    """Sleep until a bank is full or `wake()`; True when woken."""
-    return banks.wait(seconds)
-
-
 def wait_for_records(seconds: float) -> bool:
-    """The same; what is recorded meanwhile is looked at by who calls this, every few seconds."""
-    return banks.wait(min(seconds, _LOOKS_EVERY_S))
-
-
-def wake() -> None:
-    """Wake the thread that sleeps in `wait`."""
-    banks.ring()
+    """As `wait`; what is recorded meanwhile is looked at by who calls this, every few seconds."""
+    return wait(min(seconds, _LOOKS_EVERY_S))
 
 
 # ---- storms and cost ----
@@ -231,11 +225,6 @@ def _site(value: Any) -> Site:
     return value
 
 
-def flush_coalesced() -> None:
-    """Write what has been added up."""
-    limits.flush()
-
-
 def site_costs() -> list[tuple[Site, int, int, int]]:
     """(site, calls, ns, coalesced calls) of every site with calls, since the process began."""
     return limits.site_costs(ranges.live)
@@ -253,11 +242,6 @@ def start_heartbeat(seconds: float) -> None:
     """Keep the header's heartbeat and anchors."""
     if ranges.live is not None:
         clock.start_heartbeat(ranges.live.view, seconds, check_age)
-
-
-def stop_heartbeat() -> bool:
-    """End the heartbeat thread, and wait for it. Was there one?"""
-    return clock.stop_heartbeat()
 
 
 def anchor() -> None:
