@@ -55,7 +55,7 @@ _open: dict[int, ProfilerSession] = {}
 
 
 class ProfilerSession:
-    """A session (`profiling.declare.Session`) of the backend `name`."""
+    """One recording of the backend `name`, from its start to `stop`, both on the same thread. No call of it raises."""
 
     def __init__(self, name: str, folder: Path) -> None:
         self.name = name
@@ -83,11 +83,11 @@ class ProfilerSession:
 
     @property
     def is_running(self) -> bool:
-        """Does it record?"""
+        """Does it record? False at once where the start went wrong: `stop` says why."""
         return self._recorder is not None
 
     def bytes_so_far(self) -> int | None:
-        """Raw data on disk up to now; None where the profiler keeps them in memory."""
+        """Raw data on disk up to now, by a look at every file; None where they are in memory until the stop."""
         recorder = self._recorder
         if recorder is None:
             return None if self._outcome is None else self._outcome.bytes
@@ -97,7 +97,12 @@ class ProfilerSession:
             return None
 
     def stop(self, steps: Sequence[int] = (), holds: str = "") -> SessionOutcome:
-        """End the recording: see `profiling.declare.Session`."""
+        """End the recording, of these training steps. A second call gives the same outcome.
+
+        `holds` names a range that the data must hold, as far as this profiler's can be looked through.
+
+        On another thread, or in a forked child, nothing is touched: the outcome says so, and the owner may still stop.
+        """
         if self._outcome is not None:
             return self._outcome
         if self.is_running and self._owner != (os.getpid(), threading.get_ident()):
