@@ -26,6 +26,7 @@ from .banks import ring as wake
 from .clock import stop_heartbeat
 from .driven import Driven, Span
 from .limits import flush as flush_coalesced
+from .limits import limit, throttle
 from .quick import is_on, mstx_range, stage, timed
 from .ranges import Range
 from .sealing import bank_texts, encode_bank, encode_into, full_bank, release_bank
@@ -200,31 +201,6 @@ def wait_for_records(seconds: float) -> bool:
 # ---- storms and cost ----
 
 
-def limit(site: Site, coalesce: bool = False, max_depth: int | None = None, max_per_s: int | None = None) -> None:
-    """What is beyond these limits is coalesced from now on; without any, nothing is. Not for sites with a stage.
-
-    Raises:
-        TypeError: `site` is none.
-        ValueError: a limit that is neither None nor an int from 0.
-    """
-    limits.set_limit(_site(site), coalesce, max_depth, max_per_s)
-
-
-def throttle(site: Site, on: bool, /) -> None:
-    """Coalesce every call of the site, whatever its limits say; or no more.
-
-    Raises:
-        TypeError: `site` is none.
-    """
-    limits.throttle(_site(site), on)
-
-
-def _site(value: Any) -> Site:
-    if type(value) is not Site:
-        raise TypeError("a Site was expected")
-    return value
-
-
 def site_costs() -> list[tuple[Site, int, int, int]]:
     """(site, calls, ns, coalesced calls) of every site with calls, since the process began."""
     return limits.site_costs(ranges.live)
@@ -232,7 +208,7 @@ def site_costs() -> list[tuple[Site, int, int, int]]:
 
 def add_cost(site: Site, ns: float, /) -> None:
     """Something else was done for calls of this site, and took so long."""
-    _site(site).cost_ns += ns
+    sites.checked(site).cost_ns += ns
 
 
 # ---- clock ----
@@ -351,7 +327,7 @@ def watch_site(site: Site, /) -> None:
     Raises:
         TypeError: `site` is none.
     """
-    _site(site).is_watched = True
+    sites.checked(site).is_watched = True
     tracks.renew()  # positions of the quick way would not tell
 
 

@@ -203,6 +203,13 @@ def site_of(site_id: int) -> Site:
     return _by_id[site_id - 1]
 
 
+def checked(value: Any) -> Site:
+    """The same, if it is a site. Raises TypeError: it is none."""
+    if type(value) is not Site:
+        raise TypeError("a Site was expected")
+    return value
+
+
 def _stage_id(key: str | None) -> int:
     if key is None:
         return 0
