@@ -30,6 +30,7 @@ from .limits import limit, throttle
 from .quick import is_on, mstx_range, stage, timed
 from .ranges import Range
 from .sealing import bank_texts, encode_bank, encode_into, full_bank, release_bank
+from .sinks import clear_direct, clear_sink, set_direct, set_sink
 from .sites import Site, intern, stages_seen
 from .steps import (
     at_step,
@@ -266,45 +267,7 @@ def ticks_per_ns() -> float:
     return 1.0
 
 
-# ---- sinks, hooks, counters ----
-
-
-def set_sink(
-    index: int,
-    begin: Callable[[str, str], Any],
-    end: Callable[[Any, str], object],
-    mark: Callable[[str, Any, str], object] | None = None,
-    begin_stream: Callable[[str, Any, str], Any] | None = None,
-) -> None:
-    """Tell this tool of every range and mark from now on.
-
-    Raises:
-        ValueError: there is no such sink.
-    """
-    sinks.set_sink(index, sinks.Sink(begin, end, mark, begin_stream))
-
-
-def clear_sink(index: int) -> None:
-    """Tell it of nothing more but the ends of what it began.
-
-    Raises:
-        ValueError: there is no such sink.
-    """
-    sinks.set_sink(index, None)
-
-
-def set_direct(addresses: tuple[int, ...]) -> None:
-    """mstx by C function addresses: see docs/internals/engine.md.
-
-    Raises:
-        ValueError: one that is needed is missing.
-    """
-    sinks.set_direct(sinks.Direct(addresses))
-
-
-def clear_direct() -> None:
-    """No mstx any more."""
-    sinks.set_direct(None)
+# ---- hooks, counters ----
 
 
 def set_hooks(
