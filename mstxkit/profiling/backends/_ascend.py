@@ -11,9 +11,10 @@ from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import Any, Mapping
 
+from ...host.folders import size_bytes
 from ...store.options import DEEP, PROFILE, terms
 from ..declare import Options, Preset
-from ._session import Profiler, ProfilerSession, Refused, size_bytes
+from ._session import Profiler, ProfilerSession, Refused
 from ._surface import Surface, fitted, impossible, spoken, with_members
 
 # CANN writes `<name>.slice_0`, and `<name>.slice_0.done` once that is complete.

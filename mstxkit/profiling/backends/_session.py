@@ -14,6 +14,7 @@ from typing import Callable, Protocol, Sequence, TypeVar
 
 from ... import faults
 from ...errors import MstxkitError
+from ...host.folders import size_bytes
 from ..declare import SessionOutcome
 
 T = TypeVar("T")
@@ -192,19 +193,3 @@ class ProfilerSession:
             faults.note(f"backends.{self.name}.{what}", exc)
             self._problems.append(f"{what}: {type(exc).__name__}: {exc}")
         return False, None
-
-
-def size_bytes(path: Path | None) -> int:
-    """Bytes of a file, or of all files below a folder; what vanishes meanwhile counts nothing."""
-    if path is None:
-        return 0
-    if not path.is_dir():
-        return _file_bytes(path)
-    return sum(_file_bytes(Path(folder, name)) for folder, _, names in os.walk(path) for name in names)
-
-
-def _file_bytes(path: Path) -> int:
-    try:
-        return path.lstat().st_size
-    except OSError:
-        return 0
