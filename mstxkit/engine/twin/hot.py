@@ -141,7 +141,7 @@ def attach(view: Any, nonce: int) -> None:
     quick.first_typed, quick.wrappers_typed = typed.first_range, typed.wrappers_range
     quick.driven = bodies.quick_driven
     tracks.after_fork()
-    sites.forget_sums()
+    sums.forget(sites.stages())
     live = Live(view, nonce, _activated, _definitions)
     ranges.live = live
     _switch()

@@ -245,15 +245,10 @@ def stages_seen() -> list[str]:
 def after_fork() -> None:
     """In a forked child, none has, none is open, and none has taken any time."""
     _seen.clear()
-    forget_sums()
+    forget(stages())
     for stage in stages():
         stage.active, stage.is_seen = 0, False
         stage.kept.clear()
-
-
-def forget_sums() -> None:
-    """Nothing is to be handed over."""
-    forget(stages())
 
 
 def stage_times(step: int | None, in_force: int | None) -> dict[str, float]:
