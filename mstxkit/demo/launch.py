@@ -18,6 +18,7 @@ from typing import Callable
 from mstxkit.demo.curve import FILE_NAME, Learning, learning, read_rewards
 from mstxkit.demo.escalating import Escalated, Escalation
 from mstxkit.errors import MstxkitError
+from mstxkit.host import apart
 from mstxkit.store import incidents, run_file
 from mstxkit.store.incidents import Incident
 
@@ -134,7 +135,7 @@ def slowness(plan: DemoPlan, rank: int) -> list[str]:
 
 def environment(plan: DemoPlan, rank: int) -> dict[str, str]:
     """The environment of a rank: what torchrun would set, one thread each, and where to record."""
-    paths = [str(Path(__file__).resolve().parents[2]), *filter(None, [os.environ.get("PYTHONPATH")])]
+    paths = [apart.ROOT, *filter(None, [os.environ.get("PYTHONPATH")])]
     return {
         "GLOO_SOCKET_IFNAME": "lo",
         "MSTXKIT_TRANSPORT_S": "0.5",  # all ranks are on this host: they agree on a step that is near

@@ -15,6 +15,7 @@ from typing import Sequence
 from . import environment
 
 _SHELL, _IN_BACKGROUND = "/bin/sh", '"$@" &'
+# Where the package lies: for the path of a Python that is to find it.
 ROOT = str(Path(__file__).resolve().parents[2])
 _START = (
     f"import sys; sys.path.extend(sys.argv.pop(1).split({os.pathsep!r})); "

@@ -20,7 +20,7 @@ from .descriptors import OwnDescriptor, WakePipe
 _MOVED_TO, _DELETE_SELF, _MOVE_SELF, _ONLY_FOLDERS = 0x80, 0x400, 0x800, 0x01000000
 _ASKED_FOR = _MOVED_TO | _DELETE_SELF | _MOVE_SELF | _ONLY_FOLDERS
 _FLAGS = os.O_NONBLOCK | os.O_CLOEXEC  # IN_NONBLOCK and IN_CLOEXEC are these
-_EVENT_BYTES, _MOUNTS_AT_MOST_BYTES = 16, 16 << 20
+_MOUNTS_AT_MOST_BYTES = 16 << 20
 # The kernel says that a folder is removed or moved, but not that one above it is: so often each is looked at all the
 # same. Seconds.
 _SURE_FOR_S = 120.0

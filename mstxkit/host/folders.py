@@ -79,6 +79,22 @@ def _private(parent: Path, run_id: str) -> Path:
     return mine / run_id
 
 
+def size_bytes(path: Path | None) -> int:
+    """Bytes of a file, or of all files below a folder; what vanishes meanwhile counts nothing."""
+    if path is None:
+        return 0
+    if not path.is_dir():
+        return _file_bytes(path)
+    return sum(_file_bytes(Path(folder, name)) for folder, _, names in os.walk(path) for name in names)
+
+
+def _file_bytes(path: Path) -> int:
+    try:
+        return path.lstat().st_size
+    except OSError:
+        return 0
+
+
 def is_inside(path: str, folder: Path) -> bool:
     """Does `path`, its links resolved, lie inside `folder`?"""
     return os.path.commonpath([os.path.realpath(path), os.path.realpath(folder)]) == os.path.realpath(folder)

@@ -18,7 +18,8 @@ from typing import Any, Mapping, NamedTuple
 
 from .. import faults
 
-_OF_MEGATRON = {
+# In the middle of the names of Megatron's functions and settings.
+OF_MEGATRON = {
     "tp": "tensor_model_parallel", "pp": "pipeline_model_parallel", "dp": "data_parallel", "cp": "context_parallel",
     "ep": "expert_model_parallel",
 }  # fmt: skip
@@ -63,13 +64,16 @@ def place() -> Place:
         return Place({}, f"its parallel groups cannot be read: {type(exc).__name__}")
 
 
-def _of_megatron() -> dict[str, tuple[int, int]]:
+def state_of_megatron() -> Any:
+    """Megatron's own module of its groups; None until these are set up."""
     state: Any = sys.modules.get("megatron.core.parallel_state")
     is_set_up = getattr(state, "model_parallel_is_initialized", None)
-    if is_set_up is None or not is_set_up():
-        return {}
-    places = {}
-    for dimension, words in _OF_MEGATRON.items():
+    return state if is_set_up is not None and is_set_up() else None
+
+
+def _of_megatron() -> dict[str, tuple[int, int]]:
+    state, places = state_of_megatron(), {}
+    for dimension, words in OF_MEGATRON.items():
         index, size = (getattr(state, f"get_{words}_{what}", None) for what in ("rank", "world_size"))
         if index is not None and size is not None:
             places[dimension] = int(index()), int(size())

@@ -55,14 +55,13 @@ def threads_of(processes: Iterable[WatchedProcess], folder: Path, is_idle: Calla
         is_idle: Does this one nothing that could be held up? Then its ring is read as well, and a signal may be sent.
     """
     waiting = {process.name: (process, process.stacks_state()) for process in processes}
-    answers = {}
     before = {name: process.last_words() for name, (process, _) in waiting.items()}
     for process, _ in waiting.values():
         what = stacks.ASK_ALL if is_idle(process.name) else stacks.ASK_THREADS
         ask(folder, process.name, what)
     states = {name: kernel.state_of(of[0].pid) if of[0].pid else "" for name, of in waiting.items()}
     able = {name: of for name, of in waiting.items() if states[name] not in _CANNOT_ANSWER}
-    answers.update(_answered(able, ITSELF, ANSWERS_WITHIN_S))
+    answers = _answered(able, ITSELF, ANSWERS_WITHIN_S)
     full = _full({name: (able[name][0], before[name].full_answers) for name in answers})
     answers = {name: answer._replace(has_ring=name in full and is_idle(name)) for name, answer in answers.items()}
     # A signal may end a call of the kernel's: only who does nothing is sent one.

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any, Iterator, Mapping, NamedTuple, Sequence
+from typing import Iterator, NamedTuple, Sequence
 
 from ..store.incidents import EXCEPTION, HANG, REQUEST, Incident
 from ..store.values import list_of, table_of, text_of, whole_number
+from .deciding import Report
 from .folder import Call, IncidentFolders
 
 # A range that is open: process, track, start.
 Place = tuple[str, int, int]
-Report = Mapping[str, Any]
 
 
 class ToldBefore(NamedTuple):

@@ -10,7 +10,7 @@ import os
 import shutil
 import time
 from pathlib import Path
-from typing import Any, Iterator, Mapping, NamedTuple, Sequence
+from typing import Any, Mapping, NamedTuple, Sequence
 
 from ..errors import MstxkitError
 from ..host import folders
@@ -244,7 +244,7 @@ class IncidentFolders:
     def _make_room(self) -> None:
         """The oldest goes first, never the first of all."""
         names = incidents.names(self._run)
-        sizes = {name: sum(_sizes(self._folder / name)) for name in names}
+        sizes = {name: folders.size_bytes(self._folder / name) for name in names}
         later = names[1:]
         while later and (len(later) + 1 >= self._at_most or sum(sizes.values()) > self._most_bytes):
             oldest = later.pop(0)
@@ -276,15 +276,6 @@ def _name_after(name: str) -> str:
         )
     except ValueError:  # nobody has opened one then
         return ""
-
-
-def _sizes(folder: Path) -> Iterator[int]:
-    for place, _, names in os.walk(folder):
-        for name in names:
-            try:
-                yield os.lstat(os.path.join(place, name)).st_size
-            except OSError:
-                pass  # removed meanwhile
 
 
 def ask(run: Path) -> None:

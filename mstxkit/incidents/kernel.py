@@ -93,16 +93,12 @@ def effort(pid: int) -> Effort:
             cpu_s += sum(map(int, fields[11:15])) / _TICKS  # utime, stime, cutime, cstime
         moved = dict(line.split(": ", 1) for line in _text(f"/proc/{member}/io").splitlines() if ": " in line)
         moved_bytes += int(moved.get("rchar", 0)) + int(moved.get("wchar", 0))
-        running.update({tid: _sleeps(member, tid) for tid in _running(member)})
+        running.update({tid: _sleeps(member, tid) for tid in running_threads(member)})
     return Effort(cpu_s, moved_bytes, running)
 
 
-def is_running(pid: int) -> bool:
-    """Does one of its threads run, or would if there were a core for it?"""
-    return bool(_running(pid))
-
-
-def _running(pid: int) -> list[int]:
+def running_threads(pid: int) -> list[int]:
+    """Its threads that run, or would if there were a core for them."""
     return [tid for tid in _threads(pid) if _stat(f"/proc/{pid}/task/{tid}")[:1] == ["R"]]
 
 

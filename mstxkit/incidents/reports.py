@@ -86,7 +86,7 @@ def report(process: WatchedProcess, folder: Path, facts: Facts, answer: Answer) 
         "raised": len(words.exceptions),
         "inside": [_inside(judged) for judged in facts.judged[-_OPEN_AT_MOST:]] or _raised_in(process, words),
         "stacks_by": answer.by, "has_gil": answer.has_gil, "has_ring": answer.has_ring,
-        "is_late": not answer.threads and (not process.pid or kernel.is_running(process.pid)),
+        "is_late": not answer.threads and (not process.pid or bool(kernel.running_threads(process.pid))),
         "waits": waiting.of_stack(mine.frames) if mine is not None else "",
         "compiles": mine is not None and waiting.compiles(mine.frames),
         "waits_in": kernel.waits_in(process.pid, stuck.range.slot.thread if stuck is not None else process.pid),

@@ -86,10 +86,8 @@ def _of(
 
 
 def _of_request(run: Path, raw: Path, folder: Path, alive: _Living) -> Profile:
-    session, kind = documents.read_json(folder / SESSION_FILE) or {}, kinds.kind_of(raw.name)
-    state, reason = _raw_state(raw, session, alive)
-    about = (kind.name if kind else "", state, reason, folder / ANALYSIS_FILE, session)
-    return _made(run, raw, *about, below=folder)
+    session = documents.read_json(folder / SESSION_FILE) or {}
+    return _made(run, raw, *_raw_state(raw, session, alive), folder / ANALYSIS_FILE, session, below=folder)
 
 
 def _beside(run: Path, folder: Path, raws: list[str], files: list[str], alive: _Living) -> Iterator[Profile]:
@@ -102,11 +100,10 @@ def _beside(run: Path, folder: Path, raws: list[str], files: list[str], alive: _
         if own is None:
             lack = f"{SESSION_FILE} cannot be read" if unreadable else f"no {SESSION_FILE}"
             reason = f"{lack}; {reason}" if reason else lack
-        kind = kinds.kind_of(name)
-        yield _made(run, folder / name, kind.name if kind else "", state, reason, kept, own or {})
+        yield _made(run, folder / name, state, reason, kept, own or {})
     if not raws:
         state, reason = (NOTHING, f"{SESSION_FILE} cannot be read") if session is None else _without_raw(session, alive)
-        yield _made(run, folder, "", state, reason, folder / ANALYSIS_FILE, session or {})
+        yield _made(run, folder, state, reason, folder / ANALYSIS_FILE, session or {})
 
 
 def _raw_state(raw: Path, session: dict[str, Any] | None, alive: _Living) -> tuple[str, str]:
@@ -172,14 +169,14 @@ class _Living:
 
 
 def _made(
-    run: Path, path: Path, kind: str, state: str, reason: str, kept: Path, session: dict[str, Any],
-    below: Path | None = None,
-) -> Profile:  # fmt: skip
+    run: Path, path: Path, state: str, reason: str, kept: Path, session: dict[str, Any], below: Path | None = None
+) -> Profile:
     parts = (below or path).relative_to(run / PROFILES).parts
     step, rank = layout.step_and_rank(parts)
+    kind = kinds.kind_of(path.name)
     stage, request = session.get("stage"), session.get("request")
     return Profile(
-        str(path.relative_to(run)), kind, state, reason, kept,
+        str(path.relative_to(run)), kind.name if kind else "", state, reason, kept,
         stage if isinstance(stage, str) and stage else parts[0] if len(parts) > 1 else "",
         _whole(session.get("step"), step), _whole(session.get("rank"), rank),
         request if isinstance(request, str) else "", _whole(session.get("bytes"), None),

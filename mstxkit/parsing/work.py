@@ -17,12 +17,11 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Iterator, Mapping, NamedTuple, Sequence
 
-from ..host import identity
+from ..host import apart, identity
 from . import kinds, leftovers, outcome, profiles, record
 from .profiles import Profile
 from .record import ParseRecord
 
-_PACKAGE_ROOT = str(Path(__file__).resolve().parents[2])
 # As `python -m`, but without the current folder on the path: it may be anybody's.
 _START = (
     "import sys; sys.path[:] = [place for place in sys.path if place]; sys.path.append(sys.argv.pop(1)); "
@@ -98,7 +97,7 @@ class _Child:
     ) -> None:
         self._reader, writer = os.pipe()
         os.set_blocking(self._reader, False)
-        command = [sys.executable, "-c", _START, _PACKAGE_ROOT, kind, str(writer), export, folder]
+        command = [sys.executable, "-c", _START, apart.ROOT, kind, str(writer), export, folder]
         try:
             with open(os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o640), "wb") as output:
                 self._process = subprocess.Popen(

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import field, make_dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 
 from ..errors import ConfigError
 from ..store.options import METRIC_LEVELS, PRESET, settable
@@ -16,6 +16,7 @@ from ..store.session_file import SessionOutcome as SessionOutcome
 Options = dict[str, Any]
 
 if TYPE_CHECKING:
+    from .backends._session import ProfilerSession
 
     class _PresetFields:
         __dataclass_fields__: ClassVar[dict[str, Any]]
@@ -108,25 +109,6 @@ class Recorded(NamedTuple):
     end_ns: int
 
 
-class BackendSession(Protocol):
-    """One recording, from `Backend.start` to `stop`, both on the same thread. No call of it raises."""
-
-    @property
-    def is_running(self) -> bool:
-        """Does it record? False at once where the start went wrong: `stop` says why."""
-
-    def bytes_so_far(self) -> int | None:
-        """Raw data on disk up to now, by a look at every file; None where they are in memory until the stop."""
-
-    def stop(self, steps: Sequence[int] = (), holds: str = "") -> SessionOutcome:
-        """End the recording, of these training steps. A second call gives the same outcome.
-
-        `holds` names a range that the data must hold, as far as this profiler's can be looked through.
-
-        On another thread, or in a forked child, nothing is touched: the outcome says so, and the owner may still stop.
-        """
-
-
 class Backend(Protocol):
     """A profiler that sessions are made with: `mstxkit.profiling.backends.<name>.BACKEND`."""
 
@@ -145,7 +127,7 @@ class Backend(Protocol):
     def described(self, preset: Preset) -> tuple[Options, tuple[str, ...]]:
         """A preset by the profiler's own names, and what this version drops; as for the newest where not imported."""
 
-    def start(self, preset: Preset, folder: Path, limit_bytes: int | None = None) -> BackendSession:
+    def start(self, preset: Preset, folder: Path, limit_bytes: int | None = None) -> ProfilerSession:
         """Begin to record on this thread, below `folder`, which is made. Never raises.
 
         At `limit_bytes` the owner ends the session; the profiler's own limit, if it has one, is set a little above.

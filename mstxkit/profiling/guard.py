@@ -19,8 +19,9 @@ import json
 import os
 import re
 import time
+from contextlib import suppress
 from pathlib import Path
-from typing import Callable, Mapping, NamedTuple, Sequence
+from typing import Mapping, NamedTuple, Sequence
 
 from ..errors import MstxkitError
 from ..host import folders, identity, life
@@ -73,7 +74,8 @@ class Claim:
         file, self._file = self._file, None
         if file is not None:
             if file.is_ours:  # else the program has closed it, and the number may be a file of its own
-                _ignoring_errors(os.ftruncate, file.number, 0)
+                with suppress(OSError):
+                    os.ftruncate(file.number, 0)
             file.close()  # frees the lock
         # Only now: closing any other descriptor of that file would free the lock of the next claim.
         _taken.pop(os.getpid(), None)
@@ -87,8 +89,10 @@ class Claim:
                 fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 if documents.is_still(file, path):
                     about = json.dumps({**life.of_this(), **self.owner._asdict()}).encode()
-                    _ignoring_errors(os.ftruncate, file, 0)
-                    _ignoring_errors(os.pwrite, file, about, 0)  # a full tmpfs: locked all the same
+                    with suppress(OSError):
+                        os.ftruncate(file, 0)
+                    with suppress(OSError):  # a full tmpfs: locked all the same
+                        os.pwrite(file, about, 0)
                     self._file, file = OwnDescriptor.of(file, path.name), -1
                     return None
                 # It was removed meanwhile, and whoever comes next would lock another one: once more.
@@ -154,13 +158,6 @@ def _read_owner(file: int) -> Owner | None:
         return owner if str(owner) else None  # it can be told: fields of other types cannot
     except (OSError, ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError):
         return None
-
-
-def _ignoring_errors(call: Callable[..., object], *args: object) -> None:
-    try:
-        call(*args)
-    except OSError:
-        pass
 
 
 def physical_device(

@@ -17,18 +17,13 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from ..host import parallel
 from ..store import documents
 from .declare import Order
 
 METADATA, INFO = "profiler_metadata.json", "profiler_info"
 _LIMIT_BYTES = 16 << 20
-_SIZES = {
-    "tensor_model_parallel_size": "get_tensor_model_parallel_world_size",
-    "pipeline_model_parallel_size": "get_pipeline_model_parallel_world_size",
-    "data_parallel_size": "get_data_parallel_world_size",
-    "context_parallel_size": "get_context_parallel_world_size",
-    "expert_model_parallel_size": "get_expert_model_parallel_world_size",
-}
+_SIZES = {f"{words}_size": f"get_{words}_world_size" for words in parallel.OF_MEGATRON.values()}
 
 
 def complete(output: Path, order: Order, distributed_args: dict[str, Any]) -> None:
@@ -64,10 +59,8 @@ def _write(file: Path, content: dict[str, Any]) -> None:
 
 def distributed_args(rank: int, world_size: int) -> dict[str, Any]:
     """Rank and world size, and Megatron's sizes where it has set them up. Raises whatever Megatron raises."""
-    state: Any = sys.modules.get("megatron.core.parallel_state")
-    is_set_up = getattr(state, "model_parallel_is_initialized", None)
-    sizes: dict[str, Any] = {}
-    if is_set_up is not None and is_set_up():
+    state, sizes = parallel.state_of_megatron(), dict[str, Any]()
+    if state is not None:
         sizes = {key: int(getattr(state, name)()) for key, name in _SIZES.items() if hasattr(state, name)}
         arguments = getattr(sys.modules.get("megatron.training.global_vars"), "_GLOBAL_ARGS", None)
         sequence = getattr(arguments, "sequence_parallel", None)

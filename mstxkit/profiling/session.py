@@ -15,7 +15,8 @@ from .. import __version__, faults
 from ..errors import MstxkitError
 from ..store.session_file import SessionFile, SessionStart
 from . import backends, guard, metadata, theirs
-from .declare import Backend, BackendSession, SessionOutcome
+from .backends._session import ProfilerSession
+from .declare import Backend, SessionOutcome
 from .declare import Order as Order
 from .declare import Recorded as Recorded
 from .presets import preset_of as preset_of
@@ -131,7 +132,7 @@ class _Opened:
         self.order, self.backend, self.claim = order, backend, claim
         self.pid = os.getpid()
         self._file: SessionFile | None = None
-        self._session: BackendSession | None = None
+        self._session: ProfilerSession | None = None
         self._size: int | None = None
         self._look_at_ns = 0
 

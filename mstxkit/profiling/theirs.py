@@ -193,17 +193,9 @@ def dynamic_name() -> str:
 # Where they begin.
 
 
-def _on_torch(profiler: ModuleType) -> None:
-    _follow(profiler.profile, TORCH)
-
-
 def _on_torch_autograd(profiler: ModuleType) -> None:
     _listen(profiler.profile, "_prepare_trace", before=lambda *_: _begins(TORCH))
     _listen(profiler, "_run_on_profiler_start", before=lambda *_: _begins(TORCH))
-
-
-def _on_torch_npu(profiler: ModuleType) -> None:
-    _follow(profiler.profile, TORCH_NPU)
 
 
 def _on_torch_npu_interface(interface: ModuleType) -> None:
@@ -232,9 +224,9 @@ def _on_mindspore_monitor(dynamic: ModuleType) -> None:
 
 
 _HOOKS: dict[str, imports.Hook] = {
-    "torch.profiler.profiler": _on_torch,
+    "torch.profiler.profiler": lambda profiler: _follow(profiler.profile, TORCH),
     "torch.autograd.profiler": _on_torch_autograd,
-    "torch_npu.profiler.profiler": _on_torch_npu,
+    "torch_npu.profiler.profiler": lambda profiler: _follow(profiler.profile, TORCH_NPU),
     "torch_npu.profiler.profiler_interface": _on_torch_npu_interface,
     "mindspore.profiler.profiler": _on_mindspore,
     "mindspore.profiler.profiler_action_controller": _on_mindspore_actions,

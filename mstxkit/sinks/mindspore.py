@@ -26,7 +26,7 @@ silence, state = _session.silence, _session.state
 def listen(platform: ModuleType) -> None:
     """Listen to MindSpore's profiler."""
     seams.listen(platform.NpuProfiler, "start", after=_started)
-    seams.listen(platform.NpuProfiler, "stop", before=_stopping)
+    seams.listen(platform.NpuProfiler, "stop", before=_session.stop)
 
 
 def _started(*_: Any) -> None:
@@ -34,10 +34,6 @@ def _started(*_: Any) -> None:
     if _session.is_on or not mstx.enable or getattr(mstx, "NPU_PROFILER", mstx) is None:
         return
     _session.start(_calls(mstx))
-
-
-def _stopping(*_: Any) -> None:
-    _session.stop()
 
 
 def _calls(mstx: Any) -> Calls:

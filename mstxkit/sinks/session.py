@@ -30,8 +30,8 @@ class MstxSession:
         self._balanced = balanced(calls)
         engine.set_sink(self._index, *self._balanced.calls)
 
-    def stop(self) -> None:
-        """End in the tool what is open there, and send nothing more."""
+    def stop(self, *_: object) -> None:
+        """End in the tool what is open there, and send nothing more. As a listener it may be given anything."""
         if self._balanced is not None:
             engine.clear_sink(self._index)
             self._balanced.end_all()

@@ -28,10 +28,11 @@ def listen(interface: ModuleType) -> None:
     """Listen at the lowest seam: also profilers that were constructed before look these names up when they start."""
     seams.listen(interface._ExperimentalConfig, "__call__", before=_remember_options)
     seams.listen(interface, "_start_profiler", after=_started)
+    # Any stop ends the recording, also that of an inner session.
     # Before the device is synchronized, so that the ends of ranges on streams are through before the profiler stops …
-    seams.listen(interface._ProfInterface, "stop_trace", before=_stopping)
+    seams.listen(interface._ProfInterface, "stop_trace", before=_session.stop)
     # … and again below, for a profiler that was constructed before and has kept the method.
-    seams.listen(interface, "_stop_profiler", before=_stopping)
+    seams.listen(interface, "_stop_profiler", before=_session.stop)
 
 
 def _remember_options(config: Any, *_: Any) -> None:
@@ -45,11 +46,6 @@ def _started(_: Any, activities: Any, *__: Any) -> None:
     if _session.is_on or not _mstx_wanted or not any(str(activity).endswith("NPU") for activity in activities):
         return
     _session.start(_calls())
-
-
-def _stopping(*_: Any) -> None:
-    """Any stop ends the recording, also that of an inner session."""
-    _session.stop()
 
 
 def _calls() -> Calls:

@@ -77,7 +77,7 @@ class SessionOutcome(NamedTuple):
 
     Attributes:
         folder: What the profiler wrote; None if it wrote nothing.
-        steps: Training steps that were really recorded, as they were told to `BackendSession.stop`.
+        steps: Training steps that were really recorded, as they were told to `ProfilerSession.stop`.
         start_ns: When recording began, Unix time; 0 if it never did.
         end_ns: When it ended, before the profiler began to write.
         start_cost_ns, stop_cost_ns: How long the training thread was held up; at the stop, data are written.

@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import Mapping, NamedTuple, Sequence, Union
 
 from ..errors import StandInError
+from ..host import apart
 from .stand_in import Fail, StandIn, without_autoload
 
 Script = Union[str, Path, Sequence[str]]
 
-_PACKAGE_ROOT = Path(__file__).resolve().parents[2]
 _STARTS = ("mstxRangeStartA", "mstxDomainRangeStartA")
 _ENDS = ("mstxRangeEnd", "mstxDomainRangeEnd")
 _MARKS = ("mstxMarkA", "mstxDomainMarkA")
@@ -182,7 +182,7 @@ def run_under_cann(
         settings = StandIn.build().environment(log=log, mstx=mstx, rate=rate, start_bytes=start_bytes, fail=fail)
         environment = {**without_autoload(os.environ), **settings, **(env or {})}
         if python is None:  # the script finds the same mstxkit as this process
-            paths = filter(None, [str(_PACKAGE_ROOT), environment.get("PYTHONPATH")])
+            paths = filter(None, [apart.ROOT, environment.get("PYTHONPATH")])
             environment["PYTHONPATH"] = os.pathsep.join(paths)
         return CannRun(*_run(_command(script, python), environment, timeout_s, cwd), read_calls(log))
 

@@ -219,11 +219,7 @@ def _is_kept(node: Node, live: Live) -> bool:
 def _begin(node: Node, start: int) -> None:
     """Fill the slot. Where the live file was let go of meanwhile, nothing is written at the end either."""
     try:
-        words, at = node.words, node.start_at
-        words[at] = start
-        words[at + 1] = node.w1
-        words[at + 2] = node.w2
-        words[at + 3] = start ^ node.key or 1
+        ranges.fill_slot(node, start)
         if not node.is_kept and node.live is not None:  # another thread has rotated: the new bank must know it
             node.live.define_here(node.texts)
     except ValueError:

@@ -8,8 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Callable, Sequence
 
 from ...host import names
-from ...store import livefile, records, segment
-from ...store.text_columns import to_columns
+from ...store import livefile, records
 from .. import plain_values
 
 if TYPE_CHECKING:
@@ -106,13 +105,3 @@ def attribute_words(bank: Bank, w1: int) -> tuple[int, int]:
 def was_cut(text: str, raw: bytes) -> bool:
     """Is `raw` shorter than the whole text?"""
     return len(text) > names.TEXT_LIMIT_BYTES // 4 and len(text.encode("utf-8", "backslashreplace")) > len(raw)
-
-
-def encode_left(raw: bytes, text: bytes, salt: int) -> segment.Payload:
-    """`encode_bank` for a bank that another process left."""
-    return segment.encode_bank(raw, text, salt)
-
-
-def text_columns(texts: bytes) -> bytes | None:
-    """A bank's texts as columns, which compress better."""
-    return to_columns(texts)

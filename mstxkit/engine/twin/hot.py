@@ -16,15 +16,21 @@ from typing import Any, Callable
 
 from ...host import names
 from ...store import livefile
+from ...store.segment import encode_bank as encode_left
+from ...store.text_columns import to_columns as text_columns
 from ..plain_paths import stored
 from . import banks, clock, encoding, limits, quick, ranges, sinks, sites, sums, tracks
 from . import watch as watching
-from .banks import Bank, Live
+from .banks import Bank, Live, wait
+from .banks import ring as wake
+from .clock import stop_heartbeat
 from .driven import Driven, Span
-from .encoding import encode_left, text_columns
+from .limits import flush as flush_coalesced
+from .limits import limit, throttle
 from .quick import is_on, mstx_range, stage, timed
 from .ranges import Range
 from .sealing import bank_texts, encode_bank, encode_into, full_bank, release_bank
+from .sinks import clear_direct, clear_sink, set_direct, set_sink
 from .sites import Site, intern, stages_seen
 from .steps import (
     at_step,
@@ -135,7 +141,7 @@ def attach(view: Any, nonce: int) -> None:
     quick.first_typed, quick.wrappers_typed = typed.first_range, typed.wrappers_range
     quick.driven = bodies.quick_driven
     tracks.after_fork()
-    sites.forget_sums()
+    sums.forget(sites.stages())
     live = Live(view, nonce, _activated, _definitions)
     ranges.live = live
     _switch()
@@ -146,7 +152,7 @@ def detach() -> None:
     global _wants_recording
     if ranges.live is not None and ranges.live.pid != os.getpid():
         _in_child()
-    clock.stop_heartbeat()
+    stop_heartbeat()
     live, ranges.live, quick.bank = ranges.live, None, quick.NO_BANK
     if live is not None:
         with banks.lock:
@@ -188,52 +194,12 @@ def rotate() -> bool:
         return live is not None and bool(live.bank.taken()) and live.rotate()
 
 
-def wait(seconds: float) -> bool:
-    """Sleep until a bank is full or `wake()`; True when woken."""
-    return banks.wait(seconds)
-
-
 def wait_for_records(seconds: float) -> bool:
-    """The same; what is recorded meanwhile is looked at by who calls this, every few seconds."""
-    return banks.wait(min(seconds, _LOOKS_EVERY_S))
-
-
-def wake() -> None:
-    """Wake the thread that sleeps in `wait`."""
-    banks.ring()
+    """As `wait`; what is recorded meanwhile is looked at by who calls this, every few seconds."""
+    return wait(min(seconds, _LOOKS_EVERY_S))
 
 
 # ---- storms and cost ----
-
-
-def limit(site: Site, coalesce: bool = False, max_depth: int | None = None, max_per_s: int | None = None) -> None:
-    """What is beyond these limits is coalesced from now on; without any, nothing is. Not for sites with a stage.
-
-    Raises:
-        TypeError: `site` is none.
-        ValueError: a limit that is neither None nor an int from 0.
-    """
-    limits.set_limit(_site(site), coalesce, max_depth, max_per_s)
-
-
-def throttle(site: Site, on: bool, /) -> None:
-    """Coalesce every call of the site, whatever its limits say; or no more.
-
-    Raises:
-        TypeError: `site` is none.
-    """
-    limits.throttle(_site(site), on)
-
-
-def _site(value: Any) -> Site:
-    if type(value) is not Site:
-        raise TypeError("a Site was expected")
-    return value
-
-
-def flush_coalesced() -> None:
-    """Write what has been added up."""
-    limits.flush()
 
 
 def site_costs() -> list[tuple[Site, int, int, int]]:
@@ -243,7 +209,7 @@ def site_costs() -> list[tuple[Site, int, int, int]]:
 
 def add_cost(site: Site, ns: float, /) -> None:
     """Something else was done for calls of this site, and took so long."""
-    _site(site).cost_ns += ns
+    sites.checked(site).cost_ns += ns
 
 
 # ---- clock ----
@@ -253,11 +219,6 @@ def start_heartbeat(seconds: float) -> None:
     """Keep the header's heartbeat and anchors."""
     if ranges.live is not None:
         clock.start_heartbeat(ranges.live.view, seconds, check_age)
-
-
-def stop_heartbeat() -> bool:
-    """End the heartbeat thread, and wait for it. Was there one?"""
-    return clock.stop_heartbeat()
 
 
 def anchor() -> None:
@@ -306,45 +267,7 @@ def ticks_per_ns() -> float:
     return 1.0
 
 
-# ---- sinks, hooks, counters ----
-
-
-def set_sink(
-    index: int,
-    begin: Callable[[str, str], Any],
-    end: Callable[[Any, str], object],
-    mark: Callable[[str, Any, str], object] | None = None,
-    begin_stream: Callable[[str, Any, str], Any] | None = None,
-) -> None:
-    """Tell this tool of every range and mark from now on.
-
-    Raises:
-        ValueError: there is no such sink.
-    """
-    sinks.set_sink(index, sinks.Sink(begin, end, mark, begin_stream))
-
-
-def clear_sink(index: int) -> None:
-    """Tell it of nothing more but the ends of what it began.
-
-    Raises:
-        ValueError: there is no such sink.
-    """
-    sinks.set_sink(index, None)
-
-
-def set_direct(addresses: tuple[int, ...]) -> None:
-    """mstx by C function addresses: see docs/internals/engine.md.
-
-    Raises:
-        ValueError: one that is needed is missing.
-    """
-    sinks.set_direct(sinks.Direct(addresses))
-
-
-def clear_direct() -> None:
-    """No mstx any more."""
-    sinks.set_direct(None)
+# ---- hooks, counters ----
 
 
 def set_hooks(
@@ -367,7 +290,7 @@ def watch_site(site: Site, /) -> None:
     Raises:
         TypeError: `site` is none.
     """
-    _site(site).is_watched = True
+    sites.checked(site).is_watched = True
     tracks.renew()  # positions of the quick way would not tell
 
 

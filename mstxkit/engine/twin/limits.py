@@ -75,12 +75,14 @@ class CoalescedCalls:
         self.epoch: object = None
 
 
-def set_limit(site: Site, coalesce: object, max_depth: object, max_per_s: object) -> None:
-    """What is beyond these limits is coalesced from now on. A site with a stage of its own has none.
+def limit(site: Site, coalesce: bool = False, max_depth: int | None = None, max_per_s: int | None = None) -> None:
+    """What is beyond these limits is coalesced from now on; without any, nothing is. Not for sites with a stage.
 
     Raises:
+        TypeError: `site` is none.
         ValueError: a limit that is neither None nor an int from 0.
     """
+    sites.checked(site)
     depth, per_s = _checked(max_depth, "max_depth"), _checked(max_per_s, "max_per_s")
     if not site.own_stage:
         limits = site.limits or SiteLimits()
@@ -89,9 +91,13 @@ def set_limit(site: Site, coalesce: object, max_depth: object, max_per_s: object
         _set(site, limits)
 
 
-def throttle(site: Site, on: object) -> None:
-    """Coalesce every call of the site, or no more than its limits say."""
-    if not site.own_stage:
+def throttle(site: Site, on: bool, /) -> None:
+    """Coalesce every call of the site, whatever its limits say; or no more.
+
+    Raises:
+        TypeError: `site` is none.
+    """
+    if not sites.checked(site).own_stage:
         limits = site.limits or SiteLimits()
         limits.is_throttled = bool(on)
         _set(site, limits)

@@ -111,7 +111,7 @@ def _begin(site: Site, stream: Any, attributes: dict[str, Any] | None, is_driven
     track.node = node
     opened = Open(site, node, clock.now(), attributes, ends)
     if node.slot is not None:
-        _fill_slot(node, opened.start)
+        fill_slot(node, opened.start)
     if recorder is not None and recorder.bank is not bank:
         # Another thread has rotated before it saw the slot: a kill would leave what is open nameless.
         recorder.define_here(node.texts)
@@ -163,7 +163,8 @@ def _is_inside(node: Node, stage: int) -> bool:
     return False
 
 
-def _fill_slot(node: Node, start: int) -> None:
+def fill_slot(node: Node, start: int) -> None:
+    """Say in its slot that a range is open at this position."""
     words, at = node.words, node.start_at
     words[at] = start
     words[at + 1] = node.w1

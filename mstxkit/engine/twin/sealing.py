@@ -5,7 +5,6 @@ from __future__ import annotations
 from ...store import livefile, segment
 from . import banks, limits, ranges
 from .banks import Live
-from .encoding import encode_left
 
 
 def full_bank() -> int:
@@ -19,7 +18,7 @@ def encode_bank(index: int) -> segment.Payload:
     copied = live.copy_bank(_checked(index))
     with banks.lock:
         limits.count_quick(live)
-    return encode_left(*copied)
+    return segment.encode_bank(*copied)
 
 
 def encode_into(index: int, room: bytearray, at: int) -> tuple[int, int, segment.Extent]:

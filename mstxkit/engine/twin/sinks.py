@@ -17,7 +17,7 @@ on_change: Callable[[], None] = lambda: None  # noqa: E731
 
 
 class Sink(NamedTuple):
-    """What a tool takes; see the engine's `set_sink`."""
+    """What a tool takes; see `set_sink`."""
 
     begin: Callable[[str, str], Any]
     end: Callable[[Any, str], object]
@@ -36,27 +36,57 @@ def is_any() -> bool:
     return direct is not None or any(sinks)
 
 
-def set_sink(index: int, sink: Sink | None) -> None:
-    """Set or clear one sink.
+def set_sink(
+    index: int,
+    begin: Callable[[str, str], Any],
+    end: Callable[[Any, str], object],
+    mark: Callable[[str, Any, str], object] | None = None,
+    begin_stream: Callable[[str, Any, str], Any] | None = None,
+) -> None:
+    """Tell this tool of every range and mark from now on.
 
     Raises:
         ValueError: there is no such sink.
     """
+    _put(index, Sink(begin, end, mark, begin_stream))
+
+
+def clear_sink(index: int) -> None:
+    """Tell it of nothing more but the ends of what it began.
+
+    Raises:
+        ValueError: there is no such sink.
+    """
+    _put(index, None)
+
+
+def _put(index: int, sink: Sink | None) -> None:
     if not 0 <= index < SINK_COUNT:
         raise ValueError(f"sink index must be 0 to {SINK_COUNT - 1}")
     sinks[index] = sink
     on_change()
 
 
-def set_direct(functions: Direct | None) -> None:
-    """Set or clear mstx by function addresses."""
+def set_direct(addresses: tuple[int, ...]) -> None:
+    """mstx by C function addresses: see docs/internals/engine.md.
+
+    Raises:
+        ValueError: one that is needed is missing.
+    """
     global direct
-    direct = functions
+    direct = Direct(addresses)
+    on_change()
+
+
+def clear_direct() -> None:
+    """No mstx any more."""
+    global direct
+    direct = None
     on_change()
 
 
 def _failed(index: int, exc: BaseException) -> None:
-    set_sink(index, None)
+    clear_sink(index)
     on_fault(_NAMES[index], exc)
 
 

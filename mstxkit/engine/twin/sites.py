@@ -203,6 +203,13 @@ def site_of(site_id: int) -> Site:
     return _by_id[site_id - 1]
 
 
+def checked(value: Any) -> Site:
+    """The same, if it is a site. Raises TypeError: it is none."""
+    if type(value) is not Site:
+        raise TypeError("a Site was expected")
+    return value
+
+
 def _stage_id(key: str | None) -> int:
     if key is None:
         return 0
@@ -238,15 +245,10 @@ def stages_seen() -> list[str]:
 def after_fork() -> None:
     """In a forked child, none has, none is open, and none has taken any time."""
     _seen.clear()
-    forget_sums()
+    forget(stages())
     for stage in stages():
         stage.active, stage.is_seen = 0, False
         stage.kept.clear()
-
-
-def forget_sums() -> None:
-    """Nothing is to be handed over."""
-    forget(stages())
 
 
 def stage_times(step: int | None, in_force: int | None) -> dict[str, float]:

@@ -6,7 +6,7 @@ own. All of it is done under `banks.lock`.
 
 from __future__ import annotations
 
-from typing import Any, Iterable, Mapping, NamedTuple
+from typing import Any, Iterable, Mapping
 
 from ...store import records, summaries
 from ...store.summaries import StageSummary
@@ -139,29 +139,24 @@ class StageSums:
         away = min(idle, key=lambda kept: kept.last)
         del self.by_step[away.step]
         if away.is_changed:
-            state.put_away(_Pending(self.id, away))
+            state.put_away(self.id, away)
         return True
-
-
-class _Pending(NamedTuple):
-    stage: int
-    sum: StepSum
 
 
 class _State:
     """What is of the whole process."""
 
     def __init__(self) -> None:
-        self.pending: list[_Pending] = []
+        self.pending: list[tuple[int, StepSum]] = []  # each with the id of its stage
         self.lost = self.waited = self.highest_step = 0
         self.outside_since, self.woken_at = clock.now(), 0
 
-    def put_away(self, pending: _Pending) -> None:
+    def put_away(self, stage: int, away: StepSum) -> None:
         """Over, and to be taken."""
         if len(self.pending) >= PENDING_MAX:
             self.lost += 1
             return
-        self.pending.append(pending)
+        self.pending.append((stage, away))
         if len(self.pending) == PENDING_MAX // 2:
             banks.ring()
 
@@ -195,7 +190,7 @@ def take(stages: Iterable[StageSums], step: int | None, everything: bool) -> byt
         everything: Also what is not over yet.
     """
     at = clock.now()
-    rows = [pending.sum.summary(pending.stage).pack() for pending in state.pending]
+    rows = [away.summary(stage).pack() for stage, away in state.pending]
     for stage in stages:
         for kept in stage.by_step.values():
             if kept.is_changed and (everything or _is_due(kept, at, step)):

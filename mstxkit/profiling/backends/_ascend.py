@@ -11,9 +11,10 @@ from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import Any, Mapping
 
+from ...host.folders import size_bytes
 from ...store.options import DEEP, PROFILE, terms
 from ..declare import Options, Preset
-from ._session import Profiler, ProfilerSession, Refused, size_bytes
+from ._session import Profiler, ProfilerSession, Refused
 from ._surface import Surface, fitted, impossible, spoken, with_members
 
 # CANN writes `<name>.slice_0`, and `<name>.slice_0.done` once that is complete.
@@ -34,8 +35,18 @@ class AscendBackend(ABC):
 
     def described(self, preset: Preset) -> tuple[Options, tuple[str, ...]]:
         """Options by the profiler's names, and what this version drops; as for the newest known if not imported."""
-        options, notes = self._described(preset, self._surface())
-        return options, tuple(notes)
+        options, config, lacking = spoken(preset, self.name)
+        options.update(self.always)
+        notes, surface = list(lacking.values()), self._surface()
+        if surface is not None:
+            for term in terms(self.name).values():
+                if term.name in config and term.name not in surface.config and term.before in surface.config:
+                    config[term.before] = config.pop(term.name)
+            options, lost_outside = fitted(options, surface.profile)
+            config, lost_inside = fitted(config, surface.config)
+            reason = impossible(preset, self.name, surface)
+            notes += [*lost_outside, *lost_inside, *([f"refused: {reason}"] if reason else [])]
+        return {**options, "experimental_config": config, "analyse_flag": False}, tuple(notes)
 
     def start(self, preset: Preset, folder: Path, limit_bytes: int | None = None) -> ProfilerSession:
         """Record on this thread; the data are in `<folder>/<host>_<pid>_<time>_ascend_pt` or `_ascend_ms`.
@@ -62,21 +73,6 @@ class AscendBackend(ABC):
     @abstractmethod
     def _other_profiler(self) -> str | None:
         """Who records already, in a sentence."""
-
-    def _described(self, preset: Preset, surface: Surface | None) -> tuple[Options, list[str]]:
-        """What a preset becomes in a version with this surface, None: in the newest known; and what that drops."""
-        options, config, lacking = spoken(preset, self.name)
-        options.update(self.always)
-        notes = list(lacking.values())
-        if surface is not None:
-            for term in terms(self.name).values():
-                if term.name in config and term.name not in surface.config and term.before in surface.config:
-                    config[term.before] = config.pop(term.name)
-            options, lost_outside = fitted(options, surface.profile)
-            config, lost_inside = fitted(config, surface.config)
-            reason = impossible(preset, self.name, surface)
-            notes += [*lost_outside, *lost_inside, *([f"refused: {reason}"] if reason else [])]
-        return {**options, "experimental_config": config, "analyse_flag": False}, notes
 
 
 def built(module: Any, profiler: str, options: Options, folder: Path, **more: Any) -> Any:

@@ -14,6 +14,7 @@ from typing import Callable, Protocol, Sequence, TypeVar
 
 from ... import faults
 from ...errors import MstxkitError
+from ...host.folders import size_bytes
 from ..declare import SessionOutcome
 
 T = TypeVar("T")
@@ -55,7 +56,7 @@ _open: dict[int, ProfilerSession] = {}
 
 
 class ProfilerSession:
-    """A session (`profiling.declare.Session`) of the backend `name`."""
+    """One recording of the backend `name`, from its start to `stop`, both on the same thread. No call of it raises."""
 
     def __init__(self, name: str, folder: Path) -> None:
         self.name = name
@@ -83,11 +84,11 @@ class ProfilerSession:
 
     @property
     def is_running(self) -> bool:
-        """Does it record?"""
+        """Does it record? False at once where the start went wrong: `stop` says why."""
         return self._recorder is not None
 
     def bytes_so_far(self) -> int | None:
-        """Raw data on disk up to now; None where the profiler keeps them in memory."""
+        """Raw data on disk up to now, by a look at every file; None where they are in memory until the stop."""
         recorder = self._recorder
         if recorder is None:
             return None if self._outcome is None else self._outcome.bytes
@@ -97,7 +98,12 @@ class ProfilerSession:
             return None
 
     def stop(self, steps: Sequence[int] = (), holds: str = "") -> SessionOutcome:
-        """End the recording: see `profiling.declare.Session`."""
+        """End the recording, of these training steps. A second call gives the same outcome.
+
+        `holds` names a range that the data must hold, as far as this profiler's can be looked through.
+
+        On another thread, or in a forked child, nothing is touched: the outcome says so, and the owner may still stop.
+        """
         if self._outcome is not None:
             return self._outcome
         if self.is_running and self._owner != (os.getpid(), threading.get_ident()):
@@ -187,19 +193,3 @@ class ProfilerSession:
             faults.note(f"backends.{self.name}.{what}", exc)
             self._problems.append(f"{what}: {type(exc).__name__}: {exc}")
         return False, None
-
-
-def size_bytes(path: Path | None) -> int:
-    """Bytes of a file, or of all files below a folder; what vanishes meanwhile counts nothing."""
-    if path is None:
-        return 0
-    if not path.is_dir():
-        return _file_bytes(path)
-    return sum(_file_bytes(Path(folder, name)) for folder, _, names in os.walk(path) for name in names)
-
-
-def _file_bytes(path: Path) -> int:
-    try:
-        return path.lstat().st_size
-    except OSError:
-        return 0

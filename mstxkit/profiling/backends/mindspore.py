@@ -15,7 +15,7 @@ from typing import Any
 from ...store.options import METRIC_LEVELS
 from ..declare import Options, Preset
 from ._ascend import AscendBackend, AscendOutput, built
-from ._surface import NOT_IMPORTED, Surface, launcher
+from ._surface import NOT_IMPORTED, launcher
 
 NAME, _SUFFIX = "mindspore", "_ascend_ms"
 
@@ -103,13 +103,12 @@ class MindSpore(AscendBackend):
             return "this MindSpore has no mindspore.profiler.profile (before 2.5), or is still being imported"
         return launcher()
 
-    def _described(self, preset: Preset, surface: Surface | None) -> tuple[Options, list[str]]:
-        notes = []
-        if preset.aic_metrics == "none" and preset.level in METRIC_LEVELS:  # said here, and not left to MindSpore
-            preset = replace(preset, aic_metrics="PipeUtilization")
-            notes.append("aic_metrics none becomes PipeUtilization at this level")
-        options, lost = super()._described(preset, surface)
-        return options, notes + lost
+    def described(self, preset: Preset) -> tuple[Options, tuple[str, ...]]:
+        """As for torch_npu; what MindSpore records in place of no metrics is said here, and not left to it."""
+        if preset.aic_metrics != "none" or preset.level not in METRIC_LEVELS:
+            return super().described(preset)
+        options, notes = super().described(replace(preset, aic_metrics="PipeUtilization"))
+        return options, ("aic_metrics none becomes PipeUtilization at this level", *notes)
 
     def _other_profiler(self) -> str | None:
         return "another profiler of MindSpore is open in this process already" if _recording() else None

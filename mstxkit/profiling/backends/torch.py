@@ -17,10 +17,11 @@ import time
 from pathlib import Path
 from typing import Any, Callable
 
+from ...host.folders import size_bytes
 from ...store.options import PRESET, PROFILE, settable
 from .. import theirs
 from ..declare import Options, Preset
-from ._session import ProfilerSession, Refused, size_bytes
+from ._session import ProfilerSession, Refused
 from ._surface import NOT_IMPORTED, spoken, torch_records, with_members
 
 _SUFFIX = ".pt.trace.json"

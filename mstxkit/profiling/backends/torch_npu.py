@@ -18,7 +18,7 @@ from ...store.limits import CANN_LEAST_BYTES
 from ...store.options import METRIC_LEVELS
 from ..declare import Options, Preset
 from ._ascend import AscendBackend, AscendOutput, built
-from ._surface import NOT_IMPORTED, Surface, launcher, torch_records
+from ._surface import NOT_IMPORTED, launcher, torch_records
 from ._torch_npu_path import BorrowedPath
 
 NAME, _SUFFIX = "torch_npu", "_ascend_pt"
@@ -127,12 +127,14 @@ class TorchNpu(AscendBackend):
             return "torch_npu sees no NPU"
         return launcher()
 
-    def _described(self, preset: Preset, surface: Surface | None) -> tuple[Options, list[str]]:
-        options, notes = super()._described(preset, surface)
+    def described(self, preset: Preset) -> tuple[Options, tuple[str, ...]]:
+        """As for MindSpore; what some versions record in place of no metrics is said here."""
+        options, notes = super().described(preset)
+        surface = self._surface()
         # `_ExperimentalConfig` of versions whose default is none, 2.7.1 say, replaces it at the levels that have some.
         is_replaced = surface is not None and surface.config.get("aic_metrics") == surface.no_metrics
         if is_replaced and preset.aic_metrics == "none" and preset.level in METRIC_LEVELS:
-            notes.append("aic_metrics none becomes PipeUtilization at this level in this version")
+            notes = (*notes, "aic_metrics none becomes PipeUtilization at this level in this version")
         return options, notes
 
     def _other_profiler(self) -> str | None:

@@ -50,7 +50,6 @@ class Team:
         self._now = np.zeros(self._count) + 1000.0
         self._ring: deque[tuple[RoleStep, list[_Entry]]] = deque(maxlen=shape.ring_steps)
         self._dumped_s, self._dumped = 0.0, False
-        self._calls = 0
         self._is_free = not any(stage.collectives for stage in stages)
 
     @property
@@ -87,6 +86,12 @@ class Team:
             if fault.kind in kinds and fault.stage == stage:
                 factors[self._members(fault)] *= fault.factor_at(number)
         return factors
+
+    def _faults_on(self, number: int, kind: str, stage: StageShape) -> list[InjectedFault]:
+        """Those of a kind that a stage has in this step."""
+        return [
+            fault for fault in self._faults if (fault.kind, fault.stage) == (kind, stage.key) and fault.is_on(number)
+        ]
 
     def _members(self, fault: InjectedFault) -> list[int]:
         """Of an async job, ranks of a role do not begin at 0."""
@@ -137,7 +142,7 @@ class Team:
     def _run(self, stage: StageShape, at: int, usual_s: Vector, number: int, entries: list[_Entry]) -> None:
         noise = self._shape.noise_ratio
         slower = self._factor(("before", "input", "drift", "all"), stage.key, number)
-        if any(fault.kind == "all" and fault.stage == stage.key and fault.is_on(number) for fault in self._faults):
+        if self._faults_on(number, "all", stage):
             slower = np.full(self._count, slower.max())
         took = usual_s * self._speeds * slower * self._work.noise((self._count,), noise)
         took = took + self._extra_s("input", stage.key, number) + self._stalls(stage, number)
@@ -149,17 +154,15 @@ class Team:
 
     def _stalls(self, stage: StageShape, number: int) -> Vector:
         stalls = np.zeros(self._count)
-        for fault in self._faults:
-            is_on = fault.kind == "jitter" and fault.stage == stage.key and fault.is_on(number)
-            if is_on and self._random.random() < _JITTER_RATE:
+        for fault in self._faults_on(number, "jitter", stage):
+            if self._random.random() < _JITTER_RATE:
                 stalls[self._random.integers(self._count)] += (fault.factor - 1) * self._shape.step_s
         return stalls
 
     def _hang(self, stage: StageShape, number: int) -> None:
-        for fault in self._faults:
-            if fault.kind == "hang" and fault.stage == stage.key and fault.is_on(number):
-                self.hangs = True
-                self._now[self._members(fault)] = np.nan
+        for fault in self._faults_on(number, "hang", stage):
+            self.hangs = True
+            self._now[self._members(fault)] = np.nan
 
     # Where they meet.
 
@@ -168,7 +171,8 @@ class Team:
         inside = inside * self._factor(("inside",), stage.key, number)
         link_s = _LINK * stage.share * self._shape.step_s / stage.collectives
         groups = self._groups()
-        slow = groups[self._members_of_links(stage, number)]
+        links = self._faults_on(number, "link", stage)
+        slow = groups[[member for fault in links for member in self._members(fault)]]
         for _ in range(stage.collectives):
             spread = self._work.noise((self._count,), self._shape.noise_ratio)
             entered = self._now + inside / stage.collectives * spread
@@ -182,13 +186,6 @@ class Team:
     def _groups(self) -> npt.NDArray[np.int64]:
         size = self._shape.group_ranks or self._count
         return np.arange(self._count) // size
-
-    def _members_of_links(self, stage: StageShape, number: int) -> list[int]:
-        return [
-            member for fault in self._faults
-            if fault.kind == "link" and fault.stage == stage.key and fault.is_on(number)
-            for member in self._members(fault)
-        ]  # fmt: skip
 
     def _link_factor(self, stage: StageShape, number: int) -> float:
         return max([f.factor_at(number) for f in self._faults if f.kind == "link" and f.stage == stage.key] or [1.0])
