@@ -22,9 +22,8 @@ from ..reading.report.escape import for_terminal
 from ..store import documents, layout, run_file, settings_file, stacks, verdicts, whereabouts
 from ..store.incidents import HANG, REQUEST, Incident
 from ..store.lookout import Lookout
-from ..store.verdicts import Verdict
 from ..triggers import hang
-from . import asking, deciding, summary
+from . import asking, deciding, hang_verdict, summary
 from .before import Place, ToldBefore, tells_of_all, told_before
 from .deciding import Cause, Report
 from .folder import Call, IncidentFolders
@@ -390,21 +389,10 @@ class Watchman:
 
     def _say(self, incident: Incident) -> None:
         """As a verdict, which is withdrawn when it is over."""
-        steps = (range_.get("step") for range_ in incident.details.get("inside") or ())
-        step = next((step for step in steps if step is not None), None)
-        missing = incident.details.get("missing") or {}
-        words = missing.get("words", "")
-        texts = {"range": incident.range, "reason": incident.reason, "missing": words * (words not in incident.reason)}
-        evidence = {name: text for name, text in texts.items() if text}
-        verdict = Verdict(
-            f"hang-{incident.incident}", time.time_ns(), step, verdicts.HANG, incident.stage or None, incident.rank,
-            incident.role, step, 1.0, waits_for=incident.waits_for, evidence=evidence,
-            next=f"read {incident.page} in the run folder",
-            withdrawn=str(incident.details.get("over") or ""),
-        )  # fmt: skip
         folder = self._watch.run / layout.VERDICTS
         folders.make_folder(folder)
-        verdicts.append(folder / f"{verdicts.BY_WATCHMEN}{self._place}{layout.VERDICTS_SUFFIX}", [verdict])
+        file = folder / f"{verdicts.BY_WATCHMEN}{self._place}{layout.VERDICTS_SUFFIX}"
+        verdicts.append(file, [hang_verdict.of_hang(incident, time.time_ns())])
 
     def _look_at_run(self) -> None:
         """Has another host opened an incident, or somebody asked for one? Have settings changed?"""
