@@ -60,6 +60,7 @@ class Gathering:
     def __init__(self, folder: Path) -> None:
         self._folder, self._listed, self._host = folder, ListedFolder(folder), identity.host()
         self._rings: dict[str, _Ring] = {}
+        self._seen: tuple[frozenset[str], list[str]] = frozenset(), []
         self._next_number = 0
         self._before: Mapping[str, Any] | None = None
         self.has_steps = False
@@ -70,8 +71,7 @@ class Gathering:
             files = self._listed.names()
         except FileNotFoundError:
             return []
-        suffix = layout.HANDED_OVER_SUFFIX
-        names = layout.of_keeper((n[: -len(suffix)] for n in files if n.endswith(suffix)), self._host, files)
+        names = self._own(files)
         for name in names:
             if name not in self._rings and len(self._rings) < batches.PROCESSES_AT_MOST:
                 self._rings[name] = _Ring(self._folder, name, self._free_number(), self._read_before(name))
@@ -80,6 +80,14 @@ class Gathering:
             self._rings.pop(name).remove()
         self.has_steps = self.has_steps or any(_has_step(new.rows) for new in handed if new is not None)
         return [new for new in handed if new is not None]
+
+    def _own(self, files: frozenset[str]) -> list[str]:
+        """The processes that this host's keeper passes on."""
+        if files is not self._seen[0]:
+            suffix = layout.HANDED_OVER_SUFFIX
+            handing = (name[: -len(suffix)] for name in files if name.endswith(suffix))
+            self._seen = files, layout.of_keeper(handing, self._host, files)
+        return self._seen[1]
 
     def _free_number(self) -> int:
         """The next one that no other has: they come round, and some processes outlive thousands."""
