@@ -25,6 +25,11 @@ class Host:
         monkeypatch.setattr(figures, "settings_file", counting)
         self.here = FiguresHere(file, "run")
 
+    def is_asked_often(self) -> None:
+        """Twice within a second."""
+        self.here.values()
+        self.here.values()
+
     def counted(self) -> None:
         self.reads += 1
 
@@ -46,20 +51,30 @@ def test_nothing_is_read_ahead_for_whom_nobody_is(host: Host) -> None:
     assert host.here.values() == {"x": 1.0}
 
 
+def test_for_who_asks_once_in_five_seconds_nothing_is_read_ahead_as_it_would_be_too_old(host: Host) -> None:
+    for step in range(3):
+        host.says(step)
+        host.now_s += 5.0
+        assert host.here.values() == {"x": step}
+        host.here.read_ahead()
+
+    assert host.reads == 3
+
+
 def test_who_asks_often_reads_nothing_itself_and_gets_a_dict_of_its_own(host: Host) -> None:
     host.says(1.0)
-    host.here.values()
+    host.is_asked_often()
     host.here.read_ahead()
     host.here.values()["x"] = 5.0
     host.now_s += 1.0
 
     assert host.here.values() == {"x": 1.0}
-    assert host.reads == 2
+    assert host.reads == 3
 
 
 def test_what_is_said_anew_is_read_ahead_once(host: Host) -> None:
     host.says(1.0)
-    host.here.values()
+    host.is_asked_often()
     for _ in range(3):
         host.here.read_ahead()
     host.says(2.0)
@@ -67,12 +82,12 @@ def test_what_is_said_anew_is_read_ahead_once(host: Host) -> None:
         host.here.read_ahead()
 
     assert host.here.values() == {"x": 2.0}
-    assert host.reads == 3
+    assert host.reads == 4
 
 
 def test_where_nobody_reads_ahead_any_more_who_asks_reads(host: Host) -> None:
     host.says(1.0)
-    host.here.values()
+    host.is_asked_often()
     host.here.read_ahead()
     host.says(2.0)
     host.now_s += 2.0
@@ -83,7 +98,7 @@ def test_where_nobody_reads_ahead_any_more_who_asks_reads(host: Host) -> None:
 @pytest.mark.parametrize("number", [10**400, float("inf"), True, "1"], ids=["long", "inf", "flag", "text"])
 def test_what_is_no_figure_is_left_out_and_never_an_error_of_the_training_that_asks(host: Host, number: Any) -> None:
     host.says(number)
-    host.here.values()
+    host.is_asked_often()
     host.here.read_ahead()
 
     assert host.here.values() == {}
