@@ -4,8 +4,9 @@ metrics that are scraped each 15 s, and `metrics()` at each step. An upper bound
 A part of the benchmark `whole`: `python -m benchmarks --only whole,everything`. CPU time throughout. Eight ranks of one
 host, at three paces. `everything`: a step a second of ten stages, 5,000 calls a second of a patched method, which is
 what a step loses at the most. `rollout`: a step of 5 s, and 100 calls a second, as where a token is made in 10 ms
-(`decode_step` of vLLM-Ascend). `trainer`: a step of 5 s, and 100 calls in each: a worker in verl 0.9.1's own loop makes
-51 in a step (a job of `tests/builders/main_ppo.py`), and real steps take longer.
+(`decode_step` of vLLM-Ascend). `trainer`: a step of 5 s, and 50 calls in each, as a worker makes in verl 0.9.1's own
+loop (51 in a job of `tests/builders/main_ppo.py`), where real steps take longer. Ranks wait for each other at the end
+of each step.
 
 The training thread's own share, after the sleeps of real ranks, in which everything has grown cold: steps, stages and
 `metrics()` in full, and the calls of a rollout and a trainer, one after each sleep. 5,000 calls a second are measured
@@ -37,7 +38,7 @@ from .harness import HERE, NATIVE, TSC, Row, build_extension
 from .recording import recording
 
 ALONE = {**NATIVE, **TSC, "RANK": "0", "WORLD_SIZE": "1", "MSTXKIT_HANG_S": "0"}
-RANKS, STAGES = 8, 10
+RANKS, STAGES, OF_STAGES = 8, 10, 0.96
 SETTLES_S, SCRAPED_EVERY_S = 15.0, 15.0
 
 
@@ -57,7 +58,7 @@ class Pace(NamedTuple):
 PACES = {
     "everything": Pace(1.0, A_SECOND, 60.0),
     "rollout": Pace(5.0, 100, 90.0),
-    "trainer": Pace(5.0, 20, 90.0),
+    "trainer": Pace(5.0, 10, 90.0),
 }
 VARIANTS = dict.fromkeys(PACES, ALONE)
 
@@ -198,9 +199,16 @@ def _train(pace: Pace, run: str, host: str) -> None:
     with mstxkit.capture(run, live_folder=host, act="escalate", metrics="127.0.0.1:0"):
         while not select.select([sys.stdin], [], [], 0)[0]:
             timed.append(_step(mstxkit, [ours], 2 * len(timed), pace))
+            _wait_for_all(pace)
             nothing.append(_step(mstxkit, [bare, ours], 2 * len(timed) - 1, pace))
+            _wait_for_all(pace)
     taken, of_clock = (Taken(*map(statistics.median, zip(*steps))) for steps in (timed, nothing))
     print(taken.stages_ns - of_clock.nothing_ns, taken.metrics_ns, taken.calls_ns - of_clock.calls_ns)
+
+
+def _wait_for_all(pace: Pace) -> None:
+    """Until all ranks of this host begin their next step: their clock is the same."""
+    time.sleep(pace.step_s - time.monotonic() % pace.step_s)
 
 
 class Taken(NamedTuple):
@@ -221,8 +229,8 @@ def _step(mstxkit: Any, called: list[Any], step: int, pace: Pace) -> Taken:
         called: What is patched, last; where something comes before it, only the clock and that are timed.
     """
     clock, spent_ns, calls_ns, nothing_ns = time.thread_time_ns, 0, 0, 0
-    stage_s = pace.step_s / STAGES
-    calls = round(pace.calls_a_s * stage_s)
+    stage_s = OF_STAGES * pace.step_s / STAGES
+    calls = round(pace.calls_a_s * pace.step_s / STAGES)
     began = clock()
     mstxkit.step(step)
     spent_ns += clock() - began
