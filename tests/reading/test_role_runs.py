@@ -71,7 +71,7 @@ def test_a_replay_goes_on_with_a_member_that_does_nothing_in_most_steps() -> Non
     own[:, 2, run.kinds.index(Piece("in", "actor_generate"))] -= 2.0
 
     np.testing.assert_allclose(np.diff(replay.ends_s(run, run.own_s)), run.length_s()[1:], rtol=0.01)
-    assert replay.saved_s(run, own)[1] == pytest.approx(2.0 / 3, rel=0.03)
+    assert replay.saved_s(run, own, 0, len(steps))[1] == pytest.approx(2.0 / 3, rel=0.03)
 
 
 def test_groups_that_never_meet_are_not_waited_for() -> None:
