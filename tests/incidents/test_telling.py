@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
-from builders import lives
+from builders import lives, soak
 from builders.hanging import HANG_S, Job, Start, follow, go_on, watchmen
 from builders.mounts import Mount, frozen_disk, mount  # noqa: F401
 
@@ -27,6 +27,11 @@ BEGINS = """
         print("ready", flush=True)
         sys.stdin.readline()
 """
+# Which rank is killed, and is it before its watchman? The first two in each run.
+KILLED = {
+    (0, True): "the keeper before its watchman", (1, False): "another rank after its watchman",
+    (0, False): "the keeper after its watchman", (1, True): "another rank before its watchman",
+}  # fmt: skip
 RAISES = """
         raise ValueError("no such reward")
 """
@@ -36,8 +41,7 @@ def kinds(job: Job) -> list[str]:
     return [incident.kind for incident in job.incidents()]
 
 
-@pytest.mark.parametrize("victim", [0, 1], ids=["the keeper", "another rank"])
-@pytest.mark.parametrize("is_before", [True, False], ids=["before its watchman", "after its watchman"])
+@pytest.mark.parametrize(("victim", "is_before"), soak.rounds(list(KILLED), list(KILLED)[:2]))
 def test_a_rank_that_was_killed_while_nobody_watched_is_told_of_once(
     start: Start, victim: int, is_before: bool
 ) -> None:
