@@ -222,7 +222,7 @@ def stop(run: Path | None = None, exc: BaseException | None = None) -> None:
     last_words, recorder = _beside.last_words, here.recorder
     if last_words is not None and recorder is not None and run in (None, recorder.run):
         last_words.tell_of(exc)
-    _end(lambda recorder, keeper, by: recorder.stop(by, lambda: _hand_over(keeper, by)), run)
+    _end(_stop_and_hand_over, run)
 
 
 def _end_late_start(run: Path | None, exc: BaseException | None) -> BaseException | None:
@@ -237,6 +237,10 @@ def _end_late_start(run: Path | None, exc: BaseException | None) -> BaseExceptio
     late.leave_off(time.monotonic() + wait_s)
     _beside.late_start = None
     return None
+
+
+def _stop_and_hand_over(recorder: Recorder, keeper: Keeper, deadline: float) -> None:
+    recorder.stop(deadline, lambda: _hand_over(keeper, deadline))
 
 
 def discard() -> None:

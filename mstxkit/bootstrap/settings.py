@@ -57,7 +57,10 @@ def problem_with(field: str, text: str) -> str:
 
 
 def as_variables(config: Any, overrides: dict[str, Any]) -> dict[str, str]:
-    """Settings of requests, and limits of a host or a run, as variables of workers; False is none where none is."""
+    """Settings of requests, and limits of a host or a run, as variables of workers.
+
+    What is False is left out where the default is none: no text of a child's says that.
+    """
     asked = {**(config or {}), **overrides}
     passed_on = (*DutySettings._fields, *OF_ALL_PROCESSES)
     kept = {name: asked[name] for name in passed_on if asked.get(name) is not None}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import os
 import platform
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Mapping
 
 from ..errors import MstxkitError
@@ -12,7 +13,6 @@ from ..host import clock, folders, life
 from ..parsing.tools import find_msprof
 from ..reading.report.escape import for_rich
 from ..reading.report.units import size
-from ..store.fetching import size_below
 from . import _activation, _show
 from ._activation import NOTE, OK, WRONG, Check, installed
 
@@ -78,11 +78,18 @@ def _tmpfs() -> Check:
 def left_in_memory() -> list[Check]:
     """What killed processes left of runs of which nobody lives here. One that was moved looks as if it was removed."""
     mine = folders.in_shared_memory()
-    locks = {run: {str(file.with_suffix(life.SUFFIX)) for file in run.glob("*.li[fv]e")} for run in mine.glob("*")}
-    left = sorted(run for run, of in locks.items() if of and {life.is_held(lock) for lock in of} == {False})
-    detail = f"{size(sum(map(size_below, left)))} of killed processes, runs with none that lives here: {len(left)}; "
+    left = sorted(filter(_is_left, mine.glob("*")))
+    detail = (
+        f"{size(sum(map(folders.size_bytes, left)))} of killed processes, runs with none that lives here: {len(left)}; "
+    )
     detail += f"`mstxkit collect RUN` seals it; where a run is removed, take it away: cd {mine} && rm -r"
     return [Check("left behind", NOTE, " ".join([detail, *(run.name for run in left)]))] if left else []
+
+
+def _is_left(run: Path) -> bool:
+    """Are there live files in this folder, and does nobody hold the lock of any?"""
+    locks = {file.with_suffix(life.SUFFIX) for file in run.glob("*.li[fv]e")}
+    return bool(locks) and all(life.is_held(str(lock)) is False for lock in locks)
 
 
 def _packages() -> list[Check]:

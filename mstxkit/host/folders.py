@@ -59,7 +59,11 @@ def live_folder(run_id: str, preferred: str | None, fallback: Callable[[], Path]
 
 def in_shared_memory() -> Path:
     """Where this user's live files are on tmpfs, in a folder a run."""
-    return Path(SHARED_MEMORY, f"mstxkit-{os.geteuid()}")
+    return _of_user(Path(SHARED_MEMORY))
+
+
+def _of_user(parent: Path) -> Path:
+    return parent / f"mstxkit-{os.geteuid()}"
 
 
 def _usable(parent: Path, run_id: str) -> Path:
@@ -71,7 +75,7 @@ def _usable(parent: Path, run_id: str) -> Path:
 
 
 def _private(parent: Path, run_id: str) -> Path:
-    mine = parent / f"mstxkit-{os.geteuid()}"
+    mine = _of_user(parent)
     make_folder(mine)
     if stat.S_IMODE(os.lstat(mine).st_mode) & 0o077:
         os.chmod(mine, FOLDER_MODE)

@@ -87,10 +87,9 @@ def cause(reports: Sequence[Report], hang_s: float, blamed: Mapping[str, int] = 
     if not stuck or any(map(is_debugged, reports)):
         return None
     missing = first_missing(reports)
-    waiters = [report for report in stuck if held(report) in (waiting.COLLECTIVE, waiting.OTHERS)]
+    waiters = [report for report in stuck if _waits_for_others(report)]
     # Who is gone holds up only those that wait for others.
-    others = (report for report in stuck if held(report) not in (waiting.COLLECTIVE, waiting.OTHERS))
-    held_fast = [report for report in others if waiters or not report.get("gone_ns")]
+    held_fast = [r for r in stuck if not _waits_for_others(r) and (waiters or not r.get("gone_ns"))]
     if held_fast:
         return _of_held(held_fast, reports, missing, blamed)
     in_collectives = [report for report in waiters if held(report) == waiting.COLLECTIVE]
@@ -215,9 +214,13 @@ def may_wait(report: Report) -> bool:
     return held(report) == waiting.OTHERS and _is_within(report, "patience_s")
 
 
+def _waits_for_others(report: Report) -> bool:
+    return held(report) in (waiting.COLLECTIVE, waiting.OTHERS)
+
+
 def waits_now(report: Report) -> bool:
     """Does it stand in a range, in which it waits for others?"""
-    return bool(_inside(report)) and held(report) in (waiting.COLLECTIVE, waiting.OTHERS)
+    return bool(_inside(report)) and _waits_for_others(report)
 
 
 def held(report: Report) -> str:

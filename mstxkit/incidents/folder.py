@@ -84,9 +84,10 @@ class IncidentFolders:
     def _opened(self, kind: str, since_ns: int) -> Call | None:
         """The newest, where what is wrong now is told in it, and it is not over."""
         newest = self.newest()
-        is_it = newest is not None and _belongs_to(newest, kind, since_ns, time.time_ns())
-        concluded = self.concluded(newest.name) if newest is not None and is_it else None
-        return newest if is_it and not (concluded is not None and concluded.over_ns) else None
+        if newest is None or not _belongs_to(newest, kind, since_ns, time.time_ns()):
+            return None
+        concluded = self.concluded(newest.name)
+        return None if concluded is not None and concluded.over_ns else newest
 
     def _made(self, kind: str, now_ns: int) -> Call:
         self._make_room()

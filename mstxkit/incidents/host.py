@@ -374,8 +374,7 @@ class WatchedHost:
 
     def _decide(self, now_ns: int) -> list[HostEvent]:
         """Of deaths that are some time ago: was it one, or did all end together?"""
-        within_ns = {True: _OF_RAY_DECIDED_NS, False: _DECIDED_NS}
-        ripe = [death for death in self._deaths if now_ns - death.gone_ns >= within_ns[_is_of_ray(death.process)]]
+        ripe = [death for death in self._deaths if now_ns - death.gone_ns >= _decided_ns(death.process)]
         events = []
         for death in ripe:
             kind = self._kind(death)
@@ -433,6 +432,10 @@ def _who(process: WatchedProcess) -> dict[str, Any]:
 
 def _is_of_ray(process: WatchedProcess) -> bool:
     return process.who.get("under") in (parts.RAY, parts.RAY_DRIVER)
+
+
+def _decided_ns(process: WatchedProcess) -> int:
+    return _OF_RAY_DECIDED_NS if _is_of_ray(process) else _DECIDED_NS
 
 
 def _ordered(inside: Iterable[RangeInside]) -> list[RangeInside]:

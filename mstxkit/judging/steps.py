@@ -39,6 +39,8 @@ _PATIENCE, _PATIENCE_AT_MOST_S, _PACE_SHARE = 2.0, 7200.0, 0.2
 OVERLAP_STEPS, _BACK_ROWS_AT_MOST = 16, 1 << 18
 # Who does nothing in most steps, as who writes checkpoints, is waited for so long after the others' last word.
 _SELDOM_S = 2.0
+# Of a member's turns: closed steps in which it did something; in which it did nothing before it came again; and since.
+_ACTED, _RESTED, _RESTS = range(3)
 _COARSE = np.uint32(1 << 31)
 _BUSY_PARTS = 65_534
 
@@ -103,8 +105,7 @@ class RoleBook:
         self._by_rank: dict[tuple[int | None, str], str] = {}
         self._is_awaited = np.zeros(0, bool)
         self._has_ended = np.zeros(0, bool)
-        # In how many closed steps each did something, in how many nothing before it came again, and since it did last.
-        self._turns = np.zeros((0, 3))
+        self._turns = np.zeros((0, 3))  # of each, as the places below say
         self._newest, self._newest_s, self._last_s = np.zeros(0, np.int64), np.zeros(0), -np.inf
         self._counts_anew, self._back, self._forward_s = np.zeros(0, bool), list[_Rows](), 0.0
         self._tables: dict[int, _Table] = {}
@@ -289,7 +290,7 @@ class RoleBook:
 
     def _are_seldom(self) -> npt.NDArray[np.bool_]:
         """(M,) who does nothing in most steps, and yet comes again?"""
-        return np.asarray(self._turns[:, 1] > self._turns[:, 0])
+        return np.asarray(self._turns[:, _RESTED] > self._turns[:, _ACTED])
 
     def _patience_s(self, closing: Closing) -> float:
         return max(closing.timeout_s, min(_PATIENCE * self.pace_s, _PATIENCE_AT_MOST_S))
@@ -310,10 +311,12 @@ class RoleBook:
         """
         has_any = ~np.isnan(values[_TOTAL])
         acts, turns, count = has_any.any(axis=1), self._turns[: len(has_any)], len(has_any)
-        is_idle = ~acts & (turns[:, 0] > 0)
-        goes_on = (self._newest[:count] > step) | ((turns[:, 1] > 0) & ~self._has_ended[:count])
-        turns[acts] = np.stack([turns[acts, 0] + 1, turns[acts, 1] + turns[acts, 2], np.zeros(int(acts.sum()))], axis=1)
-        turns[is_idle, 2] += 1
+        is_idle = ~acts & (turns[:, _ACTED] > 0)
+        goes_on = (self._newest[:count] > step) | ((turns[:, _RESTED] > 0) & ~self._has_ended[:count])
+        turns[acts, _ACTED] += 1
+        turns[acts, _RESTED] += turns[acts, _RESTS]
+        turns[acts, _RESTS] = 0
+        turns[is_idle, _RESTS] += 1
         members = np.flatnonzero(acts | (is_idle & goes_on))
         members = np.array(sorted(members, key=lambda number: _order(self._members[number])), np.int64)
         stages = np.flatnonzero(has_any.any(axis=0))
@@ -337,8 +340,13 @@ def _in_seconds(rows: Rows, entered_s: Seconds) -> Seconds:
     """(places, rows)."""
     total = _seconds(rows["total"])
     busy = np.where(rows["busy"] == summaries.UNKNOWN_16, np.nan, total * rows["busy"] / _BUSY_PARTS)
-    of_work = (rows[name] for name in ("tokens", "responses", "longest_response"))
-    work = [np.where(values == np.iinfo(values.dtype).max, np.nan, values) for values in of_work]  # that: not known
+    work = [
+        np.where(rows[name] == unknown, np.nan, rows[name].astype(np.float64))
+        for name, unknown in (
+            ("tokens", summaries.UNKNOWN_32), ("responses", summaries.UNKNOWN_16),
+            ("longest_response", summaries.UNKNOWN_32),
+        )
+    ]  # fmt: skip
     count = rows["occurrences"].astype(np.float64)
     return np.stack([entered_s, _seconds(rows["span"]), total, busy, _seconds(rows["longest"]), count, *work])
 

@@ -62,7 +62,8 @@ class Inbox:
         for message in arrived:
             event = self._read(message)
             if isinstance(event, moves.RequestReceived):
-                self._waiting.update({event.request.id: event} if event.request.is_for(self._role) else {})
+                if event.request.is_for(self._role):
+                    self._waiting[event.request.id] = event
             elif event is not None:
                 # What was said of a request must not be told before the request itself.
                 yield from self._ready(seen)
