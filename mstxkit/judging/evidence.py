@@ -17,10 +17,14 @@ if TYPE_CHECKING:
 FLIGHT_RECORDER, STAGE_ENTRY, DEVICE = SOURCES = ("flight_recorder", "stage_entry", "device")
 
 
-class Peer(NamedTuple):
-    """One process of those that do the same work: its rank, host, process name, and what it is to its rank.
+MEET, SEND, RECEIVE = range(3)
 
-    `is_controller`: it waits for others and computes nothing; it is never compared with them.
+
+class Peer(NamedTuple):
+    """One process of a role: its rank, host, process name, and what it is to its rank.
+
+    `is_controller`: it waits for others and computes nothing; it is never compared with them. `place`: which part of
+    the model it has ("pp1"), "" where that is not known; only those in the same place are expected to take as long.
     """
 
     rank: int | None
@@ -28,6 +32,7 @@ class Peer(NamedTuple):
     process: str = ""
     part: str = ""
     is_controller: bool = False
+    place: str = ""
 
 
 class Collectives(NamedTuple):
@@ -39,8 +44,10 @@ class Collectives(NamedTuple):
         sequence: (K,) which of that group's collectives.
         entered_s, left_s: (K,) when it was entered, and over as that member saw it; NaN: not known.
         stage: (K,) in which stage of that member, as an index of `RoleStep.stages`; -1: in none.
-        groups: Group to the ranks of it, where they are known.
+        groups: Group to the ranks of it, where they are known. Of sends and receives: (who sends, who receives), a
+            group of its own for each pair and direction, so that the n-th receive takes what the n-th send gave.
         source: One of SOURCES.
+        kind: (K,) MEET, SEND or RECEIVE; None: all of them meet.
     """
 
     member: Whole
@@ -51,12 +58,14 @@ class Collectives(NamedTuple):
     stage: Whole
     groups: Mapping[int, tuple[int, ...]]
     source: str = FLIGHT_RECORDER
+    kind: Whole | None = None
 
     def only(self, keep: npt.NDArray[np.bool_] | Whole) -> Collectives:
         """Those entries alone: a mask, or their places in the order that is wanted."""
         return self._replace(
             member=self.member[keep], group=self.group[keep], sequence=self.sequence[keep],
             entered_s=self.entered_s[keep], left_s=self.left_s[keep], stage=self.stage[keep],
+            kind=None if self.kind is None else self.kind[keep],
         )  # fmt: skip
 
 
@@ -85,6 +94,7 @@ class RoleStep(NamedTuple):
         values: Of async training: "weight_version", "buffer_size", "trajectory_age", where they are known.
         cpu: (M, 2) which share of the time each has run of late, and has waited for a CPU; NaN: not known. None: of
             nobody.
+        waits_for: Stages that only wait, with whom they wait for: a role, "controller", "loader"; "": nobody says.
     """
 
     role: str
@@ -102,3 +112,4 @@ class RoleStep(NamedTuple):
     collectives: Collectives | None = None
     values: Mapping[str, float] = {}
     cpu: Seconds | None = None
+    waits_for: Mapping[str, str] = {}
