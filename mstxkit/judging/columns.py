@@ -164,23 +164,57 @@ class Regression:
 
 
 class JointEnds:
-    """Is a piece over for all together, whoever comes to it late? Learned from who came when and how long it took."""
+    """Is a piece over for all together, whoever comes to it late? Learned from who came when and how long it took.
 
-    FADES = 0.97
+    What counts is by how much each comes and takes longer than it itself usually does: who is always late, or always
+    slow, by whatever much, teaches nothing wrong. What far more than noise is not learned from. Once it is known, it
+    stays known until members come or go.
+    """
+
+    FADES, FOLLOWS, OUTLIER = 0.97, 0.1, 4.0
+    # Known is what so many steps and deviations show.
+    STEPS, SURE = 12, 6.0
 
     def __init__(self) -> None:
-        self._sums = np.zeros((0, 4))
+        self._sums, self._known, self._steps = np.zeros((0, 4)), np.zeros(0), np.zeros(0)
+        self._usual: dict[int, tuple[Vector, Vector]] = {}
 
     def widen(self, columns: int) -> None:
         """Room for so many columns."""
-        self._sums = grown(self._sums, columns)
+        self._sums, self._known, self._steps = (grown(part, columns) for part in (self._sums, self._known, self._steps))
+
+    def forget(self) -> None:
+        """Members have come or gone, or moved."""
+        self._sums[:], self._known[:], self._steps[:] = 0.0, 0.0, 0.0
+        self._usual.clear()
 
     def learn(self, at: At, came: Matrix, took: Matrix) -> None:
         """One step more: (M, K) each against the middle of all, NaN where not known, came 0 where it is uncertain."""
+        for place, column in enumerate(at.tolist()):
+            self._learn(column, came[:, place], took[:, place])
+
+    def _learn(self, column: int, came: Vector, took: Vector) -> None:
         usable = np.isfinite(came) & np.isfinite(took)
         came, took = np.where(usable, came, 0.0), np.where(usable, took, 0.0)
-        now = np.stack([(came**2).sum(0), (came * took).sum(0), (took**2).sum(0), usable.sum(0)], axis=1)
-        self._sums[at] = self.FADES * self._sums[at] + now
+        before = self._usual.get(column)
+        if before is None:
+            self._usual[column] = came, took
+            return
+        came_off, took_off = came - before[0], took - before[1]
+        rate = self.FOLLOWS * usable
+        self._usual[column] = before[0] + rate * came_off, before[1] + rate * took_off
+        size = 1.4826 * float(middle_of(np.abs(np.where(usable, came_off, np.nan))))
+        usable &= np.abs(came_off) <= self.OUTLIER * size if usable.sum() > 2 else usable
+        x, y = came_off[usable], took_off[usable]
+        self._sums[column] = self.FADES * self._sums[column] + (x @ x, x @ y, y @ y, len(x))
+        self._steps[column] += 1
+        if not self._known[column] and self._steps[column] >= self.STEPS:
+            slope, error = self.slopes(np.array([column]))
+            self._known[column] = np.sign(-0.5 - slope[0]) * (abs(slope[0] + 0.5) > self.SURE * error[0])
+
+    def known(self, at: At) -> Vector:
+        """(K,) 1: it is over for all together, -1: for each alone, 0: that is not known for sure."""
+        return self._known[at]
 
     def slopes(self, at: At) -> tuple[Vector, Vector]:
         """(K,) change of the time in it by when it was come to, -1 where all wait; and its standard error."""

@@ -73,6 +73,7 @@ class Norms:
         self.columns, self.places = PieceColumns(), PieceColumns()
         self.waiting, self.regression = JointEnds(), Regression(FEATURES)
         self.collective_in: set[str] = set()
+        self.suspected: set[str] = set()  # stages in which something is slow: nothing is learned there of who waits
         self._meets: dict[str, Labels] = {}
 
     def learn_groups(self, step: RoleStep, rings: Collectives) -> None:
@@ -88,6 +89,7 @@ class Norms:
     def forget_groups(self) -> None:
         """Members have come or gone: who meets is to be learned anew."""
         self._meets.clear()
+        self.waiting.forget()
 
     def meets(self, kinds: Iterable[Piece]) -> list[Labels | None]:
         """Who meets in each piece; None: all, or nobody is known to."""
@@ -138,6 +140,8 @@ class Norms:
         is_inside = np.array([kind.where == INSIDE for kind in kinds], bool)
         meets = np.array([kind.stage in self.collective_in and kind.where == IN for kind in kinds], bool)
         mode[slope - 3 * error > -0.5] = FREE
+        known = self.waiting.known(np.maximum(place, 0))
+        mode[known > 0], mode[known < 0] = WAITS, FREE
         mode[is_inside], mode[meets] = FREE, WAITS
         return mode
 
@@ -186,7 +190,8 @@ class Norms:
         came = np.sign(came) * np.maximum(0.0, np.abs(came) - 2 * error)
         took = _each(together, after_those, pieces.took_s)
         place = self.places.of(pieces.kinds)
-        self.waiting.learn(place, came / step_s, took / step_s)
+        heard = np.array([kind.stage not in self.suspected for kind in pieces.kinds], bool)
+        self.waiting.learn(place[heard], came[:, heard] / step_s, took[:, heard] / step_s)
         with np.errstate(invalid="ignore", divide="ignore"):
             weights = np.where(np.isfinite(off), np.minimum(1.0, 3 / np.abs(off)), 0.0)
         self.regression.learn(at, features, times - middle_of(times), weights)
@@ -224,7 +229,7 @@ def _choose(pieces: StepPieces, kept: npt.NDArray[np.bool_]) -> StepPieces:
         return pieces
     kinds = tuple(kind for kind, keep in zip(pieces.kinds, kept) if keep)
     return StepPieces(
-        kinds, pieces.stages[kept], pieces.came_s[:, kept], pieces.done_s[:, kept], pieces.took_s[:, kept],
+        kinds, pieces.stages[kept], pieces.came_s[:, kept], pieces.done_s[:, kept], pieces.took_s[:, kept], tuple(owner for owner, keep in zip(pieces.owners, kept) if keep),
         pieces.is_first[kept], pieces.error_s[:, kept],
     )  # fmt: skip
 

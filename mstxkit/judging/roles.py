@@ -99,6 +99,7 @@ class RoleHistory:
             pieces = with_inside(pieces, step, tells)
             self._norms.learn_groups(step, step.collectives)  # type: ignore[arg-type]
         self._losses.closed(step, before_s)
+        self._norms.suspected = {*explained, *self._changed_stages(settings)}
         return self._judge(step, pieces, tells, settings, may_judge, set(explained))
 
     def _follow_length(self, took_s: float) -> None:
@@ -292,6 +293,12 @@ class RoleHistory:
                 ))  # fmt: skip
         asked += self._builds_up_inside(measured, settings)
         return findings[:3], tuple(dict.fromkeys(stage for stage in asked if stage not in explained))
+
+    def _changed_stages(self, settings: JudgeSettings) -> set[str]:
+        """Stages that may have become slower, by the steps so far."""
+        score, asks_at = self._levels.change.score, settings.of(slow_stage.SlowStage).asks_at
+        pieces = [piece for piece in self._norms.columns if isinstance(piece, Piece)]
+        return {piece.stage for at, piece in enumerate(pieces) if at < len(score) and score[at] > asks_at}
 
     def _builds_up_inside(self, measured: MeasuredStep, settings: JudgeSettings) -> tuple[str, ...]:
         """Stages in which the last rings that told show that somebody may be late inside, and not yet for sure."""

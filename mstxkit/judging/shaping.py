@@ -60,6 +60,7 @@ def with_inside(pieces: StepPieces, step: RoleStep, tells: Inside) -> StepPieces
         (*pieces.kinds, *(Piece(INSIDE, step.stages[stage]) for stage in stages.tolist())),
         np.concatenate([pieces.stages, stages]), np.concatenate([pieces.came_s, came], axis=1),
         np.concatenate([pieces.done_s, came + own], axis=1), np.concatenate([pieces.took_s, own], axis=1),
+        (*pieces.owners, *(step.stages[stage] for stage in stages.tolist())),
         np.concatenate([pieces.is_first, np.zeros(len(stages), bool)]),
         np.concatenate([pieces.error_s, tells.error_s[:, stages]], axis=1),
     )  # fmt: skip
