@@ -24,7 +24,7 @@ from .wording import GROUP_AT_MOST, spans_in_words
 
 # What shows the cause: `full` has operators and kernels, `comm` collectives with their sizes and groups.
 PRESETS = {
-    kinds.COMPUTE: "full", kinds.INPUT: "full", kinds.ALL_SLOW: "full",
+    kinds.COMPUTE: "full", kinds.INPUT: "full", kinds.ALL_SLOW: "full", kinds.SERIAL: "full",
     kinds.COMMUNICATION: "comm", kinds.LINK: "comm",
 }  # fmt: skip
 NO_PROFILE = {

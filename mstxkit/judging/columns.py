@@ -87,6 +87,11 @@ class Ranks:
         self.seen, self.level, self.variance = (change(v) for v in (self.seen, self.level, self.variance))
         self.sums = slow_rank.RankSums(*(change(values) for values in self.sums))
 
+    def usual_noise(self, at: At) -> Vector:
+        """(K,) standard deviation from step to step of the steadier ones; infinite while there is no history."""
+        variance = np.sort(np.where(self.seen[:, at] >= 3, self.variance[:, at], np.inf), axis=0)[len(self.seen) // 4]
+        return np.where(np.isfinite(variance), np.sqrt(np.fmax(variance, LEAST_NOISE**2)), np.inf)
+
     def noise(self, at: At, values: Matrix) -> Matrix:
         """(M, K) standard deviation of each, from step to step; no less than is usual among all.
 

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, Mapping, NamedTuple
 
-from ..store.verdicts import COMPUTE, INPUT
+from ..store.verdicts import COMPUTE, INPUT, SERIAL
+
+# Of `Part.excess`: all of its time.
+EVERYTHING = 50.0
 
 
 class Key(NamedTuple):
@@ -14,6 +18,23 @@ class Key(NamedTuple):
     where: str
     stage: str
     member: str = ""
+
+
+class Part(NamedTuple):
+    """Time that is too much: in one piece, of some members.
+
+    Args:
+        where, stage: The piece.
+        members: By their keys; (): all of them.
+        excess: Logarithm of time over expected time.
+        slow: Groups whose collectives take too long, and by how many seconds; there `excess` counts nothing.
+    """
+
+    where: str
+    stage: str
+    members: tuple[str, ...] = ()
+    excess: float = 0.0
+    slow: Mapping[int, float] = {}
 
 
 class Finding(NamedTuple):
@@ -29,6 +50,8 @@ class Finding(NamedTuple):
         group: Ranks of the group that it is of.
         evidence: Numbers.
         slow: Groups whose collectives take too long in this step, and by how many seconds.
+        owner: The stage that its time is of, where that is not the one in its key.
+        members: Of a set that is slow together (a host, those with one part of a model): their keys.
     """
 
     key: Key
@@ -40,11 +63,20 @@ class Finding(NamedTuple):
     group: tuple[int, ...] = ()
     evidence: Mapping[str, Any] = {}
     slow: Mapping[int, float] = {}
+    owner: str = ""
+    members: tuple[str, ...] = ()
+
+    def part(self, excess: float | None = None) -> Part:
+        """What it takes too much, by what was seen of it since it began or by this."""
+        members = self.members or ((self.key.member,) if self.key.member else ())
+        excess = math.log1p(max(0.0, self.ratio)) if excess is None else excess
+        excess = EVERYTHING if self.key.kind == SERIAL else excess
+        return Part(self.key.where, self.key.stage, members, excess, self.slow)
 
     @property
     def blames_a_rank(self) -> bool:
-        """Does it say that one rank is slow?"""
-        return self.place >= 0 and self.key.kind in (COMPUTE, INPUT)
+        """Does it say that one rank is slow, or some together?"""
+        return (self.place >= 0 or bool(self.members)) and self.key.kind in (COMPUTE, INPUT)
 
 
 class Seen(NamedTuple):

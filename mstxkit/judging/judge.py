@@ -17,11 +17,12 @@ from .gates import Gates
 from .judged import LIGHT, RINGS, Judged, Want
 from .left import EXPLAINED, OF_NOBODY, LeftVerdicts
 from .links import LINK
+from .losses import JobLosses
 from .measuring import INSIDE
 from .roles import RoleHistory
 from .settings import JudgeSettings, defaults
 from .shaping import compared
-from .standing import StandingVerdict
+from .standing import StandingVerdict, share_out
 
 # Rings that are asked for: of so many steps back and ahead; not again for so many steps, which become twice as many
 # each time, up to a limit; and in vain so many times.
@@ -67,6 +68,7 @@ class JobJudge:
     ) -> None:
         self.settings = settings or defaults()
         self._run = run
+        self._job = JobLosses()
         self._roles: dict[str, RoleHistory] = {}
         self._asked: dict[str, _Asked] = {}
         self._standing: dict[tuple[str, Key], StandingVerdict] = {}
@@ -84,8 +86,9 @@ class JobJudge:
         """
         if step.role not in self._roles and len(self._roles) >= _ROLES_AT_MOST:
             return Judged()
+        self._job.feeds.closed(step)
         step = compared(step)
-        history = self._roles.get(step.role) or self._roles.setdefault(step.role, RoleHistory())
+        history = self._roles.get(step.role) or self._roles.setdefault(step.role, RoleHistory(step.role, self._job))
         before = history.last_step if history.holding.steps else None
         shown = history.close(step, self.settings, self._explained(step.role))
         is_late = before is not None and step.step <= before
@@ -126,27 +129,50 @@ class JobJudge:
 
     def _follow(self, step: RoleStep, shown: RoleFound, now_ns: int, is_late: bool) -> Iterator[Verdict]:
         findings = {finding.key: finding for finding in shown.findings}
-        for (role, key), standing in list(self._standing.items()):
-            if role != step.role:
-                continue
-            again = findings.pop(key, None)
+        own = [(place, standing) for place, standing in self._standing.items() if place[0] == step.role]
+        for place, standing in own:
+            again = findings.pop(place[1], None)
             # What came late tells of what rings show, and of nothing else that it is gone.
-            if not is_late or key.where in (INSIDE, LINK):
+            if not is_late or place[1].where in (INSIDE, LINK):
                 standing.follow(again, shown.has_rings)
-                yield from self._said_again(standing, (role, key), step, now_ns)
-        for finding in findings.values():
-            begun = StandingVerdict.begin(finding, step.role, step.step, self._roles[step.role])
+        share_out([standing for _, standing in own if standing.blames_a_rank])
+        for place, standing in own:
+            if not is_late or place[1].where in (INSIDE, LINK):
+                yield from self._said_again(standing, place, step, now_ns)
+        yield from self._new(step, [*findings.values()], shown, now_ns)
+
+    def _new(
+        self, step: RoleStep, findings: list[Finding], shown: RoleFound, now_ns: int
+    ) -> Iterator[Verdict]:  # fmt: skip
+        """Verdicts of what was found and does not stand yet: sets first, of which single ranks are a part."""
+        history = self._roles[step.role]
+        for finding in sorted(findings, key=lambda finding: -len(finding.members)):
+            standing = next((other for other in self._of_role(step.role) if other.is_of_same_ranks(finding)), None)
+            if standing is not None:
+                standing.join(finding)
+                continue
+            begun = StandingVerdict.begin(finding, step.role, step.step, history)
             is_full = len(self._standing) >= _VERDICTS_AT_MOST
             is_said = self._is_part_of_another(begun) or self._is_beside_another(begun)
-            if not (is_full or is_said or self._is_nothing_alone(begun, shown.findings)):
-                yield self._begin(begun, step, now_ns)
+            if is_full or is_said or self._is_nothing_alone(begun, shown.findings):
+                continue
+            yield from self._withdraw_parts_of(begun, step, now_ns)
+            yield self._begin(begun, step, now_ns)
+
+    def _withdraw_parts_of(self, begun: StandingVerdict, step: RoleStep, now_ns: int) -> Iterator[Verdict]:
+        """Single ranks that were named before it was seen that they are slow together with others."""
+        for place, standing in list(self._standing.items()):
+            is_part = place[0] == step.role and standing is not begun and begun.is_of_same_ranks(standing.finding)
+            if is_part and len(begun.finding.members) > 1:
+                del self._standing[place]
+                yield standing.say(self._run, step.step, now_ns, "part of what several ranks do, by another verdict")
 
     def _said_again(
         self, standing: StandingVerdict, place: tuple[str, Key], step: RoleStep, now_ns: int
     ) -> Iterator[Verdict]:
         why = ""
         if standing.is_gone():
-            why = f"not seen any more up to step {step.step}"
+            why = standing.why_gone(step.step)
         elif place[1].kind in OF_NOBODY and place[1].stage in self._explained(step.role):
             why = EXPLAINED
         elif self._is_part_of_another(standing):
@@ -155,26 +181,26 @@ class JobJudge:
             why = "nobody waits for it, as all wait for another rank"
         if why:
             del self._standing[place]
-            standing.history.forget(place[1])
+            standing.history.forget(standing.finding)
             yield standing.say(self._run, step.step, now_ns, why)
         elif standing.is_news():
             yield standing.say(self._run, step.step, now_ns)
 
-    def _of_role(self, standing: StandingVerdict) -> list[StandingVerdict]:
-        """All that stand in its role."""
-        return [other for (role, _), other in self._standing.items() if role == standing.verdict.role]
+    def _of_role(self, role: str) -> list[StandingVerdict]:
+        """All that stand in a role."""
+        return [other for (of, _), other in self._standing.items() if of == role]
 
     def _of_other_ranks(self, standing: StandingVerdict) -> list[StandingVerdict]:
-        """Those of them that blame another rank."""
-        rank = standing.verdict.rank
-        return [other for other in self._of_role(standing) if other.blames_a_rank and other.verdict.rank != rank]
+        """Those in its role that blame other ranks."""
+        others = [other for other in self._of_role(standing.verdict.role) if other.blames_a_rank]
+        return [other for other in others if not other.is_of_same_ranks(standing.finding)]
 
     def _is_part_of_another(self, standing: StandingVerdict) -> bool:
-        return any(other.explains(standing) for other in self._of_role(standing))
+        return any(other.explains(standing) for other in self._of_role(standing.verdict.role))
 
     def _is_nothing_beside_another(self, standing: StandingVerdict) -> bool:
         """Has it turned out that nothing is lost by it, as it was blamed before the rank for which all wait was?"""
-        others = self._of_other_ranks(standing)
+        others = [other for other in self._of_other_ranks(standing) if other is not standing]
         is_nothing = standing.blames_a_rank and not standing.costs_anything()
         return is_nothing and any(other.costs_anything() for other in others)
 
@@ -184,9 +210,12 @@ class JobJudge:
         On a host with too few CPUs, say, who is through with a stage first shares them with those that are not.
         """
         is_left = self._left.has_same(standing.verdict, standing.finding.key.where)
-        if is_left or any(other.is_of_same(standing) for other in self._of_role(standing)):
+        if is_left or any(other.is_of_same(standing) for other in self._of_role(standing.verdict.role)):
             return standing.finding.key.kind in OF_NOBODY
-        is_other = bool(self._of_other_ranks(standing)) or self._left.blames_another(standing.verdict)
+        others = self._of_other_ranks(standing)
+        if standing.blames_a_rank and others:
+            standing.compare_with(others)
+        is_other = bool(others) or self._left.blames_another(standing.verdict)
         return is_other and standing.blames_a_rank and not standing.costs_anything()
 
     def _is_nothing_alone(self, standing: StandingVerdict, findings: Iterable[Finding]) -> bool:
@@ -196,8 +225,12 @@ class JobJudge:
         """
         if not standing.blames_a_rank or standing.costs_anything(is_alone=True):
             return False
-        others = {finding.key.member for finding in findings if finding.blames_a_rank} - {standing.finding.key.member}
-        return not others and not self._of_other_ranks(standing)
+        own = standing.finding.part().members
+        others = [other for other in findings if other.blames_a_rank and not set(other.part().members) <= set(own)]
+        if not others:
+            return not self._of_other_ranks(standing)
+        standing.compare_with_findings(others)
+        return not standing.costs_anything(is_alone=True)
 
     def _begin(self, standing: StandingVerdict, step: RoleStep, now_ns: int) -> Verdict:
         left = self._left.take(standing.verdict, standing.finding.key.where)

@@ -12,7 +12,7 @@ from typing import Container, Iterable, Iterator, NamedTuple
 from ..store.values import finite_number
 from ..store.verdicts import ALL_SLOW, COMPUTE, IMBALANCE, INPUT, JITTER, NOT_ENOUGH_EVIDENCE, Verdict
 from .evidence import RoleStep
-from .findings import Key
+from .findings import Finding, Key
 from .links import LINK
 from .measuring import INSIDE
 from .roles import RoleHistory
@@ -118,7 +118,8 @@ def _share_left(verdict: Verdict, history: RoleHistory) -> float | None:
         members = [key_of(peer) for peer in history.members if peer.rank == verdict.rank]
         # Of several without a rank nobody knows which one it was.
         is_known = len(members) == 1 or (members and verdict.rank is not None)
-        seen = history.seen(Key(verdict.kind, where, stage, members[0])) if is_known else None
+        key = Key(verdict.kind, where, stage, members[0]) if is_known else None
+        seen = None if key is None else history.seen(Finding(key, -1, 0, 0.0, 0.0, 0.0))
         return None if seen is None else seen.excess / math.log1p(ratio)
     usual_s, now_s = _number(verdict, "usual_s"), history.took_s(where, stage, verdict.group)
     if now_s is None or usual_s is None or usual_s <= 0 or now_s <= 0:

@@ -3,37 +3,28 @@
 from __future__ import annotations
 
 from collections import deque
-from typing import Iterator, NamedTuple
+from dataclasses import dataclass
+from typing import Iterable, Iterator, NamedTuple, Sequence
 
 import numpy as np
 import numpy.typing as npt
 
 from . import cutting, replay
-from .evidence import Peer, RoleStep
-from .findings import Finding
+from .evidence import RoleStep
+from .feeds import Feeds, places_of
+from .findings import Part
 from .inside import entries_of, inside
 from .links import LINK
-from .measuring import INSIDE, WAITS, Norms
+from .measuring import FED, INSIDE, WAITS, Norms
 from .meeting import last_of
-from .replay import Course, Less
+from .replay import Course, Less, Place
 from .shaping import key_of
 
 Vector = npt.NDArray[np.float64]
-# The last steps are kept, so that a new verdict rests on more than one.
-_STEPS, _BYTES_AT_MOST = 8, 64 << 20
-
-
-class Lead(NamedTuple):
-    """By how much earlier each member would be done with a step.
-
-    Args:
-        step, members: The step.
-        seconds: (M,) beyond what all would be.
-    """
-
-    step: int
-    members: tuple[Peer, ...]
-    seconds: Vector
+# The last steps are kept, so that a new verdict rests on more than one; so many are gone through for what one loses.
+_STEPS, _BYTES_AT_MOST = 12, 64 << 20
+_WINDOW, _WINDOW_OF_RINGS = 8, 2
+_LOSS_FOLLOWS = 0.05
 
 
 class StepLoss(NamedTuple):
@@ -42,30 +33,79 @@ class StepLoss(NamedTuple):
     Args:
         seconds: By how much shorter it would be; below 0 where it makes up for what was lost before.
         length_s: How long it is: from when the last was done with the step before; in the mean where nobody waits.
-        lead: For the next step.
     """
 
     seconds: float
     length_s: float
-    lead: Lead
+
+
+@dataclass
+class LossRatio:
+    """Share of steps that is lost by something: by how much shorter they would be without it, as of late."""
+
+    _lost_s: float = 0.0
+    _length_s: float = 0.0
+    times: int = 0
+
+    @property
+    def ratio(self) -> float:
+        """Share of the step that is lost."""
+        return min(1.0, max(0.0, self._lost_s / self._length_s)) if self._length_s > 0 else 0.0
+
+    def add(self, lost: StepLoss | None) -> None:
+        """One step more; None: it does not show."""
+        if lost is None:
+            return
+        self.times += 1
+        rate = max(1 / self.times, _LOSS_FOLLOWS)
+        self._lost_s += rate * (lost.seconds - self._lost_s)
+        self._length_s += rate * (lost.length_s - self._length_s)
 
 
 class _Past(NamedTuple):
     step: RoleStep
-    before_s: Vector | None
+    course: Course
+
+
+class JobLosses:
+    """Keeps the last steps of all roles of a job.
+
+    Attributes:
+        feeds: Who hands over to whom.
+    """
+
+    def __init__(self) -> None:
+        self.feeds = Feeds()
+        self.roles: dict[str, Losses] = {}
+
+    def of(self, role: str, norms: Norms) -> Losses:
+        """Those of one role."""
+        return self.roles.setdefault(role, Losses(self, role, norms))
+
+    def courses(self, last: Course, those: Sequence[Course]) -> list[Course]:
+        """The steps that have to do with these, in the order in which they were over, up to `last`."""
+        by_place = {course.place: course for losses in self.roles.values() for course in losses.courses()}
+        by_place.update((course.place, course) for course in those)
+        wanted, new = dict[Place, Course](), {course.place for course in those}
+        while new:
+            wanted.update((place, by_place[place]) for place in new)
+            roles = {place[0] for course in (by_place[place] for place in new) for place in places_of(course.feeds)}
+            new = {place for place in by_place if place[0] in roles and place not in wanted}
+        return sorted(wanted.values(), key=lambda course: float(np.nanmedian(course.ended_s)))
 
 
 class Losses:
     """Keeps the last steps of a role.
 
     Args:
+        job: All of them.
+        role: Its name.
         norms: Who waits where.
     """
 
-    def __init__(self, norms: Norms) -> None:
-        self._norms = norms
+    def __init__(self, job: JobLosses, role: str, norms: Norms) -> None:
+        self._job, self._role, self._norms = job, role, norms
         self._steps, self._with_rings = deque[_Past](maxlen=_STEPS), deque[_Past](maxlen=_STEPS)
-        self._course: tuple[RoleStep, Course] | None = None
 
     def closed(self, step: RoleStep, before_s: Vector | None = None) -> None:
         """A step more.
@@ -73,119 +113,114 @@ class Losses:
         Args:
             before_s: (M,) when each member was done with the step before; None: not known.
         """
+        past = _Past(step, self._course(step, before_s))
         for steps in (self._steps, self._with_rings) if step.collectives is not None else (self._steps,):
-            _kept(steps, _Past(step, before_s))
+            _keep(steps, past)
 
     def rings_of(self, step: RoleStep) -> None:
         """The collectives of a step that was closed before."""
-        before_s = next((past.before_s for past in self._steps if past.step.step == step.step), None)
-        _kept(self._with_rings, _Past(step, before_s))
+        before = next((past.course for past in self._steps if past.step.step == step.step), None)
+        _keep(self._with_rings, _Past(step, self._course(step, None if before is None else before.began_s)))
 
-    def now(self, finding: Finding, excess: float, base_s: float, lead: Lead | None) -> StepLoss | None:
-        """What the newest step of those that tell of a finding loses by it; None where it does not show.
+    def courses(self) -> Iterator[Course]:
+        """Of the last steps."""
+        return (past.course for past in self._steps)
+
+    def now(self, parts: Sequence[Part], base_s: float) -> StepLoss | None:
+        """What the newest step of those that tell of it loses by some causes together; None where it does not show.
 
         Args:
-            excess: Logarithm of time over expected time.
+            parts: What is taken away.
             base_s: Times are compared as logarithms of so much more.
-            lead: Of the step before.
         """
-        steps = self._of(finding)
-        return self._lost(steps[-1], finding, excess, base_s, lead) if steps else None
+        steps = list(self._of(parts))
+        return self._lost(steps, len(steps) - 1, parts, base_s) if steps else None
 
-    def lately(self, finding: Finding, excess: float, base_s: float) -> Iterator[StepLoss]:
-        """The same of each of the last steps since it is there."""
-        lead: Lead | None = None
-        for past in list(self._of(finding))[-max(1, finding.steps) :]:
-            lost = self._lost(past, finding, excess, base_s, lead)
-            lead = None if lost is None else lost.lead
+    def lately(self, parts: Sequence[Part], base_s: float, steps: int) -> Iterator[StepLoss]:
+        """The same of each of the last so many steps."""
+        of = list(self._of(parts))
+        for at in range(max(0, len(of) - max(1, steps)), len(of)):
+            lost = self._lost(of, at, parts, base_s)
             if lost is not None:
                 yield lost
 
     def of_stall(self, where: str, stage: str, place: int, seconds: float) -> float:
         """What the newest step loses by so many seconds of one member in one piece."""
         steps = self._with_rings if where == INSIDE else self._steps
-        course = self._course_of(steps[-1]) if steps else None
+        course = steps[-1].course if steps else None
         piece = -1 if course is None else course.piece(where, stage)
         if course is None or piece < 0:
             return seconds
-        less = Less(piece, _of_one(place, seconds, len(course.ended_s)), where == INSIDE)
-        won = replay.earlier(course, less, np.zeros(len(course.ended_s)))
-        return max(0.0, _won(course, won, replay.near(course, place)))
+        one = np.arange(len(course.ended_s)) == place
+        lead = replay.earlier([course], {course.place: [Less(piece, np.where(one, seconds, 0.0), where == INSIDE)]})
+        return max(0.0, replay.won_s(course, lead[course.place], replay.near(course, one)))
 
-    def _of(self, finding: Finding) -> deque[_Past]:
-        return self._with_rings if finding.key.where in (INSIDE, LINK) else self._steps
+    def _of(self, parts: Sequence[Part]) -> deque[_Past]:
+        return self._with_rings if any(part.where in (INSIDE, LINK) for part in parts) else self._steps
 
-    def _lost(self, past: _Past, finding: Finding, excess: float, base_s: float, lead: Lead | None) -> StepLoss | None:
-        course = self._course_of(past)
-        piece = course.piece(finding.key.where, finding.key.stage)
-        place = _place_in(past.step, finding)
-        if piece < 0 or (place is None and finding.key.member):
+    def _lost(self, steps: Sequence[_Past], at: int, parts: Sequence[Part], base_s: float) -> StepLoss | None:
+        """What the step at that place of these loses, what was won in those before it being won already."""
+        last, by_rings = steps[at].course, steps is not self._steps and self._of(parts) is self._with_rings
+        window = list(steps[max(0, at - (_WINDOW_OF_RINGS if by_rings else _WINDOW) + 1) : at + 1])
+        less = {past.course.place: list(_less(past, parts, base_s)) for past in window}
+        if not less[last.place]:
             return None
-        less = _less(course, piece, finding, excess, base_s, place)
-        goes_on = lead is not None and lead.step == past.step.step - 1 and lead.members == past.step.members
-        begin = lead.seconds if goes_on and lead is not None else np.zeros(len(course.ended_s))
-        won = replay.earlier(course, less, begin)
-        those = replay.near(course, -1 if place is None else place)
-        length_s = course.over_s(course.ended_s, those) - course.over_s(course.began_s, those)
-        lost_s = _won(course, won, those)
-        if not (np.isfinite(lost_s) and length_s > 0):
-            return None
-        beyond_s = np.where(np.isfinite(course.ended_s), won - lost_s, 0.0)  # who does nothing in it goes with the rest
-        return StepLoss(min(lost_s, length_s), length_s, Lead(past.step.step, past.step.members, beyond_s))
+        those = replay.near(last, _whose(last, parts))
+        length_s = replay.length_s(last, those)
+        leads = replay.earlier(self._job.courses(last, [past.course for past in window]), less)
+        won_s = replay.won_s(last, leads[last.place], those)
+        return StepLoss(min(won_s, length_s), length_s) if np.isfinite(won_s) and length_s > 0 else None
 
-    def _course_of(self, past: _Past) -> Course:
-        if self._course is None or self._course[0] is not past.step:
-            self._course = past.step, _course(self._norms, past.step, past.before_s)
-        return self._course[1]
+    def _course(self, step: RoleStep, before_s: Vector | None) -> Course:
+        pieces = cutting.in_pieces(step, before_s)
+        mode, meets = self._norms.modes(pieces.kinds), self._norms.meets(pieces.kinds)
+        took_s = pieces.took_s.copy()
+        for at in np.flatnonzero(mode == WAITS).tolist():
+            last_came = last_of(pieces.came_s[:, [at]], meets[at])[:, 0]
+            took_s[:, at] = np.maximum(0.0, pieces.done_s[:, at] - last_came)
+        feeds = tuple(
+            self._job.feeds.feed(self._role, kind, pieces.done_s[:, at]) if mode[at] == FED else None
+            for at, kind in enumerate(pieces.kinds)
+        )
+        ended_s, began_s = np.fmax.reduce(step.left_s, axis=1), np.fmin.reduce(step.entered_s, axis=1)
+        began_s = began_s if before_s is None else np.where(np.isfinite(before_s), before_s, began_s)
+        rings = step.collectives
+        entered = None if rings is None else entries_of(step, rings)
+        inside_s = np.full(step.left_s.shape, np.nan) if rings is None else inside(step, rings).own_s
+        return Course(
+            self._role, step.step, step.members, pieces.kinds, pieces.stages, mode, pieces.came_s, pieces.done_s,
+            took_s, tuple(meets), feeds, began_s, ended_s, entered, inside_s,
+        )  # fmt: skip
 
 
-def _kept(steps: deque[_Past], past: _Past) -> None:
+def _keep(steps: deque[_Past], past: _Past) -> None:
     steps.append(past)
-    held = 9 * past.step.entered_s.nbytes
+    held = 12 * past.course.came_s.nbytes
     while len(steps) > max(1, _BYTES_AT_MOST // max(1, held)):
         steps.popleft()
 
 
-def _course(norms: Norms, step: RoleStep, before_s: Vector | None) -> Course:
-    pieces = cutting.in_pieces(step, before_s)
-    mode, meets = norms.modes(pieces.kinds), norms.meets(pieces.kinds)
-    waits, took_s = mode == WAITS, pieces.took_s.copy()
-    for at in np.flatnonzero(waits).tolist():
-        last_came = last_of(pieces.came_s[:, [at]], meets[at])[:, 0]
-        took_s[:, at] = np.maximum(0.0, pieces.done_s[:, at] - last_came)
-    ended_s = np.fmax.reduce(step.left_s, axis=1)
-    began_s = np.fmin.reduce(step.entered_s, axis=1)
-    began_s = began_s if before_s is None else np.where(np.isfinite(before_s), before_s, began_s)
-    rings = step.collectives
-    entered = None if rings is None else entries_of(step, rings)
-    inside_s = np.full(step.left_s.shape, np.nan) if rings is None else inside(step, rings).own_s
-    return Course(
-        pieces.kinds, pieces.stages, mode, pieces.came_s, took_s, tuple(meets), began_s, ended_s, entered, inside_s
-    )
+def _whose(course: Course, parts: Iterable[Part]) -> npt.NDArray[np.bool_]:
+    """(M,) are they of the causes? None of them where a cause is of no single member."""
+    keys = {key for part in parts for key in part.members}
+    return np.array([key_of(peer) in keys for peer in course.members], bool)
 
 
-def _place_in(step: RoleStep, finding: Finding) -> int | None:
-    keys = [key_of(peer) for peer in step.members] if finding.key.member else []
-    return keys.index(finding.key.member) if finding.key.member in keys else None
-
-
-def _less(course: Course, piece: int, finding: Finding, excess: float, base_s: float, place: int | None) -> Less:
-    where = finding.key.where
-    if where == LINK:
-        return Less(piece, np.zeros(len(course.ended_s)), of_groups=finding.slow)
-    own_s = course.own_s(where, piece)
-    seconds = np.nan_to_num(np.clip((own_s + base_s) * -np.expm1(-max(0.0, excess)), 0.0, own_s))
-    if place is not None:
-        seconds = _of_one(place, float(seconds[place]), len(seconds))
-    return Less(piece, seconds, where == INSIDE)
-
-
-def _of_one(place: int, seconds: float, count: int) -> Vector:
-    less_s = np.zeros(count)
-    less_s[place] = seconds
-    return less_s
-
-
-def _won(course: Course, lead: Vector, those: npt.NDArray[np.bool_]) -> float:
-    """By how much earlier those are done."""
-    return course.over_s(course.ended_s, those) - course.over_s(course.ended_s - lead, those)
+def _less(past: _Past, parts: Iterable[Part], base_s: float) -> Iterator[Less]:
+    course = past.course
+    places = {key_of(peer): at for at, peer in enumerate(course.members)}
+    for part in parts:
+        piece = course.piece(part.where, part.stage)
+        if piece < 0:
+            continue
+        if part.where == LINK:
+            yield Less(piece, np.zeros(len(course.ended_s)), of_groups=part.slow)
+            continue
+        own_s = course.own_s(part.where, piece)
+        seconds = np.nan_to_num(np.clip((own_s + base_s) * -np.expm1(-max(0.0, part.excess)), 0.0, own_s))
+        if part.members:
+            of_these = [places[key] for key in part.members if key in places]
+            if not of_these:
+                continue
+            seconds = replay.of_members(course, of_these, seconds)
+        yield Less(piece, seconds, part.where == INSIDE)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Callable, Iterable, NamedTuple, Optional
+from typing import Callable, Iterable, Mapping, NamedTuple, Optional
 
 import numpy as np
 import numpy.typing as npt
@@ -17,9 +17,11 @@ BEHIND, BEHIND_GAP, INSIDE = "behind", "behind_gap", "inside"
 FEATURES = 3
 # Times are compared as logarithms of so much more: pieces shorter than this share of a step are all alike.
 BASE_RATIO = 0.01
-WAITS, FREE, UNKNOWN = 0, 1, 2
+WAITS, FREE, UNKNOWN, FED = 0, 1, 2, 3
 # Nothing is learned of a member that may have waited for a larger share of its time (a logarithm).
 _DOUBT = 0.1
+# By so many standard deviations one half of the members lies apart from the other.
+_APART = 6.0
 
 
 class MeasuredStep(NamedTuple):
@@ -28,7 +30,7 @@ class MeasuredStep(NamedTuple):
     Args:
         kinds: What each is; `where` is BEHIND for what a member does in a stage once all have been released in it.
         at: (K,) its column.
-        mode: (K,) WAITS: it is over for all together; FREE: for each alone; UNKNOWN.
+        mode: (K,) WAITS: it is over for all together; FREE: for each alone; FED: another side decides; UNKNOWN.
         came_s, done_s: (M, K) when each came to it, and was done.
         excess: (M, K) logarithm of time over what is expected for its work, less what may have been waiting.
         learned: (M, K) the same of those that have surely not waited; NaN of others.
@@ -40,6 +42,7 @@ class MeasuredStep(NamedTuple):
         cost: (K, F) by how much the level goes with that.
         took_s: (M, K) each member's own time in it; where all wait, from when the last had come.
         usual_s: (K,) that in the middle; of two members that of the quicker one.
+        owners: Of each the stage that its time is of; "": none.
         is_first: (K,) is it the gap before the step's first stage?
         error_s: (M,) bound of the error of each member's times.
         noise: (M, K) standard deviation of what is learned of each, from step to step.
@@ -60,6 +63,7 @@ class MeasuredStep(NamedTuple):
     cost: Matrix
     took_s: Matrix
     usual_s: Vector
+    owners: tuple[str, ...]
     is_first: npt.NDArray[np.bool_]
     error_s: Vector
     noise: Matrix
@@ -73,6 +77,7 @@ class Norms:
         self.columns, self.places = PieceColumns(), PieceColumns()
         self.waiting, self.regression = JointEnds(), Regression(FEATURES)
         self.collective_in: set[str] = set()
+        self.fed: Mapping[Piece, str] = {}  # pieces that another side decides
         self.suspected: set[str] = set()  # stages in which something is slow: nothing is learned there of who waits
         self._meets: dict[str, Labels] = {}
 
@@ -143,6 +148,7 @@ class Norms:
         known = self.waiting.known(np.maximum(place, 0))
         mode[known > 0], mode[known < 0] = WAITS, FREE
         mode[is_inside], mode[meets] = FREE, WAITS
+        mode[np.array([kind in self.fed for kind in kinds], bool)] = FED
         return mode
 
     def _measured(
@@ -155,12 +161,13 @@ class Norms:
         features, load, work = _features(step, pieces, waits)
         slopes = self.regression.slopes(at)
         predicted = np.einsum("mkf,kf->mk", features, slopes)
-        times = np.log(took + base_s)
-        excess, level = after_others(times - predicted), _usual_of(times - predicted)
+        times = np.where(mode == FED, np.nan, np.log(took + base_s))
+        rest = times - predicted
+        excess, level = _after_the_quicker(rest, ranks.usual_noise(at)), _usual_of(rest)
         if len(together) > 1:
-            excess = np.where(waits, _each(together, after_those, times - predicted), excess)
+            excess = np.where(waits, _each(together, after_those, rest), excess)
             # The slowest group is what the others wait for later.
-            level = np.where(waits & self._has_groups(pieces), np.fmax.reduce(times - predicted, axis=0), level)
+            level = np.where(waits & self._has_groups(pieces), np.fmax.reduce(rest, axis=0), level)
         sure = np.log(np.maximum(took - self._doubt_s(pieces, mode, last_came), 0.0) + base_s) - times
         learned = np.where(sure > -_DOUBT, excess, np.nan)
         noise = ranks.noise(at, learned)
@@ -171,7 +178,7 @@ class Norms:
         return MeasuredStep(
             kinds, at, mode, pieces.came_s, pieces.done_s, np.where(sure < 0, excess + sure, excess), learned,
             after_others(predicted), load, level, work, usual, took,
-            _usual_of(took), pieces.is_first, step.error_s, noise,
+            _usual_of(took), pieces.owners, pieces.is_first, step.error_s, noise,
             _comparable(kinds, mode, pieces, step_s),
         )  # fmt: skip
 
@@ -195,6 +202,23 @@ class Norms:
         with np.errstate(invalid="ignore", divide="ignore"):
             weights = np.where(np.isfinite(off), np.minimum(1.0, 3 / np.abs(off)), 0.0)
         self.regression.learn(at, features, times - middle_of(times), weights)
+
+
+def _after_the_quicker(values: Matrix, noise: Vector) -> Matrix:
+    """(M, K) each value against the middle of the others; where half of them lie clearly apart from the other half,
+    against the middle of the quicker half: of a job of two hosts one may be slow.
+    """
+    off, count = after_others(values), len(values)
+    if count < 4 or count % 2 or np.isnan(values).all():
+        return off
+    ordered = np.sort(values, axis=0)
+    half = count // 2
+    gap, within = (
+        ordered[half] - ordered[half - 1],
+        np.fmax(ordered[half - 1] - ordered[0], ordered[-1] - ordered[half]),
+    )
+    are_apart = (gap > _APART * noise) & (gap > within)
+    return np.where(are_apart[None, :], values - middle_of(ordered[:half])[None, :], off) if are_apart.any() else off
 
 
 def _usual_of(values: Matrix) -> Vector:
@@ -229,7 +253,8 @@ def _choose(pieces: StepPieces, kept: npt.NDArray[np.bool_]) -> StepPieces:
         return pieces
     kinds = tuple(kind for kind, keep in zip(pieces.kinds, kept) if keep)
     return StepPieces(
-        kinds, pieces.stages[kept], pieces.came_s[:, kept], pieces.done_s[:, kept], pieces.took_s[:, kept], tuple(owner for owner, keep in zip(pieces.owners, kept) if keep),
+        kinds, pieces.stages[kept], pieces.came_s[:, kept], pieces.done_s[:, kept], pieces.took_s[:, kept],
+        tuple(owner for owner, keep in zip(pieces.owners, kept) if keep),
         pieces.is_first[kept], pieces.error_s[:, kept],
     )  # fmt: skip
 
@@ -237,7 +262,8 @@ def _choose(pieces: StepPieces, kept: npt.NDArray[np.bool_]) -> StepPieces:
 def _comparable(kinds: tuple[Piece, ...], mode: At, pieces: StepPieces, step_s: float) -> npt.NDArray[np.bool_]:
     is_gap = np.array([kind.where in (BEFORE, BEHIND_GAP) for kind in kinds], bool)
     somebody_waits = bool((mode == WAITS).any())
-    return ~is_gap | somebody_waits | (_enter_together(pieces.came_s, step_s) & pieces.is_first)
+    is_compared = ~is_gap | somebody_waits | (_enter_together(pieces.came_s, step_s) & pieces.is_first)
+    return np.asarray(is_compared & (mode != FED))
 
 
 def _enter_together(came_s: Matrix, step_s: float) -> bool:

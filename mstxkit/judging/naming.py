@@ -1,6 +1,10 @@
-"""Who may be named of those that stand out: it takes more where little is lost, and nobody is who may be waiting."""
+"""Who may be named of those that stand out: it takes more where little is lost, nobody is who may be waiting, and those
+that are slow together (a host, those with one part of the model) are named as what they are.
+"""
 
 from __future__ import annotations
+
+from typing import Iterable, Iterator, NamedTuple, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -8,12 +12,30 @@ import numpy.typing as npt
 from ..triggers import slow_rank
 from ..triggers.late_rank import LateRank
 from .columns import Matrix
+from .evidence import Peer
 from .measuring import INSIDE, MeasuredStep
 from .settings import JudgeSettings
 
 Truths = npt.NDArray[np.bool_]
+Places = npt.NDArray[np.int64]
 # From this score on a rank may be one of several that are slow together.
 _TIED_SCORE = 3.0
+# Of a set of members that one of them stands out of, so many must build up, by this share of what is asked of one.
+_OF_A_SET, _BUILDS_UP = 0.7, 0.35
+
+
+class SlowSet(NamedTuple):
+    """Members that are slow together in one piece.
+
+    Args:
+        places: Who.
+        dimension: "host" or "place"; "": nothing that is known makes them a set.
+        name: Of the host, or the place.
+    """
+
+    places: Places
+    dimension: str = ""
+    name: str = ""
 
 
 def inside_in(measured: MeasuredStep) -> Truths:
@@ -33,6 +55,36 @@ def is_sure(measured: MeasuredStep, sums: slow_rank.RankSums, lost_ratio: Matrix
     least = limits.certainty * slow_rank.threshold(settings.of(slow_rank.SlowRank), sums.score.size)
     is_little = inside_in(measured)[None, :] & (lost_ratio < limits.doubt)
     return np.asarray(~is_little | (sums.score > least))
+
+
+def sets_in(fires: Truths, score: npt.NDArray[np.float64], threshold: float, peers: Sequence[Peer]) -> list[SlowSet]:
+    """Who is slow in a piece, those of one host or place together where nearly all of it are.
+
+    Args:
+        fires: (M,) who stands out.
+        score: (M,) what has been added up for each; NaN: not in that piece.
+        threshold: From which score on one stands out.
+        peers: The members.
+    """
+    sets: list[SlowSet] = []
+    left = fires.copy()
+    builds_up = score > _BUILDS_UP * threshold
+    there = np.isfinite(score)
+    for dimension, names in (("host", [p.host for p in peers]), ("place", [p.place for p in peers])):
+        for name, members in _labelled(names, there):
+            is_slow = builds_up[members]
+            if left[members].any() and 1 < len(members) < there.sum() and is_slow.mean() >= _OF_A_SET:
+                sets.append(SlowSet(members[is_slow], dimension, name))
+                left[members] = False
+    return [*sets, *(SlowSet(np.array([place])) for place in np.flatnonzero(left).tolist())]
+
+
+def _labelled(names: Iterable[str], there: Truths) -> Iterator[tuple[str, Places]]:
+    """Each name with the members that have it, where there are several names."""
+    values = np.array(list(names), dtype=object)
+    distinct = sorted({name for name in values[there].tolist() if name})
+    for name in distinct if len(distinct) > 1 else ():
+        yield name, np.flatnonzero((values == name) & there)
 
 
 def tied(measured: MeasuredStep, sums: slow_rank.RankSums, base_s: float) -> Truths:

@@ -1,58 +1,91 @@
-"""By how much earlier each member would be done with a step without some of its time: the step gone through again.
+"""Steps of a job gone through again without some of their time: by how much earlier each member would be done.
 
-Who waits for whom stays as it was. What one member loses the others lose only as far as they wait for it: where
-another one is nearly as late, little is won.
+Who hands over to whom stays as it was. What one member loses the others lose only as far as they wait for it: where
+another one is nearly as late, or something else takes as long, little is won.
 """
 
 from __future__ import annotations
 
-from typing import Mapping, NamedTuple
+from typing import Iterable, Mapping, NamedTuple, Sequence
 
 import numpy as np
 import numpy.typing as npt
 
 from .calls import inside_of
-from .cutting import BEFORE, IN, Piece
+from .cutting import BEFORE, IN, REST, Piece
+from .evidence import Peer
 from .inside import Entered
-from .measuring import BEHIND_GAP, FREE, INSIDE, WAITS
+from .measuring import BEHIND_GAP, FED, FREE, INSIDE, WAITS
 from .meeting import Labels
 
 Vector = npt.NDArray[np.float64]
 Matrix = npt.NDArray[np.float64]
 Whole = npt.NDArray[np.int64]
+Place = tuple[str, int]
 # Members that begin so far apart, as a share of a step, do not go through it together.
 _APART = 0.5
+
+
+class Feed(NamedTuple):
+    """By whom a piece was over for each of M members.
+
+    Args:
+        courses: Steps of roles in which that happened.
+        course: (M,) which of these; -1: nobody that is known of.
+        member: (M,) which member of it.
+        stage: The stage at whose end it did.
+        lag_s: (M,) how long after that.
+    """
+
+    courses: tuple[Place, ...]
+    course: Whole
+    member: Whole
+    stage: str
+    lag_s: Vector
 
 
 class Course(NamedTuple):
     """How M members of a role have gone through a step.
 
     Args:
+        role, step, members: Whose it is, which, and who they are.
         kinds: K pieces in their order: stages, and the gaps before them.
         stages: (K,) index of the stage of each.
-        mode: (K,) WAITS where it is over for all together.
-        came_s: (M, K) when each came to it.
+        mode: (K,) WAITS where it is over for all together, FED where another side decides.
+        came_s, done_s: (M, K) when each came to it, and was done.
         took_s: (M, K) its own time in it: where it waits, from when the last had come.
         meets: Of each piece, who meets there; None: all.
+        feeds: Of each piece that is FED by whom; None: nobody is known.
         began_s, ended_s: (M,) when each was done with the step before, else came to this one; and with this one.
         entered: Into collectives; None where nobody tells of them.
         inside_s: (M, S) own time inside of the stages, as collectives tell; NaN where they do not.
     """
 
+    role: str
+    step: int
+    members: tuple[Peer, ...]
     kinds: tuple[Piece, ...]
     stages: Whole
     mode: Whole
     came_s: Matrix
+    done_s: Matrix
     took_s: Matrix
     meets: tuple[Labels | None, ...]
+    feeds: tuple[Feed | None, ...]
     began_s: Vector
     ended_s: Vector
     entered: Entered | None
     inside_s: Matrix
 
+    @property
+    def place(self) -> Place:
+        """Its role and step."""
+        return self.role, self.step
+
     def piece(self, where: str, stage: str) -> int:
         """The place of a piece, by what it is called where it is judged; -1: it is not there."""
-        wanted = Piece(BEFORE if where in (BEFORE, BEHIND_GAP) else IN, stage)
+        in_course = BEFORE if where in (BEFORE, BEHIND_GAP) else REST if where == REST else IN
+        wanted = Piece(in_course, stage)
         return self.kinds.index(wanted) if wanted in self.kinds else -1
 
     @property
@@ -61,7 +94,9 @@ class Course(NamedTuple):
         mean: what one member loses the others do not.
         """
         is_stage = np.array([kind.where == IN for kind in self.kinds], bool)
-        return not (self.mode == WAITS).any() and bool((self.mode[is_stage] == FREE).all() or self._is_apart)
+        if (self.mode == WAITS).any() or any(feed is not None for feed in self.feeds):
+            return False
+        return bool(np.isin(self.mode, (FREE, FED))[is_stage].all() or self._is_apart)
 
     @property
     def _is_apart(self) -> bool:
@@ -79,7 +114,7 @@ class Course(NamedTuple):
 
 
 class Less(NamedTuple):
-    """What is taken away of a step.
+    """What is taken away of one piece of a step.
 
     Args:
         piece: In which piece.
@@ -94,38 +129,48 @@ class Less(NamedTuple):
     of_groups: Mapping[int, float] = {}
 
 
-def earlier(course: Course, less: Less, begin: Vector) -> Vector:
-    """(M,) by how much earlier each would be done with the step.
+def earlier(courses: Sequence[Course], less: Mapping[Place, Sequence[Less]]) -> dict[Place, Matrix]:
+    """Of each step (M, K + 1): by how much earlier each member begins with it, and is done with each piece.
 
     Args:
-        course: The step.
-        less: What is taken away of it.
-        begin: (M,) by how much earlier each would have begun with it.
+        courses: Steps of all roles that have to do with each other, in the order in which they were over.
+        less: What is taken away of which.
     """
-    lead = begin
+    leads: dict[Place, Matrix] = {}
+    # Who is handed something by a step that comes later in this order learns of it when all is gone through once more.
+    for _ in range(2 if any(feed is not None for course in courses for feed in course.feeds) else 1):
+        newest: dict[str, Course] = {}
+        for course in courses:
+            before = newest.get(course.role)
+            newest[course.role] = course
+            goes_on = before is not None and before.members == course.members and before.step < course.step
+            begin = leads[before.place][:, -1] if goes_on and before is not None else np.zeros(len(course.ended_s))
+            leads[course.place] = _gone_through(course, less.get(course.place, ()), begin, leads, courses)
+    return leads
+
+
+def _gone_through(
+    course: Course, less: Sequence[Less], begin: Vector, leads: Mapping[Place, Matrix], courses: Sequence[Course]
+) -> Matrix:
+    columns = [begin]
+    by_piece: dict[int, list[Less]] = {}
+    for part in less:
+        by_piece.setdefault(part.piece, []).append(part)
     for at, mode in enumerate(course.mode.tolist()):
-        is_here = at == less.piece
-        if is_here and course.entered is not None and (less.is_inside or less.of_groups):
-            lead = inside_of(course.entered, int(course.stages[at]), less.seconds, less.of_groups, lead)
-            continue
-        if mode == WAITS:
+        lead, parts = columns[-1], by_piece.get(at, [])
+        in_calls = [part for part in parts if course.entered is not None and (part.is_inside or part.of_groups)]
+        for part in in_calls:
+            assert course.entered is not None
+            lead = inside_of(course.entered, int(course.stages[at]), part.seconds, part.of_groups, lead)
+        if not in_calls and mode == WAITS:
             lead = _met(course.came_s[:, at], lead, course.meets[at])
-        if is_here:
-            lead = lead + less.seconds
-    return lead
-
-
-def near(course: Course, member: int) -> npt.NDArray[np.bool_]:
-    """(M,) who waits in this step for that member, or it for them; all where none is meant (-1), or nobody waits."""
-    count = len(course.ended_s)
-    waits = [labels for labels, mode in zip(course.meets, course.mode.tolist()) if mode == WAITS]
-    if member < 0 or course.is_free or any(labels is None for labels in waits):
-        return np.ones(count, bool)
-    those: npt.NDArray[np.bool_] = np.arange(count) == member
-    for labels in waits:
-        assert labels is not None
-        those |= np.isin(labels, labels[those])
-    return those
+        elif not in_calls and mode == FED:
+            lead = _fed(course, at, lead, leads, courses)
+        for part in parts:
+            lead = lead if part in in_calls else lead + part.seconds
+        columns.append(lead)
+    columns[-1] = np.where(np.isfinite(course.ended_s), columns[-1], begin)
+    return np.stack(columns, axis=1)
 
 
 def _met(came_s: Vector, lead: Vector, labels: Labels | None) -> Vector:
@@ -137,3 +182,59 @@ def _met(came_s: Vector, lead: Vector, labels: Labels | None) -> Vector:
     np.maximum.at(sooner, group[there], (came_s - lead)[there])
     with np.errstate(invalid="ignore"):
         return np.where(there, (last - sooner)[group], lead)
+
+
+def _fed(
+    course: Course, at: int, lead: Vector, leads: Mapping[Place, Matrix], courses: Sequence[Course]
+) -> Vector:  # fmt: skip
+    """Whoever was given something goes on as much earlier as that was, as far as it is there itself by then. Who came
+    later than it was given has not waited: what it took then is its own.
+    """
+    feed, came_s, done_s = course.feeds[at], course.came_s[:, at], course.done_s[:, at]
+    if feed is None:
+        return lead
+    by_place = {other.place: other for other in courses}
+    of_source = np.full(len(lead), np.nan)
+    for number, place in enumerate(feed.courses):
+        of_this = np.flatnonzero(feed.course == number)
+        source = by_place.get(place)
+        piece = -1 if source is None else source.piece(IN, feed.stage)
+        if source is None or piece < 0 or place not in leads:
+            continue
+        rest = source.piece(REST, feed.stage)
+        of_source[of_this] = leads[place][feed.member[of_this], 1 + max(piece, rest)]
+    own_s = np.fmin(feed.lag_s, done_s - came_s)
+    by_itself, by_source = done_s - own_s - came_s + lead, feed.lag_s - own_s + of_source
+    return np.where(np.isfinite(by_source) & np.isfinite(by_itself), np.fmin(by_itself, by_source), lead)
+
+
+def near(course: Course, those: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
+    """(M,) who waits in this step for those members, or they for them; all where nobody waits, or all do."""
+    waits = [labels for labels, mode in zip(course.meets, course.mode.tolist()) if mode == WAITS]
+    if not those.any() or course.is_free or any(labels is None for labels in waits):
+        return np.ones(len(course.ended_s), bool)
+    those = those.copy()
+    for labels in waits:
+        assert labels is not None
+        those |= np.isin(labels, labels[those])
+    return those
+
+
+def won_s(course: Course, lead: Matrix, those: npt.NDArray[np.bool_]) -> float:
+    """By how much shorter the step is for those: below 0 where it makes up for what was won before."""
+    begun = course.over_s(course.began_s, those) - course.over_s(course.began_s - lead[:, 0], those)
+    ended = course.over_s(course.ended_s, those) - course.over_s(course.ended_s - lead[:, -1], those)
+    return ended - begun
+
+
+def length_s(course: Course, those: npt.NDArray[np.bool_]) -> float:
+    """How long the step is for those."""
+    return course.over_s(course.ended_s, those) - course.over_s(course.began_s, those)
+
+
+def of_members(course: Course, members: Iterable[int], seconds: Vector) -> Vector:
+    """(M,) the seconds of these members alone."""
+    kept = np.zeros(len(course.ended_s))
+    places = np.fromiter(members, np.int64)
+    kept[places] = seconds[places]
+    return kept

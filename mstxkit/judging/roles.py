@@ -5,26 +5,27 @@ from __future__ import annotations
 import math
 from collections import deque
 from dataclasses import replace
-from typing import Iterable
+from typing import Iterable, Sequence
 
 import numpy as np
 import numpy.typing as npt
 
 from ..triggers import imbalance, jitter, slow_rank, slow_stage
 from ..triggers.late_rank import LateRank, lateness, middle_of
+from ..triggers.serial import Serial
 from ..triggers.slow_link import SlowLink
 from . import cutting, naming
 from .columns import Matrix, Ranks, grown, or_zero
 from .cpu_waits import explains, held_up
-from .cutting import IN, Piece, StepPieces
+from .cutting import BEFORE, IN, Piece, StepPieces
 from .evidence import Peer, RoleStep
-from .findings import Finding, Key, RoleFound, Seen
+from .findings import EVERYTHING, Finding, Key, Part, RoleFound, Seen
 from .gates import Gates, Holding
 from .inside import Inside, inside
 from .levels import Levels, LevelsNow
 from .links import LINK, Links
-from .losses import Lead, Losses, StepLoss
-from .measuring import BASE_RATIO, BEHIND, BEHIND_GAP, FEATURES, FREE, INSIDE, UNKNOWN, WAITS, MeasuredStep, Norms
+from .losses import JobLosses, LossRatio, StepLoss
+from .measuring import BASE_RATIO, BEHIND, BEHIND_GAP, FEATURES, FED, FREE, INSIDE, UNKNOWN, WAITS, MeasuredStep, Norms
 from .settings import JudgeSettings
 from .shaping import entered_stages, key_of, length_s, with_inside
 from .stalls import Stalls
@@ -32,6 +33,8 @@ from .stalls import Stalls
 # Ranks that are found slow at once in one stage, at most: more of them are no exception.
 _AT_MOST = 8
 _STEP_FOLLOWS, _STEP_AT_MOST = 0.1, 3.0
+# Who is done within this share of what they take longer was released together.
+_TOGETHER = 0.04
 # Rings are asked for from this share on of what a rank must cost to be named.
 _ASKS_SHARE = 0.75
 # Who has been slow for more steps than this is not only late now and then.
@@ -46,6 +49,10 @@ INPUT_STAGE = "load_batch"
 class RoleHistory:
     """What is remembered of a role: of the size of its members and pieces, whatever the number of steps.
 
+    Args:
+        role: Its name.
+        job: What is remembered of all roles.
+
     Attributes:
         step_s: How long a step takes, as of late.
         members: Those that were compared last.
@@ -53,7 +60,8 @@ class RoleHistory:
         judged_steps: So many steps of several members could lead to a verdict.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, role: str = "", job: JobLosses | None = None) -> None:
+        self._role, self._job = role, job or JobLosses()
         self.step_s, self.last_step, self.judged_steps, self._counts_by = 0.0, -1, 0, 0
         self.members: tuple[Peer, ...] = ()
         # Times are compared as logarithms of so much more: it must not move with every step, or all levels would.
@@ -61,11 +69,12 @@ class RoleHistory:
         self.holding, self.links, self._stalls = Holding(), Links(), Stalls()
         self.ring_steps, self._judged = deque[int](maxlen=_REMEMBERED), deque[int](maxlen=_REMEMBERED)
         self._norms, self._levels = Norms(), Levels(FEATURES)
-        self._losses = Losses(self._norms)
+        self._losses = self._job.of(role, self._norms)
         self._keys: tuple[str, ...] = ()
         self._ranks, self._loads, self._works = Ranks(0), Ranks(0), Ranks(0)
         self._ended_s: npt.NDArray[np.float64] | None = None
         self._usual_s = np.zeros(0)
+        self._serial: dict[Key, LossRatio] = {}
         self._shown: list[MeasuredStep] = []
         self._builds_up, self._knows_work = tuple[str, ...](), False
 
@@ -94,6 +103,8 @@ class RoleHistory:
         if not is_evidence or not pieces.kinds or not math.isfinite(took_s) or took_s <= 0:
             return RoleFound()
         self._follow_length(took_s)
+        self._job.feeds.learn(step, pieces, self.step_s)
+        self._norms.fed = self._job.feeds.roles_of(self._role, step.waits_for)
         tells = None if step.collectives is None else inside(step, step.collectives)
         if tells is not None:
             pieces = with_inside(pieces, step, tells)
@@ -123,6 +134,7 @@ class RoleHistory:
         self.judged_steps += may_judge and len(step.members) > 1
         findings = self._slow_ranks(measured, settings, may_judge)
         findings = [held_up(finding, step.cpu, self.step_s) for finding in findings]
+        findings += self._alone(measured, settings, may_judge)
         if tells is not None:
             self.ring_steps.append(step.step)
             findings += self._slow_links(step, tells, settings, may_judge)
@@ -203,23 +215,47 @@ class RoleHistory:
         self, measured: MeasuredStep, sums: slow_rank.RankSums, fires: npt.NDArray[np.bool_],
         limits: slow_rank.SlowRank, compared: int,
     ) -> list[Finding]:  # fmt: skip
-        if not fires.any():
-            return []
-        members, pieces = np.nonzero(fires & ~naming.tied(measured, sums, self._base_s))
-        order = np.argsort(-sums.score[members, pieces], kind="stable")[:_AT_MOST]
-        findings = []
-        for member, piece in zip(members[order].tolist(), pieces[order].tolist()):
-            kind = measured.kinds[piece]
-            is_input = kind.stage == INPUT_STAGE or bool(measured.is_first[piece])
-            steps, mean = int(sums.steps[member, piece]), sums.excess[member, piece] / sums.steps[member, piece]
-            usual_s = measured.usual_s[piece] + self._base_s
-            score, threshold = float(sums.score[member, piece]), slow_rank.threshold(limits, compared)
-            findings.append(Finding(
-                Key("input" if is_input else "compute", kind.where, kind.stage, self._keys[member]), member, steps,
-                math.expm1(mean), float(math.expm1(mean) * usual_s), score / threshold, (),
-                {"score": round(score, 2), "threshold": round(threshold, 2), "usual_s": float(measured.usual_s[piece])},
-            ))  # fmt: skip
-        return findings
+        findings: list[Finding] = []
+        tied = naming.tied(measured, sums, self._base_s) if fires.any() else fires
+        threshold = slow_rank.threshold(limits, compared)
+        for piece in np.flatnonzero(fires.any(axis=0)).tolist():
+            score = np.where(np.isfinite(measured.excess[:, piece]), sums.score[:, piece], np.nan)
+            for slow in naming.sets_in(fires[:, piece], score, threshold, self.members):
+                if len(slow.places) > 1 and self._are_released_together(measured, piece, slow.places):
+                    continue
+                if len(slow.places) > 1 or not tied[slow.places[0], piece]:
+                    findings.append(self._finding(measured, sums, piece, slow, threshold))
+        return sorted(findings, key=lambda finding: -finding.certainty)[:_AT_MOST]
+
+    def _are_released_together(self, measured: MeasuredStep, piece: int, places: naming.Places) -> bool:
+        """Are these done at once, as if one of them kept the others waiting in a group that nobody has told of?"""
+        done_s, late_s = measured.done_s[places, piece], self._more_s(measured, measured.excess)[places, piece]
+        return bool(measured.mode[piece] != FREE and np.nanstd(done_s) < _TOGETHER * np.nanmedian(late_s))
+
+    def _finding(
+        self, measured: MeasuredStep, sums: slow_rank.RankSums, piece: int, slow: naming.SlowSet, threshold: float
+    ) -> Finding:  # fmt: skip
+        kind, places = measured.kinds[piece], slow.places
+        is_input = kind.stage == INPUT_STAGE and kind.where not in (BEFORE, BEHIND_GAP)
+        steps = int(np.median(sums.steps[places, piece]))
+        mean = float(np.median(sums.excess[places, piece] / np.maximum(1.0, sums.steps[places, piece])))
+        score = float(sums.score[places, piece].max())
+        is_set = len(places) > 1
+        ranks = tuple(sorted(peer.rank for at in places.tolist() if (peer := self.members[at]).rank is not None))
+        return Finding(
+            Key(
+                "input" if is_input else "compute", kind.where, kind.stage,
+                f"{slow.dimension}:{slow.name}" if is_set else self._keys[places[0]],
+            ),
+            -1 if is_set else int(places[0]), steps, math.expm1(mean),
+            float(math.expm1(mean) * (measured.usual_s[piece] + self._base_s)), score / threshold,
+            ranks if is_set else (),
+            {
+                "score": round(score, 2), "threshold": round(threshold, 2), "usual_s": float(measured.usual_s[piece]),
+                **({slow.dimension: slow.name} if is_set else {}),
+            },
+            owner=measured.owners[piece], members=tuple(self._keys[at] for at in places.tolist()) if is_set else (),
+        )  # fmt: skip
 
     def _imbalances(
         self, measured: MeasuredStep, noise: Matrix, is_settled: npt.NDArray[np.bool_], limits: slow_rank.SlowRank,
@@ -238,6 +274,26 @@ class RoleHistory:
         fires &= np.array([kind.where in (IN, INSIDE) for kind in measured.kinds], bool)[None, :]
         findings = self._findings(measured, sums, fires, limits, mean.size)
         return [finding._replace(key=finding.key._replace(kind="imbalance")) for finding in findings]
+
+    def _alone(self, measured: MeasuredStep, settings: JudgeSettings, may_judge: bool) -> list[Finding]:
+        """What one or a few do in a stage in which no other is, while all wait for them."""
+        limits, findings = settings.of(Serial), []
+        count = len(self.members)
+        here = np.isfinite(measured.took_s) & np.array([kind.where == IN for kind in measured.kinds], bool)
+        is_few = here.any(axis=0) & (here.sum(axis=0) <= max(1, limits.alone * count)) & (count > 1)
+        is_few &= measured.mode != FED
+        for piece in np.flatnonzero(is_few & may_judge).tolist():
+            places = np.flatnonzero(here[:, piece])
+            key = Key("serial", IN, measured.kinds[piece].stage, self._keys[places[0]])
+            lost = self.lost([Part(IN, key.stage, tuple(self._keys[at] for at in places.tolist()), EVERYTHING)])
+            self._serial.setdefault(key, LossRatio()).add(lost)
+            loss = self._serial[key]
+            if loss.times >= limits.steps and loss.ratio >= limits.impact:
+                took_s = float(np.fmax.reduce(measured.took_s[places, piece]))
+                findings.append(Finding(
+                    key, int(places[0]), loss.times, took_s / self.step_s, took_s, 1.2, (), {"usual_s": took_s},
+                ))  # fmt: skip
+        return findings
 
     # Whose links are slow, and what has become slower for all.
 
@@ -370,18 +426,19 @@ class RoleHistory:
         shown = [kind for shown in self._shown for kind in zip(shown.mode.tolist(), shown.kinds)]
         return any(mode == WAITS or kind.where == INSIDE for mode, kind in shown)
 
-    def seen(self, key: Key) -> Seen | None:
+    def seen(self, finding: Finding) -> Seen | None:
         """What the step that was closed last shows of it; None where it does not show."""
-        kind = Piece(key.where, key.stage)
+        kind, members = Piece(finding.key.where, finding.key.stage), finding.part().members
         measured = next((shown for shown in self._shown if kind in shown.kinds), None)
-        if measured is None or key.member not in self._keys:
+        places = [self._keys.index(key) for key in members if key in self._keys]
+        if measured is None or not places:
             return None
-        piece, member = measured.kinds.index(kind), self._keys.index(key.member)
-        values = measured.by_work if key.kind == "imbalance" else measured.excess
-        excess = float(values[member, piece])
-        if not math.isfinite(excess):
+        piece = measured.kinds.index(kind)
+        values = (measured.by_work if finding.key.kind == "imbalance" else measured.excess)[places, piece]
+        if not np.isfinite(values).any():
             return None
-        more_s = -math.expm1(-excess) * float(measured.took_s[member, piece] + self._base_s)
+        excess, took_s = float(np.nanmedian(values)), float(np.nanmedian(measured.took_s[places, piece]))
+        more_s = -math.expm1(-excess) * (took_s + self._base_s)
         return self._seen(measured, piece, excess, max(0.0, more_s))
 
     def took_s(self, where: str, stage: str, group: tuple[int, ...]) -> float | None:
@@ -405,23 +462,23 @@ class RoleHistory:
         where = measured.kinds[later[0]]
         return Seen(excess, more_s / all_late_s if all_late_s > 0 else 0.0, where.stage, where.where == BEHIND_GAP)
 
-    def lost(self, finding: Finding, excess: float, lead: Lead | None) -> StepLoss | None:
-        """What the step that was closed last loses by a finding; None where it does not show."""
-        return self._losses.now(finding, excess, self._base_s, lead)
+    def lost(self, parts: Sequence[Part]) -> StepLoss | None:
+        """What the step that was closed last loses by some causes together; None where it does not show."""
+        return self._losses.now(parts, self._base_s)
 
-    def lost_lately(self, finding: Finding) -> list[StepLoss]:
-        """The same of each of the last steps."""
-        return list(self._losses.lately(finding, math.log1p(finding.ratio), self._base_s))
+    def lost_lately(self, parts: Sequence[Part], steps: int) -> list[StepLoss]:
+        """The same of each of the last so many steps."""
+        return list(self._losses.lately(parts, self._base_s, steps))
 
-    def forget(self, key: Key) -> None:
+    def forget(self, finding: Finding) -> None:
         """What was found is gone: tests begin anew."""
+        key, members = finding.key, finding.part().members
         column = self._norms.columns.find(Piece(key.where, key.stage))
-        if column < 0:
-            return
-        if not key.member:
+        if column >= 0 and not members:
             self._levels.forget(column)
-        elif key.member in self._keys:
-            (self._works if key.kind == "imbalance" else self._ranks).forget(self._keys.index(key.member), column)
+        for member in members if column >= 0 else ():
+            if member in self._keys:
+                (self._works if key.kind == "imbalance" else self._ranks).forget(self._keys.index(member), column)
 
     def _arrange(self, step: RoleStep, gates: Gates) -> None:
         if step.members == self.members:

@@ -5,20 +5,20 @@ from __future__ import annotations
 import hashlib
 import math
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Sequence
 
 from ..store.verdicts import NOT_ENOUGH_EVIDENCE, Verdict
 from . import wording
-from .findings import Finding, Seen
+from .findings import Finding, Part, Seen
 from .links import LINK
-from .losses import Lead, StepLoss
+from .losses import LossRatio, StepLoss
 from .measuring import BEHIND, INSIDE
 from .roles import RoleHistory
 from .stalls import NOW_AND_THEN
 
 # A verdict that stands is said again when its impact has changed by so much, or when it is twice as old.
 _CHANGED_RATIO, _CHANGED_LEAST = 0.3, 0.01
-_FOLLOWS, _LOSS_FOLLOWS = 0.1, 0.05
+_FOLLOWS = 0.1
 # Evidence is gone where less than this share of the excess is left; for so many steps at least, and at most.
 LEFT_SHARE, GONE_LEAST, GONE_MOST = 0.5, 5.0, 60.0
 # A rank of which the step loses less than this share makes nobody wait.
@@ -30,60 +30,19 @@ _UNSEEN = 0.1
 
 
 @dataclass
-class _Loss:
-    """What steps lose by a finding: by how much shorter they would be without it, as of late.
+class _Excess:
+    """How much too long one piece takes, as of late: a logarithm."""
 
-    Attributes:
-        excess: Logarithm of time over expected time.
-    """
+    finding: Finding
+    value: float
+    steps: int
 
-    excess: float = 0.0
-    _seen: int = 0
-    _lost_s: float = 0.0
-    _length_s: float = 0.0
-    _times: int = 0
-    _lead: Lead | None = None
+    def follow(self, excess: float) -> None:
+        self.steps += 1
+        self.value += max(1 / self.steps, _FOLLOWS) * (excess - self.value)
 
-    @property
-    def ratio(self) -> float:
-        """Share of the step that is lost."""
-        return min(1.0, max(0.0, self._lost_s / self._length_s)) if self._length_s > 0 else 0.0
-
-    def begin(self, finding: Finding, history: RoleHistory) -> None:
-        """By the last steps since it is there."""
-        self.excess, self._seen = math.log1p(finding.ratio), finding.steps
-        if finding.key.where == NOW_AND_THEN:
-            self._add(finding.lost_s, history.step_s)
-            return
-        for lost in history.lost_lately(finding):
-            self._take(lost)
-        if not self._times:
-            self._add(finding.lost_s, history.step_s)
-
-    def follow(self, finding: Finding, again: Finding | None, seen: Seen | None, history: RoleHistory) -> None:
-        """By one step more."""
-        if finding.key.where == NOW_AND_THEN:
-            if again is not None:
-                self._add(again.lost_s, history.step_s)
-            return
-        excess = seen.excess if seen is not None else None if again is None else math.log1p(again.ratio)
-        if excess is None:
-            return
-        self._seen += 1
-        self.excess += max(1 / self._seen, _FOLLOWS) * (excess - self.excess)
-        lost = history.lost(again or finding, self.excess, self._lead)
-        if lost is not None:
-            self._take(lost)
-
-    def _take(self, lost: StepLoss) -> None:
-        self._lead = lost.lead
-        self._add(lost.seconds, lost.length_s)
-
-    def _add(self, lost_s: float, length_s: float) -> None:
-        self._times += 1
-        rate = max(1 / self._times, _LOSS_FOLLOWS)
-        self._lost_s += rate * (lost_s - self._lost_s)
-        self._length_s += rate * (length_s - self._length_s)
+    def part(self) -> Part:
+        return self.finding.part(self.value)
 
 
 @dataclass
@@ -94,6 +53,9 @@ class StandingVerdict:
         finding: As it was when it was judged.
         verdict: As it was said last.
         history: Of the role that it is of.
+        also: What else of the same rank, or set of ranks, takes too long: by where and stage.
+        together: What is lost by all causes that stand in the role, where there are several; None: it stands alone.
+        beside: What is lost by this one more than by all the others.
     """
 
     finding: Finding
@@ -102,7 +64,11 @@ class StandingVerdict:
     steps: int = 0
     times_seen: int = 0
     gone: float = 0.0
-    loss: _Loss = field(default_factory=_Loss)
+    loss: LossRatio = field(default_factory=LossRatio)
+    together: LossRatio | None = None
+    beside: LossRatio | None = None
+    excess: _Excess | None = None
+    also: dict[tuple[str, str], _Excess] = field(default_factory=dict)
     coverage: float = 0.0
     where: Seen | None = None
     said_at: int = 0
@@ -111,33 +77,53 @@ class StandingVerdict:
     @classmethod
     def begin(cls, finding: Finding, role: str, step: int, history: RoleHistory) -> StandingVerdict:
         """A verdict that was not there before; it is not said yet."""
-        since, seen = history.since(finding), history.seen(finding.key)
+        since, seen = history.since(finding), history.seen(finding)
         rank = history.members[finding.place].rank if finding.place >= 0 else None
         text = "\n".join([role, *finding.key, *map(str, finding.group), str(since)])
         verdict = Verdict(
             hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:16], 0, step, finding.key.kind,
-            finding.key.stage, rank, role, since, group=finding.group,
+            finding.owner or finding.key.stage, rank, role, since, group=finding.group,
         )  # fmt: skip
         begun = cls(finding, verdict, history, finding.steps, finding.steps)
-        begun.loss.begin(finding, history)
+        begun.excess = _Excess(finding, math.log1p(finding.ratio), finding.steps)
+        if finding.key.where != NOW_AND_THEN:
+            for lost in history.lost_lately(begun.parts(), finding.steps):
+                begun.loss.add(lost)
+        if not begun.loss.times:
+            begun.loss.add(StepLoss(finding.lost_s, history.step_s))
         begun.coverage = seen.coverage if seen is not None else 0.0 if finding.key.kind == NOT_ENOUGH_EVIDENCE else 1.0
         begun.where = seen
         begun.evidence = _evidence(finding, history)
         return begun
 
+    def parts(self) -> list[Part]:
+        """All that takes too long by this cause."""
+        excesses = [] if self.excess is None else [self.excess, *self.also.values()]
+        return [excess.part() for excess in excesses]
+
+    def join(self, finding: Finding) -> None:
+        """The same rank, or set of ranks, takes too long there as well. Not counted twice: inside of a stage and in it
+        is the same time.
+        """
+        stages = {self.finding.key.stage, *(stage for _, stage in self.also)}
+        if finding.key.stage not in stages:
+            self.also[finding.key.where, finding.key.stage] = _Excess(finding, math.log1p(finding.ratio), finding.steps)
+
     def follow(self, again: Finding | None, has_rings: bool) -> None:
         """One step more, in which it was found again or not; what rings tell of shows only in steps that have them."""
-        seen, by_rings = self.history.seen(self.finding.key), self.finding.key.where in (INSIDE, LINK)
+        seen, by_rings = self.history.seen(self.finding), self.finding.key.where in (INSIDE, LINK)
         if by_rings and not has_rings:
             return
-        if seen is None and again is None and self.finding.key.where != LINK and self.finding.place >= 0:
+        names_somebody = self.finding.place >= 0 or bool(self.finding.members)
+        if seen is None and again is None and self.finding.key.where != LINK and names_somebody:
             self.gone += _UNSEEN
             return
         self.steps += 1
         is_there = self._is_there(again) if seen is None else seen.excess > LEFT_SHARE * math.log1p(self.finding.ratio)
         self.times_seen += is_there
+        self._follow_loss(again, seen)
+        is_there = is_there and not self._costs_nothing_any_more()
         self.gone = max(0.0, self.gone - 1) if is_there else self.gone + 1
-        self.loss.follow(self.finding, again, seen, self.history)
         if seen is not None:
             self.coverage += _FOLLOWS * (seen.coverage - self.coverage)
             self.where = seen
@@ -149,6 +135,26 @@ class StandingVerdict:
         is_link = again is not None and again.key.where == LINK
         return again is not None and (not is_link or again.lost_s > LEFT_SHARE * self.finding.lost_s)
 
+    def _follow_loss(self, again: Finding | None, seen: Seen | None) -> None:
+        if self.finding.key.where == NOW_AND_THEN:
+            if again is not None:
+                self.loss.add(StepLoss(again.lost_s, self.history.step_s))
+            return
+        excess = seen.excess if seen is not None else None if again is None else math.log1p(again.ratio)
+        if excess is None or self.excess is None:
+            return
+        self.excess.finding = again or self.excess.finding
+        self.excess.follow(excess)
+        for other in self.also.values():
+            seen_there = self.history.seen(other.finding)
+            if seen_there is not None:
+                other.follow(seen_there.excess)
+        self.loss.add(self.history.lost(self.parts()))
+
+    def _costs_nothing_any_more(self) -> bool:
+        """Is nobody kept waiting by it any more, though it is as slow as before: has something else taken its place?"""
+        return self.blames_a_rank and self.loss.times > GONE_LEAST and not self.costs_anything(is_alone=True)
+
     def explains(self, other: StandingVerdict) -> bool:
         """Is what the other says a part of this? Who shares a slow link leaves its collectives a little later."""
         is_same = self.finding.key.stage == other.finding.key.stage and self.finding.key.where == LINK
@@ -157,12 +163,22 @@ class StandingVerdict:
 
     @property
     def blames_a_rank(self) -> bool:
-        """Does it say that one rank is slow?"""
+        """Does it say that one rank is slow, or some together?"""
         return self.finding.blames_a_rank
 
     def is_of_same(self, other: StandingVerdict) -> bool:
         """Is the other of the same rank in the same place, whatever it is called?"""
-        return self.finding.place >= 0 and self.finding.key[1:] == other.finding.key[1:]
+        return bool(self.finding.key.member) and self.finding.key[1:] == other.finding.key[1:]
+
+    def is_of_same_ranks(self, finding: Finding) -> bool:
+        """Are the same ranks blamed, or some of these?"""
+        own, others = self.finding.part().members, finding.part().members
+        return self.blames_a_rank and finding.blames_a_rank and bool(others) and set(others) <= set(own)
+
+    @property
+    def cost_ratio(self) -> float:
+        """Share of the step that is won without it: alone, or once the other causes are gone."""
+        return max(self.loss.ratio, 0.0 if self.beside is None else self.beside.ratio)
 
     def costs_anything(self, is_alone: bool = False) -> bool:
         """Is anything lost by it, where members wait for each other?
@@ -171,7 +187,29 @@ class StandingVerdict:
             is_alone: Does no other rank stand out, which would hide what it costs?
         """
         least = _COSTS_ALONE if is_alone else _COSTS_LEAST
-        return not self.history.somebody_waits or self.loss.ratio >= least
+        return not self.history.somebody_waits or self.cost_ratio >= least
+
+    def compare_with(self, others: Sequence[StandingVerdict]) -> None:
+        """What it costs beside these, by the last steps."""
+        self._compare([part for other in others for part in other.parts()])
+
+    def compare_with_findings(self, others: Sequence[Finding]) -> None:
+        """The same beside what was found with it."""
+        self._compare([other.part() for other in others])
+
+    def _compare(self, others: list[Part]) -> None:
+        steps = self.finding.steps
+        together = self.history.lost_lately([*others, *self.parts()], steps)
+        self.together, self.beside = LossRatio(), LossRatio()
+        for joint, without in zip(together, self.history.lost_lately(others, steps)):
+            self.together.add(joint)
+            self.beside.add(StepLoss(joint.seconds - without.seconds, joint.length_s))
+
+    def why_gone(self, step: int) -> str:
+        """Why it is withdrawn once it is gone."""
+        if self._costs_nothing_any_more() and self.times_seen:
+            return f"nobody waits for it any more up to step {step}"
+        return f"not seen any more up to step {step}"
 
     def is_gone(self) -> bool:
         """Has there been no evidence for as long as it took to find it?"""
@@ -190,10 +228,37 @@ class StandingVerdict:
         self.verdict = self.verdict._replace(
             time_ns=now_ns, step=step, impact_ratio=round(self.loss.ratio, 4), coverage_ratio=round(self.coverage, 4),
             recurrence_ratio=round(self.times_seen / max(1, self.steps), 4), confidence=round(certainty, 3),
-            waits_for=wording.waits_for(self.finding, self.history.members, self.where), evidence=dict(self.evidence),
+            waits_for=wording.waits_for(self.finding, self.history.members, self.where),
+            evidence={**self.evidence, **self._of_several()},
             next=wording.next_step(self.finding, self.history.members, run), withdrawn=withdrawn,
         )  # fmt: skip
         return self.verdict
+
+    def _of_several(self) -> dict[str, Any]:
+        """What is lost together with other causes, and where else these ranks take too long."""
+        also = sorted({excess.finding.owner or stage for (_, stage), excess in self.also.items()})
+        said: dict[str, Any] = {"also_in": ", ".join(also)} if also else {}
+        if self.together is not None and self.beside is not None:
+            said["together_ratio"], said["beside_ratio"] = round(self.together.ratio, 4), round(self.beside.ratio, 4)
+        return said
+
+
+def share_out(several: Sequence[StandingVerdict]) -> None:
+    """What causes of one role cost together in the step that was closed last, and each beside the others."""
+    for standing in several:
+        if len(several) < 2:
+            standing.together = standing.beside = None
+    if len(several) < 2:
+        return
+    history, parts = several[0].history, {id(standing): standing.parts() for standing in several}
+    joint = history.lost([part for own in parts.values() for part in own])
+    for standing in several:
+        others = [part for key, own in parts.items() if key != id(standing) for part in own]
+        without = history.lost(others)
+        standing.together, standing.beside = standing.together or LossRatio(), standing.beside or LossRatio()
+        standing.together.add(joint)
+        if joint is not None and without is not None:
+            standing.beside.add(StepLoss(joint.seconds - without.seconds, joint.length_s))
 
 
 def _evidence(finding: Finding, history: RoleHistory) -> dict[str, Any]:

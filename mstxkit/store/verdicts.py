@@ -15,9 +15,10 @@ from . import documents, judge_files, layout
 from .values import finite_number, small_number, step_number, table_of, text_of, whole_number
 
 KINDS = (
-    "compute", "input", "communication", "link", "imbalance", "jitter", "hang", "all_slow", "not_enough_evidence",
+    "compute", "input", "communication", "link", "imbalance", "jitter", "hang", "all_slow", "serial",
+    "not_enough_evidence",
 )  # fmt: skip
-COMPUTE, INPUT, COMMUNICATION, LINK, IMBALANCE, JITTER, HANG, ALL_SLOW, NOT_ENOUGH_EVIDENCE = KINDS
+COMPUTE, INPUT, COMMUNICATION, LINK, IMBALANCE, JITTER, HANG, ALL_SLOW, SERIAL, NOT_ENOUGH_EVIDENCE = KINDS
 # Kinds that name somebody or something as the cause of a loss.
 BLAMING = frozenset(KINDS) - {NOT_ENOUGH_EVIDENCE}
 LIMIT_BYTES = 64 << 20

@@ -17,6 +17,7 @@ _RANK_WORDS = {
     kinds.JITTER: "{who} is held up now and then by something beside the training{where}",
     kinds.HANG: "{who} hangs{where}",
     kinds.ALL_SLOW: "all are slower than before{where}",
+    kinds.SERIAL: "{who} alone is{where}, and all wait",
 }
 _GROUP_WORDS = {
     kinds.COMPUTE: "some compute more slowly{where}",
@@ -27,6 +28,7 @@ _GROUP_WORDS = {
     kinds.JITTER: "{group} are held up now and then by something beside the training{where}",
     kinds.HANG: "{group} hang{where}",
     kinds.ALL_SLOW: "all are slower than before{where}; nobody makes the others wait",
+    kinds.SERIAL: "{group} alone are{where}, and all wait",
 }
 # Where of a stage it is, as the judge says it, in words.
 _PLACES = {"before": "before", "behind_gap": "before", "inside": "inside of"}

@@ -1,0 +1,205 @@
+"""Who hands over to whom between roles: a piece of one role is over when another role has ended a stage.
+
+A trainer's wait for samples is over when a rollout has made them, a gap when the reward servers or the controller are
+through. Where a step says whom a stage waits for, that is asked first. The rest is learned: time after time the end of
+the piece comes right after the end of the other's stage, by far more often than chance has it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from typing import Iterator, Mapping, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from .cutting import BEFORE, IN, Piece, StepPieces
+from .evidence import RoleStep
+from .replay import Feed, Place
+
+Vector = npt.NDArray[np.float64]
+# What is known of a role that is named nowhere, as its members only wait and begin stages of others.
+CONTROLLER = "controller"
+# Steps of each other role that are remembered, members that are looked at, and pairs of pieces and sources.
+_STEPS, _LOOKED_AT, _PAIRS_AT_MOST = 12, 64, 4096
+# "Right after" is within this share of a step. Of so many log odds it is known, of so few no more.
+_RIGHT_AFTER, _LEAST_S, _KNOWN, _UNKNOWN, _AT_MOST = 0.02, 2e-4, 7.0, -4.0, 20.0
+# How often it is so where it is so, and how often at least chance has it.
+_USUALLY, _CHANCE_LEAST, _CHANCE_MOST = 0.9, 0.03, 0.6
+# Where nobody says that a stage waits, its time must vary by so much more than the time after the other's end.
+_VARIES = 3.0
+_FOLLOWS = 0.1
+
+Source = tuple[str, str]  # a role, and its stage
+
+
+class _Events(NamedTuple):
+    """Ends of a stage in the last steps of a role, in their order: when, in which step, of which member."""
+
+    at_s: Vector
+    step: npt.NDArray[np.int64]
+    member: npt.NDArray[np.int64]
+
+
+class _Tie(NamedTuple):
+    """What is known of a piece and a source: log odds; how the time after, and the time in the piece, have varied."""
+
+    odds: float = 0.0
+    lag_s: float = math.nan
+    lag_spread_s: float = 0.0
+    took_s: float = math.nan
+    took_spread_s: float = 0.0
+
+    @property
+    def is_tight(self) -> bool:
+        """Does the time in the piece vary far more than the time after the other's end?"""
+        return self.took_spread_s > _VARIES * self.lag_spread_s
+
+
+class Feeds:
+    """What is known of a job's roles. One thread at a time."""
+
+    def __init__(self) -> None:
+        self._steps: dict[str, deque[RoleStep]] = {}
+        self._ties: dict[tuple[str, Piece, Source], _Tie] = {}
+        self._fed: dict[tuple[str, Piece], Source] = {}
+        self._events: dict[Source, _Events] = {}
+
+    def closed(self, step: RoleStep) -> None:
+        """A step of any role, its controllers too."""
+        role = step.role or (CONTROLLER if all(peer.is_controller for peer in step.members) else "")
+        of_role = self._steps.setdefault(role, deque(maxlen=_STEPS))
+        of_role.append(step._replace(collectives=None))
+        self._events = {source: events for source, events in self._events.items() if source[0] != role}
+
+    def source(self, role: str, kind: Piece) -> Source | None:
+        """By the end of which role's stage that piece is over; None where that is not known."""
+        return self._fed.get((role, kind))
+
+    def roles_of(self, role: str, waits_for: Mapping[str, str]) -> Mapping[Piece, str]:
+        """The pieces of a role that another side decides, and which that is; "": nobody says."""
+        declared = {Piece(IN, stage): side for stage, side in waits_for.items()}
+        learned = {kind: source[0] for (of, kind), source in self._fed.items() if of == role}
+        return {**declared, **learned}
+
+    def learn(self, step: RoleStep, pieces: StepPieces, step_s: float) -> None:
+        """One step more of a role that other roles may hand over to."""
+        others = [role for role in self._steps if role != step.role]
+        if not others or step_s <= 0:
+            return
+        every = max(1, len(step.members) // _LOOKED_AT)
+        for at, kind in enumerate(pieces.kinds):
+            if kind.where not in (IN, BEFORE) or pieces.owners[at] not in ("", kind.stage):
+                continue
+            done_s, took_s = pieces.done_s[::every, at], pieces.took_s[::every, at]
+            is_declared = kind.where == BEFORE or kind.stage in step.waits_for
+            for source in self._sources(others, step.waits_for.get(kind.stage, "")):
+                self._learn(step.role, kind, source, done_s, took_s, step_s, is_declared)
+
+    def _sources(self, roles: list[str], named: str) -> Iterator[Source]:
+        for role in [named] if named in roles else roles:
+            for stage in self._steps[role][-1].stages if self._steps[role] else ():
+                yield role, stage
+
+    def _learn(
+        self, role: str, kind: Piece, source: Source, done_s: Vector, took_s: Vector, step_s: float, is_declared: bool
+    ) -> None:  # fmt: skip
+        key = role, kind, source
+        before = self._ties.get(key)
+        if before is None and len(self._ties) >= _PAIRS_AT_MOST:
+            return
+        tie = before or _Tie()
+        near_s = max(_RIGHT_AFTER * step_s, _LEAST_S)
+        events = self._events_of(source)
+        has_waited = np.isfinite(done_s) & (took_s > 2 * near_s)
+        if not has_waited.any() or not len(events.at_s):
+            return
+        lag_s = _after(events.at_s, done_s[has_waited])
+        is_near = float((lag_s <= near_s).mean())
+        chance = _chance(events.at_s, near_s)
+        odds = math.log(_USUALLY / chance) if is_near >= 0.7 else math.log((1 - _USUALLY) / (1 - chance))
+        lag, took = float(np.median(lag_s)), float(np.median(took_s[has_waited]))
+        tie = _Tie(
+            max(-_AT_MOST, min(_AT_MOST, tie.odds + (odds if is_near >= 0.7 or is_near <= 0.3 else 0.0))),
+            *_followed(tie.lag_s, tie.lag_spread_s, lag), *_followed(tie.took_s, tie.took_spread_s, took),
+        )  # fmt: skip
+        self._ties[key] = tie
+        self._choose(role, kind, is_declared)
+
+    def _choose(self, role: str, kind: Piece, is_declared: bool) -> None:
+        """The source that a piece is known to be fed by: of several the one that it follows most closely."""
+        known = [
+            (tie.lag_spread_s + tie.lag_s, source)
+            for (of, piece, source), tie in self._ties.items()
+            if of == role and piece == kind
+            and tie.odds >= (_UNKNOWN if self._fed.get((role, kind)) == source else _KNOWN)
+            and (is_declared or tie.is_tight)
+        ]  # fmt: skip
+        if known:
+            self._fed[role, kind] = min(known)[1]
+        else:
+            self._fed.pop((role, kind), None)
+
+    def _events_of(self, source: Source) -> _Events:
+        events = self._events.get(source)
+        if events is None:
+            events = self._events[source] = _read_events(self._steps.get(source[0], deque()), source[1])
+        return events
+
+    def feed(self, role: str, kind: Piece, done_s: Vector) -> Feed | None:
+        """By whom a piece was over in a step, member by member; None: nobody is known."""
+        source = self.source(role, kind)
+        events = None if source is None else self._events_of(source)
+        if source is None or events is None or not len(events.at_s):
+            return None
+        at = np.searchsorted(events.at_s, np.where(np.isfinite(done_s), done_s, -np.inf), side="right") - 1
+        steps, course = np.unique(events.step[np.maximum(at, 0)], return_inverse=True)
+        is_there = at >= 0
+        return Feed(
+            tuple((source[0], int(step)) for step in steps), np.where(is_there, course.reshape(-1), -1),
+            events.member[np.maximum(at, 0)], source[1],
+            np.where(is_there, done_s - events.at_s[np.maximum(at, 0)], np.nan),
+        )  # fmt: skip
+
+
+def places_of(feeds: tuple[Feed | None, ...]) -> set[Place]:
+    """The steps of other roles in which that happened."""
+    return {place for feed in feeds if feed is not None for place in feed.courses}
+
+
+def _read_events(steps: deque[RoleStep], stage: str) -> _Events:
+    parts = [
+        (step.left_s[:, step.stages.index(stage)], np.full(len(step.members), step.step), np.arange(len(step.members)))
+        for step in steps
+        if stage in step.stages
+    ]
+    if not parts:
+        return _Events(np.zeros(0), np.zeros(0, np.int64), np.zeros(0, np.int64))
+    at_s, of_step, member = (np.concatenate(column) for column in zip(*parts))
+    kept = np.flatnonzero(np.isfinite(at_s))
+    kept = kept[np.argsort(at_s[kept], kind="stable")]
+    return _Events(at_s[kept], of_step[kept], member[kept])
+
+
+def _after(events_s: Vector, done_s: Vector) -> Vector:
+    """How long after the last of the events before it each is; inf: after none."""
+    at = np.searchsorted(events_s, done_s, side="right") - 1
+    return np.where(at >= 0, done_s - events_s[np.maximum(at, 0)], np.inf)
+
+
+def _chance(events_s: Vector, near_s: float) -> float:
+    """Which share of all times lies right after one of the events."""
+    apart_s = np.diff(events_s)
+    over_s = float(events_s[-1] - events_s[0])
+    share = float(np.minimum(apart_s, near_s).sum()) / over_s if over_s > 0 else _CHANCE_MOST
+    return min(_CHANCE_MOST, max(_CHANCE_LEAST, share))
+
+
+def _followed(mean: float, spread: float, value: float) -> tuple[float, float]:
+    """The mean of what has come, and how far from it that was, later values counting more."""
+    if not math.isfinite(mean):
+        return (value, 0.0) if math.isfinite(value) else (mean, spread)
+    if not math.isfinite(value):
+        return mean, spread
+    return mean + _FOLLOWS * (value - mean), spread + _FOLLOWS * (abs(value - mean) - spread)
