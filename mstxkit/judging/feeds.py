@@ -65,10 +65,13 @@ class Feeds:
         self._ties: dict[tuple[str, Piece, Source], _Tie] = {}
         self._fed: dict[tuple[str, Piece], Source] = {}
         self._events: dict[Source, _Events] = {}
+        self._controllers: set[str] = set()
 
     def closed(self, step: RoleStep) -> None:
         """A step of any role, its controllers too."""
         role = step.role or (CONTROLLER if all(peer.is_controller for peer in step.members) else "")
+        if all(peer.is_controller for peer in step.members):
+            self._controllers.add(role)
         of_role = self._steps.setdefault(role, deque(maxlen=_STEPS))
         of_role.append(step._replace(collectives=None))
         self._events = {source: events for source, events in self._events.items() if source[0] != role}
@@ -78,10 +81,22 @@ class Feeds:
         return self._fed.get((role, kind))
 
     def roles_of(self, role: str, waits_for: Mapping[str, str]) -> Mapping[Piece, str]:
-        """The pieces of a role that another side decides, and which that is; "": nobody says."""
+        """The pieces of a role that another side decides, and which that is; "": nobody says. Not the gaps that end when
+        a controller begins the next stage: nobody else judges what that takes.
+        """
         declared = {Piece(IN, stage): side for stage, side in waits_for.items()}
         learned = {kind: source[0] for (of, kind), source in self._fed.items() if of == role}
+        learned = {kind: side for kind, side in learned.items() if kind.where == IN or side not in self._controllers}
         return {**declared, **learned}
+
+    def controller_stage(self, role: str, kind: Piece) -> str:
+        """The stage of a controller at whose end a gap is over; "" where none is known."""
+        source = self._fed.get((role, kind))
+        return source[1] if source is not None and source[0] in self._controllers else ""
+
+    def roles_waiting_for(self, role: str, stage: str) -> list[str]:
+        """The roles that go on when this one has ended that stage."""
+        return sorted({of for (of, _), source in self._fed.items() if source == (role, stage)})
 
     def learn(self, step: RoleStep, pieces: StepPieces, step_s: float) -> None:
         """One step more of a role that other roles may hand over to."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any, Mapping, NamedTuple
 
-from ..store.verdicts import COMPUTE, INPUT, SERIAL
+from ..store.verdicts import ALL_SLOW, COMPUTE, INPUT, SERIAL
 
 # Of `Part.excess`: all of its time.
 EVERYTHING = 50.0
@@ -72,6 +72,11 @@ class Finding(NamedTuple):
         excess = math.log1p(max(0.0, self.ratio)) if excess is None else excess
         excess = EVERYTHING if self.key.kind == SERIAL else excess
         return Part(self.key.where, self.key.stage, members, excess, self.slow)
+
+    @property
+    def is_of_controller(self) -> bool:
+        """Is it of who begins the stages, while all ranks wait?"""
+        return self.key.kind == ALL_SLOW and "of_role" in self.evidence
 
     @property
     def blames_a_rank(self) -> bool:

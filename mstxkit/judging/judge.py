@@ -6,12 +6,12 @@ judged = judge.close(step, time.time_ns())
 
 from __future__ import annotations
 
-from typing import Iterable, Iterator
+from typing import Iterable, Iterator, Sequence
 
 from ..store.verdicts import Verdict
 from ..triggers import every_n, on_request
 from .cutting import Piece
-from .evidence import RoleStep
+from .evidence import Peer, RoleStep
 from .findings import Finding, Key, RoleFound
 from .gates import Gates
 from .judged import LIGHT, RINGS, Judged, Want
@@ -58,13 +58,18 @@ class JobJudge:
         settings: May be set anew between steps (`judge.settings = changed(judge.settings, name, text)`).
         run: The run's folder as a person would name it, for the commands in `Verdict.next`.
         standing: Verdicts that an earlier judge of this job has left, of which none is withdrawn.
+        ended: Verdicts of an attempt at the job that is over: they are withdrawn with the first step of the next.
 
     Attributes:
         settings: In force from the next step on.
     """
 
     def __init__(
-        self, settings: JudgeSettings | None = None, run: str = "RUN", standing: Iterable[Verdict] = ()
+        self,
+        settings: JudgeSettings | None = None,
+        run: str = "RUN",
+        standing: Iterable[Verdict] = (),
+        ended: Iterable[Verdict] = (),
     ) -> None:
         self.settings = settings or defaults()
         self._run = run
@@ -72,7 +77,7 @@ class JobJudge:
         self._roles: dict[str, RoleHistory] = {}
         self._asked: dict[str, _Asked] = {}
         self._standing: dict[tuple[str, Key], StandingVerdict] = {}
-        self._left = LeftVerdicts(standing)
+        self._left, self._ended = LeftVerdicts(standing), list(ended)
 
     def close(self, step: RoleStep, now_ns: int = 0) -> Judged:
         """Judge one step of one role, once all its members have handed it over, or nobody waits for them any more.
@@ -90,9 +95,10 @@ class JobJudge:
         step = compared(step)
         history = self._roles.get(step.role) or self._roles.setdefault(step.role, RoleHistory(step.role, self._job))
         before = history.last_step if history.holding.steps else None
+        verdicts = self._end_with_attempt(step, history.members, now_ns)
         shown = history.close(step, self.settings, self._explained(step.role))
         is_late = before is not None and step.step <= before
-        verdicts = list(self._follow(step, shown, now_ns, is_late)) if shown.is_evidence else []
+        verdicts += self._follow(step, shown, now_ns, is_late) if shown.is_evidence else ()
         if shown.is_evidence and history.holding.steps > self.settings.of(Gates).warm_up:
             explained = self._explained(step.role)
             verdicts += self._left.follow(step, history, shown.has_rings, is_late, explained, now_ns)
@@ -107,7 +113,7 @@ class JobJudge:
 
     def of_next_attempt(self) -> JobJudge:
         """Who judges another attempt at the job, which counts its steps anew: with histories of its own."""
-        return JobJudge(self.settings, self._run, tuple(verdict._replace(step=-1) for verdict in self.standing()))
+        return JobJudge(self.settings, self._run, ended=self.standing())
 
     def standing(self) -> list[Verdict]:
         """The verdicts that hold now, those too that an earlier judge has left and nobody has refuted."""
@@ -123,9 +129,23 @@ class JobJudge:
 
     def _explained(self, role: str) -> set[str]:
         """Stages of which it is known why they are slow."""
-        return {key.stage for of, key in self._standing if of == role and key.kind not in OF_NOBODY}
+        own = [standing for (of, key), standing in self._standing.items() if of == role and key.kind not in OF_NOBODY]
+        return {stage for standing in own for stage in standing.stages}
 
     # Verdicts.
+
+    def _end_with_attempt(self, step: RoleStep, before: Sequence[Peer], now_ns: int) -> list[Verdict]:
+        """What was said of processes that are all gone, others being in their place: another attempt is going on."""
+        ended, self._ended = self._ended, []
+        are_others = len(step.members) > 1 and bool(before) and set(before).isdisjoint(step.members)
+        for place, standing in [*self._standing.items()] if are_others else ():
+            if place[0] == step.role:
+                del self._standing[place]
+                ended.append(standing.verdict)
+        return [
+            verdict._replace(step=max(0, step.step), time_ns=now_ns, withdrawn="its attempt at the job is over")
+            for verdict in ended
+        ]
 
     def _follow(self, step: RoleStep, shown: RoleFound, now_ns: int, is_late: bool) -> Iterator[Verdict]:
         findings = {finding.key: finding for finding in shown.findings}

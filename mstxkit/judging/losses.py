@@ -13,9 +13,10 @@ from . import cutting, replay
 from .evidence import RoleStep
 from .feeds import Feeds, places_of
 from .findings import Part
+from .in_a_row import after_the_row_before
 from .inside import entries_of, inside
 from .links import LINK
-from .measuring import FED, INSIDE, WAITS, Norms
+from .measuring import FED, IN_A_ROW, INSIDE, WAITS, Norms
 from .meeting import last_of
 from .replay import Course, Less, Place
 from .shaping import key_of
@@ -182,6 +183,12 @@ class Losses:
             self._job.feeds.feed(self._role, kind, pieces.done_s[:, at]) if mode[at] == FED else None
             for at, kind in enumerate(pieces.kinds)
         )
+        rows = tuple(
+            self._norms.rows_of(kind) if mode[at] == IN_A_ROW else None for at, kind in enumerate(pieces.kinds)
+        )
+        for at, row in enumerate(rows):
+            if row is not None:
+                took_s[:, at] = after_the_row_before(row, pieces.took_s[:, at], pieces.done_s[:, at])
         ended_s, began_s = np.fmax.reduce(step.left_s, axis=1), np.fmin.reduce(step.entered_s, axis=1)
         began_s = began_s if before_s is None else np.where(np.isfinite(before_s), before_s, began_s)
         rings = step.collectives
@@ -189,7 +196,7 @@ class Losses:
         inside_s = np.full(step.left_s.shape, np.nan) if rings is None else inside(step, rings).own_s
         return Course(
             self._role, step.step, step.members, pieces.kinds, pieces.stages, mode, pieces.came_s, pieces.done_s,
-            took_s, tuple(meets), feeds, began_s, ended_s, entered, inside_s,
+            took_s, tuple(meets), feeds, rows, began_s, ended_s, entered, inside_s,
         )  # fmt: skip
 
 

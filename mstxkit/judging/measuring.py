@@ -11,13 +11,17 @@ from ..triggers.late_rank import after_others, middle_of
 from .columns import At, JointEnds, Matrix, PieceColumns, Ranks, Regression, Vector, or_zero
 from .cutting import BEFORE, IN, Piece, StepPieces
 from .evidence import Collectives, RoleStep
+from .in_a_row import RowOrder, Rows, after_the_row_before
 from .meeting import Labels, after_those, labels_in, last_of
 
 BEHIND, BEHIND_GAP, INSIDE = "behind", "behind_gap", "inside"
-FEATURES = 3
+# Of the work: tokens, responses, the longest response, and how often the stage was entered. As long as nothing else is
+# known, time goes with the last: three rounds of generation take three times as long as one.
+FEATURES = 4
+_PRIOR = np.array([0.0, 0.0, 0.0, 1.0])
 # Times are compared as logarithms of so much more: pieces shorter than this share of a step are all alike.
 BASE_RATIO = 0.01
-WAITS, FREE, UNKNOWN, FED = 0, 1, 2, 3
+WAITS, FREE, UNKNOWN, FED, IN_A_ROW = range(5)
 # Nothing is learned of a member that may have waited for a larger share of its time (a logarithm).
 _DOUBT = 0.1
 # By so many standard deviations one half of the members lies apart from the other.
@@ -30,7 +34,8 @@ class MeasuredStep(NamedTuple):
     Args:
         kinds: What each is; `where` is BEHIND for what a member does in a stage once all have been released in it.
         at: (K,) its column.
-        mode: (K,) WAITS: it is over for all together; FREE: for each alone; FED: another side decides; UNKNOWN.
+        mode: (K,) WAITS: it is over for all together; FREE: for each alone; FED: another side decides;
+            IN_A_ROW: each row of members waits for the one before; UNKNOWN.
         came_s, done_s: (M, K) when each came to it, and was done.
         excess: (M, K) logarithm of time over what is expected for its work, less what may have been waiting.
         learned: (M, K) the same of those that have surely not waited; NaN of others.
@@ -77,6 +82,7 @@ class Norms:
         self.columns, self.places = PieceColumns(), PieceColumns()
         self.waiting, self.regression = JointEnds(), Regression(FEATURES)
         self.collective_in: set[str] = set()
+        self.rows = RowOrder()
         self.fed: Mapping[Piece, str] = {}  # pieces that another side decides
         self.suspected: set[str] = set()  # stages in which something is slow: nothing is learned there of who waits
         self._meets: dict[str, Labels] = {}
@@ -95,10 +101,15 @@ class Norms:
         """Members have come or gone: who meets is to be learned anew."""
         self._meets.clear()
         self.waiting.forget()
+        self.rows.forget()
 
     def meets(self, kinds: Iterable[Piece]) -> list[Labels | None]:
         """Who meets in each piece; None: all, or nobody is known to."""
         return [self._meets.get(stage) if where == IN else None for where, stage in kinds]
+
+    def rows_of(self, kind: Piece) -> Rows | None:
+        """(M,) the row of each member in a piece; None: they are in none."""
+        return self.rows.of(self.places.find(kind))
 
     def learned_modes(self) -> dict[Piece, int]:
         """WAITS, FREE or UNKNOWN of each piece that was seen."""
@@ -147,6 +158,7 @@ class Norms:
         mode[slope - 3 * error > -0.5] = FREE
         known = self.waiting.known(np.maximum(place, 0))
         mode[known > 0], mode[known < 0] = WAITS, FREE
+        mode[[self.rows.of(column) is not None for column in place.tolist()]] = IN_A_ROW
         mode[is_inside], mode[meets] = FREE, WAITS
         mode[np.array([kind in self.fed for kind in kinds], bool)] = FED
         return mode
@@ -158,8 +170,14 @@ class Norms:
         waits, together = mode == WAITS, self._by_group(pieces)
         last_came = _each(together, last_of, pieces.came_s)
         took = np.where(waits, np.maximum(0.0, pieces.done_s - last_came), pieces.took_s)
+        place = self.places.of(pieces.kinds)
+        in_a_row = np.flatnonzero(mode == IN_A_ROW).tolist()
+        for piece in in_a_row:
+            rows = self.rows.of(int(place[piece]))
+            assert rows is not None
+            took[:, piece] = after_the_row_before(rows, pieces.took_s[:, piece], pieces.done_s[:, piece])
         features, load, work = _features(step, pieces, waits)
-        slopes = self.regression.slopes(at)
+        slopes = self.regression.slopes(at) + _PRIOR
         predicted = np.einsum("mkf,kf->mk", features, slopes)
         times = np.where(mode == FED, np.nan, np.log(took + base_s))
         rest = times - predicted
@@ -168,13 +186,16 @@ class Norms:
             excess = np.where(waits, _each(together, after_those, rest), excess)
             # The slowest group is what the others wait for later.
             level = np.where(waits & self._has_groups(pieces), np.fmax.reduce(rest, axis=0), level)
+        for piece in in_a_row:
+            is_learned = pieces.kinds[piece].stage not in self.suspected
+            excess[:, piece] = self.rows.excess(int(place[piece]), rest[:, piece], is_learned)
         sure = np.log(np.maximum(took - self._doubt_s(pieces, mode, last_came), 0.0) + base_s) - times
         learned = np.where(sure > -_DOUBT, excess, np.nan)
         noise = ranks.noise(at, learned)
         self._learn(step, pieces, at, times, features, learned / noise, step_s, together)
         kinds = tuple(kind for kind, keep in zip(chosen.kinds, chosen.kept) if keep)
         # Time is taken to go with tokens where all wait, until more is known.
-        usual = np.where(waits[:, None], np.array([1.0, 0.0, 0.0]), slopes)
+        usual = np.where(waits[:, None], np.array([1.0, 0.0, 0.0, 1.0]), slopes)
         return MeasuredStep(
             kinds, at, mode, pieces.came_s, pieces.done_s, np.where(sure < 0, excess + sure, excess), learned,
             after_others(predicted), load, level, work, usual, took,
@@ -186,7 +207,7 @@ class Norms:
         """(M, K) how much of its time a member may have waited, or its clock may be wrong."""
         is_inside = np.array([kind.where == INSIDE for kind in pieces.kinds], bool)
         could_wait = np.where(mode == UNKNOWN, last_came - pieces.came_s + pieces.error_s, 0.0)
-        could_wait = np.where((mode == WAITS) | is_inside, pieces.error_s, could_wait)
+        could_wait = np.where((mode == WAITS) | (mode == IN_A_ROW) | is_inside, pieces.error_s, could_wait)
         return or_zero(could_wait)
 
     def _learn(
@@ -199,8 +220,12 @@ class Norms:
         place = self.places.of(pieces.kinds)
         heard = np.array([kind.stage not in self.suspected for kind in pieces.kinds], bool)
         self.waiting.learn(place[heard], came[:, heard] / step_s, took[:, heard] / step_s)
+        for piece in np.flatnonzero(heard).tolist():
+            if pieces.kinds[piece].where == IN:
+                self.rows.learn(int(place[piece]), pieces.came_s[:, piece], pieces.done_s[:, piece], step_s)
         with np.errstate(invalid="ignore", divide="ignore"):
             weights = np.where(np.isfinite(off), np.minimum(1.0, 3 / np.abs(off)), 0.0)
+        times = times - features @ _PRIOR
         self.regression.learn(at, features, times - middle_of(times), weights)
 
 
@@ -281,10 +306,10 @@ def _features(
     0 where nothing is known of it, and in gaps.
     """
     in_stage = np.array([kind.where != BEFORE for kind in pieces.kinds], bool)
-    if np.isnan(step.work).all():
+    if np.isnan(step.work).all() and (step.occurrences <= 1).all():
         nothing = np.zeros(pieces.took_s.shape)
         return np.zeros((*nothing.shape, FEATURES)), nothing, np.zeros((len(waits), FEATURES))
-    raw = np.stack([values[:, pieces.stages] for values in step.work], axis=2)
+    raw = np.stack([values[:, pieces.stages] for values in (*step.work, step.occurrences)], axis=2)
     raw = np.log(np.where(in_stage[None, :, None] & (raw > 0), raw, np.nan))
     features = raw - middle_of(raw)
     is_known = np.isfinite(features)

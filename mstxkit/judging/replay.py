@@ -14,6 +14,7 @@ import numpy.typing as npt
 from .calls import inside_of
 from .cutting import BEFORE, IN, REST, Piece
 from .evidence import Peer
+from .in_a_row import Rows, handed_on
 from .inside import Entered
 from .measuring import BEHIND_GAP, FED, FREE, INSIDE, WAITS
 from .meeting import Labels
@@ -56,6 +57,7 @@ class Course(NamedTuple):
         took_s: (M, K) its own time in it: where it waits, from when the last had come.
         meets: Of each piece, who meets there; None: all.
         feeds: Of each piece that is FED by whom; None: nobody is known.
+        rows: Of each piece that is IN_A_ROW the row of each member; None: it is not.
         began_s, ended_s: (M,) when each was done with the step before, else came to this one; and with this one.
         entered: Into collectives; None where nobody tells of them.
         inside_s: (M, S) own time inside of the stages, as collectives tell; NaN where they do not.
@@ -72,6 +74,7 @@ class Course(NamedTuple):
     took_s: Matrix
     meets: tuple[Labels | None, ...]
     feeds: tuple[Feed | None, ...]
+    rows: tuple[Rows | None, ...]
     began_s: Vector
     ended_s: Vector
     entered: Entered | None
@@ -166,11 +169,18 @@ def _gone_through(
             lead = _met(course.came_s[:, at], lead, course.meets[at])
         elif not in_calls and mode == FED:
             lead = _fed(course, at, lead, leads, courses)
-        for part in parts:
-            lead = lead if part in in_calls else lead + part.seconds
+        rows, less_s = course.rows[at], _sum_of([part for part in parts if part not in in_calls], len(lead))
+        if rows is not None and not in_calls:
+            lead = handed_on(rows, course.done_s[:, at] - course.came_s[:, at], lead, less_s)
+        else:
+            lead = lead + less_s
         columns.append(lead)
     columns[-1] = np.where(np.isfinite(course.ended_s), columns[-1], begin)
     return np.stack(columns, axis=1)
+
+
+def _sum_of(parts: Sequence[Less], count: int) -> Vector:
+    return np.asarray(sum((part.seconds for part in parts), np.zeros(count)))
 
 
 def _met(came_s: Vector, lead: Vector, labels: Labels | None) -> Vector:

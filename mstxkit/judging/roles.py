@@ -19,13 +19,27 @@ from .columns import Matrix, Ranks, grown, or_zero
 from .cpu_waits import explains, held_up
 from .cutting import BEFORE, IN, Piece, StepPieces
 from .evidence import Peer, RoleStep
+from .feeds import CONTROLLER
 from .findings import EVERYTHING, Finding, Key, Part, RoleFound, Seen
 from .gates import Gates, Holding
 from .inside import Inside, inside
 from .levels import Levels, LevelsNow
 from .links import LINK, Links
 from .losses import JobLosses, LossRatio, StepLoss
-from .measuring import BASE_RATIO, BEHIND, BEHIND_GAP, FEATURES, FED, FREE, INSIDE, UNKNOWN, WAITS, MeasuredStep, Norms
+from .measuring import (
+    BASE_RATIO,
+    BEHIND,
+    BEHIND_GAP,
+    FEATURES,
+    FED,
+    FREE,
+    IN_A_ROW,
+    INSIDE,
+    UNKNOWN,
+    WAITS,
+    MeasuredStep,
+    Norms,
+)
 from .settings import JudgeSettings
 from .shaping import entered_stages, key_of, length_s, with_inside
 from .stalls import Stalls
@@ -75,6 +89,7 @@ class RoleHistory:
         self._ended_s: npt.NDArray[np.float64] | None = None
         self._usual_s = np.zeros(0)
         self._serial: dict[Key, LossRatio] = {}
+        self._told: set[str] = set()  # stages of whose work something is told
         self._shown: list[MeasuredStep] = []
         self._builds_up, self._knows_work = tuple[str, ...](), False
 
@@ -110,6 +125,8 @@ class RoleHistory:
             pieces = with_inside(pieces, step, tells)
             self._norms.learn_groups(step, step.collectives)  # type: ignore[arg-type]
         self._losses.closed(step, before_s)
+        are_told = np.isfinite(np.stack(step.work)).any(axis=(0, 1))
+        self._told = {stage for stage, is_told in zip(step.stages, are_told.tolist()) if is_told}
         self._norms.suspected = {*explained, *self._changed_stages(settings)}
         return self._judge(step, pieces, tells, settings, may_judge, set(explained))
 
@@ -253,6 +270,7 @@ class RoleHistory:
             {
                 "score": round(score, 2), "threshold": round(threshold, 2), "usual_s": float(measured.usual_s[piece]),
                 **({slow.dimension: slow.name} if is_set else {}),
+                **({"is_work_told": True} if kind.where != BEFORE and kind.stage in self._told else {}),
             },
             owner=measured.owners[piece], members=tuple(self._keys[at] for at in places.tolist()) if is_set else (),
         )  # fmt: skip
@@ -336,19 +354,28 @@ class RoleHistory:
             kind = measured.kinds[piece]
             if kind.stage in explained or kind.where == INSIDE:
                 continue
+            waiting = self._job.feeds.roles_waiting_for(self._role, kind.stage) if kind.where in (IN, BEHIND) else []
             is_hidden = self._is_hidden(measured, piece) and not self._rings_since(int(change.steps[piece]))
             if asks[piece] and is_hidden:
                 asked.append(kind.stage)
             is_link = self.links.suspects(kind.stage) and change.steps[piece] <= _LINK_FIRST_STEPS
             if fires[piece] and not is_link:
-                name = "not_enough_evidence" if is_hidden else "all_slow"
+                name = "not_enough_evidence" if is_hidden and not waiting else "all_slow"
                 findings.append(Finding(
                     Key(name, kind.where, kind.stage), -1, int(change.steps[piece]), math.expm1(mean[piece]),
                     float(lost_s[piece]), float(change.score[piece] / limits.threshold), (),
-                    {"usual_s": float(measured.usual_s[piece])},
+                    {"usual_s": float(measured.usual_s[piece]), **self._other_side(kind, waiting)},
+                    owner=measured.owners[piece],
                 ))  # fmt: skip
         asked += self._builds_up_inside(measured, settings)
         return findings[:3], tuple(dict.fromkeys(stage for stage in asked if stage not in explained))
+
+    def _other_side(self, kind: Piece, waiting: list[str]) -> dict[str, str]:
+        """Who else has to do with a piece that has become longer for all: who waits for this role, or who begins stages."""
+        if kind.where != BEHIND_GAP:
+            return {"waited_for_by": ", ".join(waiting)} if waiting else {}
+        stage = self._job.feeds.controller_stage(self._role, Piece(BEFORE, kind.stage))
+        return {"of_role": CONTROLLER, **({"of_stage": stage} if stage else {})}
 
     def _changed_stages(self, settings: JudgeSettings) -> set[str]:
         """Stages that may have become slower, by the steps so far."""
@@ -424,7 +451,7 @@ class RoleHistory:
     def somebody_waits(self) -> bool:
         """Do members wait for each other somewhere, as far as the step that was closed last shows?"""
         shown = [kind for shown in self._shown for kind in zip(shown.mode.tolist(), shown.kinds)]
-        return any(mode == WAITS or kind.where == INSIDE for mode, kind in shown)
+        return any(mode in (WAITS, FED, IN_A_ROW) or kind.where == INSIDE for mode, kind in shown)
 
     def seen(self, finding: Finding) -> Seen | None:
         """What the step that was closed last shows of it; None where it does not show."""

@@ -22,9 +22,9 @@ _FOLLOWS = 0.1
 # Evidence is gone where less than this share of the excess is left; for so many steps at least, and at most.
 LEFT_SHARE, GONE_LEAST, GONE_MOST = 0.5, 5.0, 60.0
 # A rank of which the step loses less than this share makes nobody wait.
-_COSTS_LEAST = 0.003
+_COSTS_LEAST = 0.004
 # One of which it loses less than that makes nobody wait though no other stands out.
-_COSTS_ALONE = 0.001
+_COSTS_ALONE = 0.003
 # What a step counts in which nothing is seen of it.
 _UNSEEN = 0.1
 
@@ -101,12 +101,16 @@ class StandingVerdict:
         excesses = [] if self.excess is None else [self.excess, *self.also.values()]
         return [excess.part() for excess in excesses]
 
+    @property
+    def stages(self) -> set[str]:
+        """In which too much time is spent by this cause, or before which."""
+        return {self.finding.key.stage, *(stage for _, stage in self.also)}
+
     def join(self, finding: Finding) -> None:
         """The same rank, or set of ranks, takes too long there as well. Not counted twice: inside of a stage and in it
         is the same time.
         """
-        stages = {self.finding.key.stage, *(stage for _, stage in self.also)}
-        if finding.key.stage not in stages:
+        if finding.key.stage not in self.stages:
             self.also[finding.key.where, finding.key.stage] = _Excess(finding, math.log1p(finding.ratio), finding.steps)
 
     def follow(self, again: Finding | None, has_rings: bool) -> None:
@@ -171,7 +175,9 @@ class StandingVerdict:
         return bool(self.finding.key.member) and self.finding.key[1:] == other.finding.key[1:]
 
     def is_of_same_ranks(self, finding: Finding) -> bool:
-        """Are the same ranks blamed, or some of these?"""
+        """Are the same ranks blamed, or some of these? Or is it the same controller?"""
+        if self.finding.is_of_controller:
+            return finding.is_of_controller
         own, others = self.finding.part().members, finding.part().members
         return self.blames_a_rank and finding.blames_a_rank and bool(others) and set(others) <= set(own)
 

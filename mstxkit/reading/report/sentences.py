@@ -9,28 +9,31 @@ from .escape import shown
 from .units import ranks_in_words
 
 _RANK_WORDS = {
-    kinds.COMPUTE: "{who} computes more slowly than the others{where}",
+    kinds.COMPUTE: "{who} takes longer than the others{where}",
     kinds.INPUT: "{who} gets its input more slowly than the others{where}",
     kinds.COMMUNICATION: "{who} communicates more slowly than the others{where}",
     kinds.LINK: "the link of {who} is slow{where}",
     kinds.IMBALANCE: "{who} has more work than the others{where}; it is not slower at it",
-    kinds.JITTER: "{who} is held up now and then by something beside the training{where}",
+    kinds.JITTER: "{who} takes far longer now and then{where}",
     kinds.HANG: "{who} hangs{where}",
-    kinds.ALL_SLOW: "all are slower than before{where}",
+    kinds.ALL_SLOW: "all take longer than before{where}",
     kinds.SERIAL: "{who} alone is{where}, and all wait",
 }
 _GROUP_WORDS = {
-    kinds.COMPUTE: "some compute more slowly{where}",
-    kinds.INPUT: "input is slow{where}",
+    kinds.COMPUTE: "{group} take longer than the others{where}",
+    kinds.INPUT: "{group} get their input more slowly than the others{where}",
     kinds.COMMUNICATION: "{group} communicate slowly{where}, though all come in time",
     kinds.LINK: "a link of {group} is slow{where}",
     kinds.IMBALANCE: "work is uneven{where}; no machine is slow",
-    kinds.JITTER: "{group} are held up now and then by something beside the training{where}",
+    kinds.JITTER: "{group} take far longer now and then{where}",
     kinds.HANG: "{group} hang{where}",
-    kinds.ALL_SLOW: "all are slower than before{where}; nobody makes the others wait",
+    kinds.ALL_SLOW: "all take longer than before{where}",
     kinds.SERIAL: "{group} alone are{where}, and all wait",
 }
+_HELD_UP = " is held up by something beside the training: it waits for a CPU"
 # Where of a stage it is, as the judge says it, in words.
+_BETWEEN = ("before", "behind_gap")
+_FOR_THE_SAME_WORK = "{who} computes more slowly than the others{where}"
 _PLACES = {"before": "before", "behind_gap": "before", "inside": "inside of"}
 
 
@@ -41,14 +44,39 @@ def blames(verdict: dict[str, Any]) -> bool:
 
 def sentence(verdict: dict[str, Any]) -> str:
     """`rank 1 gets its input more slowly than the others in reference`."""
-    stage = verdict["stage"]
-    where = f" {_PLACES.get(verdict['evidence'].get('where'), 'in')} {shown(stage)}" if stage else ""
+    stage, evidence, kind = verdict["stage"], verdict["evidence"], verdict["kind"]
+    place = evidence.get("where")
+    where = f" {_PLACES.get(place, 'in')} {shown(stage)}" if stage else ""
     if not blames(verdict):
         return f"there is not enough evidence to say who makes the others wait{where}"
-    words = _GROUP_WORDS if verdict["rank"] is None else _RANK_WORDS
     who = f"rank {verdict['rank']}" + (f" {shown(verdict['role'])}" if verdict["role"] else "")
-    group = ranks_in_words(verdict["group"]) if verdict["group"] else "the ranks"
-    return words[verdict["kind"]].format(who=who, where=where, group=group)
+    if kind == kinds.JITTER and "cpu_wait_ratio" in evidence and verdict["rank"] is not None:
+        return f"{who}{_HELD_UP}{where}"
+    if kind == kinds.ALL_SLOW and "of_role" in evidence:
+        return f"the time{where} in which no rank does anything is longer than before: {_who_begins(evidence, stage)}"
+    if kind == kinds.COMPUTE and place in _BETWEEN and verdict["rank"] is not None:
+        return f"{who} comes later than the others to {shown(stage)}"
+    words = (_GROUP_WORDS if verdict["rank"] is None else _RANK_WORDS)[kind]
+    if kind == kinds.COMPUTE and verdict["rank"] is not None and evidence.get("is_work_told"):
+        words = _FOR_THE_SAME_WORK
+    return words.format(who=who, where=where, group=_group(verdict)) + _waiting_roles(evidence)
+
+
+def _group(verdict: dict[str, Any]) -> str:
+    """`host node3 (ranks 24-31)`, `ranks 0,4`; "the ranks" where it names none."""
+    ranks = ranks_in_words(verdict["group"]) if verdict["group"] else "the ranks"
+    named = [f"{name} {shown(verdict['evidence'][name])}" for name in ("host", "place") if name in verdict["evidence"]]
+    return f"{named[0]} ({ranks})" if named and verdict["kind"] in (kinds.COMPUTE, kinds.INPUT) else ranks
+
+
+def _who_begins(evidence: dict[str, Any], stage: str) -> str:
+    if "of_stage" in evidence:
+        return f"the controller takes it in {shown(evidence['of_stage'])}"
+    return f"who begins {shown(stage)}, a controller or another role, takes it"
+
+
+def _waiting_roles(evidence: dict[str, Any]) -> str:
+    return f"; {shown(evidence['waited_for_by'])} waits for that" if evidence.get("waited_for_by") else ""
 
 
 def begun(words: str) -> str:
