@@ -19,8 +19,9 @@ from typing import Any, Iterable, Iterator, NamedTuple, Sequence
 from mstxkit.judging.judge import JobJudge
 from mstxkit.store.verdicts import Verdict
 from mstxkit.testing.simulator import InjectedFault, JobShape, Simulation, lost_ratio
-from mstxkit.testing.simulator.catalogue import SHAPES
 from mstxkit.testing.simulator.truth import StepTruth
+
+from .shapes import SHAPES
 
 # Settings of the judge are chosen on seeds below 6000, and those up to 8019 were looked at since: others are reported.
 REPORTED_FROM = 9000

@@ -17,8 +17,8 @@ from mstxkit.judging.evidence import Peer, RoleStep
 from mstxkit.reading import role_runs
 from mstxkit.reading.role_runs import RoleRun
 from mstxkit.testing.simulator import JobShape
+from mstxkit.testing.simulator.job import Team
 from mstxkit.testing.simulator.shape import GENERATE, RESHARD, TRAINER, StageShape
-from mstxkit.testing.simulator.team import Team
 from mstxkit.testing.simulator.work import SimulatedWork, training_cost
 
 Matrix = npt.NDArray[np.float64]
@@ -83,7 +83,7 @@ class _Side(Team):
             return self._generation_cost(lengths, counts, longest, tokens)
         if stage.work == "tokens":
             shared = np.minimum(lengths, 16_384.0).sum() / self.count * self.noise(0.05)
-            self.tell(stage.key, shared, np.full(self.count, np.nan), np.full(self.count, np.nan))
+            self.tell(stage.key, shared)
             return training_cost(shared, 1650.0 * self._usual, self.shape.mismatch)
         return np.ones(self.count)
 

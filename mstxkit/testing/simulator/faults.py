@@ -77,6 +77,8 @@ class InjectedFault:
             return False
         if self.moves_every:
             return rank == self.ranks[(step - self.since) // self.moves_every % len(self.ranks)]
+        if self.kind == "all":
+            return True
         return rank in self.ranks if self.ranks else self.rank is None or rank == self.rank
 
 

@@ -55,7 +55,7 @@ class Processes:
         self._speeds = self.work_drawn.speeds(self.count)
         self._faults, self._waits_for = tuple(faults), dict(waits_for or {})
         self._stages: dict[str, Vector] = {}
-        self._slower: dict[tuple[str, str], Vector] = {}
+        self._slower: dict[tuple[str, tuple[str, ...]], Vector] = {}
         self._pool, self._used = np.empty(0), 0
 
     @property
@@ -87,7 +87,7 @@ class Processes:
             where: Which kinds of faults besides "compute" it may have: "before", "inside", "behind", "input" or "gap".
             who: Those alone.
         """
-        slower = self._speeds[who] * self._slowness(stage, where)[who]
+        slower = self._speeds[who] * self.slowness(stage, where, "compute", "drift")[who]
         self.now[who] += usual_s * slower * self.noise(self.shape.noise_ratio, who)
 
     def compute(self, stage: str, usual_s: float | Vector, where: str = "before", who: Any = _ALL) -> None:
@@ -98,15 +98,15 @@ class Processes:
     def generate(self, stage: str, usual_s: float, longer: float = 1.0) -> None:
         """A stage that generates responses of a heavy-tailed length, and says how many and how long they are."""
         lengths = self.work_drawn.lengths() * longer
-        self.tell(stage, lengths.sum(axis=1), np.full(self.count, lengths.shape[1]), lengths.max(axis=1))
+        self.tell(stage, lengths.sum(axis=1), float(lengths.shape[1]), lengths.max(axis=1))
         cost = generation_cost(lengths, self.shape.mismatch) / usual_generation_cost(self.shape)
         self.compute(stage, usual_s * cost)
 
-    def train_cost(self, stage: str, longer: float = 1.0) -> Vector:
+    def train_cost(self, stage: str, longer: Vector | float = 1.0) -> Vector:
         """(M,) about 1: what training on responses shared out by their length costs; their tokens are told."""
-        lengths = self.work_drawn.lengths() * longer
-        tokens = np.minimum(lengths, 16_384.0 * longer).sum() / self.count * self.noise(0.05)
-        self.tell(stage, tokens, np.full(self.count, np.nan), np.full(self.count, np.nan))
+        lengths = self.work_drawn.lengths()
+        tokens = np.minimum(lengths, 16_384.0).sum() / self.count * longer * self.noise(0.05)
+        self.tell(stage, tokens)
         return training_cost(tokens, usual_tokens(self.shape) * lengths.shape[1], self.shape.mismatch)
 
     def wait_until(self, moment_s: float | Vector, who: Any = _ALL) -> None:
@@ -128,7 +128,7 @@ class Processes:
         entered = self.now[members]
         times = link_s * self.factors(int(places.max()) + 1, 0.1)
         slowest, latest = np.ones(len(times)), np.full(len(times), -np.inf)
-        np.maximum.at(slowest, places, self._slowness(stage, "link")[members])
+        np.maximum.at(slowest, places, self.slowness(stage, "link")[members])
         np.fmax.at(latest, places, entered)
         left = (latest + times * slowest)[places] + self.random.exponential(2e-5, len(members))
         self.now[members] = left
@@ -136,7 +136,7 @@ class Processes:
 
     def send(self, stage: str, senders: Whole, receivers: Whole, link_s: float = 2e-4) -> Parcel:
         """Hand something on; who sends goes on at once."""
-        entered, is_slow = self.now[senders], self._slowness(stage, "link")
+        entered, is_slow = self.now[senders], self.slowness(stage, "link")
         self.now[senders] += 2e-5
         times = link_s * self.factors(len(senders), 0.1)
         times *= np.where(is_slow[receivers] > 1, np.maximum(1.0, is_slow[senders]), 1.0)
@@ -150,7 +150,9 @@ class Processes:
         self.now[receivers] = np.maximum(entered, there) + 2e-5
         self.rings.add(stage, RECEIVE, receivers, self.rings.pairs_of(senders, receivers), entered, self.now[receivers])
 
-    def tell(self, stage: str, tokens: Vector, responses: Vector, longest_response: Vector) -> None:
+    def tell(
+        self, stage: str, tokens: Vector, responses: Vector | float = np.nan, longest_response: Vector | float = np.nan
+    ) -> None:
         """How much they do there, more of it with each call."""
         values = self._values(stage)
         for place, more in ((_TOKENS, tokens), (_RESPONSES, responses)):
@@ -170,28 +172,31 @@ class Processes:
 
     # By faults.
 
-    def _slowness(self, stage: str, where: str) -> Vector:
-        """(M,) how much longer it takes there for the faults of this step."""
-        factors = self._slower.get((stage, where))
+    def slowness(self, stage: str, *kinds: str) -> Vector:
+        """(M,) how much longer it takes there, in this step, for faults of these kinds."""
+        factors = self._slower.get((stage, kinds))
         if factors is None:
-            factors = np.ones(self.count)
-            kinds = (where,) if where == "link" else (where, "compute", "drift")
-            for fault in self._faults:
-                if fault.kind in kinds and fault.stage in ("", stage):
-                    factors[self._members(fault)] *= fault.factor_at(self.number)
-            self._slower[stage, where] = factors
+            factors = self._slower[stage, kinds] = np.ones(self.count)
+            for fault in (fault for kind in kinds for fault in self.faults_on(kind, stage)):
+                factors[self.members(fault)] *= fault.factor_at(self.number)
         return factors
 
-    def _members(self, fault: InjectedFault) -> list[int]:
+    def faults_on(self, kind: str, stage: str = "") -> list[InjectedFault]:
+        """Those of a kind that a stage has in this step."""
+        return [
+            fault for fault in self._faults
+            if fault.kind == kind and fault.stage in ("", stage) and fault.is_on(self.number)
+        ]  # fmt: skip
+
+    def members(self, fault: InjectedFault) -> list[int]:
         """Who has it in this step; ranks of a role need not begin at 0."""
         return [at for at, peer in enumerate(self.peers) if fault.has(self.role, peer.rank, self.number)]
 
     def _offsets(self) -> Vector:
         """(M,) by how much each clock is wrong: within its bound."""
         offsets = np.zeros(self.count)
-        for fault in self._faults:
-            if fault.kind == "clock" and fault.is_on(self.number):
-                offsets[self._members(fault)] += fault.factor
+        for fault in self.faults_on("clock"):
+            offsets[self.members(fault)] += fault.factor
         return offsets
 
     # What is handed over.

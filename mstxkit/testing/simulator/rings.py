@@ -14,7 +14,6 @@ from .shape import ALWAYS, JobShape
 Vector = npt.NDArray[np.float64]
 Whole = npt.NDArray[np.int64]
 KINDS = (MEET, SEND, RECEIVE)
-_FIRST_PAIR = 1 << 20
 FIRST_RINGS, RINGS_EVERY, RINGS_EVERY_S = 20, 100, 60.0
 
 
@@ -23,6 +22,7 @@ class _Entries(NamedTuple):
 
     member: Whole
     group: Whole
+    sequence: Whole
     entered_s: Vector
     left_s: Vector
     stage: str
@@ -43,18 +43,22 @@ class Rings:
         self._shape, self._ranks = shape, [peer.rank or 0 for peer in peers]
         self._entries: list[_Entries] = []
         self._groups: dict[int, tuple[int, ...]] = {}
-        self._over: dict[int, int] = {}
+        # Groups that meet have numbers below `_first_pair`, those of a sender and a receiver from there on.
+        self._first_pair = 4 * len(peers)
+        self._next = np.zeros((len(KINDS), self._first_pair + len(peers) ** 2), np.int64)
         self._held: deque[RoleStep] = deque(maxlen=shape.ring_steps)
         self._dumped_s: float | None = None
 
     def add(self, stage: str, kind: int, member: Whole, group: Whole, entered_s: Vector, left_s: Vector) -> None:
         """One collective of each of these groups."""
         if self._shape.has_rings:
-            self._entries.append(_Entries(member, group, entered_s, left_s, stage, kind))
+            sequence = self._next[kind, group]
+            self._next[kind, group] = sequence + 1
+            self._entries.append(_Entries(member, group, sequence, entered_s, left_s, stage, kind))
 
     def pairs_of(self, senders: Whole, receivers: Whole) -> Whole:
         """The number of each pair, and direction, as a group."""
-        return _FIRST_PAIR + senders * len(self._ranks) + receivers
+        return self._first_pair + senders * len(self._ranks) + receivers
 
     def of_step(self, stages: Sequence[str], offsets_s: Vector) -> Collectives | None:
         """What was entered since this was asked last.
@@ -66,35 +70,24 @@ class Rings:
         entries, self._entries = self._entries, []
         if not entries:
             return None
-        member, group = (np.concatenate([part[at] for part in entries]) for at in range(2))
-        entered, left = (np.concatenate([part[at] for part in entries]) + offsets_s[member] for at in (2, 3))
+        member, group, sequence = (np.concatenate([part[at] for part in entries]) for at in range(3))
+        entered, left = (np.concatenate([part[at] for part in entries]) + offsets_s[member] for at in (3, 4))
         counts = [len(part.member) for part in entries]
         kinds = np.repeat([part.kind for part in entries], counts)
         return Collectives(
-            member, group, self._sequence(member, group, kinds), entered,
+            member, group, sequence, entered,
             left if self._shape.knows_left else np.full(len(left), np.nan),
             np.repeat([stages.index(part.stage) for part in entries], counts), self._ranks_of(member, group),
             kind=kinds if (kinds != MEET).any() else None,
         )  # fmt: skip
 
-    def _sequence(self, member: Whole, group: Whole, kinds: Whole) -> Whole:
-        """(K,) which of its group's collectives each is: a member's n-th in a group is the n-th of that group."""
-        order = np.lexsort((np.arange(len(member)), member, kinds, group))
-        keys = np.stack([group[order], kinds[order], member[order]])
-        is_next = np.append(True, (keys[:, 1:] != keys[:, :-1]).any(axis=0))
-        starts = np.maximum.accumulate(np.where(is_next, np.arange(len(order)), 0))
-        sequence = np.empty_like(order)
-        sequence[order] = np.arange(len(order)) - starts
-        key, places = np.unique(group * len(KINDS) + kinds, return_inverse=True)
-        longest = np.zeros(len(key), np.int64)
-        np.maximum.at(longest, places, sequence + 1)
-        over = np.array([self._over.get(of, 0) for of in key.tolist()])
-        self._over.update(zip(key.tolist(), (over + longest).tolist()))
-        return sequence + over[places]
-
     def _ranks_of(self, member: Whole, group: Whole) -> dict[int, tuple[int, ...]]:
         for of in np.setdiff1d(group, list(self._groups)).tolist():
-            inside = divmod(of - _FIRST_PAIR, len(self._ranks)) if of >= _FIRST_PAIR else np.unique(member[group == of])
+            inside = (
+                divmod(of - self._first_pair, len(self._ranks))
+                if of >= self._first_pair
+                else np.unique(member[group == of])
+            )
             self._groups[of] = tuple(self._ranks[at] for at in inside)
         return dict(self._groups)
 

@@ -15,6 +15,7 @@ from .shape import JobShape
 from .truth import StepTruth
 
 CONTROLLER = "controller"
+Steps = Iterator[tuple[Processes, RoleStep]]
 
 
 class Simulation:
@@ -43,7 +44,7 @@ class Simulation:
         """Put its roles together."""
         raise NotImplementedError
 
-    def play(self) -> Iterator[tuple[Processes, RoleStep]]:
+    def play(self) -> Steps:
         """Go through the next step of each role: of whom each is, as it is over."""
         raise NotImplementedError
 
@@ -56,11 +57,14 @@ class Simulation:
         waits_for: Mapping[str, str] | None = None,
     ) -> Processes:  # fmt: skip
         """The processes of a role, of ranks from `first` on; draws of a role are its own."""
-        peers = tuple(
-            Peer(rank, f"host{rank // max(1, self.shape.ranks_per_host)}", f"{role}{rank}", place=place)
+        return self._added(role, self.peers(count, first, places), waits_for)
+
+    def peers(self, count: int, first: int, places: Sequence[str] = ()) -> tuple[Peer, ...]:
+        """So many ranks, on hosts in their order."""
+        return tuple(
+            Peer(rank, f"host{rank // max(1, self.shape.ranks_per_host)}", f"p{rank}", place=place)
             for rank, place in zip(range(first, first + count), places or [""] * count)
         )
-        return self._added(role, peers, waits_for)
 
     def controller(self, waits_for: Mapping[str, str] | None = None) -> Processes:
         """The process that calls the others, a role of its own."""
