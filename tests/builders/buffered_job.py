@@ -17,8 +17,8 @@ from mstxkit.judging.evidence import Peer, RoleStep
 from mstxkit.reading import role_runs
 from mstxkit.reading.role_runs import RoleRun
 from mstxkit.testing.simulator import JobShape
+from mstxkit.testing.simulator.job import Team
 from mstxkit.testing.simulator.shape import GENERATE, RESHARD, TRAINER, StageShape
-from mstxkit.testing.simulator.team import Team
 from mstxkit.testing.simulator.work import SimulatedWork, training_cost
 
 Matrix = npt.NDArray[np.float64]
@@ -51,7 +51,7 @@ class BufferedJob:
             yield made
             step = self._users.step_with(batch, float(np.nanmax(made.left_s)))
             used.append(self._users.ended_s)
-            yield step
+            yield step._replace(collectives=None)
 
 
 class _Side(Team):
@@ -69,27 +69,27 @@ class _Side(Team):
         self._batch, self._may_begin_s = batch, may_begin_s
         return self.next_step()
 
-    def _lengths(self, number: int) -> Matrix:
-        shares = np.array_split(self._batch, self._count)
+    def _lengths(self) -> Matrix:
+        shares = np.array_split(self._batch, self.count)
         return np.array([np.pad(share, (0, len(shares[0]) - len(share))) for share in shares])
 
-    def _begin_step(self, number: int) -> None:
-        self._now = np.maximum(self._now, self._may_begin_s)
+    def _begin_step(self) -> None:
+        self.now = np.maximum(self.now, self._may_begin_s)
 
-    def _cost(self, stage: StageShape, lengths: Matrix, arrays: dict[str, Matrix], at: int) -> Matrix:
+    def _cost(self, stage: StageShape, lengths: Matrix) -> Matrix:
         if stage.work == "responses":
             counts, longest, tokens = (lengths > 0).sum(axis=1), lengths.max(axis=1), lengths.sum(axis=1)
-            arrays["tokens"][:, at], arrays["long"][:, at], arrays["n"][:, at] = tokens, longest, counts
+            self.tell(stage.key, tokens, counts.astype(float), longest)
             return self._generation_cost(lengths, counts, longest, tokens)
         if stage.work == "tokens":
-            shared = np.minimum(lengths, 16_384.0).sum() / self._count * self._work.noise((self._count,), 0.05)
-            arrays["tokens"][:, at] = shared
-            return training_cost(shared, 1650.0 * self._usual, self._shape.mismatch)
-        return np.ones(self._count)
+            shared = np.minimum(lengths, 16_384.0).sum() / self.count * self.noise(0.05)
+            self.tell(stage.key, shared)
+            return training_cost(shared, 1650.0 * self._usual, self.shape.mismatch)
+        return np.ones(self.count)
 
     def _generation_cost(self, lengths: Matrix, counts: Matrix, longest: Matrix, tokens: Matrix) -> Matrix:
         """As the simulator's, of shares of any size: a usual one costs about 1."""
-        mismatch, usual = self._shape.mismatch, self._usual
+        mismatch, usual = self.shape.mismatch, self._usual
         plain = 0.6 * longest / 5000 + 0.4 * tokens / (usual * 1650)
         running = (lengths > longest[:, None] / 2).sum(axis=1) / np.maximum(1, counts)
         square = (lengths**2).sum(axis=1) / (usual * 1650**2 * 1.9)

@@ -18,6 +18,7 @@ from __future__ import annotations
 from .faults import FAULTS, InjectedFault
 from .job import SimulatedJob
 from .shape import JobShape
+from .simulation import Simulation
 from .truth import StepTruth, lost_ratio
 
-__all__ = ["FAULTS", "InjectedFault", "JobShape", "SimulatedJob", "StepTruth", "lost_ratio"]
+__all__ = ["FAULTS", "InjectedFault", "JobShape", "SimulatedJob", "Simulation", "StepTruth", "lost_ratio"]

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
+BY_SCHEDULE, ALWAYS = "by_schedule", "always"
+
 
 @dataclass(frozen=True)
 class JobShape:
@@ -28,6 +30,8 @@ class JobShape:
         knows_left: Do they tell when a collective was over?
         ring_steps: Steps that a ring holds.
         error_s: Bound of each rank's clock error.
+        tail: Standard deviation of the logarithm of a response's length.
+        rings: BY_SCHEDULE or ALWAYS: when they are handed over.
         group_ranks: Ranks of a group whose collectives are its own; 0: all are one group.
     """
 
@@ -48,6 +52,8 @@ class JobShape:
     ring_steps: int = 5
     error_s: float = 5e-5
     group_ranks: int = 0
+    rings: str = BY_SCHEDULE
+    tail: float = 0.8
 
 
 class StageShape(NamedTuple):
