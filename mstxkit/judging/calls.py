@@ -16,22 +16,26 @@ _CALLS_AT_MOST = 20_000
 
 
 def inside_of(
-    entered: Entered, stage: int, less_s: Vector, of_groups: Mapping[int, float], begin: Vector
+    entered: Entered, less_s: Mapping[int, Vector], of_groups: Mapping[int, float], begin: Vector
 ) -> Vector:  # fmt: skip
-    """(M,) by how much earlier each member is through with a stage.
+    """(M,) by how much earlier each member is through with some stages.
 
     Args:
         entered: The collectives of the step.
-        stage: Index of the stage.
-        less_s: (M,) taken away of each member's own time in it.
-        of_groups: Taken away of what the collectives of a group take in it.
-        begin: (M,) by how much earlier each comes to it.
+        less_s: Index of each of the stages to (M,) what is taken away of each member's own time in it.
+        of_groups: Taken away of what the collectives of a group take in them.
+        begin: (M,) by how much earlier each comes to the first of them.
     """
-    here = np.flatnonzero(entered.rings.stage == stage)
+    here = np.flatnonzero(np.isin(entered.rings.stage, list(less_s)))
     calls = np.unique(entered.call[here])
     if not len(here) or len(calls) > _CALLS_AT_MOST:
-        return np.asarray(begin + less_s.max(initial=0.0) + max(of_groups.values(), default=0.0))
-    of_entry, behind = _shared_out(entered, here, stage, less_s)
+        most = max((float(less.max(initial=0.0)) for less in less_s.values()), default=0.0)
+        return np.asarray(begin + most + max(of_groups.values(), default=0.0))
+    of_entry, behind = np.zeros(len(entered.call)), np.zeros(len(begin))
+    for stage, less in less_s.items():
+        if less.any():
+            before, after = _shared_out(entered, np.flatnonzero(entered.rings.stage == stage), stage, less)
+            of_entry, behind = of_entry + before, behind + after
     return _gone_through(entered, here, of_entry, _of_calls(entered, here, of_groups), begin) + behind
 
 

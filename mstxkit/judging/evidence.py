@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Mapping, NamedTuple
 
+import numpy as np
+
 if TYPE_CHECKING:
-    import numpy as np
     import numpy.typing as npt
 
     Seconds = npt.NDArray[np.float64]
@@ -59,6 +60,11 @@ class Collectives(NamedTuple):
     groups: Mapping[int, tuple[int, ...]]
     source: str = FLIGHT_RECORDER
     kind: Whole | None = None
+
+    @property
+    def is_meeting(self) -> npt.NDArray[np.bool_]:
+        """(K,): do all wait for each other in it?"""
+        return np.ones(len(self.member), bool) if self.kind is None else self.kind == MEET
 
     def only(self, keep: npt.NDArray[np.bool_] | Whole) -> Collectives:
         """Those entries alone: a mask, or their places in the order that is wanted."""

@@ -81,8 +81,9 @@ class Feeds:
         return self._fed.get((role, kind))
 
     def roles_of(self, role: str, waits_for: Mapping[str, str]) -> Mapping[Piece, str]:
-        """The pieces of a role that another side decides, and which that is; "": nobody says. Not the gaps that end when
-        a controller begins the next stage: nobody else judges what that takes.
+        """The pieces of a role that another side decides, and which that is; "": nobody says.
+
+        Not the gaps that end when a controller begins the next stage: nobody else judges what that takes.
         """
         declared = {Piece(IN, stage): side for stage, side in waits_for.items()}
         learned = {kind: source[0] for (of, kind), source in self._fed.items() if of == role}

@@ -8,7 +8,6 @@ before, though when all are done varies far more.
 from __future__ import annotations
 
 from collections import deque
-from typing import Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -20,24 +19,24 @@ Matrix = npt.NDArray[np.float64]
 Rows = npt.NDArray[np.int64]
 # Looked at in so many steps, of no more members than this; rows there must be.
 _STEPS, _MEMBERS_AT_MOST, _ROWS_LEAST = 8, 1024, 3
+_LOOKS = 3 * _STEPS
 # Rows lie apart by so many deviations and by this share of a step, and distances vary by so much less than the ends.
 _DEVIATIONS, _APART, _TIGHT = 4.0, 0.01, 0.75
-_FOLLOWS, _CLIP = 0.05, 0.1
 
 
 class RowOrder:
-    """What is known of one role: of each piece the row of each member, and how long each usually is after the row before."""
+    """What is known of one role: of each piece the row of each member, and how long each is after the row before."""
 
     def __init__(self) -> None:
         self._seen: dict[int, deque[Vector]] = {}
+        self._looks: dict[int, int] = {}
         self._known: dict[int, Rows] = {}
-        self._usual: dict[int, tuple[int, Vector]] = {}
 
     def forget(self) -> None:
         """Members have come or gone."""
         self._seen.clear()
+        self._looks.clear()
         self._known.clear()
-        self._usual.clear()
 
     def of(self, column: int) -> Rows | None:
         """(M,) the row of each member in a piece, from 0 on; None: they are in none, as far as is known."""
@@ -51,31 +50,20 @@ class RowOrder:
             return
         seen = self._seen.setdefault(column, deque(maxlen=_STEPS))
         seen.append(done_s - np.nanmin(came_s) if np.isfinite(came_s).any() else done_s - done_s.min())
-        if len(seen) == _STEPS:
+        self._looks[column] = self._looks.get(column, 0) + 1
+        if len(seen) == _STEPS and self._looks[column] <= _LOOKS:  # who looks for ever finds some by chance
             rows = _rows_in(np.stack(seen), step_s)
             if rows is not None:
                 self._known[column] = rows
 
-    def excess(self, column: int, times: Vector, is_learned: bool = True) -> Vector:
-        """(M,) logarithm of the time over what each usually takes, less what all take more; and learn from it."""
-        count, usual = self._usual.get(column, (0, times))
-        usual = np.where(np.isfinite(usual), usual, times)
-        more = times - usual
-        common = middle_of(more)
-        excess = more - common
-        rate = max(1 / (count + 1), _FOLLOWS) * (is_learned or not count)
-        self._usual[column] = (
-            count + 1,
-            usual + rate * np.where(np.isnan(more), 0.0, np.clip(more, -_CLIP, _CLIP) if count > _STEPS else more),
-        )
-        return np.asarray(excess if count else np.where(np.isfinite(times), 0.0, np.nan))
-
 
 def after_the_row_before(rows: Rows, took_s: Vector, done_s: Vector) -> Vector:
-    """(M,) how long after the row before each was done; of the first row its whole time."""
+    """(M,) how long after the row before each was done; of the first row its whole time. Members are handed something
+    by who has the same place in its row: ranks of one part of the model are in order.
+    """
     after_s = took_s.copy()
     for row in range(1, int(rows.max()) + 1):
-        after_s[rows == row] = np.maximum(0.0, done_s[rows == row] - middle_of(done_s[rows == row - 1]))
+        after_s[rows == row] = np.maximum(0.0, done_s[rows == row] - done_s[rows == row - 1])
     return after_s
 
 
@@ -91,7 +79,7 @@ def handed_on(rows: Rows, took_s: Vector, lead: Vector, less_s: Vector) -> Vecto
     for row in range(1, int(rows.max()) + 1):
         here, before = rows == row, rows == row - 1
         by_itself = lead[here] + np.maximum(0.0, took_s[here] - first_s)
-        earlier[here] = np.fmin(by_itself, float(earlier[before].min())) + less_s[here]
+        earlier[here] = np.fmin(by_itself, earlier[before]) + less_s[here]
     return earlier
 
 
@@ -115,16 +103,3 @@ def _rows_in(ends_s: Matrix, step_s: float) -> Rows | None:
 
 def _spread(values: Matrix) -> Vector:
     return np.asarray(1.4826 * middle_of(np.abs(values - middle_of(values))))
-
-
-def rows_of_places(places: Sequence[str]) -> Rows | None:
-    """(M,) rows by the part of the model that each has ("pp2"); None where that is not known of all, or is one part."""
-    parts = [_number(place) for place in places]
-    if any(part is None for part in parts) or len(set(parts)) < 2:
-        return None
-    return np.unique(np.array(parts, np.int64), return_inverse=True)[1].astype(np.int64)
-
-
-def _number(place: str) -> int | None:
-    digits = "".join(letter for letter in place.partition("pp")[2].split("/")[0] if letter.isdigit())
-    return int(digits) if digits else None

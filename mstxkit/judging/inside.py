@@ -6,7 +6,7 @@ when it enters the next collective. So whoever waits in a collective, in whateve
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import NamedTuple, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -33,11 +33,13 @@ class Inside(NamedTuple):
         own_s: (M, S) own time up to the last collective of the stage; NaN: no collective was entered in it.
         error_s: (M, S) bound of its error.
         groups: What the collectives took, where it is known when they were over.
+        entered: The entries.
     """
 
     own_s: npt.NDArray[np.float64]
     error_s: npt.NDArray[np.float64]
     groups: tuple[GroupTime, ...]
+    entered: Entered
 
 
 def inside(step: RoleStep, rings: Collectives) -> Inside:
@@ -45,7 +47,7 @@ def inside(step: RoleStep, rings: Collectives) -> Inside:
     shape = len(step.members), len(step.stages)
     entered = entries_of(step, rings)
     if not len(entered.call):
-        return Inside(np.full(shape, np.nan), np.zeros(shape), ())
+        return Inside(np.full(shape, np.nan), np.zeros(shape), (), entered)
     rings = entered.rings
     place = rings.member * shape[1] + rings.stage
     size = shape[0] * shape[1]
@@ -55,7 +57,8 @@ def inside(step: RoleStep, rings: Collectives) -> Inside:
     own_s = np.asarray(np.where(counted > 0, total, np.nan).reshape(shape))
     error_s = crossing.reshape(shape) * step.error_s[:, None]
     own_s, error_s = own_s + entered.behind_s, error_s + (entered.behind_s > 0) * step.error_s[:, None]
-    return Inside(_alike(own_s, counted.reshape(shape)), error_s, _group_times(rings, entered.call))
+    own_s = _alike(own_s, counted.reshape(shape), [peer.place for peer in step.members])
+    return Inside(own_s, error_s, _group_times(rings, entered.call), entered)
 
 
 class Entered(NamedTuple):
@@ -110,20 +113,27 @@ def _calls(rings: Collectives) -> tuple[Whole, Vector]:
 def _own_times(
     step: RoleStep, rings: Collectives, released: Vector
 ) -> tuple[Vector, npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
-    """(K,) own time that led to each entry, whether it has waited before, and whether clocks of two members tell."""
+    """(K,) own time that led to each entry, whether it has waited before, and whether clocks of two members tell.
+
+    Whoever leaves before the last has come, as who sends does, has not waited. Stages may alternate, as forward and
+    backward passes do: what lies between two entries is of the stage of the later one, as far as it was entered.
+    """
     order = np.lexsort((rings.entered_s, rings.member))
     entered, member, stage = rings.entered_s[order], rings.member[order], rings.stage[order]
     has_left = np.isfinite(rings.left_s[order])
     over = np.where(has_left, rings.left_s[order], released[order])
-    is_same = np.zeros(len(order), bool)
-    is_same[1:] = (member[1:] == member[:-1]) & (stage[1:] == stage[:-1])
-    over_before, entered_before = np.roll(over, 1), np.roll(entered, 1)
+    waited = ~has_left | (rings.left_s[order] >= released[order])
+    is_next, is_same = np.zeros(len(order), bool), np.zeros(len(order), bool)
+    is_next[1:] = member[1:] == member[:-1]
+    is_same[1:] = is_next[1:] & (stage[1:] == stage[:-1])
+    over_before, entered_before, waited_before = np.roll(over, 1), np.roll(entered, 1), np.roll(waited, 1)
     went_on = entered < over_before  # it did not wait for that collective
     since = np.where(went_on, entered_before, over_before)
-    since = np.where(is_same, since, step.entered_s[member, stage])
+    begun = step.entered_s[member, stage]
+    since = np.where(is_same, since, np.where(is_next, np.fmax(begun, since), begun))
     own, has_waited, is_crossing = np.empty(len(order)), np.empty(len(order), bool), np.empty(len(order), bool)
     own[order] = np.maximum(0.0, entered - since)
-    has_waited[order] = is_same & ~went_on
+    has_waited[order] = is_next & ~went_on & waited_before & (is_same | (over_before >= begun))
     is_crossing[order] = is_same & ~np.roll(has_left, 1) & ~went_on
     return np.nan_to_num(own), has_waited, is_crossing
 
@@ -145,10 +155,17 @@ def _behind(step: RoleStep, rings: Collectives, call: Whole) -> npt.NDArray[np.f
     return behind
 
 
-def _alike(own_s: npt.NDArray[np.float64], counted: Whole) -> npt.NDArray[np.float64]:
-    """Only members with as many collectives as most: others have done other work, or their ring began later."""
-    usual = [np.bincount(column[column > 0]).argmax() if column.any() else 0 for column in counted.T]
-    return np.where(counted == np.array(usual)[None, :], own_s, np.nan)
+def _alike(own_s: npt.NDArray[np.float64], counted: Whole, places: Sequence[str]) -> npt.NDArray[np.float64]:
+    """Only members with as many collectives as most of those in their place: others have done other work, or their ring
+    began later.
+    """
+    of_place = np.unique(places, return_inverse=True)[1].reshape(-1)
+    is_alike = np.zeros(counted.shape, bool)
+    for place in range(int(of_place.max(initial=0)) + 1):
+        here = counted[of_place == place]
+        usual = [np.bincount(column[column > 0]).argmax() if column.any() else 0 for column in here.T]
+        is_alike[of_place == place] = here == np.array(usual)[None, :]
+    return np.where(is_alike, own_s, np.nan)
 
 
 def _group_times(rings: Collectives, call: Whole) -> tuple[GroupTime, ...]:

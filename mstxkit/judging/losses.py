@@ -14,7 +14,7 @@ from .evidence import RoleStep
 from .feeds import Feeds, places_of
 from .findings import Part
 from .in_a_row import after_the_row_before
-from .inside import entries_of, inside
+from .inside import inside
 from .links import LINK
 from .measuring import FED, IN_A_ROW, INSIDE, WAITS, Norms
 from .meeting import last_of
@@ -192,8 +192,9 @@ class Losses:
         ended_s, began_s = np.fmax.reduce(step.left_s, axis=1), np.fmin.reduce(step.entered_s, axis=1)
         began_s = began_s if before_s is None else np.where(np.isfinite(before_s), before_s, began_s)
         rings = step.collectives
-        entered = None if rings is None else entries_of(step, rings)
-        inside_s = np.full(step.left_s.shape, np.nan) if rings is None else inside(step, rings).own_s
+        tells = None if rings is None else inside(step, rings)
+        entered = None if tells is None else tells.entered
+        inside_s = np.full(step.left_s.shape, np.nan) if tells is None else tells.own_s
         return Course(
             self._role, step.step, step.members, pieces.kinds, pieces.stages, mode, pieces.came_s, pieces.done_s,
             took_s, tuple(meets), feeds, rows, began_s, ended_s, entered, inside_s,

@@ -13,6 +13,7 @@ from .cutting import BEFORE, IN, Piece, StepPieces
 from .evidence import Collectives, RoleStep
 from .in_a_row import RowOrder, Rows, after_the_row_before
 from .meeting import Labels, after_those, labels_in, last_of
+from .own_history import OwnHistory
 
 BEHIND, BEHIND_GAP, INSIDE = "behind", "behind_gap", "inside"
 # Of the work: tokens, responses, the longest response, and how often the stage was entered. As long as nothing else is
@@ -21,7 +22,7 @@ FEATURES = 4
 _PRIOR = np.array([0.0, 0.0, 0.0, 1.0])
 # Times are compared as logarithms of so much more: pieces shorter than this share of a step are all alike.
 BASE_RATIO = 0.01
-WAITS, FREE, UNKNOWN, FED, IN_A_ROW = range(5)
+WAITS, FREE, UNKNOWN, FED, IN_A_ROW, HANDED = range(6)
 # Nothing is learned of a member that may have waited for a larger share of its time (a logarithm).
 _DOUBT = 0.1
 # By so many standard deviations one half of the members lies apart from the other.
@@ -35,7 +36,8 @@ class MeasuredStep(NamedTuple):
         kinds: What each is; `where` is BEHIND for what a member does in a stage once all have been released in it.
         at: (K,) its column.
         mode: (K,) WAITS: it is over for all together; FREE: for each alone; FED: another side decides;
-            IN_A_ROW: each row of members waits for the one before; UNKNOWN.
+            IN_A_ROW: each row of members waits for the one before; HANDED: members send and receive in it, of which
+            only its entries tell; UNKNOWN.
         came_s, done_s: (M, K) when each came to it, and was done.
         excess: (M, K) logarithm of time over what is expected for its work, less what may have been waiting.
         learned: (M, K) the same of those that have surely not waited; NaN of others.
@@ -82,14 +84,17 @@ class Norms:
         self.columns, self.places = PieceColumns(), PieceColumns()
         self.waiting, self.regression = JointEnds(), Regression(FEATURES)
         self.collective_in: set[str] = set()
-        self.rows = RowOrder()
+        self.handed_in: set[str] = set()
+        self.rows, self._of_members, self._of_places = RowOrder(), OwnHistory(), OwnHistory()
         self.fed: Mapping[Piece, str] = {}  # pieces that another side decides
         self.suspected: set[str] = set()  # stages in which something is slow: nothing is learned there of who waits
         self._meets: dict[str, Labels] = {}
 
     def learn_groups(self, step: RoleStep, rings: Collectives) -> None:
         """Who meets in which stage, as collectives tell."""
-        for stage in np.unique(rings.stage[rings.stage >= 0]).tolist():
+        is_meeting = rings.is_meeting
+        self.handed_in |= {step.stages[stage] for stage in np.unique(rings.stage[~is_meeting & (rings.stage >= 0)])}
+        for stage in np.unique(rings.stage[is_meeting & (rings.stage >= 0)]).tolist():
             self.collective_in.add(step.stages[stage])
             labels = labels_in(rings, stage, len(step.members))
             if labels is None:
@@ -101,7 +106,8 @@ class Norms:
         """Members have come or gone: who meets is to be learned anew."""
         self._meets.clear()
         self.waiting.forget()
-        self.rows.forget()
+        for known in (self.rows, self._of_members, self._of_places):
+            known.forget()
 
     def meets(self, kinds: Iterable[Piece]) -> list[Labels | None]:
         """Who meets in each piece; None: all, or nobody is known to."""
@@ -158,8 +164,10 @@ class Norms:
         mode[slope - 3 * error > -0.5] = FREE
         known = self.waiting.known(np.maximum(place, 0))
         mode[known > 0], mode[known < 0] = WAITS, FREE
+        is_handed = np.array([kind.stage in self.handed_in and kind.where == IN for kind in kinds], bool)
         mode[[self.rows.of(column) is not None for column in place.tolist()]] = IN_A_ROW
-        mode[is_inside], mode[meets] = FREE, WAITS
+        mode[meets & ~is_handed], mode[is_handed] = WAITS, HANDED
+        mode[is_inside] = FREE
         mode[np.array([kind in self.fed for kind in kinds], bool)] = FED
         return mode
 
@@ -179,7 +187,7 @@ class Norms:
         features, load, work = _features(step, pieces, waits)
         slopes = self.regression.slopes(at) + _PRIOR
         predicted = np.einsum("mkf,kf->mk", features, slopes)
-        times = np.where(mode == FED, np.nan, np.log(took + base_s))
+        times = np.where((mode == FED) | (mode == HANDED), np.nan, np.log(took + base_s))
         rest = times - predicted
         excess, level = _after_the_quicker(rest, ranks.usual_noise(at)), _usual_of(rest)
         if len(together) > 1:
@@ -188,7 +196,13 @@ class Norms:
             level = np.where(waits & self._has_groups(pieces), np.fmax.reduce(rest, axis=0), level)
         for piece in in_a_row:
             is_learned = pieces.kinds[piece].stage not in self.suspected
-            excess[:, piece] = self.rows.excess(int(place[piece]), rest[:, piece], is_learned)
+            excess[:, piece] = self._of_members.excess(int(place[piece]), rest[:, piece], is_learned)
+        places = _labels_of_places(step)
+        if places is not None:
+            own = np.flatnonzero((mode == FREE) | (mode == UNKNOWN))
+            excess[:, own] = after_those(rest[:, own], places)
+            for piece in own.tolist():
+                excess[:, piece] += self._more_of_places(pieces, piece, int(place[piece]), rest[:, piece], places)
         sure = np.log(np.maximum(took - self._doubt_s(pieces, mode, last_came), 0.0) + base_s) - times
         learned = np.where(sure > -_DOUBT, excess, np.nan)
         noise = ranks.noise(at, learned)
@@ -202,6 +216,13 @@ class Norms:
             _usual_of(took), pieces.owners, pieces.is_first, step.error_s, noise,
             _comparable(kinds, mode, pieces, step_s),
         )  # fmt: skip
+
+    def _more_of_places(self, pieces: StepPieces, piece: int, column: int, times: Vector, places: Labels) -> Vector:
+        """(M,) by how much more each place takes than it did, where the others do not."""
+        of_places = np.array([middle_of(times[places == place]) for place in range(int(places.max()) + 1)])
+        is_learned = pieces.kinds[piece].stage not in self.suspected
+        more = self._of_places.excess(column, of_places, is_learned)
+        return np.where(np.isnan(more), 0.0, more)[places]
 
     def _doubt_s(self, pieces: StepPieces, mode: npt.NDArray[np.int64], last_came: Matrix) -> Matrix:
         """(M, K) how much of its time a member may have waited, or its clock may be wrong."""
@@ -220,7 +241,8 @@ class Norms:
         place = self.places.of(pieces.kinds)
         heard = np.array([kind.stage not in self.suspected for kind in pieces.kinds], bool)
         self.waiting.learn(place[heard], came[:, heard] / step_s, took[:, heard] / step_s)
-        for piece in np.flatnonzero(heard).tolist():
+        may_be = heard & (self.waiting.known(np.maximum(place, 0)) == 0)
+        for piece in np.flatnonzero(may_be).tolist():
             if pieces.kinds[piece].where == IN:
                 self.rows.learn(int(place[piece]), pieces.came_s[:, piece], pieces.done_s[:, piece], step_s)
         with np.errstate(invalid="ignore", divide="ignore"):
@@ -264,6 +286,14 @@ def _each(together: _Together, of: Callable[[Matrix, Labels | None], Matrix], va
     return result
 
 
+def _labels_of_places(step: RoleStep) -> Labels | None:
+    """(M,) a number for each part of the model; None where they are not known, or all have the same."""
+    names = [peer.place for peer in step.members]
+    if not all(names) or len(set(names)) < 2:
+        return None
+    return np.unique(names, return_inverse=True)[1].reshape(-1).astype(np.int64)
+
+
 class _Chosen(NamedTuple):
     """StepPieces with their columns, and which of them there is room for."""
 
@@ -288,7 +318,7 @@ def _comparable(kinds: tuple[Piece, ...], mode: At, pieces: StepPieces, step_s: 
     is_gap = np.array([kind.where in (BEFORE, BEHIND_GAP) for kind in kinds], bool)
     somebody_waits = bool((mode == WAITS).any())
     is_compared = ~is_gap | somebody_waits | (_enter_together(pieces.came_s, step_s) & pieces.is_first)
-    return np.asarray(is_compared & (mode != FED))
+    return np.asarray(is_compared & (mode != FED) & (mode != HANDED))
 
 
 def _enter_together(came_s: Matrix, step_s: float) -> bool:

@@ -19,7 +19,7 @@ def labels_in(rings: Collectives, stage: int, members: int) -> Labels | None:
 
     Groups that share a member meet: who is late in one of them makes the other late.
     """
-    here = rings.stage == stage
+    here = (rings.stage == stage) & rings.is_meeting
     member, group = rings.member[here], rings.group[here]
     if not len(member):
         return None

@@ -16,7 +16,7 @@ from .cutting import BEFORE, IN, REST, Piece
 from .evidence import Peer
 from .in_a_row import Rows, handed_on
 from .inside import Entered
-from .measuring import BEHIND_GAP, FED, FREE, INSIDE, WAITS
+from .measuring import BEHIND_GAP, FED, FREE, HANDED, INSIDE, WAITS
 from .meeting import Labels
 
 Vector = npt.NDArray[np.float64]
@@ -159,21 +159,30 @@ def _gone_through(
     by_piece: dict[int, list[Less]] = {}
     for part in less:
         by_piece.setdefault(part.piece, []).append(part)
+    handed = [at for at, mode in enumerate(course.mode.tolist()) if mode == HANDED]
     for at, mode in enumerate(course.mode.tolist()):
         lead, parts = columns[-1], by_piece.get(at, [])
-        in_calls = [part for part in parts if course.entered is not None and (part.is_inside or part.of_groups)]
-        for part in in_calls:
-            assert course.entered is not None
-            lead = inside_of(course.entered, int(course.stages[at]), part.seconds, part.of_groups, lead)
-        if not in_calls and mode == WAITS:
+        # Stages in which members send and receive may alternate: they are gone through together, as the first of them.
+        together = handed if mode == HANDED else [at]
+        in_calls = [part for piece in together for part in by_piece.get(piece, ()) if part.is_inside or part.of_groups]
+        if course.entered is not None and (in_calls or mode == HANDED):
+            stages = {int(course.stages[piece]): piece for piece in together}
+            less_s = {
+                stage: _sum_of([part for part in in_calls if part.piece == piece], len(lead))
+                for stage, piece in stages.items()
+            }
+            of_groups = {group: seconds for part in in_calls for group, seconds in part.of_groups.items()}
+            lead = inside_of(course.entered, less_s, of_groups, lead) if at == together[0] else lead
+            parts = [part for part in parts if not (part.is_inside or part.of_groups)]
+        elif mode == WAITS:
             lead = _met(course.came_s[:, at], lead, course.meets[at])
-        elif not in_calls and mode == FED:
+        elif mode == FED:
             lead = _fed(course, at, lead, leads, courses)
-        rows, less_s = course.rows[at], _sum_of([part for part in parts if part not in in_calls], len(lead))
-        if rows is not None and not in_calls:
-            lead = handed_on(rows, course.done_s[:, at] - course.came_s[:, at], lead, less_s)
+        rows = course.rows[at]
+        if rows is not None and course.entered is None:
+            lead = handed_on(rows, course.done_s[:, at] - course.came_s[:, at], lead, _sum_of(parts, len(lead)))
         else:
-            lead = lead + less_s
+            lead = lead + _sum_of(parts, len(lead))
         columns.append(lead)
     columns[-1] = np.where(np.isfinite(course.ended_s), columns[-1], begin)
     return np.stack(columns, axis=1)

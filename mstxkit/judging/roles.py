@@ -371,7 +371,7 @@ class RoleHistory:
         return findings[:3], tuple(dict.fromkeys(stage for stage in asked if stage not in explained))
 
     def _other_side(self, kind: Piece, waiting: list[str]) -> dict[str, str]:
-        """Who else has to do with a piece that has become longer for all: who waits for this role, or who begins stages."""
+        """Who else has to do with what has become longer for all: who waits for this role, or who begins its stages."""
         if kind.where != BEHIND_GAP:
             return {"waited_for_by": ", ".join(waiting)} if waiting else {}
         stage = self._job.feeds.controller_stage(self._role, Piece(BEFORE, kind.stage))
