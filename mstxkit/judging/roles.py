@@ -55,8 +55,6 @@ _ASKS_SHARE = 0.75
 _LASTS_STEPS = 5
 # The numbers of so many steps are remembered: some count by tens.
 _REMEMBERED = 256
-# For so many steps a link that may be slow is no reason to say that all are.
-_LINK_FIRST_STEPS = 15
 INPUT_STAGE = "load_batch"
 
 
@@ -356,10 +354,10 @@ class RoleHistory:
                 continue
             waiting = self._job.feeds.roles_waiting_for(self._role, kind.stage) if kind.where in (IN, BEHIND) else []
             is_hidden = self._is_hidden(measured, piece) and not self._rings_since(int(change.steps[piece]))
+            is_hidden |= self.links.suspects(kind.stage)  # more rings tell whether a link is slow
             if asks[piece] and is_hidden:
                 asked.append(kind.stage)
-            is_link = self.links.suspects(kind.stage) and change.steps[piece] <= _LINK_FIRST_STEPS
-            if fires[piece] and not is_link:
+            if fires[piece]:
                 name = "not_enough_evidence" if is_hidden and not waiting else "all_slow"
                 findings.append(Finding(
                     Key(name, kind.where, kind.stage), -1, int(change.steps[piece]), math.expm1(mean[piece]),

@@ -13,13 +13,14 @@ from pathlib import Path
 from typing import Any, Iterator
 
 import pytest
+from builders import panels
 from builders.shown_job import ShownJob, role, verdict
 
 pytest.importorskip("prometheus_client", reason="prometheus-client is not installed: pip install 'mstxkit[metrics]'")
 
 from mstxkit.store.job_file import JobState
 from mstxkit.store.metrics_setting import checked
-from mstxkit.telemetry import panels
+from mstxkit.telemetry import outlets
 from mstxkit.telemetry.outlets import Outlets
 
 UNPACKED = Path(__file__).resolve().parents[2] / ".venvs/debian/prometheus/usr/bin/prometheus"
@@ -177,8 +178,8 @@ def test_beyond_loopback_a_scraper_needs_the_token_of_the_run(tmp_path: Path) ->
 
 
 def test_the_shipped_dashboard_is_what_the_panels_make() -> None:
-    """Else: python -m mstxkit.telemetry.panels > mstxkit/telemetry/grafana.json."""
-    shipped = Path(panels.__file__).with_name("grafana.json").read_text(encoding="utf-8")
+    """Else: PYTHONPATH=tests python -m builders.panels > mstxkit/telemetry/grafana.json."""
+    shipped = Path(outlets.__file__).with_name("grafana.json").read_text(encoding="utf-8")
 
     assert shipped == panels.as_text()
 

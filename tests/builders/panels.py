@@ -1,6 +1,6 @@
 """The panels of the dashboard, once: `grafana.json` is made of them, and a test asks a real Prometheus each query.
 
-    python -m mstxkit.telemetry.panels > mstxkit.json        # then: Grafana, Dashboards, New, Import
+    PYTHONPATH=tests python -m builders.panels > mstxkit/telemetry/grafana.json
 
 Ray puts `ray_` before each name; the queries take both.
 
