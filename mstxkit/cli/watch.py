@@ -85,9 +85,12 @@ def _as_json(verdict: Verdict) -> str:
 
 def _once(run: Path, run_id: str, json: bool) -> None:
     from ..judging import watching
+    from ..reading import judged
     from ..reading.report import device_words
+    from ..reading.run import open_run
 
     with progress("Judging"):
+        judged.await_last_word(open_run(run))
         seen = watching.once(run, run_id)
         by_tables = None if any(verdict.is_blaming for verdict in seen.verdicts) else _from_tables(run, seen)
     seen = by_tables or seen

@@ -5,8 +5,10 @@ Everything that calls somebody slow goes by this: the report, "suspect+peer", th
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Iterable, NamedTuple
 
+from ..store import judge_lock
 from ..store.verdicts import HANG
 from . import twice
 from .tables import verdicts as stored_verdicts
@@ -23,6 +25,8 @@ JOB, TABLES, NOBODY = "job", "tables", "nobody"
 STEPS_AT_MOST = 2000
 # Where no verdict comes of fewer steps that could lead to one, nothing follows: a rank that is 10 % slower takes 15.
 ENOUGH_STEPS = 20
+# Of a job that is over its judge is waited for so long.
+_LAST_WORD_S, _LOOKS_EVERY_S, _RUNNING = 15.0, 0.1, "running"
 NO_STEP, NO_PEER = "no step is over in which a stage has ended", "no two ranks have finished a step together"
 TWICE = "the same ranks are there twice at once, so nobody can tell who waits for whom"
 ANEW = "steps are counted from the beginning again, so here each is all that have its number together"
@@ -70,6 +74,7 @@ def of_run(run: Run) -> JobVerdicts:
 
     Where the job's judge lacks evidence, its tables may have it: ranges around collectives.
     """
+    await_last_word(run)
     every = stored_verdicts.stored(run.path, run.damage)
     # Hangs are seen by others than the judge, also where nobody judges.
     hangs = [verdict for verdict in every if verdict.kind == HANG and not verdict.withdrawn]
@@ -78,6 +83,17 @@ def of_run(run: Run) -> JobVerdicts:
     else:
         judged = _without_hangs(run, [verdict for verdict in every if verdict.kind != HANG])
     return judged._replace(holding=in_order([*hangs, *judged.holding])) if hangs else judged
+
+
+def await_last_word(run: Run) -> None:
+    """Of a job that is over, wait for the judge that still goes through its last steps, some seconds at most: what is
+    said in the second in which it ends is then what is said ever after.
+    """
+    if not judge_lock.is_held(run.path) or _RUNNING in run.processes()["state"].to_list():
+        return
+    deadline = time.monotonic() + _LAST_WORD_S
+    while judge_lock.is_held(run.path) and time.monotonic() < deadline:
+        time.sleep(_LOOKS_EVERY_S)
 
 
 def _without_hangs(run: Run, stored: list[Verdict]) -> JobVerdicts:
