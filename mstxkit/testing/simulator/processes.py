@@ -181,11 +181,11 @@ class Processes:
                 factors[self.members(fault)] *= fault.factor_at(self.number)
         return factors
 
-    def faults_on(self, kind: str, stage: str = "") -> list[InjectedFault]:
-        """Those of a kind that a stage has in this step."""
+    def faults_on(self, kind: str, stage: str | None = None) -> list[InjectedFault]:
+        """Those of a kind that are there in this step: in a stage, or wherever."""
         return [
             fault for fault in self._faults
-            if fault.kind == kind and fault.stage in ("", stage) and fault.is_on(self.number)
+            if fault.kind == kind and (stage is None or fault.stage in ("", stage)) and fault.is_on(self.number)
         ]  # fmt: skip
 
     def members(self, fault: InjectedFault) -> list[int]:
