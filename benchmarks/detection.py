@@ -23,6 +23,7 @@ from mstxkit.testing.simulator.simulation import CONTROLLER
 from mstxkit.testing.simulator.truth import StepTruth
 
 from .shapes import SHAPES
+from .shapes.shape import Shape
 
 # Settings of the judge are chosen on seeds below 6000, and those up to 8019 were looked at since: others are reported.
 REPORTED_FROM = 9000
@@ -83,7 +84,7 @@ class MatrixCase:
     faults: tuple[InjectedFault, ...]
     causes: tuple[Cause, ...]
 
-    def job(self) -> Simulation:
+    def job(self) -> Shape:
         """It, from its beginning on."""
         return SHAPES[self.shape][0](self.made, self.seed, self.faults)
 
@@ -137,7 +138,7 @@ def case(shape: str, fault: str, seed: int, ranks: int = 0) -> MatrixCase:
     return replace(blank, faults=tuple(of for of, _ in made_of), causes=tuple(cause for _, cause in made_of))
 
 
-def _injected(job: Simulation, name: str, draw: random.Random) -> Iterator[tuple[InjectedFault, Cause]]:
+def _injected(job: Shape, name: str, draw: random.Random) -> Iterator[tuple[InjectedFault, Cause]]:
     """The faults of a cell, with who has them."""
     role, stage = job.at[name]
     peers = next(team.peers for team in job.teams if team.role == role)

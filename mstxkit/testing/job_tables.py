@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import Counter
-from typing import Any, Hashable, Iterable, Iterator, Mapping, NamedTuple, Sequence, TypeVar
+from typing import Any, Hashable, Iterable, Iterator, Mapping, NamedTuple, Optional, Sequence, TypeVar
 
 import numpy as np
 
@@ -72,16 +72,9 @@ class _Pair(NamedTuple):
     receiver: int
 
 
-class _Located(NamedTuple):
-    """An entry, which of its group's it is, and in which stage."""
-
-    entry: _Entry
-    sequence: int
-    stage: str | None
-
-
 _Row = TypeVar("_Row", _Occurrence, _Entry, _HandOver)
 _Step = tuple[int, str, int]  # attempt, role, number
+_Located = tuple[_Entry, Optional[str]]  # with the stage in which it was
 
 
 def steps_of(
@@ -162,9 +155,9 @@ def _located(rows: Sequence[_Occurrence], entries: Iterable[_Entry]) -> dict[_St
             before = of_rank[who][max(0, at - _NESTED_AT_MOST) : at]
             around = [row for row in before if row.left_ns is None or row.left_ns >= entry.entered_ns]
             last = (around or before)[-1]
-            sequence = counted if entry.sequence is None else entry.sequence
+            entry = entry if entry.sequence is not None else entry._replace(sequence=counted)
             in_step = located.setdefault((last.attempt, last.role, last.step), [])
-            in_step.append(_Located(entry, sequence, last.stage if around else None))
+            in_step.append((entry, last.stage if around else None))
     return located
 
 
@@ -175,15 +168,15 @@ def _collectives(
     if not located:
         return None
     places = {peer.rank: place for place, peer in enumerate(step.members)}
-    entries = [of.entry for of in located]
+    entries = [entry for entry, _ in located]
     group = np.array([numbers.setdefault(entry.group, len(numbers)) for entry in entries])
     kinds = np.array([_KINDS[entry.kind] for entry in entries])
     names = {entry.group: None for entry in entries}
     ranks = {name: name if isinstance(name, _Pair) else groups.get(name, ()) for name in names}
     return Collectives(
-        np.array([places[entry.rank] for entry in entries]), group, np.array([of.sequence for of in located]),
+        np.array([places[entry.rank] for entry in entries]), group, np.array([entry.sequence for entry in entries]),
         np.array([_seconds(entry.entered_ns, began_ns) for entry in entries]),
         np.array([_seconds(entry.left_ns, began_ns) for entry in entries]),
-        np.array([-1 if of.stage is None else step.stages.index(of.stage) for of in located]),
+        np.array([-1 if stage is None else step.stages.index(stage) for _, stage in located]),
         {numbers[name]: tuple(of) for name, of in ranks.items() if of}, kind=kinds if (kinds != MEET).any() else None,
     )  # fmt: skip

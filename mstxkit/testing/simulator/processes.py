@@ -16,7 +16,7 @@ from ...judging.evidence import MEET, RECEIVE, SEND, Peer, RoleStep, Work
 from .faults import InjectedFault
 from .rings import Rings
 from .shape import JobShape
-from .work import SimulatedWork, generation_cost, training_cost, usual_generation_cost, usual_tokens
+from .work import SimulatedWork
 
 Vector = npt.NDArray[np.float64]
 Whole = npt.NDArray[np.int64]
@@ -94,20 +94,6 @@ class Processes:
         """A stage in which they only compute."""
         with self.stage(stage, who):
             self.work(stage, usual_s, where, who)
-
-    def generate(self, stage: str, usual_s: float, longer: float = 1.0) -> None:
-        """A stage that generates responses of a heavy-tailed length, and says how many and how long they are."""
-        lengths = self.work_drawn.lengths() * longer
-        self.tell(stage, lengths.sum(axis=1), float(lengths.shape[1]), lengths.max(axis=1))
-        cost = generation_cost(lengths, self.shape.mismatch) / usual_generation_cost(self.shape)
-        self.compute(stage, usual_s * cost)
-
-    def train_cost(self, stage: str, longer: Vector | float = 1.0) -> Vector:
-        """(M,) about 1: what training on responses shared out by their length costs; their tokens are told."""
-        lengths = self.work_drawn.lengths()
-        tokens = np.minimum(lengths, 16_384.0).sum() / self.count * longer * self.noise(0.05)
-        self.tell(stage, tokens)
-        return training_cost(tokens, usual_tokens(self.shape) * lengths.shape[1], self.shape.mismatch)
 
     def wait_until(self, moment_s: float | Vector, who: Any = _ALL) -> None:
         """They go on no earlier than then; who waited needs a moment to begin."""

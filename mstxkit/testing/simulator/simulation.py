@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import ClassVar, Iterable, Iterator, Mapping, Sequence
+from typing import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -27,12 +27,9 @@ class Simulation:
         faults: What goes wrong.
 
     Attributes:
-        at: Which faults it may have, and where: role and stage ("": all stages).
         teams: The processes of each role.
         random: For what none of them draws.
     """
-
-    at: ClassVar[Mapping[str, tuple[str, str]]] = {}
 
     def __init__(self, shape: JobShape | None = None, seed: int = 0, faults: Sequence[InjectedFault] = ()) -> None:
         self.shape, self._seed, self._faults = shape or JobShape(), seed, tuple(faults)
@@ -47,10 +44,6 @@ class Simulation:
     def play(self) -> Steps:
         """Go through the next step of each role: of whom each is, as it is over."""
         raise NotImplementedError
-
-    def linked(self, rank: int) -> tuple[int, ...]:
-        """Ranks that share a link with this one, and it; by itself: those that it meets."""
-        return (rank,)
 
     def team(
         self, role: str, count: int, first: int = 0, places: Sequence[str] = (),
