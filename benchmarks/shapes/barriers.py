@@ -162,7 +162,7 @@ class LongerUntold(Longer):
 
 
 class Restarts(Barriers):
-    """All processes are started again after each 70 steps, by other names; they go on 10 steps before."""
+    """All processes are started again after each 100 steps, by other names; they go on 10 steps before."""
 
     played = 0
 
@@ -170,6 +170,6 @@ class Restarts(Barriers):
         """A step."""
         yield from super().play()
         self.played += 1
-        if self.played % 70 == 0:
+        if self.played % 100 == 0:
             peers = tuple(Peer(peer.rank, peer.host, f"{peer.process}+") for peer in self.actors.peers)
             self.actors.begin_again(self.actors.number - 10, peers, 60.0)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar, Mapping
 
-from mstxkit.testing.simulator.processes import Processes
+from mstxkit.testing.simulator.processes import SimulatedProcesses
 from mstxkit.testing.simulator.simulation import CONTROLLER, Steps
 
 from .shape import Shape, generate, train_cost
@@ -114,7 +114,7 @@ class Queue(Shape):
                 trainers.meet("actor_update", None, 0.005 * self.shape.step_s)
         yield trainers, trainers.close({"weight_version": float(trainers.number)})
 
-    def _wait(self, stage: str, those: Processes, until_s: float) -> None:
+    def _wait(self, stage: str, those: SimulatedProcesses, until_s: float) -> None:
         with those.stage(stage):
             those.wait_until(until_s)
 

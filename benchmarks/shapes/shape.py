@@ -7,7 +7,7 @@ from typing import ClassVar, Mapping
 import numpy as np
 
 from mstxkit.testing.simulator import JobShape, Simulation
-from mstxkit.testing.simulator.processes import Processes, Vector
+from mstxkit.testing.simulator.processes import SimulatedProcesses, Vector
 from mstxkit.testing.simulator.work import CAP, TYPICAL, generation_cost, training_cost
 
 
@@ -25,7 +25,7 @@ class Shape(Simulation):
         return (rank,)
 
 
-def generate(team: Processes, stage: str, usual_s: float, longer: float = 1.0) -> None:
+def generate(team: SimulatedProcesses, stage: str, usual_s: float, longer: float = 1.0) -> None:
     """A stage that generates responses of a heavy-tailed length, and says how many and how long they are."""
     lengths = team.work_drawn.lengths() * longer
     team.tell(stage, lengths.sum(axis=1), float(lengths.shape[1]), lengths.max(axis=1))
@@ -41,7 +41,7 @@ def _usual_tokens(shape: JobShape) -> float:
     return float(TYPICAL * np.exp(shape.tail**2 / 2))
 
 
-def train_cost(team: Processes, stage: str, longer: Vector | float = 1.0) -> Vector:
+def train_cost(team: SimulatedProcesses, stage: str, longer: Vector | float = 1.0) -> Vector:
     """(M,) about 1: what training on responses costs, shared out by their length; their tokens are told."""
     lengths = team.work_drawn.lengths()
     tokens = np.minimum(lengths, CAP).sum() / team.count * longer * team.noise(0.05)

@@ -16,7 +16,7 @@ _CONTROLLER = "controller"
 _NESTED_AT_MOST = 64
 
 
-class _Occurrence(NamedTuple):
+class _OccurrenceRow(NamedTuple):
     step: int
     stage: str
     entered_ns: int
@@ -72,7 +72,7 @@ class _Pair(NamedTuple):
     receiver: int
 
 
-_Row = TypeVar("_Row", _Occurrence, _Entry, _HandOver)
+_Row = TypeVar("_Row", _OccurrenceRow, _Entry, _HandOver)
 _Step = tuple[int, str, int]  # attempt, role, number
 _Located = tuple[_Entry, Optional[str]]  # with the stage in which it was
 
@@ -81,10 +81,10 @@ def steps_of(
     occurrences: Any, hand_overs: Any, collectives: Any, groups: Mapping[Any, Sequence[int]], hosts: Mapping[int, str]
 ) -> Iterator[RoleStep]:
     """Steps in the order in which they are over."""
-    rows = sorted(_rows(occurrences, _Occurrence), key=lambda row: row.entered_ns)
+    rows = sorted(_rows(occurrences, _OccurrenceRow), key=lambda row: row.entered_ns)
     entries = [*_rows(collectives, _Entry), *(e for row in _rows(hand_overs, _HandOver) for e in row.entries())]
     located, numbers = _located(rows, entries), dict[Hashable, int]()
-    by_step: dict[_Step, list[_Occurrence]] = {}
+    by_step: dict[_Step, list[_OccurrenceRow]] = {}
     for row in rows:
         named = row if row.host else row._replace(host=hosts.get(-1 if row.rank is None else row.rank, ""))
         by_step.setdefault((row.attempt, row.role, row.step), []).append(named)
@@ -106,7 +106,7 @@ def _rows(table: Any, kind: type[_Row]) -> Iterator[_Row]:
         yield kind(**{name: value for name, value in values.items() if value is not None and value == value})
 
 
-def _step(rows: Sequence[_Occurrence], began_ns: int) -> RoleStep:
+def _step(rows: Sequence[_OccurrenceRow], began_ns: int) -> RoleStep:
     """One step of one role, summed up as its processes would: rows by when they began."""
     peers = sorted({row.peer: None for row in rows}, key=lambda peer: (peer.rank or 0, peer.process))
     stages = list({row.stage: None for row in rows})
@@ -138,9 +138,9 @@ def _seconds(time_ns: int | None, began_ns: int) -> float:
     return np.nan if time_ns is None else (time_ns - began_ns) / 1e9
 
 
-def _located(rows: Sequence[_Occurrence], entries: Iterable[_Entry]) -> dict[_Step, list[_Located]]:
+def _located(rows: Sequence[_OccurrenceRow], entries: Iterable[_Entry]) -> dict[_Step, list[_Located]]:
     """Each entry in the step, and the innermost stage, in which its process was."""
-    of_rank: dict[tuple[Any, ...], list[_Occurrence]] = {}
+    of_rank: dict[tuple[Any, ...], list[_OccurrenceRow]] = {}
     for row in rows:
         of_rank.setdefault((row.attempt, row.role, row.rank), []).append(row)
     begins = {who: [row.entered_ns for row in of_who] for who, of_who in of_rank.items()}

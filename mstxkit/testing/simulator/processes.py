@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from ...judging.evidence import MEET, RECEIVE, SEND, Peer, RoleStep, Work
 from .faults import InjectedFault
-from .rings import Rings
+from .rings import SimulatedRings
 from .shape import JobShape
 from .work import SimulatedWork
 
@@ -33,7 +33,7 @@ class Parcel(NamedTuple):
     there_s: Vector
 
 
-class Processes:
+class SimulatedProcesses:
     """The processes of one role.
 
     Attributes:
@@ -51,7 +51,7 @@ class Processes:
         self.role, self.peers, self.shape, self.random = role, peers, shape, random
         self.count, self.number, self.hangs = len(peers), 0, False
         self.now = np.full(self.count, 1000.0)
-        self.work_drawn, self.rings = SimulatedWork(shape, self.count, random), Rings(shape, peers)
+        self.work_drawn, self.rings = SimulatedWork(shape, self.count, random), SimulatedRings(shape, peers)
         self._speeds = self.work_drawn.speeds(self.count)
         self._faults, self._waits_for = tuple(faults), dict(waits_for or {})
         self._stages: dict[str, Vector] = {}

@@ -10,12 +10,12 @@ import numpy as np
 from ...judging.evidence import Peer, RoleStep
 from ...judging.judged import RINGS, Want
 from .faults import InjectedFault, undone
-from .processes import Processes
+from .processes import SimulatedProcesses
 from .shape import JobShape
 from .truth import StepTruth
 
 CONTROLLER = "controller"
-Steps = Iterator[tuple[Processes, RoleStep]]
+Steps = Iterator[tuple[SimulatedProcesses, RoleStep]]
 
 
 class Simulation:
@@ -34,7 +34,7 @@ class Simulation:
     def __init__(self, shape: JobShape | None = None, seed: int = 0, faults: Sequence[InjectedFault] = ()) -> None:
         self.shape, self._seed, self._faults = shape or JobShape(), seed, tuple(faults)
         self.random = np.random.default_rng(seed)
-        self.teams: list[Processes] = []
+        self.teams: list[SimulatedProcesses] = []
         self.build()
 
     def build(self) -> None:
@@ -48,7 +48,7 @@ class Simulation:
     def team(
         self, role: str, count: int, first: int = 0, places: Sequence[str] = (),
         waits_for: Mapping[str, str] | None = None,
-    ) -> Processes:  # fmt: skip
+    ) -> SimulatedProcesses:  # fmt: skip
         """The processes of a role, of ranks from `first` on; draws of a role are its own."""
         return self._added(role, self.peers(count, first, places), waits_for)
 
@@ -59,14 +59,14 @@ class Simulation:
             for rank, place in zip(range(first, first + count), places or [""] * count)
         )
 
-    def controller(self, waits_for: Mapping[str, str] | None = None) -> Processes:
+    def controller(self, waits_for: Mapping[str, str] | None = None) -> SimulatedProcesses:
         """The process that calls the others, a role of its own."""
         peer = Peer(None, "host0", CONTROLLER, CONTROLLER, is_controller=True)
         return self._added(CONTROLLER, (peer,), waits_for)
 
-    def _added(self, role: str, peers: tuple[Peer, ...], waits_for: Mapping[str, str] | None) -> Processes:
+    def _added(self, role: str, peers: tuple[Peer, ...], waits_for: Mapping[str, str] | None) -> SimulatedProcesses:
         random = np.random.default_rng([self._seed, len(self.teams)])
-        team = Processes(self.shape, role, peers, random, self._faults, waits_for)
+        team = SimulatedProcesses(self.shape, role, peers, random, self._faults, waits_for)
         self.teams.append(team)
         return team
 
