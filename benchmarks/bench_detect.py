@@ -30,6 +30,7 @@ from . import detection, equal_ranks
 from .detection import HEALTHY, REPORTED_FROM, Cell
 from .equal_ranks import Case, Outcome
 from .harness import Row
+from .shapes import SHAPES
 
 _SINGLE = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
 VARIANTS = {
@@ -38,8 +39,8 @@ VARIANTS = {
 }  # fmt: skip
 SEEDS, A_SEED = 20, 25
 HEALTHY_JOBS, HEALTHY_STEPS = 40, 775
-# Of each cell of the matrix; as many healthy jobs of each shape have 10,000 steps and more.
-MATRIX_SEEDS, MATRIX_STEPS = 14, 750
+# Of each cell of the matrix; the healthy jobs of a shape have 10,000 steps together.
+MATRIX_SEEDS, HEALTHY_SEEDS, MATRIX_STEPS = 6, 14, 750
 # Rules are so much simpler that a part of the cases shows it.
 RULED_SEEDS = 8
 
@@ -62,9 +63,13 @@ def _everywhere(function: Callable[[Any], Any], values: Iterable[Any]) -> list[A
 
 
 def _matrix() -> list[Row]:
-    seeds = range(REPORTED_FROM, REPORTED_FROM + MATRIX_SEEDS)
-    cells = list(detection.cells((), (), seeds, jobs=2, steps=MATRIX_STEPS))
-    return [*map(_of_cell, cells), *_of_all([cell for cell in cells if cell.fault != HEALTHY])]
+    faulty, healthy = (range(REPORTED_FROM, REPORTED_FROM + count) for count in (MATRIX_SEEDS, HEALTHY_SEEDS))
+    faults = tuple({fault: None for shape, _ in SHAPES.values() for fault in shape.at})
+    cells = list(detection.cells((), faults, faulty))
+    return [
+        *map(_of_cell, cells), *_of_all(cells),
+        *map(_of_cell, detection.cells((), (HEALTHY,), healthy, steps=MATRIX_STEPS)),
+    ]  # fmt: skip
 
 
 def _of_cell(cell: Cell) -> Row:

@@ -19,9 +19,11 @@ from typing import Any, Iterable, Iterator, NamedTuple, Sequence
 from mstxkit.judging.judge import JobJudge
 from mstxkit.store.verdicts import Verdict
 from mstxkit.testing.simulator import InjectedFault, JobShape, Simulation, lost_ratio
+from mstxkit.testing.simulator.simulation import CONTROLLER
 from mstxkit.testing.simulator.truth import StepTruth
 
 from .shapes import SHAPES
+from .shapes.shape import Shape
 
 # Settings of the judge are chosen on seeds below 6000, and those up to 8019 were looked at since: others are reported.
 REPORTED_FROM = 9000
@@ -82,7 +84,7 @@ class MatrixCase:
     faults: tuple[InjectedFault, ...]
     causes: tuple[Cause, ...]
 
-    def job(self) -> Simulation:
+    def job(self) -> Shape:
         """It, from its beginning on."""
         return SHAPES[self.shape][0](self.made, self.seed, self.faults)
 
@@ -136,7 +138,7 @@ def case(shape: str, fault: str, seed: int, ranks: int = 0) -> MatrixCase:
     return replace(blank, faults=tuple(of for of, _ in made_of), causes=tuple(cause for _, cause in made_of))
 
 
-def _injected(job: Simulation, name: str, draw: random.Random) -> Iterator[tuple[InjectedFault, Cause]]:
+def _injected(job: Shape, name: str, draw: random.Random) -> Iterator[tuple[InjectedFault, Cause]]:
     """The faults of a cell, with who has them."""
     role, stage = job.at[name]
     peers = next(team.peers for team in job.teams if team.role == role)
@@ -169,6 +171,13 @@ def _injected(job: Simulation, name: str, draw: random.Random) -> Iterator[tuple
             yield replace(fault, rank=other, factor=less), Cause(role, frozenset((other,)))
 
 
+def is_by_design(shape: str, verdict: Verdict) -> bool:
+    """Is it true of a healthy job of that shape: what one process does alone while all wait for it?"""
+    is_alone = verdict.rank == 0 and verdict.stage == "log_metrics"
+    is_calling = CONTROLLER in (verdict.role, verdict.evidence.get("of_role"))
+    return verdict.kind == "serial" and (is_alone if shape == "stage_of_one" else is_calling)
+
+
 def verdicts_of(job: Simulation, steps: int) -> Iterator[tuple[int, list[Verdict], JobJudge]]:
     """Go through a job: of each step that is closed its number since the beginning, what was said, and the judge."""
     judge, before, past = JobJudge(), dict[str, int](), 0
@@ -185,12 +194,13 @@ def verdicts_of(job: Simulation, steps: int) -> Iterator[tuple[int, list[Verdict
 def judged(of: MatrixCase, horizon: int = HORIZON) -> CellOutcome:
     """Judge a case to its end."""
     named: list[Verdict] = []
-    delay, early, victims, wrong = None, set[str](), set[str](), ""
+    delay, early, alarms, victims, wrong = None, set[str](), set[str](), set[str](), ""
     last = JobJudge()
     for number, verdicts, judge in verdicts_of(of.job(), ONSET + horizon):
         last = judge
         if number < ONSET:
             early |= {verdict.id for verdict in verdicts}
+            alarms |= {verdict.id for verdict in verdicts if not is_by_design(of.shape, verdict)}
             continue
         fresh = [verdict for verdict in verdicts if verdict.id not in early]
         if fresh and delay is None:
@@ -203,7 +213,7 @@ def judged(of: MatrixCase, horizon: int = HORIZON) -> CellOutcome:
     wrong = wrong or ("" if is_right or not named else _words(_costliest(named)))
     lost = lost_ratio(_late(of.job().truths(ONSET + horizon), of))
     return CellOutcome(
-        of.faults[0].factor, lost, is_right, is_right_at_end, delay, len(victims), len(early),
+        of.faults[0].factor, lost, is_right, is_right_at_end, delay, len(victims), len(alarms),
         _off(of, standing, lost, ONSET + horizon), wrong,
     )  # fmt: skip
 
@@ -247,7 +257,7 @@ def false_alarms(shape: str, seed: int, steps: int = 775, ranks: int = 0) -> tup
     count = 0
     for number, verdicts, _ in verdicts_of(case(shape, HEALTHY, seed, ranks).job(), steps):
         count = max(count, number + 1)
-        for verdict in verdicts:
+        for verdict in (verdict for verdict in verdicts if not is_by_design(shape, verdict)):
             alarms.setdefault(verdict.id, f"{seed}: {_words(verdict)} step {number}")
     return count, list(alarms.values())
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Mapping
 
-from mstxkit.testing.simulator import Simulation
 from mstxkit.testing.simulator.shape import ALWAYS
 
 from .barriers import (
@@ -20,10 +19,11 @@ from .barriers import (
 )  # fmt: skip
 from .pipelines import BlindPipeline, Grid, InterleavedPipeline, Pipeline
 from .roles import Controlled, Dispatched, OneStepOff, Queue, RewardRole, UndeclaredQueue
+from .shape import Shape
 
 _BLIND: Mapping[str, object] = {"has_rings": False}
 # With what of a `JobShape` belongs to each.
-SHAPES: Mapping[str, tuple[type[Simulation], Mapping[str, object]]] = {
+SHAPES: Mapping[str, tuple[type[Shape], Mapping[str, object]]] = {
     "barriers": (Barriers, _BLIND), "dispatched": (Dispatched, _BLIND), "ddp_rings": (Collectives, {}),
     "ddp_always": (Collectives, {"rings": ALWAYS}), "ddp_blind": (Collectives, _BLIND),
     "ddp_groups": (Collectives, {"group_ranks": 8, "rings": ALWAYS}), "pipeline": (Pipeline, {"rings": ALWAYS}),

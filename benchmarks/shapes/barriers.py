@@ -8,12 +8,13 @@ import numpy as np
 import numpy.typing as npt
 
 from mstxkit.judging.evidence import Peer, Work
-from mstxkit.testing.simulator import Simulation
 from mstxkit.testing.simulator.processes import Vector
 from mstxkit.testing.simulator.simulation import Steps
 
+from .shape import Shape, generate, train_cost
 
-class Barriers(Simulation):
+
+class Barriers(Shape):
     """Ranks go on by themselves: input, responses of heavy-tailed lengths, and a stage that begins with a barrier."""
 
     at: ClassVar[Mapping[str, tuple[str, str]]] = {
@@ -38,14 +39,14 @@ class Barriers(Simulation):
 
     def generate(self) -> None:
         """Responses."""
-        self.actors.generate("actor_generate", 0.45 * self.shape.step_s)
+        generate(self.actors, "actor_generate", 0.45 * self.shape.step_s)
 
     def train(self, longer: Vector | float = 1.0) -> None:
         """A barrier, and training behind it."""
         actors = self.actors
         with actors.stage("actor_update"):
             actors.meet("actor_update")
-            cost = actors.train_cost("actor_update", longer)
+            cost = train_cost(actors, "actor_update", longer)
             actors.work("actor_update", 0.4 * self.shape.step_s * cost, "behind")
 
 
@@ -60,7 +61,7 @@ class Collectives(Barriers):
         actors, step_s = self.actors, self.shape.step_s
         groups = np.arange(actors.count) // (self.shape.group_ranks or actors.count)
         with actors.stage("actor_update"):
-            cost = actors.train_cost("actor_update") * 0.4 * step_s
+            cost = train_cost(actors, "actor_update") * 0.4 * step_s
             for _ in range(self.meetings):
                 actors.work("actor_update", cost / self.meetings, "inside")
                 actors.meet("actor_update", groups, 0.04 * step_s / self.meetings)
@@ -130,7 +131,7 @@ class Rounds(Barriers):
     def generate(self) -> None:
         """One to three rounds, for all alike."""
         for _ in range(1 + int(self.random.integers(3))):
-            self.actors.generate("actor_generate", 0.25 * self.shape.step_s)
+            generate(self.actors, "actor_generate", 0.25 * self.shape.step_s)
 
 
 class Longer(Barriers):
@@ -143,7 +144,7 @@ class Longer(Barriers):
 
     def generate(self) -> None:
         """Longer responses."""
-        self.actors.generate("actor_generate", 0.4 * self.shape.step_s, self.longer)
+        generate(self.actors, "actor_generate", 0.4 * self.shape.step_s, self.longer)
 
     def train(self, longer: Vector | float = 1.0) -> None:
         """On longer responses."""
@@ -161,7 +162,7 @@ class LongerUntold(Longer):
 
 
 class Restarts(Barriers):
-    """All processes are started again after each 70 steps, by other names; they go on 10 steps before."""
+    """All processes are started again after each 100 steps, by other names; they go on 10 steps before."""
 
     played = 0
 
@@ -169,6 +170,6 @@ class Restarts(Barriers):
         """A step."""
         yield from super().play()
         self.played += 1
-        if self.played % 70 == 0:
+        if self.played % 100 == 0:
             peers = tuple(Peer(peer.rank, peer.host, f"{peer.process}+") for peer in self.actors.peers)
             self.actors.begin_again(self.actors.number - 10, peers, 60.0)

@@ -10,7 +10,9 @@ from typing import ClassVar, Mapping, NamedTuple
 import numpy as np
 
 from mstxkit.testing.simulator.processes import Parcel
-from mstxkit.testing.simulator.simulation import Simulation, Steps
+from mstxkit.testing.simulator.simulation import Steps
+
+from .shape import Shape
 
 _FORWARD, _BACKWARD = 1.0, 2.0
 
@@ -61,7 +63,7 @@ def in_order(places: int, micros: int, chunks: int) -> list[Turn]:
     return [turn for turn in order if turn is not None]
 
 
-class Pipeline(Simulation):
+class Pipeline(Shape):
     """1F1B over four places, a rank each or several; sends and receives are always recorded, and places are known."""
 
     at: ClassVar[Mapping[str, tuple[str, str]]] = {

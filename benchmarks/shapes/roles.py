@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from typing import ClassVar, Mapping
 
-from mstxkit.testing.simulator.processes import Processes
-from mstxkit.testing.simulator.simulation import CONTROLLER, Simulation, Steps
+from mstxkit.testing.simulator.processes import SimulatedProcesses
+from mstxkit.testing.simulator.simulation import CONTROLLER, Steps
+
+from .shape import Shape, generate, train_cost
 
 _OF_RANKS = ("rank", "host", "two", "intermittent", "drifting", "moving")
 _SHARES = (("actor_generate", 0.4), ("actor_compute_log_prob", 0.15), ("actor_update", 0.35))
 _CALL_S = 1e-3
 
 
-class Dispatched(Simulation):
+class Dispatched(Shape):
     """A controller, of which nothing is recorded, begins each stage once all ranks have ended the one before."""
 
     at = {**dict.fromkeys(_OF_RANKS, ("actor", "actor_generate")), "controller": (CONTROLLER, "")}
@@ -31,9 +33,9 @@ class Dispatched(Simulation):
             with caller.stage(stage):
                 actors.wait_until(caller.ended_s + _CALL_S)
                 if stage == "actor_generate":
-                    actors.generate(stage, share * step_s)
+                    generate(actors, stage, share * step_s)
                 else:
-                    actors.compute(stage, share * step_s * actors.train_cost(stage))
+                    actors.compute(stage, share * step_s * train_cost(actors, stage))
                 caller.wait_until(actors.ended_s + _CALL_S)
         yield actors, actors.close()
         step = caller.close()
@@ -47,7 +49,7 @@ class Controlled(Dispatched):
     is_recorded = True
 
 
-class RewardRole(Simulation):
+class RewardRole(Shape):
     """Actors generate, reward servers score what they have generated, and actors train on it."""
 
     at = {
@@ -63,18 +65,18 @@ class RewardRole(Simulation):
     def play(self) -> Steps:
         """A step: all servers begin when all actors have generated, and the other way round."""
         actors, servers, step_s = self.actors, self.servers, self.shape.step_s
-        actors.generate("actor_generate", 0.4 * step_s)
+        generate(actors, "actor_generate", 0.4 * step_s)
         servers.wait_until(actors.ended_s + _CALL_S)
         servers.compute("reward", 0.2 * step_s)
         actors.wait_until(servers.ended_s + _CALL_S)
         yield servers, servers.close()
         with actors.stage("actor_update"):
             actors.meet("actor_update")
-            actors.work("actor_update", 0.35 * step_s * actors.train_cost("actor_update"), "behind")
+            actors.work("actor_update", 0.35 * step_s * train_cost(actors, "actor_update"), "behind")
         yield actors, actors.close()
 
 
-class Queue(Simulation):
+class Queue(Shape):
     """Async training: rollouts put parts of a batch into a bounded queue, and trainers take it once it is whole.
 
     Each side waits in a stage of its own, and says for whom. Rollouts are the slower half.
@@ -101,7 +103,7 @@ class Queue(Simulation):
         """A batch: it is put, and taken."""
         trainers, rollouts, (generating, training) = self.trainers, self.rollouts, self.shares
         self._wait("wait_for_room", rollouts, self.taken_s[-self.capacity])
-        rollouts.generate("actor_generate", generating * self.shape.step_s)
+        generate(rollouts, "actor_generate", generating * self.shape.step_s)
         whole_s = rollouts.ended_s
         yield rollouts, rollouts.close({"weight_version": float(rollouts.number)})
         self._wait("wait_for_samples", trainers, whole_s)
@@ -112,7 +114,7 @@ class Queue(Simulation):
                 trainers.meet("actor_update", None, 0.005 * self.shape.step_s)
         yield trainers, trainers.close({"weight_version": float(trainers.number)})
 
-    def _wait(self, stage: str, those: Processes, until_s: float) -> None:
+    def _wait(self, stage: str, those: SimulatedProcesses, until_s: float) -> None:
         with those.stage(stage):
             those.wait_until(until_s)
 

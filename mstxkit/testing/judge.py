@@ -74,11 +74,11 @@ def judge(
             calls the others), `process`, `host`, `place` (its part of the model, "pp1"), `attempt` (counted from 0),
             `error_ns` (bound of its clock's error), `tokens`, `responses`, `longest_response`, and `waits_for`: the
             stage only waits, for that role, "controller", "loader", or "" for whom nobody says; None: it does not.
-        hand_overs: One row for each thing that is sent and received: `role`, `from_rank`, `to_rank`, `sent_ns`,
-            `entered_ns` and `left_ns` of who receives.
+        hand_overs: One row for each thing that is sent and received: `from_rank`, `to_rank`, `sent_ns`, `entered_ns`
+            and `left_ns` of who receives; `role`, `attempt`.
         collectives: One row for each entry: `rank`, `group`, `entered_ns`, `left_ns` (None: not known), and `role`,
-            `sequence` (which of its group's; else they are counted), `kind` ("meet", "send", "receive"). In which
-            stage it was is seen by its time.
+            `attempt`, `sequence` (which of its group's; else they are counted), `kind` ("meet", "send", "receive"). In
+            which stage it was is seen by its time.
         groups: Which ranks a group has.
         hosts: The host of each rank, where the rows do not say.
         settings: Other settings of the judge, by name (`slow_rank.effect`).

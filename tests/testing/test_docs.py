@@ -25,6 +25,11 @@ def test_an_example_of_captured_holds(name: str) -> None:
     example(name)()
 
 
+def test_the_example_of_data_of_your_own_holds() -> None:
+    pytest.importorskip("numpy")
+    example("test_who_is_slow_is_named")()
+
+
 @pytest.mark.npu
 @pytest.mark.skipif(importlib.util.find_spec("torch_npu") is None, reason="needs torch_npu")
 def test_the_example_of_the_real_torch_npu_holds(tmp_path: Path) -> None:

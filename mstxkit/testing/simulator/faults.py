@@ -20,9 +20,6 @@ FAULTS = {
     "hang": "a rank never leaves a stage: the step is handed over without it, and no step follows",
     "clock": "a rank's clock is wrong by nearly as much as its bound allows",
 }
-# Those that have a rank to blame.
-BLAMED = ("before", "inside", "behind", "input", "gap", "drift")
-HIDDEN = ("inside", "behind")
 _DRIFTS_FOR = 20
 
 

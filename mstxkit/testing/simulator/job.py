@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from ...judging.evidence import Peer, RoleStep, Work
 from .faults import InjectedFault
-from .processes import Processes, Vector
+from .processes import SimulatedProcesses, Vector
 from .shape import GENERATE, RESHARD, SYNC, TRAINER, JobShape, StageShape
 from .simulation import Simulation, Steps
 from .work import generation_cost, training_cost
@@ -46,7 +46,7 @@ class SimulatedJob(Simulation):
                     return
 
 
-class Team(Processes):
+class Team(SimulatedProcesses):
     """The ranks of one role of it: they go through the stages of a step, and wait for each other in collectives."""
 
     def __init__(

@@ -14,9 +14,9 @@ import numpy.typing as npt
 
 from ...judging.evidence import MEET, RECEIVE, SEND, Peer, RoleStep, Work
 from .faults import InjectedFault
-from .rings import Rings
+from .rings import SimulatedRings
 from .shape import JobShape
-from .work import SimulatedWork, generation_cost, training_cost, usual_generation_cost, usual_tokens
+from .work import SimulatedWork
 
 Vector = npt.NDArray[np.float64]
 Whole = npt.NDArray[np.int64]
@@ -33,7 +33,7 @@ class Parcel(NamedTuple):
     there_s: Vector
 
 
-class Processes:
+class SimulatedProcesses:
     """The processes of one role.
 
     Attributes:
@@ -51,7 +51,7 @@ class Processes:
         self.role, self.peers, self.shape, self.random = role, peers, shape, random
         self.count, self.number, self.hangs = len(peers), 0, False
         self.now = np.full(self.count, 1000.0)
-        self.work_drawn, self.rings = SimulatedWork(shape, self.count, random), Rings(shape, peers)
+        self.work_drawn, self.rings = SimulatedWork(shape, self.count, random), SimulatedRings(shape, peers)
         self._speeds = self.work_drawn.speeds(self.count)
         self._faults, self._waits_for = tuple(faults), dict(waits_for or {})
         self._stages: dict[str, Vector] = {}
@@ -94,20 +94,6 @@ class Processes:
         """A stage in which they only compute."""
         with self.stage(stage, who):
             self.work(stage, usual_s, where, who)
-
-    def generate(self, stage: str, usual_s: float, longer: float = 1.0) -> None:
-        """A stage that generates responses of a heavy-tailed length, and says how many and how long they are."""
-        lengths = self.work_drawn.lengths() * longer
-        self.tell(stage, lengths.sum(axis=1), float(lengths.shape[1]), lengths.max(axis=1))
-        cost = generation_cost(lengths, self.shape.mismatch) / usual_generation_cost(self.shape)
-        self.compute(stage, usual_s * cost)
-
-    def train_cost(self, stage: str, longer: Vector | float = 1.0) -> Vector:
-        """(M,) about 1: what training on responses shared out by their length costs; their tokens are told."""
-        lengths = self.work_drawn.lengths()
-        tokens = np.minimum(lengths, 16_384.0).sum() / self.count * longer * self.noise(0.05)
-        self.tell(stage, tokens)
-        return training_cost(tokens, usual_tokens(self.shape) * lengths.shape[1], self.shape.mismatch)
 
     def wait_until(self, moment_s: float | Vector, who: Any = _ALL) -> None:
         """They go on no earlier than then; who waited needs a moment to begin."""
@@ -181,11 +167,11 @@ class Processes:
                 factors[self.members(fault)] *= fault.factor_at(self.number)
         return factors
 
-    def faults_on(self, kind: str, stage: str = "") -> list[InjectedFault]:
-        """Those of a kind that a stage has in this step."""
+    def faults_on(self, kind: str, stage: str | None = None) -> list[InjectedFault]:
+        """Those of a kind that are there in this step: in a stage, or wherever."""
         return [
             fault for fault in self._faults
-            if fault.kind == kind and fault.stage in ("", stage) and fault.is_on(self.number)
+            if fault.kind == kind and (stage is None or fault.stage in ("", stage)) and fault.is_on(self.number)
         ]  # fmt: skip
 
     def members(self, fault: InjectedFault) -> list[int]:

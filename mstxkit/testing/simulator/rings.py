@@ -29,7 +29,7 @@ class _Entries(NamedTuple):
     kind: int
 
 
-class Rings:
+class SimulatedRings:
     """The flight recorders of a role. They are dumped after 20 steps, then every 100 steps or 60 s, and when asked for.
 
     Steps that a ring still holds are then handed over again, with their collectives.

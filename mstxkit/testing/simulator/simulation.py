@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import ClassVar, Iterable, Iterator, Mapping, Sequence
+from typing import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
 from ...judging.evidence import Peer, RoleStep
 from ...judging.judged import RINGS, Want
 from .faults import InjectedFault, undone
-from .processes import Processes
+from .processes import SimulatedProcesses
 from .shape import JobShape
 from .truth import StepTruth
 
 CONTROLLER = "controller"
-Steps = Iterator[tuple[Processes, RoleStep]]
+Steps = Iterator[tuple[SimulatedProcesses, RoleStep]]
 
 
 class Simulation:
@@ -27,17 +27,14 @@ class Simulation:
         faults: What goes wrong.
 
     Attributes:
-        at: Which faults it may have, and where: role and stage ("": all stages).
         teams: The processes of each role.
         random: For what none of them draws.
     """
 
-    at: ClassVar[Mapping[str, tuple[str, str]]] = {}
-
     def __init__(self, shape: JobShape | None = None, seed: int = 0, faults: Sequence[InjectedFault] = ()) -> None:
         self.shape, self._seed, self._faults = shape or JobShape(), seed, tuple(faults)
         self.random = np.random.default_rng(seed)
-        self.teams: list[Processes] = []
+        self.teams: list[SimulatedProcesses] = []
         self.build()
 
     def build(self) -> None:
@@ -48,14 +45,10 @@ class Simulation:
         """Go through the next step of each role: of whom each is, as it is over."""
         raise NotImplementedError
 
-    def linked(self, rank: int) -> tuple[int, ...]:
-        """Ranks that share a link with this one, and it; by itself: those that it meets."""
-        return (rank,)
-
     def team(
         self, role: str, count: int, first: int = 0, places: Sequence[str] = (),
         waits_for: Mapping[str, str] | None = None,
-    ) -> Processes:  # fmt: skip
+    ) -> SimulatedProcesses:  # fmt: skip
         """The processes of a role, of ranks from `first` on; draws of a role are its own."""
         return self._added(role, self.peers(count, first, places), waits_for)
 
@@ -66,14 +59,14 @@ class Simulation:
             for rank, place in zip(range(first, first + count), places or [""] * count)
         )
 
-    def controller(self, waits_for: Mapping[str, str] | None = None) -> Processes:
+    def controller(self, waits_for: Mapping[str, str] | None = None) -> SimulatedProcesses:
         """The process that calls the others, a role of its own."""
         peer = Peer(None, "host0", CONTROLLER, CONTROLLER, is_controller=True)
         return self._added(CONTROLLER, (peer,), waits_for)
 
-    def _added(self, role: str, peers: tuple[Peer, ...], waits_for: Mapping[str, str] | None) -> Processes:
+    def _added(self, role: str, peers: tuple[Peer, ...], waits_for: Mapping[str, str] | None) -> SimulatedProcesses:
         random = np.random.default_rng([self._seed, len(self.teams)])
-        team = Processes(self.shape, role, peers, random, self._faults, waits_for)
+        team = SimulatedProcesses(self.shape, role, peers, random, self._faults, waits_for)
         self.teams.append(team)
         return team
 

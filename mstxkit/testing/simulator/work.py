@@ -9,7 +9,7 @@ from .shape import JobShape
 
 Vector = npt.NDArray[np.float64]
 Matrix = npt.NDArray[np.float64]
-_TYPICAL, _CAP = 1200.0, 16_384.0
+TYPICAL, CAP = 1200.0, 16_384.0
 
 
 class SimulatedWork:
@@ -21,7 +21,7 @@ class SimulatedWork:
 
     def lengths(self) -> Matrix:
         """(ranks, responses) tokens of each response of the next step."""
-        drawn = np.minimum(_CAP, self._random.lognormal(np.log(_TYPICAL), self._shape.tail, self._left.shape))
+        drawn = np.minimum(CAP, self._random.lognormal(np.log(TYPICAL), self._shape.tail, self._left.shape))
         if not self._shape.partial_tokens:
             return drawn
         whole = np.where(self._left > 0, self._left, drawn)
@@ -41,16 +41,6 @@ class SimulatedWork:
             noise = np.where(self._random.random(size) < self._shape.mismatch, heavy, noise)
         factors: Matrix = np.exp(noise)
         return factors
-
-
-def usual_tokens(shape: JobShape) -> float:
-    """Of a response, in the mean."""
-    return float(_TYPICAL * np.exp(shape.tail**2 / 2))
-
-
-def usual_generation_cost(shape: JobShape) -> float:
-    """(as `generation_cost`) in the mean, where a rank has some 16 responses."""
-    return float(0.6 * _TYPICAL * np.exp(1.77 * shape.tail) / 5000 + 0.4 * usual_tokens(shape) / 1650)
 
 
 def generation_cost(lengths: Matrix, mismatch: float) -> Vector:

@@ -88,6 +88,14 @@ def test_an_async_job_has_two_roles_that_count_for_themselves() -> None:
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize("stage", ["", "actor_generate"])
+def test_more_work_is_told_of_whatever_stage_it_is_said(stage: str) -> None:
+    fault = InjectedFault("more_work", stage, rank=2, factor=40.0, since=0)
+    (step,) = SimulatedJob(JobShape(ranks=4), 1, [fault]).steps(1)
+
+    assert step.work.tokens[2, 1] > 10 * step.work.tokens[[0, 1, 3], 1].max()
+
+
 def test_a_response_that_is_cut_off_goes_on_in_the_next_step() -> None:
     steps = first_of_each(SimulatedJob(JobShape(ranks=4, partial_tokens=1000), 1), 3)
 
