@@ -8,6 +8,7 @@
 #   make check      ruff, formatting, mypy, architecture
 #   make bench      the benchmarks against their budgets                        BENCH="--only range_off" passes options on
 #   make locks      .ci/locks from what is installed now
+#   make real-files real profiles of others against their own figures, fetched by commit    REAL_FILES=FOLDER: from clones
 #   make nomem      the C engine with each of its allocations failing in turn
 #   make asan       the engine's and the recorder's tests under address and undefined-behaviour sanitizers
 #   make test-aarch64   marking, recorder, reading on aarch64, in qemu-user: half an hour, Debian's packages by root
@@ -30,10 +31,10 @@ export TORCH_DEVICE_BACKEND_AUTOLOAD := 0
 export PIP_TORCH
 
 .PHONY: help setup setup-frameworks demo test quick soak test-packaging test-all test-aarch64 check readme-table recording \
-        bench locks clean nomem asan distclean
+        bench locks real-files clean nomem asan distclean
 
 help:
-	@sed -n 's/^# \{0,1\}//; 3,14p' Makefile
+	@sed -n 's/^# \{0,1\}//; 3,15p' Makefile
 
 setup:
 	@$(SET_UP) main
@@ -80,6 +81,11 @@ bench: setup
 
 locks:
 	@$(PYTHON) .ci/environments.py --lock
+
+# What they say is written into docs/guide/import.md; nothing of them is committed.
+real-files: setup
+	@$(PYTHON) .ci/real_files.py
+	@SOAK_TESTS=1 REAL_FILES_TABLE=write $(PYTHON) -m pytest -q -n 0 tests/reading/importers/test_real_files.py
 
 clean:
 	rm -rf build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
+from builders import real_files
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
@@ -100,6 +101,15 @@ def test_the_guides_index_lists_every_page() -> None:
     index = _text(DOCS / "guide" / "README.md")
 
     assert [page.name for page in (DOCS / "guide").glob("*.md") if f"]({page.name})" not in index] == ["README.md"]
+
+
+def test_the_table_of_real_files_is_of_the_commits_that_are_taken() -> None:
+    """`make real-files` writes it."""
+    shown = _text(real_files.GUIDE).partition(real_files.BEGIN)[2].partition(real_files.END)[0]
+
+    assert {*re.findall(r"^\| (\S+ [0-9a-f]{8}) \|", shown, re.MULTILINE)} == {
+        f"{source.name} {source.commit[:8]}" for source in real_files.sources()
+    }
 
 
 def test_the_architecture_can_be_read_in_one_sitting() -> None:

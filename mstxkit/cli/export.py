@@ -28,6 +28,7 @@ def export(
     into: Optional[Path] = typer.Option(
         None, metavar="PROFILE", help="Of ascend-db: add one rank's ranges to a copy of this profile of torch_npu."
     ),
+    excel: bool = typer.Option(False, "--excel", help="Of csv: times in µs, and texts for numbers that Excel rounds."),
 ) -> None:
     """Write a run, or a part of it, as files of another tool.
 
@@ -41,7 +42,9 @@ def export(
     if to not in formats():
         raise typer.BadParameter(f"{to!r} is no format; choose one of {', '.join(formats())}", param_hint="--to")
     exporter = load(to)
-    options = _options(to, exporter.options, layout=layout, into=None if into is None else str(into))
+    options = _options(
+        to, exporter.options, layout=layout, into=None if into is None else str(into), excel="yes" if excel else None
+    )
     opened = _choosing.opened(run, steps, ranks, stages, since, until)
     target = output or Path(f"{run.resolve().name}{exporter.suffix}")
     with _output.whole(target, exporter.form == FOLDER) as draft:

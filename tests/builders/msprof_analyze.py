@@ -6,8 +6,13 @@ MSPROF_ANALYZE_OF_TESTS names another folder of packages.
 from __future__ import annotations
 
 import os
+import sqlite3
+import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
+
+import pytest
 
 _PLACE = Path(__file__).resolve().parents[2] / ".venvs/msprof_analyze/26.2.0"
 UNPACKED = Path(os.environ.get("MSPROF_ANALYZE_OF_TESTS", _PLACE))
@@ -40,3 +45,24 @@ def install(folder: Path, pandas: int = 3) -> dict[str, str]:
     command.chmod(0o755)
     environ = {name: value for name, value in os.environ.items() if not name.startswith(("MSTXKIT_", "PYTHON"))}
     return {**environ, "PATH": f"{folder}{os.pathsep}{os.environ['PATH']}"}
+
+
+def mstx_sum(folder: Path, place: Path, pandas: int = 3) -> dict[tuple[str, int], tuple[float, ...]]:
+    """By name and step, what it makes of the ranges of a folder: count, least, most, sum, and the ranks of these.
+
+    Args:
+        place: Where it may write.
+    """
+    if not has(pandas):
+        pytest.skip(f"needs msprof-analyze with pandas {pandas}: make setup-frameworks")
+    command = ["msprof-analyze", "cluster", "-m", "mstx_sum", "-d", folder, "-o", place / "sums"]
+    place.mkdir(exist_ok=True)
+
+    environ = install(place / "bin", pandas)
+    done = subprocess.run([*command, "--export_type", "db"], env=environ, capture_output=True, text=True, timeout=300)
+
+    database = place / "sums" / "cluster_analysis_output" / "cluster_analysis.db"
+    assert database.exists(), done.stdout[-2000:] + done.stderr[-2000:]
+    query = "select Name, StepId, Count, MinNs, MaxNs, SumNs, MinRank, MaxRank from MSTXAllCannStats"
+    with closing(sqlite3.connect(database)) as base:
+        return {row[:2]: row[2:] for row in base.execute(query)}

@@ -92,6 +92,7 @@ def test_a_time_of_day_is_the_last_one_that_the_run_has_come_to(run: Path) -> No
         (("--stages", "rewrd"), "did you mean reward?"),
         (("--since", "yesterday"), "2026-11-24T18:30"),
         (("--layout", "torch-npu"), "has no such option"),
+        (("--excel",), "has no such option"),
     ],
 )
 def test_what_nothing_answers_to_ends_with_2_and_what_there_is(run: Path, words: tuple[str, ...], said: str) -> None:
@@ -305,3 +306,11 @@ def test_a_path_that_insight_rejects_is_said(run: Path, to: str, folder: str, wh
     rejected = [line for line in done.output.splitlines() if "takes nothing from" in line]
     assert done.exit_code == 0 and len(rejected) == (why is not None)
     assert why is None or why in rejected[0]
+
+
+def test_csv_for_excel_has_microseconds(run: Path) -> None:
+    done = export(run, "--to", "csv", "--excel", "-o", run.parent / "out")
+
+    assert done.exit_code == 0
+    header = (run.parent / "out" / "ranges.csv").read_text(encoding="utf-8-sig").splitlines()[0].split(",")
+    assert {"start_us", "duration_us"} <= {*header}

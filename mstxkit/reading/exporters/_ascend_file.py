@@ -1,8 +1,9 @@
 """One database of ranges as msMonitor and torch_npu write them, and what msprof-analyze and Insight need in it.
 
 Source: msprof `msprof_db.cpp`, msMonitor `DataBase.cpp`, torch_npu 2.13.0 `TableColumnsManager`; schema 1.2.0. Why it
-is so: `mstx_sum` takes ranges of type 2 with a connectionId other than 4294967295 and fails where a range has no row in
-a table TASK, so there is none; without STEP_TIME all steps are one; where one rank has no MSTX_EVENTS it reads none.
+is so: `mstx_sum` takes ranges of type 2 with a connectionId other than 4294967295, and fails where one has no row in a
+table TASK; so there is none, and in a profile that has one, ranges are of type 1. Without STEP_TIME all steps are one;
+where one rank has no MSTX_EVENTS it reads none. Insight draws a task as part of each range that has its connectionId.
 """
 
 from __future__ import annotations
@@ -18,9 +19,10 @@ from ._rank_files import RankFile, clean
 if TYPE_CHECKING:
     from ._rank_rows import RankRows
 
-MARK, RANGE = 3, 2
+# Types of a range and of a mark: those that `mstx_sum` counts, and those that it leaves alone.
+_COUNTED, _UNCOUNTED = (2, 3), (1, 0)
 UNUSED = 4294967295
-_FIRST_CONNECTION = 4000000001
+_FIRST_CONNECTION, _EARLY_NS = 4000000001, 60_000_000_000
 _TABLES = """
 create table if not exists STRING_IDS(id integer primary key, value text);
 create table if not exists MSTX_EVENTS(startNs integer, endNs integer, eventType integer, rangeId integer,
@@ -49,11 +51,12 @@ class AscendFile:
 
     Args:
         path: A new file, or one that holds a profile.
-        is_connected: Do ranges get connections of their own, so that `mstx_sum` counts them?
+        is_counted: Does `mstx_sum` count the ranges?
     """
 
-    def __init__(self, path: Path, is_connected: bool = True) -> None:
-        self._path, self._is_connected = path, is_connected
+    def __init__(self, path: Path, is_counted: bool = True) -> None:
+        self._path = path
+        self._range, self._mark = _COUNTED if is_counted else _UNCOUNTED
         self._base = sqlite3.connect(path, isolation_level=None)
         for setting in ("journal_mode = off", "synchronous = off", "locking_mode = exclusive"):
             self._base.execute(f"pragma {setting}")
@@ -63,16 +66,23 @@ class AscendFile:
         self._event = self._insert_event()
         self._texts: dict[str, int] = {}
         self._next_text = self._largest("STRING_IDS", "id") + 1
-        self._connection = max(_FIRST_CONNECTION, self._largest("MSTX_EVENTS", "connectionId") + 1)
+        self._connection = self._first_connection = max(_FIRST_CONNECTION, self._last_connection() + 1)
         self.count, self.first_ns, self.last_ns = 0, 0, 0
 
+    def _last_connection(self) -> int:
+        """The highest number of a connection in any table: tasks, calls, collectives and ranges share them."""
+        tables = [str(name) for (name,) in self._base.execute("select name from sqlite_master where type = 'table'")]
+        used = [name for name in tables if "connectionId" in self._columns(name)]
+        return max((self._largest(name, "connectionId") for name in used), default=-1)
+
     def _largest(self, table: str, column: str) -> int:
-        query = f"select max({column}) from {table} where {column} != {UNUSED}"
+        quoted = table.replace('"', '""')
+        query = f'select max(cast({column} as integer)) from "{quoted}" where {column} != {UNUSED}'
         largest = self._base.execute(query).fetchone()[0]
         return largest if isinstance(largest, int) else -1
 
     def _columns(self, table: str) -> list[str]:
-        return [str(row[1]) for row in self._base.execute(f"pragma table_info({table})")]
+        return [str(name) for (name,) in self._base.execute("select name from pragma_table_info(?)", (table,))]
 
     def _insert_event(self) -> str:
         """By the names of columns: Insight adds one of its own to a profile that it opens."""
@@ -92,7 +102,7 @@ class AscendFile:
         """Rows of a process; `texts` says what their numbers of names and domains stand for."""
         used = {number: self.text(texts[number]) for number in {*rows.name.tolist(), *rows.domain.tolist()}}
         names, domains = ([used[number] for number in column.tolist()] for column in (rows.name, rows.domain))
-        kinds = [MARK if is_mark else RANGE for is_mark in rows.is_mark.tolist()]
+        kinds = [self._mark if is_mark else self._range for is_mark in rows.is_mark.tolist()]
         threads: list[int] = ((pid << 32) | rows.thread).tolist()
         self._add(rows.start.tolist(), rows.end.tolist(), kinds, names, threads, domains)
 
@@ -107,8 +117,6 @@ class AscendFile:
             self.last_ns = max(self.last_ns, max(ends))
 
     def _connections(self, count: int) -> Iterable[int]:
-        if not self._is_connected:
-            return [UNUSED] * count
         first, self._connection = self._connection, self._connection + count
         if first <= UNUSED < first + count:
             self._connection += 1
@@ -128,6 +136,18 @@ class AscendFile:
         }
         for table, rows in tables.items():
             self.fill(table, rows)
+
+    def begin_early(self, first_ns: int, last_ns: int) -> None:
+        """One more session, from the first of our ranges on that began a little before one that is told already.
+
+        Insight draws nothing that began before all sessions; the stage for which a profiler was started did.
+        """
+        earliest_ns = first_ns - max(_EARLY_NS, last_ns - first_ns)
+        begun = (
+            f"select min(startNs) at from MSTX_EVENTS where startNs >= ? and connectionId >= {self._first_connection}"
+        )
+        query = f"insert into SESSION_TIME_INFO (startTimeNs, endTimeNs) select at, ? from ({begun}) where at < ?"
+        self._base.execute(query, (last_ns, earliest_ns, first_ns))
 
     def fill(self, table: str, rows: Iterable[tuple[Any, ...]]) -> None:
         """Rows of a table that has none yet; one that has some is left as it is."""

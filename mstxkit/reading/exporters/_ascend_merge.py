@@ -1,8 +1,9 @@
 """Ranges of one rank added to a copy of a real profile of torch_npu, whose kernels they then stand above.
 
 Clocks are compared by what both write: ns since 1970. Only ranges that reach into the profile's time are added: a run
-lasts days, a profile seconds. A profile has a table TASK, next to which `mstx_sum` fails for ranges that the host alone
-knows; so the added ones have no connection. Insight shows them, `mstx_sum` counts the profile's own.
+lasts days, a profile seconds. Each gets a connection that nothing in the profile has, so that Insight draws all tasks
+where it drew them before. A profile has a table TASK, next to which `mstx_sum` fails for ranges that the host alone
+knows; so the added ones are of a type that it leaves alone: it counts the profile's own.
 """
 
 from __future__ import annotations
@@ -135,12 +136,13 @@ def _add(run: Run, target: Path, profile: ProfileTime) -> int:
     if profile.rank not in files:
         raise MstxkitError(f"this run has no rank {profile.rank}, of which the profile is; it has {sorted(files)[:12]}")
     pids, members = processes["pid"].to_list(), set(files[profile.rank].processes)
-    reader, base = RankRowReader(run), AscendFile(target, is_connected=_has_no_task(target))
+    reader, base = RankRowReader(run), AscendFile(target, is_counted=_has_no_task(target))
     try:
         for rows in chain(reader.rows(), reader.open_marks()):
             if rows.process in members:
                 base.put(_within(rows, profile), reader.texts, pids[rows.process])
         base.describe(files[profile.rank], (), {})
+        base.begin_early(profile.first_ns, profile.last_ns)
         base.close()
     except BaseException:
         base.drop()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from ...store.records import TRACK_MAX
 from ..report.escape import for_json
@@ -91,9 +91,9 @@ def trace_tid(pid: int, track: int) -> int:
     return track if track != pid else track + TRACK_MAX + 1
 
 
-def metadata(kind: str, pid: int, tid: int = 0, **arguments: Any) -> str:
+def metadata(kind: str, pid: int, tid: int = 0, **arguments: str | int) -> str:
     """A name, or a place in the order, of a process or of one of its tracks."""
-    members = ",".join(f'"{name}":{for_json(value)}' for name, value in arguments.items())
+    members = ",".join(f'"{key}":{for_json(of) if isinstance(of, str) else of}' for key, of in arguments.items())
     return f'{{"ph":"M","name":"{kind}","pid":{pid},"tid":{tid},"args":{{{members}}}}}'
 
 

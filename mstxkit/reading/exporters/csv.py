@@ -1,7 +1,9 @@
-"""CSV: a folder with a file for each table of a run, UTF-8, for spreadsheets and for whoever reads text.
+"""CSV: a folder with a file for each table of a run, for spreadsheets and for whoever reads text.
 
-A text that a spreadsheet would take for a formula (`=`, `+`, `-`, `@` and tabs at its begin) gets an apostrophe before
-it, as OWASP advises. Times are whole ns; a spreadsheet that rounds them shows the wrong nanosecond, not the wrong file.
+UTF-8 with a byte order mark, without which Excel takes it for the system's code page. A text that a spreadsheet would
+take for a formula (`=`, `+`, `-`, `@` and tabs at its begin) gets an apostrophe before it, as OWASP advises.
+
+Times are whole ns. Excel keeps 15 digits of a number: `excel` makes texts of longer ones, and microseconds of times.
 """
 
 from __future__ import annotations
@@ -17,14 +19,20 @@ if TYPE_CHECKING:
     from ..run import Run
 
 FORMULA = r"^([=+\-@\t\r])"
+_TOO_LONG = 10**15
 
 
-def write(run: Run, folder: Path) -> int:
-    """Write `run` into an empty folder; the number of ranges and marks. *Cost*: about a microsecond a range."""
+def write(run: Run, folder: Path, excel: str = "") -> int:
+    """Write `run` into an empty folder; the number of ranges and marks. *Cost*: about a microsecond a range.
+
+    Args:
+        excel: Not empty: no number is longer than Excel keeps.
+    """
 
     def put(name: str, number: int, piece: pl.DataFrame) -> None:
+        table = _harmless(piece)
         with open(folder / f"{name}.csv", "wb" if not number else "ab") as file:
-            _harmless(piece).write_csv(file, include_header=not number)
+            (_for_excel(table) if excel else table).write_csv(file, include_header=not number, include_bom=not number)
 
     return _tables.write(run, put)
 
@@ -39,4 +47,21 @@ def _harmless(piece: pl.DataFrame) -> pl.DataFrame:
     return flat.with_columns(columns.string().str.replace(FORMULA, "'${1}"))
 
 
-EXPORTER = Exporter("_csv", write, form=FOLDER)
+def _for_excel(piece: pl.DataFrame) -> pl.DataFrame:
+    """Times in microseconds; a number that is too long ends in a tab and is a text, as in the CSV of torch_npu."""
+    import polars as pl
+
+    columns = []
+    for name, dtype in piece.schema.items():
+        text = value = pl.col(name)
+        if dtype == pl.Int64:
+            size, sign = value.abs(), pl.when(value < 0).then(pl.lit("-")).otherwise(pl.lit(""))
+            text = value.cast(pl.String)
+            if name.endswith("_ns"):
+                text = pl.format("{}{}.{}", sign, size // 1000, (size % 1000).cast(pl.String).str.zfill(3))
+            text = pl.when(size < _TOO_LONG).then(text).otherwise(text + "\t")
+        columns.append(text.alias(f"{name[:-3]}_us" if name.endswith("_ns") else name))
+    return piece.select(columns)
+
+
+EXPORTER = Exporter("_csv", write, form=FOLDER, options={"excel": "no number is longer than Excel keeps"})

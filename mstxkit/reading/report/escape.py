@@ -47,5 +47,8 @@ def for_rich(text: str, limit: int | None = None, style: str = "") -> Text:
 
 
 def for_json(text: str) -> str:
-    """A JSON string in ASCII: control characters, line separators and surrogates are escapes."""
-    return json.dumps(text)
+    """A JSON string in UTF-8; what is not a visible character is an escape. Perfetto shows escapes as they stand."""
+    if text.isprintable():
+        return json.dumps(text, ensure_ascii=False)
+    inner = (json.dumps(char, ensure_ascii=unicodedata.category(char) in _HIDDEN)[1:-1] for char in text)
+    return f'"{"".join(inner)}"'

@@ -181,3 +181,15 @@ def test_a_large_run_is_written_in_pieces(run: Path, monkeypatch: pytest.MonkeyP
 
     assert sum(heights) == 2 * 39
     assert max(heights) <= 4
+
+
+def test_no_name_of_a_run_is_escaped_for_being_of_another_script(run: Path, tmp_path: Path) -> None:
+    """Perfetto shows escapes as they stand: names, stages, domains, threads, roles and attributes."""
+    bank = BankFiles().track(0, 7, name="线程").range("前向", 0, 9, stage="阶段", own=True, domain="域", 键="值")
+    ProcessFiles(run, 42, role="角色").seal(bank.mark("標記", 3))
+
+    load("chrome").write_to(open_run(run), tmp_path / "out.json")
+
+    written = (tmp_path / "out.json").read_bytes().decode()
+    assert [text for text in ("线程", "前向", "阶段", "域", "键", "值", "角色", "標記") if text not in written] == []
+    assert "\\u" not in written

@@ -181,3 +181,17 @@ def test_ranges_of_a_suspended_body_that_was_killed_are_under_it(tmp_path: Path,
         "loader": (None, -1), "load": ("loader", 40), "first step": (None, 300), "step": (None, -1),
         "update": ("step", 90),
     }  # fmt: skip
+
+
+@pytest.mark.parametrize("to", ["chrome", "perfetto"])
+def test_names_of_any_script_are_shown_as_they_are(tmp_path: Path, to: str) -> None:
+    run, names = new_run(tmp_path / "run"), ["前向", "更新 🚀", 'naïve "q"', "прямой"]
+    bank = BankFiles()
+    for place, name in enumerate(names):
+        bank.range(name, place * 10, place * 10 + 5, step=place)
+    ProcessFiles(run, 42, role="演员").seal(bank)
+
+    (slices,) = loaded(open_run(run), to)
+
+    assert [one["name"] for one in sorted(slices, key=lambda one: one["ts"])] == names
+    assert {one["process"] for one in slices} == {"rank 0 演员"}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +13,7 @@ from builders.run_files import BankFiles, ProcessFiles, new_run
 pytest.importorskip("numpy")
 pl = pytest.importorskip("polars")
 
-from mstxkit.reading.exporters import load  # noqa: E402
+from mstxkit.reading.exporters import _tables, load  # noqa: E402
 from mstxkit.reading.run import Run, open_run  # noqa: E402
 
 HOSTILE = ['<b>"', "a,b\n'c'", "'; drop table x; --", "\x1b[31m", "\u202eright", "更新 🚀", "x" * 5000, "\0"]
@@ -87,3 +89,52 @@ def test_a_run_of_nothing_has_tables_with_columns(tmp_path: Path, to: str) -> No
     reads = pl.read_csv if to == "csv" else pl.read_parquet
     (file,) = folder.glob("ranges.csv" if to == "csv" else "ranges/*.parquet")
     assert "duration_ns" in reads(file).columns
+
+
+def excel_cells(folder: Path, table: str) -> list[dict[str, str]]:
+    """As Excel opens it: by the byte order mark it is UTF-8."""
+    content = (folder / f"{table}.csv").read_bytes()
+    assert content.startswith(b"\xef\xbb\xbf")
+    assert content.count(b"\xef\xbb\xbf") == 1
+    return list(csv.DictReader(io.StringIO(content.decode("utf-8-sig"), newline="")))
+
+
+def test_a_spreadsheet_knows_a_csv_for_utf_8_and_programs_read_its_first_column(run: Run, tmp_path: Path) -> None:
+    rows = excel_cells(exported(run, "csv", tmp_path / "out"), "ranges")
+
+    assert "更新 🚀" in [row["name"] for row in rows]
+    assert {row["rank"] for row in rows} == {"0"}
+
+
+def test_a_long_csv_has_one_byte_order_mark(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_tables, "_ROWS", 2)
+
+    assert len(excel_cells(exported(run, "csv", tmp_path / "out"), "ranges")) == len(HOSTILE) + 1
+
+
+def test_for_excel_times_are_microseconds_and_no_number_has_more_digits_than_it_keeps(tmp_path: Path) -> None:
+    folder = new_run(tmp_path / "run")
+    bank = BankFiles().range("short", 0, 5).range("r", 1_000_000_007, 1_003_456_789).mark("m", 1)
+    ProcessFiles(folder, 42).seal(bank, inside=[{"name": "open", "domain": "d", "start": 2_000_000_000}])
+    out = tmp_path / "out"
+    out.mkdir()
+
+    load("csv").write(open_run(folder), out, excel="yes")
+
+    rows = {row["name"]: row for row in excel_cells(out, "ranges")}
+    assert (rows["r"]["start_us"], rows["r"]["duration_us"]) == ("1700000001000000.007\t", "3456.782")
+    assert (rows["short"]["duration_us"], rows["open"]["duration_us"]) == ("0.005", "")
+    assert not any(column.endswith("_ns") for table in ("ranges", "marks", "stages") for row in excel_cells(out, table)
+                   for column in row)  # fmt: skip
+    numbers = [
+        cell for row in excel_cells(out, "processes") for cell in row.values() if cell.replace(".", "").isdigit()
+    ]
+    assert max(len(cell.replace(".", "")) for cell in numbers) <= 15
+
+
+def test_a_time_before_1970_has_its_sign_once() -> None:
+    from mstxkit.reading.exporters import csv as exporter
+
+    (row,) = exporter._for_excel(pl.DataFrame({"offset_ns": [-1_500]})).to_dicts()
+
+    assert row == {"offset_us": "-1.500"}

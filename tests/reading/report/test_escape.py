@@ -45,6 +45,17 @@ def test_rich_shows_markup_as_it_stands(text: str) -> None:
 
 
 @given(any_text)
-def test_json_reads_back_and_is_ascii(text: str) -> None:
-    assert json.loads(for_json(text)) == text
-    assert for_json(text).isascii()
+def test_json_reads_back_and_holds_nothing_invisible(text: str) -> None:
+    written = for_json(text)
+
+    assert json.loads(written) == text
+    assert not any(unicodedata.category(c) in ("Cf", "Cs", "Zl", "Zp") for c in written)
+    written.encode()
+
+
+@pytest.mark.parametrize("text", ["更新 🚀 é €", "a\u3000b", "更\n新", "е\u0301\u202eр"])
+def test_json_has_what_is_visible_as_it_is(text: str) -> None:
+    """Perfetto shows an escape of Chrome's JSON as it stands there."""
+    visible = [c for c in text if unicodedata.category(c) not in ("Cc", "Cf")]
+
+    assert all(c in for_json(text) for c in visible)
