@@ -57,10 +57,22 @@ class _Tie(NamedTuple):
         return self.took_spread_s > _VARIES * self.lag_spread_s
 
 
+class _Pending(NamedTuple):
+    """A step that is looked at once the others have come as far."""
+
+    step: RoleStep
+    pieces: StepPieces
+    step_s: float
+    ended_s: float
+    seen_by: set[str]
+
+
 class Feeds:
     """What is known of a job's roles. One thread at a time."""
 
     def __init__(self) -> None:
+        self._pending: dict[str, deque[_Pending]] = {}
+        self._ended_s: dict[str, float] = {}
         self._steps: dict[str, deque[RoleStep]] = {}
         self._ties: dict[tuple[str, Piece, Source], _Tie] = {}
         self._fed: dict[tuple[str, Piece], Source] = {}
@@ -74,6 +86,7 @@ class Feeds:
             self._controllers.add(role)
         of_role = self._steps.setdefault(role, deque(maxlen=_STEPS))
         of_role.append(step._replace(collectives=None))
+        self._ended_s[role] = max(self._ended_s.get(role, -math.inf), float(np.nanmax(step.left_s, initial=-math.inf)))
         self._events = {source: events for source, events in self._events.items() if source[0] != role}
 
     def source(self, role: str, kind: Piece) -> Source | None:
@@ -100,10 +113,19 @@ class Feeds:
         return sorted({of for (of, _), source in self._fed.items() if source == (role, stage)})
 
     def learn(self, step: RoleStep, pieces: StepPieces, step_s: float) -> None:
-        """One step more of a role that other roles may hand over to."""
-        others = [role for role in self._steps if role != step.role]
-        if not others or step_s <= 0:
-            return
+        """One step more of a role that other roles may hand over to: looked at once these have come as far."""
+        ended_s = float(np.nanmax(pieces.done_s, initial=-math.inf))
+        waiting = self._pending.setdefault(step.role, deque(maxlen=_STEPS))
+        waiting.append(_Pending(step._replace(collectives=None), pieces, step_s, ended_s, {step.role}))
+        for of_role in self._pending.values() if len(self._steps) > 1 else ():
+            for pending in of_role:
+                ready = {role for role, until_s in self._ended_s.items() if until_s >= pending.ended_s}
+                if new := ready - pending.seen_by:
+                    self._look(pending, sorted(new))
+                    pending.seen_by.update(new)
+
+    def _look(self, pending: _Pending, others: list[str]) -> None:
+        step, pieces = pending.step, pending.pieces
         every = max(1, len(step.members) // _LOOKED_AT)
         for at, kind in enumerate(pieces.kinds):
             if kind.where not in (IN, BEFORE) or pieces.owners[at] not in ("", kind.stage):
@@ -111,10 +133,12 @@ class Feeds:
             done_s, took_s = pieces.done_s[::every, at], pieces.took_s[::every, at]
             is_declared = kind.where == BEFORE or kind.stage in step.waits_for
             for source in self._sources(others, step.waits_for.get(kind.stage, "")):
-                self._learn(step.role, kind, source, done_s, took_s, step_s, is_declared)
+                self._learn(step.role, kind, source, done_s, took_s, pending.step_s, is_declared)
 
     def _sources(self, roles: list[str], named: str) -> Iterator[Source]:
-        for role in [named] if named in roles else roles:
+        for role in [named] if named in self._steps else roles:
+            if role not in roles:
+                continue
             for stage in self._steps[role][-1].stages if self._steps[role] else ():
                 yield role, stage
 
@@ -146,16 +170,22 @@ class Feeds:
     def _choose(self, role: str, kind: Piece, is_declared: bool) -> None:
         """The source that a piece is known to be fed by: of several the one that it follows most closely."""
         known = [
-            (tie.lag_spread_s + tie.lag_s, source)
+            (self._is_waiting(source), tie.lag_spread_s + tie.lag_s, source)
             for (of, piece, source), tie in self._ties.items()
             if of == role and piece == kind
             and tie.odds >= (_UNKNOWN if self._fed.get((role, kind)) == source else _KNOWN)
             and (is_declared or tie.is_tight)
         ]  # fmt: skip
         if known:
-            self._fed[role, kind] = min(known)[1]
+            self._fed[role, kind] = min(known)[2]
         else:
             self._fed.pop((role, kind), None)
+
+    def _is_waiting(self, source: Source) -> bool:
+        """Does that stage itself only wait? Then what comes right before it is rather what was waited for."""
+        role, stage = source
+        steps = self._steps.get(role)
+        return (role, Piece(IN, stage)) in self._fed or bool(steps and stage in steps[-1].waits_for)
 
     def _events_of(self, source: Source) -> _Events:
         events = self._events.get(source)

@@ -174,7 +174,7 @@ class JobJudge:
             begun = StandingVerdict.begin(finding, step.role, step.step, history)
             is_full = len(self._standing) >= _VERDICTS_AT_MOST
             is_said = self._is_part_of_another(begun) or self._is_beside_another(begun)
-            if is_full or is_said or self._is_nothing_alone(begun, shown.findings):
+            if is_full or is_said or begun.is_absorbed or self._is_nothing_alone(begun, shown.findings):
                 continue
             yield from self._withdraw_parts_of(begun, step, now_ns)
             yield self._begin(begun, step, now_ns)

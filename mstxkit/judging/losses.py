@@ -87,12 +87,21 @@ class JobLosses:
         """The steps that have to do with these, in the order in which they were over, up to `last`."""
         by_place = {course.place: course for losses in self.roles.values() for course in losses.courses()}
         by_place.update((course.place, course) for course in those)
+        by_place = {place: self.with_feeds(course) for place, course in by_place.items()}
         wanted, new = dict[Place, Course](), {course.place for course in those}
         while new:
             wanted.update((place, by_place[place]) for place in new)
             roles = {place[0] for course in (by_place[place] for place in new) for place in places_of(course.feeds)}
             new = {place for place in by_place if place[0] in roles and place not in wanted}
         return sorted(wanted.values(), key=lambda course: float(np.nanmedian(course.ended_s)))
+
+    def with_feeds(self, course: Course) -> Course:
+        """By whom its pieces were over: by now also those of whom nothing was known when it was closed."""
+        feeds = tuple(
+            self.feeds.feed(course.role, kind, course.done_s[:, at]) if course.mode[at] == FED else None
+            for at, kind in enumerate(course.kinds)
+        )
+        return course._replace(feeds=feeds)
 
 
 class Losses:
@@ -161,7 +170,7 @@ class Losses:
 
     def _lost(self, steps: Sequence[_Past], at: int, parts: Sequence[Part], base_s: float) -> StepLoss | None:
         """What the step at that place of these loses, what was won in those before it being won already."""
-        last, by_rings = steps[at].course, steps is not self._steps and self._of(parts) is self._with_rings
+        last, by_rings = self._job.with_feeds(steps[at].course), self._of(parts) is self._with_rings
         window = list(steps[max(0, at - (_WINDOW_OF_RINGS if by_rings else _WINDOW) + 1) : at + 1])
         less = {past.course.place: list(_less(past, parts, base_s)) for past in window}
         if not less[last.place]:
@@ -179,10 +188,6 @@ class Losses:
         for at in np.flatnonzero(mode == WAITS).tolist():
             last_came = last_of(pieces.came_s[:, [at]], meets[at])[:, 0]
             took_s[:, at] = np.maximum(0.0, pieces.done_s[:, at] - last_came)
-        feeds = tuple(
-            self._job.feeds.feed(self._role, kind, pieces.done_s[:, at]) if mode[at] == FED else None
-            for at, kind in enumerate(pieces.kinds)
-        )
         rows = tuple(
             self._norms.rows_of(kind) if mode[at] == IN_A_ROW else None for at, kind in enumerate(pieces.kinds)
         )
@@ -197,7 +202,7 @@ class Losses:
         inside_s = np.full(step.left_s.shape, np.nan) if tells is None else tells.own_s
         return Course(
             self._role, step.step, step.members, pieces.kinds, pieces.stages, mode, pieces.came_s, pieces.done_s,
-            took_s, tuple(meets), feeds, rows, began_s, ended_s, entered, inside_s,
+            took_s, tuple(meets), (None,) * len(mode), rows, began_s, ended_s, entered, inside_s,
         )  # fmt: skip
 
 

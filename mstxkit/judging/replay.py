@@ -11,6 +11,7 @@ from typing import Iterable, Mapping, NamedTuple, Sequence
 import numpy as np
 import numpy.typing as npt
 
+from ..triggers.late_rank import middle_of
 from .calls import inside_of
 from .cutting import BEFORE, IN, REST, Piece
 from .evidence import Peer
@@ -139,53 +140,104 @@ def earlier(courses: Sequence[Course], less: Mapping[Place, Sequence[Less]]) -> 
         courses: Steps of all roles that have to do with each other, in the order in which they were over.
         less: What is taken away of which.
     """
-    leads: dict[Place, Matrix] = {}
-    # Who is handed something by a step that comes later in this order learns of it when all is gone through once more.
+    walk = _Walk(courses, less)
+    # Members of a role may be steps apart: who is handed something by who comes later here learns of it the next time.
     for _ in range(2 if any(feed is not None for course in courses for feed in course.feeds) else 1):
+        walk.go()
+    return walk.leads
+
+
+class _Walk:
+    """Goes through the pieces of all steps in the order in which they were over.
+
+    Attributes:
+        leads: As `earlier` gives them, as far as it has come.
+    """
+
+    def __init__(self, courses: Sequence[Course], less: Mapping[Place, Sequence[Less]]) -> None:
+        self._courses = {course.place: course for course in courses}
+        self._less = {place: [*parts] for place, parts in less.items()}
+        self.leads = {place: np.zeros((len(of.ended_s), len(of.kinds) + 1)) for place, of in self._courses.items()}
+        self._before: dict[Place, Course] = {}
         newest: dict[str, Course] = {}
         for course in courses:
             before = newest.get(course.role)
+            if before is not None and before.members == course.members and before.step < course.step:
+                self._before[course.place] = before
             newest[course.role] = course
-            goes_on = before is not None and before.members == course.members and before.step < course.step
-            begin = leads[before.place][:, -1] if goes_on and before is not None else np.zeros(len(course.ended_s))
-            leads[course.place] = _gone_through(course, less.get(course.place, ()), begin, leads, courses)
-    return leads
+        self._order = sorted(
+            (over_s, number, at)
+            for number, course in enumerate(courses)
+            for at, over_s in enumerate(_over_s(course))
+        )  # fmt: skip
+        self._places = [course.place for course in courses]
 
+    def go(self) -> None:
+        """Once through all of them."""
+        for _, number, at in self._order:
+            course = self._courses[self._places[number]]
+            leads = self.leads[course.place]
+            if at == 0:
+                before = self._before.get(course.place)
+                leads[:, 0] = 0.0 if before is None else self.leads[before.place][:, -1]
+            leads[:, at + 1] = self._after(course, at, leads[:, at])
+            if at == len(course.kinds) - 1:
+                leads[:, -1] = np.where(np.isfinite(course.ended_s), leads[:, -1], leads[:, 0])
 
-def _gone_through(
-    course: Course, less: Sequence[Less], begin: Vector, leads: Mapping[Place, Matrix], courses: Sequence[Course]
-) -> Matrix:
-    columns = [begin]
-    by_piece: dict[int, list[Less]] = {}
-    for part in less:
-        by_piece.setdefault(part.piece, []).append(part)
-    handed = [at for at, mode in enumerate(course.mode.tolist()) if mode == HANDED]
-    for at, mode in enumerate(course.mode.tolist()):
-        lead, parts = columns[-1], by_piece.get(at, [])
+    def _after(self, course: Course, at: int, lead: Vector) -> Vector:
+        """(M,) by how much earlier each is done with a piece."""
+        mode, less = int(course.mode[at]), self._less.get(course.place, [])
+        parts = [part for part in less if part.piece == at]
         # Stages in which members send and receive may alternate: they are gone through together, as the first of them.
-        together = handed if mode == HANDED else [at]
-        in_calls = [part for piece in together for part in by_piece.get(piece, ()) if part.is_inside or part.of_groups]
+        together = np.flatnonzero(course.mode == HANDED).tolist() if mode == HANDED else [at]
+        in_calls = [part for part in less if part.piece in together and (part.is_inside or part.of_groups)]
         if course.entered is not None and (in_calls or mode == HANDED):
-            stages = {int(course.stages[piece]): piece for piece in together}
-            less_s = {
-                stage: _sum_of([part for part in in_calls if part.piece == piece], len(lead))
-                for stage, piece in stages.items()
-            }
-            of_groups = {group: seconds for part in in_calls for group, seconds in part.of_groups.items()}
-            lead = inside_of(course.entered, less_s, of_groups, lead) if at == together[0] else lead
+            lead = _through_calls(course, course.entered, together, in_calls, lead) if at == together[0] else lead
             parts = [part for part in parts if not (part.is_inside or part.of_groups)]
         elif mode == WAITS:
             lead = _met(course.came_s[:, at], lead, course.meets[at])
         elif mode == FED:
-            lead = _fed(course, at, lead, leads, courses)
-        rows = course.rows[at]
+            lead = self._fed(course, at, lead)
+        rows, less_s = course.rows[at], _sum_of(parts, len(lead))
         if rows is not None and course.entered is None:
-            lead = handed_on(rows, course.done_s[:, at] - course.came_s[:, at], lead, _sum_of(parts, len(lead)))
-        else:
-            lead = lead + _sum_of(parts, len(lead))
-        columns.append(lead)
-    columns[-1] = np.where(np.isfinite(course.ended_s), columns[-1], begin)
-    return np.stack(columns, axis=1)
+            return handed_on(rows, course.done_s[:, at] - course.came_s[:, at], lead, less_s)
+        return lead + less_s
+
+    def _fed(self, course: Course, at: int, lead: Vector) -> Vector:
+        """Whoever was given something goes on as much earlier as that was, as far as it is there itself by then. Who
+        came later than it was given has not waited: what it took then is its own.
+        """
+        feed, came_s, done_s = course.feeds[at], course.came_s[:, at], course.done_s[:, at]
+        if feed is None:
+            return lead
+        of_source = np.full(len(lead), np.nan)
+        for number, place in enumerate(feed.courses):
+            source = self._courses.get(place)
+            piece = -1 if source is None else max(source.piece(IN, feed.stage), source.piece(REST, feed.stage))
+            if piece >= 0:
+                of_this = np.flatnonzero(feed.course == number)
+                of_source[of_this] = self.leads[place][feed.member[of_this], 1 + piece]
+        own_s = np.fmin(feed.lag_s, done_s - came_s)
+        by_itself, by_source = done_s - own_s - came_s + lead, feed.lag_s - own_s + of_source
+        return np.where(np.isfinite(by_source) & np.isfinite(by_itself), np.fmin(by_itself, by_source), lead)
+
+
+def _over_s(course: Course) -> list[float]:
+    """Of each piece when it was over for half of the members; no sooner than the one before it."""
+    over_s = middle_of(course.done_s)
+    over_s = np.where(np.isfinite(over_s), over_s, -np.inf)
+    return [float(each) for each in np.maximum.accumulate(over_s)]
+
+
+def _through_calls(
+    course: Course, entered: Entered, pieces: Sequence[int], parts: Sequence[Less], lead: Vector
+) -> Vector:
+    less_s = {
+        int(course.stages[piece]): _sum_of([part for part in parts if part.piece == piece], len(lead))
+        for piece in pieces
+    }
+    of_groups = {group: seconds for part in parts for group, seconds in part.of_groups.items()}
+    return inside_of(entered, less_s, of_groups, lead)
 
 
 def _sum_of(parts: Sequence[Less], count: int) -> Vector:
@@ -201,30 +253,6 @@ def _met(came_s: Vector, lead: Vector, labels: Labels | None) -> Vector:
     np.maximum.at(sooner, group[there], (came_s - lead)[there])
     with np.errstate(invalid="ignore"):
         return np.where(there, (last - sooner)[group], lead)
-
-
-def _fed(
-    course: Course, at: int, lead: Vector, leads: Mapping[Place, Matrix], courses: Sequence[Course]
-) -> Vector:  # fmt: skip
-    """Whoever was given something goes on as much earlier as that was, as far as it is there itself by then. Who came
-    later than it was given has not waited: what it took then is its own.
-    """
-    feed, came_s, done_s = course.feeds[at], course.came_s[:, at], course.done_s[:, at]
-    if feed is None:
-        return lead
-    by_place = {other.place: other for other in courses}
-    of_source = np.full(len(lead), np.nan)
-    for number, place in enumerate(feed.courses):
-        of_this = np.flatnonzero(feed.course == number)
-        source = by_place.get(place)
-        piece = -1 if source is None else source.piece(IN, feed.stage)
-        if source is None or piece < 0 or place not in leads:
-            continue
-        rest = source.piece(REST, feed.stage)
-        of_source[of_this] = leads[place][feed.member[of_this], 1 + max(piece, rest)]
-    own_s = np.fmin(feed.lag_s, done_s - came_s)
-    by_itself, by_source = done_s - own_s - came_s + lead, feed.lag_s - own_s + of_source
-    return np.where(np.isfinite(by_source) & np.isfinite(by_itself), np.fmin(by_itself, by_source), lead)
 
 
 def near(course: Course, those: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:

@@ -7,7 +7,7 @@ import math
 from dataclasses import dataclass, field
 from typing import Any, Sequence
 
-from ..store.verdicts import NOT_ENOUGH_EVIDENCE, Verdict
+from ..store.verdicts import ALL_SLOW, NOT_ENOUGH_EVIDENCE, SERIAL, Verdict
 from . import wording
 from .findings import Finding, Part, Seen
 from .links import LINK
@@ -157,7 +157,13 @@ class StandingVerdict:
 
     def _costs_nothing_any_more(self) -> bool:
         """Is nobody kept waiting by it any more, though it is as slow as before: has something else taken its place?"""
-        return self.blames_a_rank and self.loss.times > GONE_LEAST and not self.costs_anything(is_alone=True)
+        is_nothing = self.is_absorbed or (self.blames_a_rank and not self.costs_anything(is_alone=True))
+        return self.loss.times > GONE_LEAST and is_nothing
+
+    @property
+    def is_absorbed(self) -> bool:
+        """Would no step be shorter without it, as something else takes as long, another role that all wait for say?"""
+        return self.verdict.kind in (ALL_SLOW, SERIAL) and not self.costs_anything(is_alone=True)
 
     def explains(self, other: StandingVerdict) -> bool:
         """Is what the other says a part of this? Who shares a slow link leaves its collectives a little later."""
