@@ -16,6 +16,6 @@ It is plain, and meant to be read as what the C engine does; there is one way th
     switches.py         what is on
     interruptions.py    what the program raises in the middle of all that
 
-What it costs: up to sixty times what a `with` over a C object that does nothing does, with or without attributes, as a
-stage, a coroutine or a generator (`benchmarks/bench_twin.py`). `mstxkit doctor` says how to get the C engine.
+What it costs: a range about sixty times what it costs C, with attributes, as a stage, a coroutine or a generator too:
+`benchmarks/budgets.toml` has the figures. `capture` says so once, and how to get the C engine.
 """

@@ -236,17 +236,17 @@ class Live:
             self._activate(free)
         if free is not None and not is_empty:
             # Only now: were it sealed before the new bank knows what is open, a kill would leave that nameless.
-            self._set_state(bank.index, livefile.FULL)
+            self.state(bank.index, livefile.FULL)
         if not is_empty:
             ring()
         return free is not None
 
-    def state(self, index: int) -> int:
-        """FREE, ACTIVE or FULL."""
-        return self.words[self.layout.bank_at(index) // 8 + _STATE_AT] & 0xFFFFFFFF
-
-    def _set_state(self, index: int, state: int) -> None:
-        self.words[self.layout.bank_at(index) // 8 + _STATE_AT] = state
+    def state(self, index: int, state: int | None = None) -> int:
+        """FREE, ACTIVE or FULL; it is made so, where that is said."""
+        at = self.layout.bank_at(index) // 8 + _STATE_AT
+        if state is not None:
+            self.words[at] = state
+        return self.words[at] & 0xFFFFFFFF
 
     def full_bank(self) -> int:
         """The full bank with the lowest sequence number, -1 if none."""
@@ -256,7 +256,7 @@ class Live:
     def release_bank(self, index: int) -> None:
         """The bank is free again; where there was none to rotate into, records may go on."""
         if self.state(index) == livefile.FULL:  # in the middle of a rotation `bank` is still the full one
-            self._set_state(index, livefile.FREE)
+            self.state(index, livefile.FREE)
 
     def copy_bank(self, index: int) -> tuple[bytes, bytes, int]:
         """(raw records, text bytes, salt) of a bank."""
@@ -267,11 +267,6 @@ class Live:
         """Write a record and its attributes into one bank; else count a drop.
 
         A text without room goes into a new bank; where there is none, the record goes without it.
-
-        Args:
-            w2: The record's third word, without check bits.
-            attributes: At most `records.ATTRIBUTE_LIMIT`.
-            is_lost: Has it lost attributes already?
         """
         if not (attributes or is_lost or entry.busy) and self.bank.knows(entry) and self.bank.append(entry, w2):
             return  # as nearly always: what takes no text needs no lock
@@ -362,7 +357,7 @@ def counters() -> list[int]:
     """The counters, in the order of their numbers."""
     if live is None:
         return list(_detached_counters)
-    return live.words[_COUNTERS_AT : _COUNTERS_AT + _COUNTED].tolist()
+    return list(live.words[_COUNTERS_AT : _COUNTERS_AT + _COUNTED])
 
 
 def after_fork() -> None:

@@ -14,8 +14,7 @@ from typing import Callable
 from ...store import livefile
 
 MONOTONIC, FAKE = 1, 4
-_EARLY_ANCHORS_S = (0.01, 0.1, 1.0)
-_ANCHOR_EVERY_S = 2.0
+_EARLY_ANCHORS_NS, _ANCHOR_EVERY_NS = (10_000_000, 90_000_000, 900_000_000), 2_000_000_000
 _BRACKETS = 5
 
 # The kernel's, taken once: who freezes time in a test replaces functions of `time`, also where modules hold them.
@@ -33,11 +32,7 @@ def _fake_now() -> int:
 
 
 def choose(wanted: int) -> None:
-    """Take the clock of this kind.
-
-    Raises:
-        ValueError: a clock that Python does not have.
-    """
+    """Take the clock of this kind."""
     global kind, now
     if wanted not in (MONOTONIC, FAKE):
         raise ValueError(f"clock {wanted!r} is not one of the Python engine: 1 is CLOCK_MONOTONIC, 4 the fake clock")
@@ -101,19 +96,13 @@ class _Heartbeat:
         from ...host import threads  # not for the import of mstxkit
 
         threads.leave_signals()
-        due, beats = monotonic_ns() + round(_EARLY_ANCHORS_S[0] * 1e9), 0
+        early = list(_EARLY_ANCHORS_NS)
+        due = monotonic_ns() + early.pop(0)
         while True:
             self._words[0] = at = monotonic_ns()
             if at >= due:
                 livefile.write_anchor(self._view, take_anchor())
-                due, beats = at + round(_pause_after(beats) * 1e9), beats + 1
+                due = at + (early.pop(0) if early else _ANCHOR_EVERY_NS)
             if self.stop.wait(min(self._seconds, max(due - at, 0) * 1e-9)):
                 break
         self._words.release()
-
-
-def _pause_after(anchors: int) -> float:
-    """Seconds from early anchor number `anchors` to the next."""
-    if anchors + 1 < len(_EARLY_ANCHORS_S):
-        return _EARLY_ANCHORS_S[anchors + 1] - _EARLY_ANCHORS_S[anchors]
-    return _ANCHOR_EVERY_S

@@ -18,13 +18,13 @@ from .tracks import Opened, Track
 class Span:
     """One range around several pieces of work, for what has no single body: async generators."""
 
-    __slots__ = ("_has_begun", "_is_over", "_is_running", "_parked", "_range", "_resumed_at")
+    __slots__ = ("has_begun", "_is_over", "_is_running", "_parked", "_range", "_resumed_at")
 
     def __init__(self, of: Range) -> None:
         self._range = of
         self._parked: Track | None = None
         self._resumed_at = 0
-        self._has_begun = self._is_over = self._is_running = False
+        self.has_begun = self._is_over = self._is_running = False
 
     def drive(self, awaitable: Any) -> Driven:
         """Run one awaitable inside the span."""
@@ -32,13 +32,8 @@ class Span:
 
     def close(self, error: object) -> None:
         """End the span; `error` says whether it failed."""
-        if self._has_begun:
+        if self.has_begun:
             self.end(bool(error))
-
-    @property
-    def has_begun(self) -> bool:
-        """Was it ever resumed?"""
-        return self._has_begun
 
     def _opened(self) -> Opened | None:
         """The range while it is open; None where everything was off at its begin."""
@@ -50,17 +45,20 @@ class Span:
             return
         self._resumed_at = clock.now()
         self._is_running = True
-        if self._has_begun:
+        if self.has_begun:
             self._unpark()
         else:
-            self._has_begun = True
+            self.has_begun = True
             self._range.__enter__(True)
             opened = self._opened()
             if opened is not None:
                 opened.is_body = True
-            if self._is_over:  # ended by whom a hook or sink let run
-                self._range.__exit__(RuntimeError)
+            self._end_where_over()
         self._resumed_at = clock.now()
+
+    def _end_where_over(self) -> None:
+        if self._is_over:  # ended by whom a hook or sink let run
+            self._range.__exit__(RuntimeError)
 
     def suspend(self) -> None:
         """The body runs up to here."""

@@ -2,11 +2,10 @@
 
 `engine/twin/__init__.py` says how to read it. See docs/internals/engine.md for what both engines keep to.
 
-Differences that cannot be helped: a range costs up to sixty times what a `with` over a C object that does nothing does;
-the clock is CLOCK_MONOTONIC or the fake one; the heartbeat needs the GIL; a range that is thrown away while open may
-end only when the garbage collector finds it; a context that was copied without an event loop (by `Context.run`, say)
-takes a track of its own from its first range at a new position on; and a child forked from C, past `os.fork()`, notices
-it as late, and may until then write into its parent's file.
+Differences that cannot be helped: a range costs about sixty times what it costs C; the clock is CLOCK_MONOTONIC or the
+fake one; the heartbeat needs the GIL; a context that was copied without an event loop (by `Context.run`, say) takes a
+track of its own from its first range on; and a child forked from C, past `os.fork()`, notices it as late as after 16
+calls of a site, and may until then write into its parent's file.
 """
 
 from __future__ import annotations
@@ -62,9 +61,6 @@ _UNGIVEN: Any = object()
 _LOOKS_EVERY_S = 2.5
 
 
-# ---- marking ----
-
-
 def mstx_range(name: Any = _UNGIVEN, /, **options: Any) -> Any:
     """A range: `with`, `async with`, or as a decorator. It never raises, and never hides what the body raises."""
     if not options and type(name) is str:
@@ -98,9 +94,6 @@ def mark(message: Any, /, *, domain: Any = names.DEFAULT_DOMAIN, stream: Any = N
         ranges.mark(message, domain, stream, attributes)
 
 
-# ---- wrappers ----
-
-
 def is_on(site: object) -> bool:
     """Is anything on? What a wrapper asks first."""
     return switches.on != 0
@@ -120,9 +113,6 @@ def driven(site: Site, body: Any, stream: Any = None, attributes: dict[str, Any]
 def opened(site: Site, stream: Any = None, attributes: dict[str, Any] | None = None) -> Span:
     """One range of a site around several pieces of work."""
     return Span(timed(site, stream, attributes))
-
-
-# ---- switching ----
 
 
 def recording() -> bool:
@@ -151,9 +141,6 @@ def detach() -> None:
     live, banks.live = banks.live, None
     if live is not None:
         live.let_go()
-
-
-# ---- the sealer's calls: full banks, from the first one that is to be sealed to its release ----
 
 
 def rotate() -> bool:
@@ -195,7 +182,7 @@ def release_bank(index: int) -> None:
 
 
 def _with_bank(index: int) -> Live:
-    live = banks.live
+    live: Live | None = banks.live
     if live is None or not 0 <= index < live.layout.bank_count:
         raise ValueError("no such bank" if live is not None else "no such bank: no live file is attached")
     return live
@@ -204,9 +191,6 @@ def _with_bank(index: int) -> Live:
 def wait_for_records(seconds: float) -> bool:
     """As `wait`; what is recorded meanwhile is looked at by who calls this, every few seconds."""
     return wait(min(seconds, _LOOKS_EVERY_S))
-
-
-# ---- clock ----
 
 
 def start_heartbeat(seconds: float) -> None:
@@ -241,9 +225,6 @@ def now() -> int:
 def ticks_per_ns() -> float:
     """Ticks of the clock in use per nanosecond: 1.0, both clocks count nanoseconds."""
     return 1.0
-
-
-# ---- hooks, counters ----
 
 
 def set_hooks(

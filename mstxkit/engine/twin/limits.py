@@ -25,11 +25,6 @@ class SiteLimits:
         self.max_per_s: int | None = None
         self.second = self.in_second = 0
 
-    @property
-    def is_none(self) -> bool:
-        """Is everything recorded?"""
-        return not (self.coalesce or self.is_throttled) and self.max_depth is None and self.max_per_s is None
-
     def is_over(self, nest: int) -> bool:
         """Is a call that begins now, in place `nest` (from 1) of those inside each other, to be coalesced?"""
         if self.coalesce or self.is_throttled or (self.max_depth is not None and nest > self.max_depth):
@@ -78,31 +73,28 @@ class CoalescedCalls:
 
 
 def limit(site: Site, coalesce: bool = False, max_depth: int | None = None, max_per_s: int | None = None) -> None:
-    """What is beyond these limits is coalesced from now on; without any, nothing is. Not for sites with a stage.
-
-    Raises:
-        TypeError: `site` is none.
-        ValueError: a limit that is neither None nor an int from 0.
-    """
+    """What is beyond these limits is coalesced from now on; without any, nothing is. Not for sites with a stage."""
     checked(site)
     depth, per_s = _checked(max_depth, "max_depth"), _checked(max_per_s, "max_per_s")
     if site.own_stage is None:
         limits = site.limits or SiteLimits()
         limits.coalesce, limits.max_depth, limits.max_per_s = bool(coalesce), depth, per_s
         limits.second = 0
-        site.limits = None if limits.is_none else limits
+        _keep(site, limits)
 
 
 def throttle(site: Site, on: bool, /) -> None:
-    """Coalesce every call of the site, whatever its limits say; or no more.
-
-    Raises:
-        TypeError: `site` is none.
-    """
+    """Coalesce every call of the site, whatever its limits say; or no more."""
     if checked(site).own_stage is None:
         limits = site.limits or SiteLimits()
         limits.is_throttled = bool(on)
-        site.limits = None if limits.is_none else limits
+        _keep(site, limits)
+
+
+def _keep(site: Site, limits: SiteLimits) -> None:
+    """None where everything is recorded."""
+    is_any = limits.coalesce or limits.is_throttled or limits.max_depth is not None or limits.max_per_s is not None
+    site.limits = limits if is_any else None
 
 
 def _checked(value: Any, name: str) -> int | None:

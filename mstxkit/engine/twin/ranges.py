@@ -27,14 +27,13 @@ on_decorate: Callable[[tuple[Any, ...], Any], Any] | None = None
 on_forked: Callable[[], None] = lambda: None  # noqa: E731
 
 
-# ---- begin ----
-
-
 def begin(opened: Opened, stream: Any, may_move: bool) -> None:
     """Begin a range in the calling context, where anything is on."""
     site = opened.site
-    if switches.on & (AWAITED | WATCH):
-        _tell_hooks(opened, may_move)
+    if switches.on & AWAITED:
+        watch.first()
+    if switches.on & WATCH and site.is_watched:
+        watch.entered(opened, may_move)
     on = switches.on & ~AWAITED
     if not on and opened.told_in is None:
         return
@@ -68,13 +67,6 @@ def begin(opened: Opened, stream: Any, may_move: bool) -> None:
         tracks.stage_changed(track)
 
 
-def _tell_hooks(opened: Opened, may_move: bool) -> None:
-    if switches.on & AWAITED:
-        watch.first()
-    if switches.on & WATCH and opened.site.is_watched:
-        watch.entered(opened, may_move)
-
-
 def _show(opened: Opened, live: Any) -> None:
     """A process that is killed leaves its open ranges in slots; the active bank says what they are."""
     bank = live.bank
@@ -93,9 +85,6 @@ def _is_inside(opened: Any, stage: Any) -> bool:
             return True
         opened = opened.parent
     return False
-
-
-# ---- end ----
 
 
 @begins_with_try
@@ -191,9 +180,6 @@ def _add_cost(opened: Opened) -> None:
     opened.site.usual_ns = spent if spent < _DEAR_NS else _DEAR_NS
 
 
-# ---- marks ----
-
-
 def mark(message: Any, domain: Any, stream: Any, made_with: dict[str, Any]) -> None:
     """An instant, in the calling context."""
     if switches.on & AWAITED:
@@ -217,9 +203,6 @@ def _record_mark(instant: Opened) -> None:
     values = attributes.collect(instant)
     banks.live.write(instant, instant.depth << 40 | records.MARK << records.KIND_SHIFT, *values)
     tracks.let_go(track)
-
-
-# ---- as a program sees them ----
 
 
 class Range:

@@ -34,20 +34,12 @@ def set_sink(
     mark: Callable[[str, Any, str], object] | None = None,
     begin_stream: Callable[[str, Any, str], Any] | None = None,
 ) -> None:
-    """Tell this tool of every range and mark from now on.
-
-    Raises:
-        ValueError: there is no such sink.
-    """
+    """Tell this tool of every range and mark from now on."""
     _put(index, Sink(begin, end, mark, begin_stream))
 
 
 def clear_sink(index: int) -> None:
-    """Tell it of nothing more but the ends of what it began.
-
-    Raises:
-        ValueError: there is no such sink.
-    """
+    """Tell it of nothing more but the ends of what it began."""
     _put(index, None)
 
 
@@ -63,11 +55,7 @@ def _switch() -> None:
 
 
 def set_direct(addresses: tuple[int, ...]) -> None:
-    """mstx by C function addresses: see docs/internals/engine.md.
-
-    Raises:
-        ValueError: one that is needed is missing.
-    """
+    """mstx by C function addresses: see docs/internals/engine.md."""
     global _direct
     _direct = Direct(addresses)
     _switch()
@@ -139,11 +127,7 @@ def after_fork() -> None:
 
 
 class Direct:
-    """mstx by the addresses of its C functions, in the order of the engine's `set_direct`.
-
-    Raises:
-        ValueError: mstxRangeStartA or mstxRangeEnd is missing.
-    """
+    """mstx by the addresses of its C functions, in the order of the engine's `set_direct`."""
 
     def __init__(self, addresses: tuple[int, ...]) -> None:
         import ctypes

@@ -50,7 +50,7 @@ class at_step:
         self._process = switches.process
 
     def __enter__(self) -> int | None:
-        self._before, self._process = tracks.at_here(), switches.process
+        self._before, self._process = tracks.ambient.get()[1], switches.process
         try:
             if self._step is not None:
                 tracks.set_at(self._step)
@@ -75,14 +75,14 @@ class at_step:
 def carried() -> int | None:
     """Stage and step that the caller is inside of, for `carry` on another thread; None outside of any."""
     stage = tracks.stage_here()
-    return None if stage is None and tracks.at_here() is None else _packed(stage, current_step())
+    return None if stage is None and tracks.ambient.get()[1] is None else _packed(stage, current_step())
 
 
 def carry(carried: int | None) -> int | None:
     """Be inside of these from now on, in the calling context; returns what to give to `carry` to leave them."""
     if carried is None:
         return None
-    before = _packed(tracks.stage_here(), tracks.at_here())
+    before = _packed(tracks.stage_here(), tracks.ambient.get()[1])
     stage_id = carried & 0xFFFF
     tracks.set_stage(sites.stages()[stage_id - 1] if stage_id else None)
     tracks.set_at(carried >> 16 & records.NO_STEP if carried >> 48 else None)
@@ -95,7 +95,7 @@ def _packed(stage: Any, step: int | None) -> int:
 
 def current_step() -> int | None:
     """The step in force, that of `at_step` before that of `step`; None until one is set."""
-    at = tracks.at_here()
+    at = tracks.ambient.get()[1]
     return process_step() if at is None else at
 
 

@@ -213,12 +213,7 @@ def step_is_over(stages: Iterable[StageTotal]) -> None:
 
 
 def take(stages: Iterable[StageTotal], step: int | None, everything: bool) -> bytes:
-    """The rows of what is to be handed over.
-
-    Args:
-        step: In force.
-        everything: Also what is not over yet.
-    """
+    """The rows of what is to be handed over."""
     at = clock.now()
     rows = [away.summary(stage).pack() for stage, away in state.pending]
     for stage in stages:

@@ -231,11 +231,6 @@ def stage_here() -> Any:
     return ambient.get()[0] if track is None else track.top.inner
 
 
-def at_here() -> int | None:
-    """The step of `at_step` in the calling context."""
-    return ambient.get()[1]
-
-
 def stage_changed(track: Track) -> None:
     """A stage began or ended on this track: what is created in this context from here on inherits the current one."""
     if own_track() is track:
@@ -252,7 +247,7 @@ def set_at(at: int | None) -> None:
 
 def set_stage(stage: Any) -> None:
     """The stage of the calling context, and of what is created in it."""
-    ambient.set((stage, at_here()))
+    ambient.set((stage, ambient.get()[1]))
     track = own_track()
     if track is not None:
         track.top.inner = stage

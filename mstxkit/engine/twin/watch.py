@@ -36,11 +36,7 @@ def watch(on: object, /) -> None:
 
 
 def watch_site(site: Site, /) -> None:
-    """Watch it from now on, as a site with a stage is from the beginning.
-
-    Raises:
-        TypeError: `site` is none.
-    """
+    """Watch it from now on, as a site with a stage is from the beginning."""
     checked(site).is_watched = True
 
 
