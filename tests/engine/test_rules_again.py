@@ -1,4 +1,4 @@
-"""What begins again at a place where it was before: the Python twin's quick way writes what every other way does.
+"""What begins again at a place where it was before is written as it was the first time, on both engines.
 
 Each test warms its places first; only then does it what is odd.
 """
@@ -205,7 +205,7 @@ def test_one_thrown_away_while_open_is_ended_and_left(engine: Any, recorded: Wri
     lost = make()
     lost.__enter__()
     del lost
-    gc.collect()  # see engine/twin/typed.py
+    gc.collect()
     with engine.mstx_range("after"):
         stage = engine.current_stage()
 
