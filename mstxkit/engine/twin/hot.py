@@ -62,7 +62,10 @@ _LOOKS_EVERY_S = 2.5
 
 
 def mstx_range(name: Any = _UNGIVEN, /, **options: Any) -> Any:
-    """A range: `with`, `async with`, or as a decorator. It never raises, and never hides what the body raises."""
+    """A range: `with`, `async with`, or as a decorator. It never raises, and never hides what the body raises.
+
+    Called as `mstx_range(name, *, stage=None, domain="default", stream=None, **attributes)`.
+    """
     if not options and type(name) is str:
         return Range(name, None, names.DEFAULT_DOMAIN, None, None)
     if name is _UNGIVEN:
@@ -71,7 +74,10 @@ def mstx_range(name: Any = _UNGIVEN, /, **options: Any) -> Any:
 
 
 def stage(key: Any = _UNGIVEN, /, **options: Any) -> Any:
-    """A range that is the stage `key`: reports total it by step and rank, and escalation looks it up."""
+    """A range that is the stage `key`: reports total it by step and rank, and escalation looks it up.
+
+    Called as `stage(key, *, domain="default", stream=None, **attributes)`.
+    """
     if key is _UNGIVEN:
         key = _pop("key", options)
     return _made(key, key, options)
