@@ -66,6 +66,7 @@ LATE_OURS = {
     "cli": "a verb loads what it works with; `mstxkit --help` nothing heavy",
     "engine/choose.py": "one of two engines",
     "engine/twin/clock.py": "who records has a heartbeat; `import mstxkit` is counted in modules",
+    "engine/twin/hot.py": "what seals is loaded by who records",
     "escalation/duty/standby.py": "a process that enters no stage goes on no duty",
     "escalation/inside.py": "who asks from outside of a run needs no engine",
     "marking/ranges.py": "decoration, torch.compile, and what MSTXKIT_OFF=1 does without",

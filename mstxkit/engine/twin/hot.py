@@ -14,9 +14,7 @@ import os
 from typing import Any, Callable
 
 from ...host import names
-from ...store import livefile, segment
-from ...store.segment import encode_bank as encode_left
-from ...store.text_columns import to_columns as text_columns
+from ...store import livefile
 from ..plain_paths import stored
 from . import banks, clock, interruptions, ranges, sinks, sites, sums, switches, tracks
 from . import watch as watching
@@ -161,12 +159,26 @@ def full_bank() -> int:
     return -1 if banks.live is None else banks.live.full_bank()
 
 
-def encode_bank(index: int) -> segment.Payload:
+def encode_left(raw: bytes, texts: bytes, salt: int) -> Any:
+    """`encode_bank` for a bank that another process left."""
+    from ...store import segment  # not for the import of mstxkit
+
+    return segment.encode_bank(raw, texts, salt)
+
+
+def text_columns(texts: bytes) -> bytes | None:
+    """A bank's texts as `encode_bank` gives them, as columns; None where they are not what a bank has."""
+    from ...store import text_columns as columns
+
+    return columns.to_columns(texts)
+
+
+def encode_bank(index: int) -> Any:
     """The uncompressed payload parts of a sealed block, as `segment.encode_bank`."""
-    return segment.encode_bank(*_with_bank(index).copy_bank(index))
+    return encode_left(*_with_bank(index).copy_bank(index))
 
 
-def encode_into(index: int, room: bytearray, at: int) -> tuple[int, int, segment.Extent]:
+def encode_into(index: int, room: bytearray, at: int) -> tuple[int, int, Any]:
     """Planes and attributes of a full bank, into room from `at` on: how many there are, and what they reach over."""
     payload = encode_bank(index)
     content = b"".join((payload.planes, payload.attributes))

@@ -10,8 +10,8 @@ back. So what must not be torn apart is written in a straight line, and the last
 
 from __future__ import annotations
 
-import opcode
 import struct
+import sys
 from typing import Any, Callable, TypeVar
 
 from ... import faults
@@ -26,7 +26,8 @@ _PACKAGE = __name__.partition(".")[0] + "."
 # Every function begins with this instruction, which lets what is pending come up; but not with this argument, which is
 # that of a coroutine that goes on after an `await`. Before Python 3.11 there is none, nor a need: nothing comes up
 # before a `try`.
-_RESUME, _IN_SILENCE = opcode.opmap.get("RESUME"), 3
+_RESUME = (lambda: None).__code__.co_code[0] if sys.version_info >= (3, 11) else None
+_IN_SILENCE = 3
 
 on_fault: Callable[[str, BaseException], object] = faults.note
 on_count: Callable[[], None] = lambda: None  # noqa: E731
