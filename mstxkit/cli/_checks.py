@@ -57,7 +57,7 @@ def _which_engine(engine: Any) -> Check:
         return Check("engine", OK, "C extension")
     from ..engine.choose import why_twin
 
-    return Check("engine", NOTE, f"Python twin, fifteen times slower and more: {why_twin()}")
+    return Check("engine", NOTE, f"Python twin, where a range costs sixty times as much: {why_twin()}")
 
 
 def _tmpfs() -> Check:

@@ -135,7 +135,7 @@ def _twin_lines(processes: list[dict[str, Any]]) -> list[Any]:
     return [
         "",
         for_rich(
-            f"{len(slow)} of {len(processes)} processes ran on the Python twin, where a range costs fifteen times as "
+            f"{len(slow)} of {len(processes)} processes ran on the Python twin, where a range costs sixty times as "
             f"much ({where}): `mstxkit doctor` says there why, and how to get the C engine"
         ),
     ]

@@ -200,24 +200,22 @@ def test_a_range_is_named_at_its_begin(engine: Any, recorded: Written) -> None:
 def test_what_begins_while_another_thread_hands_the_bank_on_is_named(
     both: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A thread of the twin may wait for the GIL between its look at the clock and the mark in its slot."""
+    """A thread of the twin may wait for the GIL between what the bank is told of it and the mark in its slot."""
     twin = next(engine for engine in both if not engine.NATIVE)
     recorded = Written(twin)
     for _ in range(2):
         with twin.mstx_range("x"):
             pass
-    quick = import_module("mstxkit.engine.twin.quick")
-    clock = quick.clock
+    banks = import_module("mstxkit.engine.twin.banks")
+    open_slot = banks.open_slot
 
-    def meanwhile() -> int:
-        monkeypatch.setattr(quick, "clock", clock)
+    def meanwhile(*arguments: Any) -> None:
         assert twin.rotate()
         twin.release_bank(twin.full_bank())
-        return int(clock())
+        open_slot(*arguments)
 
-    monkeypatch.setattr(quick, "clock", meanwhile)
+    monkeypatch.setattr(banks, "open_slot", meanwhile)
     with twin.mstx_range("x"):
-        assert quick.clock is clock
         assert [found.name for found in recorded.open] == ["x"]
 
 

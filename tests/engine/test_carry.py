@@ -29,7 +29,7 @@ def test_a_thread_is_inside_of_what_it_carries_until_it_lets_go(engine: Any, rec
     def work() -> None:
         for name in ("before", "inside", "after"):
             before = engine.carry(carried) if name == "inside" else None
-            for _ in range(3):  # from the second on the twin takes its quick way
+            for _ in range(3):
                 with engine.mstx_range(name):
                     seen.append((engine.current_stage(), engine.current_step()))
             engine.carry(before)

@@ -7,6 +7,7 @@ import time
 from typing import Any
 
 import pytest
+from builders.fresh_engine import run_fresh
 from builders.written_banks import MONOTONIC, NONCE, Written
 
 from mstxkit.store import livefile
@@ -123,3 +124,33 @@ def wait_for(happens: Any) -> Any:
         assert time.monotonic() < deadline
         time.sleep(0.001)
     return found
+
+
+def test_a_program_that_freezes_time_freezes_its_own_only(engine: Any) -> None:
+    """As freezegun does it: what is a function of `time` is replaced in all modules that hold it."""
+    found = run_fresh(
+        engine,
+        """
+        import time
+
+        engine.set_clock(1)
+        view = memoryview(bytearray(livefile.Layout(8, 2, 4096).total_bytes))
+        livefile.lay_out(view, livefile.Layout(8, 2, 4096), 1, engine.NATIVE)
+        real = [time.time, time.clock_gettime_ns]
+        names = ["time", "time_ns", "monotonic", "monotonic_ns", "perf_counter", "perf_counter_ns"]
+        frozen = {id(getattr(time, name)): name for name in names}
+        for module in list(sys.modules.values()):
+            for key, value in list(getattr(module, "__dict__", {}).items()):
+                if id(value) in frozen:
+                    setattr(module, key, lambda: 1)
+        engine.attach(view, 1)
+        before = engine.now()
+        while real[1](time.CLOCK_MONOTONIC) - before < 1_000_000:
+            pass
+        engine.anchor()
+        (anchor,) = livefile.read_anchors(view)
+        result = engine.now() - before >= 1_000_000, abs(anchor.realtime_ns * 1e-9 - real[0]()) < 60
+        """,
+    )
+
+    assert found == [True, True]

@@ -1,4 +1,4 @@
-"""What begins again at a place where it was before: the Python twin's quick way writes what every other way does.
+"""What begins again at a place where it was before is written as it was the first time, on both engines.
 
 Each test warms its places first; only then does it what is odd.
 """
@@ -205,7 +205,7 @@ def test_one_thrown_away_while_open_is_ended_and_left(engine: Any, recorded: Wri
     lost = make()
     lost.__enter__()
     del lost
-    gc.collect()  # see engine/twin/typed.py
+    gc.collect()
     with engine.mstx_range("after"):
         stage = engine.current_stage()
 
@@ -354,7 +354,7 @@ def test_a_rotation_in_the_middle_of_the_end_is_no_failure(
 ) -> None:
     if engine.NATIVE:
         pytest.skip("the C engine ends a range under the GIL, in one piece")
-    from mstxkit.engine.twin import quick
+    from mstxkit.engine.twin import clock
 
     values = {"n": 1, "text": "t"}
     for make in (lambda: engine.mstx_range("x", **values), lambda: engine.stage("s", **values)):
@@ -362,7 +362,7 @@ def test_a_rotation_in_the_middle_of_the_end_is_no_failure(
         entered = make()
         entered.__enter__()
         with monkeypatch.context() as patched:
-            patched.setattr(quick, "clock", lambda: engine.rotate() and engine.now())
+            patched.setattr(clock, "now", lambda now=clock.now: engine.rotate() and now())
             entered.__exit__(None, None, None)
 
     assert [found.error for found in recorded.ranges] == [False] * 2 * (TIMES + 1)
@@ -508,10 +508,6 @@ def test_bodies_at_the_same_place_do_not_use_up_slots(engine: Any, recorded: Wri
                 next(body, None)
 
         assert [found.name for found in recorded.open] == ["around"]
-    if not engine.NATIVE:
-        from mstxkit.engine.twin import ranges
-
-        assert ranges.live is not None and len(ranges.live.free) >= recorded.layout.slot_count // 2 - 1
     assert engine.counters()["slots_overflowed"] == 20 * max(at_once + 1 - recorded.layout.slot_count, 0)
     assert {found.depth for found in recorded.ranges if found.name == "body"} == {1}
 

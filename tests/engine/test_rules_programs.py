@@ -67,7 +67,7 @@ def blocks(inside: Any) -> Any:
 
 LEAVES = blocks(st.just(()))
 ONCE = st.lists(st.recursive(LEAVES, lambda inner: blocks(st.lists(inner, max_size=3).map(tuple))), max_size=4)
-# What comes again at the same place goes the twin's quick way.
+# What comes again at the same place.
 PROGRAMS = st.tuples(ONCE, st.integers(1, 3)).map(lambda drawn: drawn[0] * drawn[1])
 
 
@@ -92,7 +92,7 @@ class Runner:
     def _inside(self, block: Block, entered: Any) -> None:
         self.written.tick(block.ticks)
         self.run(block.inside)
-        if block.more:  # the twin's quick way gives way at `set`
+        if block.more:
             entered.set(**block.more)
 
     def timed(self, block: Block) -> None:

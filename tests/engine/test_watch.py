@@ -134,7 +134,7 @@ def test_what_was_told_of_its_begin_is_told_of_its_end_whatever_is_on_by_then(en
 def test_switched_on_and_off_each_call_is_told_or_not_and_all_are_recorded(
     engine: Any, recorded: Written, watcher: Watcher
 ) -> None:
-    """By name and by a wrapper, which the twin runs the quick way while nobody watches."""
+    """By name and by a wrapper."""
     site = marked(engine, "on and off")
     for turn in range(40):
         engine.watch(turn % 4 == 0)

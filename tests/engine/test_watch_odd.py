@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from mstxkit import faults
-from mstxkit.engine.twin import hot, ranges
+from mstxkit.engine.twin import hot, tracks
 
 pytestmark = pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
 _WITHIN_S = 60.0
@@ -54,12 +54,13 @@ def test_a_step_hook_that_raises_is_a_counted_fault_and_the_step_holds(engine: A
 
 def test_a_begin_that_fails_in_the_twin_is_told_of_its_end_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     watcher = Watcher(hot).set()
-    monkeypatch.setattr(ranges, "_begin", lambda *arguments: fail())
-    with hot.stage("s"):
-        pass
+    with monkeypatch.context() as patched:
+        patched.setattr(tracks, "track_here", lambda: None)
+        with hot.stage("s"):
+            pass
     watcher.clear()
 
-    assert watcher.told == [("entered", "s", False), ("left", "s", False)]
+    assert watcher.told == [("entered", "s", False), ("left", "s", True)]
     assert faults.counts == {"range.begin": 1}
 
 

@@ -1,47 +1,44 @@
-"""The live file as the Python twin writes it: banks with their records and texts, open slots, counters.
+"""The live file as the engine writes it: banks with their records and texts, slots of what is open, counters.
 
-Records need no lock: a place comes from an iterator's `__next__`, which is one atomic step, and a record is whole once
-its check bits are in. Everything rare (rotation, texts, records with attributes, counters) takes `lock`, for
-microseconds.
+The layout is that of docs/internals/format.md. Whatever touches a bank holds `lock`, for microseconds. A record counts
+once the bank's count goes beyond it, so a process that is killed leaves no half one; a slot once its mark is in.
 """
 
 from __future__ import annotations
 
 import os
+import struct
 import threading
-import time
-from collections import Counter, deque
-from itertools import islice
-from operator import length_hint
-from typing import Callable, Iterable, Sequence
+from typing import Any, Callable, Sequence
 
 from ...errors import FormatError
+from ...host import names
 from ...store import livefile, records
-from ..plain_values import settle
-from . import clock, encoding
+from .. import plain_values
+from . import clock, interruptions
 
 DROPPED, SLOTS_OVERFLOWED, ATTRIBUTES_LOST, NAMES_CAPPED, TEXTS_CUT, FAULTS, _, COALESCED = range(8)
-_COUNTED = 8
 _COUNTERS_AT = livefile.COUNTERS_AT // 8
-_SLOT_WORDS = livefile.SLOT_BYTES // 8
-_RECORD_WORDS = records.RECORD_BYTES // 8
-_COUNT_AT, _TEXT_USED_AT = 4, 5
-_STATE_AT = 8
-_LATE_RECORD_S = 2.0
-# Records that are written together the quick way, at most: a range, its attributes, its busy time.
-GROUP_LIMIT = 10
-
+_PRIME, _CHECK_SHIFT, _ATTRIBUTE = records.CHECK_PRIME, records.CHECK_SHIFT, records.ATTRIBUTE << records.KIND_SHIFT
+_INT, _FLOAT, _BOOL, _TEXT, _OTHER, _NULL, _BUSY = (kind << 32 for kind in range(1, 8))  # as in `records`
+_HALF, _LOW_48, _CLOSED = 1 << 63, records.LOW_48, 1 << 63
+_put_slot, _put_record = livefile.SLOT.pack_into, records.WORDS.pack_into
+_double, _bits_of = struct.Struct("<d").pack, struct.Struct("<Q").unpack
+_NONE: dict[str, Any] = {}
+_COUNT_AT, _TEXT_BYTES_AT, _STATE_AT = 4, 5, 1  # words of a bank's header
+_TRIES = 16  # of a record, while what its texts let run takes its place
 # A record that made its bank rotate ended before the new one was activated.
 _ORIGIN_SLACK = 4_000_000
 
-# Replaced at attach and detach: a lock that another thread held at a fork stays locked in the child.
+# In a forked child another one: a thread that is not there may have held it.
 lock = threading.RLock()
 # Released while a bank is full or somebody woke the sealer: unlike an Event, safe in a signal handler.
 _bell = threading.Lock()
 _bell.acquire()
+live: Any = None  # the one that is attached
+_COUNTED = 8
 _detached_counters = [0] * _COUNTED
-# The first end that is still to be written, at most the time given: a bank begins before it.
-oldest_pending: Callable[[int], int] = lambda at: at  # noqa: E731
+utf8: Callable[[str], bytes] = names.utf8
 
 
 def ring() -> None:
@@ -58,233 +55,198 @@ def wait(seconds: float) -> bool:
 
 
 class Bank:
-    """The active bank: where the next record goes, and what texts it has.
-
-    `take()` gives the place of a record, which is an index of the three columns.
-    """
+    """The active bank: records from its beginning on, texts from its end back, until they meet."""
 
     __slots__ = (
-        "_lost_from", "_words", "busy_check", "capacity", "columns", "count_at", "end", "first", "groups", "index",
-        "kinds", "origin", "places", "salt", "sites", "stages", "take", "text_room", "text_used", "texts",
-        "tracks", "view",
+        "at", "count", "count_at", "end", "first", "index", "limit", "origin", "salt", "text_bytes", "texts", "view",
+        "words",
     )  # fmt: skip
 
-    def __init__(self, live: Live, index: int, seq: int, text_room: int) -> None:
-        at = live.layout.bank_at(index)
-        self.index = index
-        self.view, self._words = live.view, live.words
-        self.salt = int.from_bytes(os.urandom(8), "little")
-        now = clock.now()
-        self.origin = min(max(now - _ORIGIN_SLACK, 0), oldest_pending(now))
-        self.end = at + live.layout.bank_bytes
-        self.count_at = at // 8 + _COUNT_AT
-        self.text_room, self.text_used = text_room, 0
+    def __init__(self, live: Live, index: int, seq: int, origin: int) -> None:
+        self.view, self.words, self.index, self.origin = live.view, live.words, index, origin
+        self.at = live.layout.bank_at(index)
+        self.count_at = self.at // 8 + _COUNT_AT
+        self.first, self.end = self.at + livefile.BANK_HEADER_BYTES, self.at + live.layout.bank_bytes
+        self.count = self.text_bytes = 0
+        self.limit = (self.end - self.first) // records.RECORD_BYTES  # how many records fit above the texts
         self.texts: dict[str, int] = {}
-        # What `writers` looks up, and where the first record is in the file, in bytes.
-        self.kinds = encoding.kinds()
-        _, self.busy_check = encoding.attribute_words(self, records.BUSY << 32)
-        self.first = at + livefile.BANK_HEADER_BYTES
-        self.sites: set[int] = set()
-        self.stages: set[int] = set()
-        self.tracks: dict[int, int] = {}
-        self.capacity = self._lost_from = (live.bank_room - text_room) // records.RECORD_BYTES
-        self.columns = live.usable(index, self.capacity)
-        # More than there are, so that a group is never cut short: who takes one beyond the end knows what is lost.
-        self.places = iter(range(self.capacity + GROUP_LIMIT))
-        # By a number: so many places that follow each other, taken in one step.
-        self.groups = [zip(*[self.places] * size).__next__ for size in range(GROUP_LIMIT + 1)]
-        self.take: Callable[[], int] = self.places.__next__
-        now_ns = time.monotonic_ns()
-        livefile.activate_bank(live.view, live.layout, index, seq, self.salt, self.origin, now_ns)
+        self.salt = int.from_bytes(os.urandom(8), "little")
+        livefile.activate_bank(live.view, live.layout, index, seq, self.salt, origin, clock.monotonic_ns())
 
-    def knows(self, site: int, track: int, stage: int) -> bool:
-        """Has it the texts of these ids?"""
-        return site in self.sites and track in self.tracks and (not stage or stage in self.stages)
+    def knows(self, entry: Any) -> bool:
+        """Has it the texts of what this names?"""
+        stage = entry.stage
+        return entry.site.bank is self and entry.home.bank is self and (stage is None or stage.bank is self)
 
-    def taken(self) -> int:
-        """How many places have been given out."""
-        return min(self.capacity + GROUP_LIMIT - length_hint(self.places), self.capacity)
-
-    def close(self) -> None:
-        """Give out no more places. To drain an iterator is one atomic step."""
-        left = list(self.places)
-        self._words[self.count_at] = min([self._lost_from, *left[:1]])
-
-    def lose(self, place: int) -> None:
-        """A group from here on goes beyond the end: nothing is in the places before it."""
-        self._lost_from = min(self._lost_from, place)
-
-    def put_text(self, kind: int, entry_id: int, payload: bytes) -> bool:
-        """Append a text entry; False where there is no room."""
+    def put_text(self, kind: int, entry_id: int, payload: bytes, spare: int) -> bool:
+        """Append a text entry, where so many records still fit then."""
         entry = livefile.pack_text(kind, entry_id, payload, self.salt)
-        if self.text_used + len(entry) > self.text_room:
+        text_bytes = self.text_bytes + len(entry)
+        limit = (self.end - self.first - text_bytes) // records.RECORD_BYTES
+        if self.count + spare > limit:
             return False
-        self.text_used = used = self.text_used + len(entry)
-        self.view[self.end - used : self.end - used + len(entry)] = entry
-        self._words[self.count_at - _COUNT_AT + _TEXT_USED_AT] = used
+        self.view[self.end - text_bytes : self.end - text_bytes + len(entry)] = entry
+        self.text_bytes, self.limit = text_bytes, limit
+        self.words[self.at // 8 + _TEXT_BYTES_AT] = text_bytes
         return True
 
-    def store(self, place: int, w0: int, w1: int, w2: int) -> None:
-        """One record with its check bits."""
-        first, second, third = self.columns
-        first[place] = w0
-        second[place] = w1
-        third[place] = w2 | records.check(w0, w1, w2, self.salt, place) << records.CHECK_SHIFT
+    def put_new(self, text: str, spare: int) -> int:
+        """The number of a text that is new to this bank; 0 where there is no room for it."""
+        raw = _raw(text)  # may run others, who may put texts
+        if raw is None:
+            return 0
+        new_id = len(self.texts) + 1
+        if not self.put_text(livefile.TEXT, new_id, raw, spare):
+            return 0
+        self.texts[text] = new_id
+        count_cut(text, raw)
+        return new_id
 
-    def publish(self, place: int) -> None:
-        """Say that the record at `place` is written. The count never goes back: a thread may be late with a place."""
-        if self._words[self.count_at] <= place:
-            self._words[self.count_at] = place + 1
+    def encode(self, attributes: dict[str, Any], spare: int) -> list[tuple[int, int]]:
+        """The first two words of each attribute whose texts found room. Of what is no plain value, its type's name."""
+        encoded = []
+        for key, value in attributes.items():
+            kind, text, bits = type(value), None, 0
+            if kind is int and -_HALF <= value < _HALF:
+                bits, word = value & records.U64, _INT
+            elif kind is str:
+                text, word = value, _TEXT
+            elif kind is float:
+                (bits,), word = _bits_of(_double(value)), _FLOAT
+            elif kind is bool:
+                bits, word = int(value), _BOOL
+            elif value is None:
+                word = _NULL
+            else:
+                text, word = plain_values.type_name(kind), _OTHER
+            if text is not None:
+                bits = self.texts.get(text) or self.put_new(text, spare)
+            key_id = self.texts.get(key) or self.put_new(key, spare)
+            if key_id and (bits or text is None):
+                encoded.append((bits, key_id | word))
+        return encoded
+
+    def append(self, entry: Any, w2: int, more: Sequence[tuple[int, int]] = ()) -> bool:
+        """Write a record, and those of its attributes, one after the other. False: there is no room.
+
+        A signal handler, or a garbage collection, may write in between: then all is written again behind that.
+        """
+        w0, w1, salt, n = entry.end - self.origin, entry.w1, self.salt, 1 + len(more)
+        if w0 < 0:
+            w0 = 0
+        elif w0 > _LOW_48:
+            return False
+        if entry.stage is not None:
+            w0 |= entry.stage.id << 48
+        while self.count + n <= self.limit:
+            place = self.count
+            at = self.first + place * 24
+            if more:
+                self._put_more(place, more)
+            w = w2 | (w0 ^ w1 ^ w2 ^ salt ^ place) % _PRIME + 1 << _CHECK_SHIFT
+            if self.count == place:
+                entry.is_written, self.count = True, place + n
+                _put_record(self.view, at, w0, w1, w)
+                self.words[self.count_at] = self.count
+                return True
+        return False
+
+    def _put_more(self, place: int, more: Sequence[tuple[int, int]]) -> None:
+        for index, (bits, key) in enumerate(more, place + 1):
+            w = _ATTRIBUTE | (bits ^ key ^ _ATTRIBUTE ^ self.salt ^ index) % _PRIME + 1 << _CHECK_SHIFT
+            if self.count == place:
+                _put_record(self.view, self.first + 24 * index, bits, key, w)
 
 
 class Live:
-    """An attached live file. `activated` hears of each new active bank; `definitions` gives what each has at once, and
-    what it has as well where there is room.
-    """
+    """An attached live file."""
 
-    def __init__(
-        self,
-        source: object,
-        nonce: int,
-        activated: Callable[[Bank], None],
-        definitions: Callable[[Live], tuple[list[tuple[int, int, bytes]], list[tuple[int, int, bytes]]]],
-    ) -> None:
-        self.view = memoryview(source).cast("B")  # type: ignore[arg-type]
+    __slots__ = (
+        "_is_rotating", "_seq", "bank", "free", "layout", "nonce", "open", "pid", "view", "windows", "words"
+    )  # fmt: skip
+
+    def __init__(self, source: Any, nonce: int) -> None:
+        self.view = memoryview(source).cast("B")
         try:
-            header = livefile.read_header(self.view)
+            self.layout = livefile.read_header(self.view).layout
         except FormatError as exc:
             raise ValueError(f"not the buffer of a live file: {exc}") from exc
-        self.layout = header.layout
         self.words = self.view[: len(self.view) // 8 * 8].cast("Q")
-        self.nonce = nonce
-        self.pid = os.getpid()
-        self.bank_room = self.layout.bank_bytes - livefile.BANK_HEADER_BYTES
-        self.columns = [self._columns(index) for index in range(self.layout.bank_count)]
-        self._usable = [self._columns(index) for index in range(self.layout.bank_count)]
-        self._slots_at = livefile.HEADER_BYTES // 8
-        # Word indices. Taken from the left, given back on the right: a late thread's slot is not at once another's.
-        self.free = deque(range(self._slots_at, self._slots_at + _SLOT_WORDS * self.layout.slot_count, _SLOT_WORDS))
-        self._activated, self._definitions = activated, definitions
-        self._seq, self._rotating = 0, False
-        self._counted = [0] * self.layout.bank_count
-        self._written: Counter[int] = Counter()
-        self.bank = self._activate(0, 0)
+        self.nonce, self.pid = nonce, os.getpid()
+        # Slots by where they are in the file, and the ranges in them: a new bank must know what those name.
+        end = livefile.HEADER_BYTES + self.layout.slot_count * livefile.SLOT_BYTES
+        self.free = list(range(livefile.HEADER_BYTES, end, livefile.SLOT_BYTES))[::-1]
+        self.open: dict[int, Any] = {}
+        self.windows: dict[Any, Any] = {}  # of coalesced calls that are not written yet: see `limits`
+        self._seq, self._is_rotating = 0, False
+        self.bank: Bank = self._activate(0)
 
     def let_go(self) -> None:
-        """Release the buffer: what still refers to this live file fails with ValueError, and is caught."""
-        columns = (*self.columns, *self._usable)
-        for view in (*(column for of_bank in columns for column in of_bank), self.words, self.view):
-            view.release()
+        """Release the buffer: what still refers to this live file fails with ValueError."""
+        with lock:
+            self.words.release()
+            self.view.release()
 
-    def usable(self, index: int, capacity: int) -> tuple[memoryview, memoryview, memoryview]:
-        """The columns of a bank up to its capacity: a store beyond it fails."""
-        if len(self._usable[index][0]) != capacity:
-            before, (first, second, third) = self._usable[index], self.columns[index]
-            self._usable[index] = first[:capacity], second[:capacity], third[:capacity]
-            for column in before:
-                column.release()
-        return self._usable[index]
-
-    def _columns(self, index: int) -> tuple[memoryview, memoryview, memoryview]:
-        """The first, second and third words of a bank's records."""
-        first = (self.layout.bank_at(index) + livefile.BANK_HEADER_BYTES) // 8
-        end = first + self.bank_room // records.RECORD_BYTES * _RECORD_WORDS
-        columns = [self.words[first + word : end : _RECORD_WORDS] for word in range(_RECORD_WORDS)]
-        return columns[0], columns[1], columns[2]
-
-    def is_used(self, slot: int) -> bool:
-        """Is a range open in this slot?"""
-        try:
-            return bool(self.words[slot + 3])
-        except ValueError:  # let go of
-            return False
-
-    def open_words(self) -> list[tuple[int, int]]:
-        """(w1, w2) of every slot in use."""
-        end = self._slots_at + _SLOT_WORDS * self.layout.slot_count
-        marks = self.words[self._slots_at + 3 : end : _SLOT_WORDS].tolist() if self.layout.slot_count else []
-        used = [self._slots_at + _SLOT_WORDS * i for i, mark in enumerate(marks) if mark]
-        return [(self.words[at + 1], self.words[at + 2]) for at in used]
-
-    def _activate(self, index: int, text_bytes: int) -> Bank:
-        entries, likely = self._definitions(self)
-        needed = _size_of(entries) + text_bytes
+    def _activate(self, index: int) -> Bank:
         self._seq += 1
-        room = self.bank_room
-        bank = Bank(self, index, self._seq, min(max(room // 4, needed), room // 4 * 3) // 8 * 8)
-        self.bank, self._counted[index] = bank, 0
-        for kind, entry_id, payload in entries:
-            self.define(bank, kind, entry_id, payload)
-        for entry in likely:
-            if bank.text_used + text_bytes + _size_of([entry]) <= bank.text_room:
-                self.define(bank, *entry)
-        self._activated(bank)
+        at = clock.now()
+        ends = [window.end for window in tuple(self.windows.values()) if window.calls]
+        self.bank = bank = Bank(self, index, self._seq, min([max(at - _ORIGIN_SLACK, 0), *ends]))
+        for opened in tuple(self.open.values()):
+            self._tell(opened)
         return bank
 
-    def define(self, bank: Bank, kind: int, entry_id: int, payload: bytes) -> bool:
-        """Put a site, stage or track into a bank, unless it is there already; False where there is no room."""
-        if kind == livefile.SITE and entry_id in bank.sites:
-            return True
-        if kind == livefile.STAGE and entry_id in bank.stages:
-            return True
-        if kind == livefile.TRACK and bank.tracks.get(entry_id) == hash(payload):
-            return True
-        if not bank.put_text(kind, entry_id, payload):
-            return False
-        if kind == livefile.SITE:
-            bank.sites.add(entry_id)
-        elif kind == livefile.STAGE:
-            bank.stages.add(entry_id)
-        elif kind == livefile.TRACK:
-            bank.tracks[entry_id] = hash(payload)
+    def _tell(self, entry: Any, spare: int = 1) -> bool:
+        """Put what it names into the active bank, where there is room."""
+        bank = self.bank
+        for owner in entry.owners():
+            if owner.bank is not bank:
+                kind, number, payload = owner.entry
+                if not bank.put_text(kind, number, payload, spare):
+                    return False
+                owner.bank = bank
         return True
 
-    def _define_all(self, bank: Bank, entries: list[tuple[int, int, bytes]]) -> bool:
-        return all([self.define(bank, *entry) for entry in entries])  # noqa: C419  # all of them, in any case
-
-    def define_here(self, entries: list[tuple[int, int, bytes]]) -> None:
+    def define(self, entry: Any) -> None:
         """What begins must be known in the active bank, where that is possible."""
         with lock:
-            if not self._define_all(self.bank, entries) and self.rotate(_size_of(entries)):
-                self._define_all(self.bank, entries)
+            if not self._tell(entry) and self.rotate():
+                self._tell(entry)
 
-    def rotate(self, text_bytes: int = 0) -> bool:
-        """Hand the active bank to the sealer and take a free one, with room for so much text. False: there is none.
+    def rotate(self) -> bool:
+        """Hand the active bank to the sealer and take a free one. False: there is none.
 
         An empty bank is begun again. Called with `lock`; the flag is for a garbage collection that ends a range here.
         """
-        if self._rotating:
+        if self._is_rotating:
             return False
-        self._rotating = True
+        self._is_rotating = True
         try:
-            return self._rotate(text_bytes)
+            return self._rotate()
         finally:
-            self._rotating = False
+            self._is_rotating = False
 
-    def _rotate(self, text_bytes: int) -> bool:
+    def _rotate(self) -> bool:
         bank, count = self.bank, self.layout.bank_count
-        if not bank.taken():
-            bank.close()
-            self._activate(bank.index, text_bytes)
-            return True
         others = [(bank.index + i) % count for i in range(1, count)]
-        free = next((i for i in others if self.state(i) == livefile.FREE), None)
-        if free is None:
+        is_empty = not bank.count
+        free = bank.index if is_empty else next((i for i in others if self.state(i) == livefile.FREE), None)
+        if free is not None:
+            bank.count = _CLOSED  # what is about to be written here is written elsewhere
+            self._activate(free)
+        if free is not None and not is_empty:
+            # Only now: were it sealed before the new bank knows what is open, a kill would leave that nameless.
+            self.state(bank.index, livefile.FULL)
+        if not is_empty:
             ring()
-            return False
-        bank.close()
-        self._activate(free, text_bytes)
-        # Only now: were it sealed and freed before the new bank knows what is open, a kill would leave that nameless.
-        self._set_state(bank.index, livefile.FULL)
-        ring()
-        return True
+        return free is not None
 
-    def state(self, index: int) -> int:
-        """FREE, ACTIVE or FULL."""
-        return self.words[(self.layout.bank_at(index) + _STATE_AT) // 8] & 0xFFFFFFFF
-
-    def _set_state(self, index: int, state: int) -> None:
-        self.words[(self.layout.bank_at(index) + _STATE_AT) // 8] = state
+    def state(self, index: int, state: int | None = None) -> int:
+        """FREE, ACTIVE or FULL; it is made so, where that is said."""
+        at = self.layout.bank_at(index) // 8 + _STATE_AT
+        if state is not None:
+            self.words[at] = state
+        return self.words[at] & 0xFFFFFFFF
 
     def full_bank(self) -> int:
         """The full bank with the lowest sequence number, -1 if none."""
@@ -294,111 +256,76 @@ class Live:
     def release_bank(self, index: int) -> None:
         """The bank is free again; where there was none to rotate into, records may go on."""
         if self.state(index) == livefile.FULL:  # in the middle of a rotation `bank` is still the full one
-            self._set_state(index, livefile.FREE)
+            self.state(index, livefile.FREE)
 
     def copy_bank(self, index: int) -> tuple[bytes, bytes, int]:
-        """(raw records, text bytes, salt) of a bank; waits a moment for threads that are late with a record of it."""
-        deadline = time.monotonic() + _LATE_RECORD_S
-        while True:
-            bank = livefile.read_bank(self.view, self.layout, index)
-            if bank is None:
-                return b"", b"", 0
-            if _is_complete(bank) or time.monotonic() > deadline:
-                return bank.raw, bank.text, bank.salt
-            time.sleep(0.001)
+        """(raw records, text bytes, salt) of a bank."""
+        bank = livefile.read_bank(self.view, self.layout, index)
+        return (b"", b"", 0) if bank is None else (bank.raw, bank.text, bank.salt)
 
-    def write(
-        self, entries: list[tuple[int, int, bytes]], end: int, w0: int, w1: int, w2: int,
-        values: Sequence[tuple[str, object]], busy: int, is_lost: bool = False,
-    ) -> None:  # fmt: skip
-        """Write a record and its attributes into one bank, which knows the given entries; else count a drop.
+    def write(self, entry: Any, w2: int, attributes: dict[str, Any] = _NONE, is_lost: bool = False) -> None:
+        """Write a record and its attributes into one bank; else count a drop.
 
-        Args:
-            end: Its end in ticks; `w0` has the stage only.
-            values: (key, value) pairs, at most `records.ATTRIBUTE_LIMIT`, the keys strings.
-            busy: Ticks, 0 for none.
-            is_lost: Has it lost attributes already?
+        A text without room goes into a new bank; where there is none, the record goes without it.
         """
-        words = (w0, w1, w2)
-        if not self._write(entries, end, words, values, busy, is_lost):
-            settled, is_lost = settle(values, is_lost)  # outside of the lock: it may log
-            self._write(entries, end, words, settled, busy, is_lost, True)
-
-    def _write(
-        self, entries: list[tuple[int, int, bytes]], end: int, words: tuple[int, int, int],
-        values: Sequence[tuple[str, object]], busy: int, is_lost: bool, is_settled: bool = False,
-    ) -> bool:  # fmt: skip
-        """False: the values must be settled first."""
+        if not (attributes or is_lost or entry.busy) and self.bank.knows(entry) and self.bank.append(entry, w2):
+            return  # as nearly always: what takes no text needs no lock
+        spare, is_last = len(attributes) + 2, False
         with lock:
-            text_bytes = 0
-            for last_try in (False, True):
-                if end - self.bank.origin > records.LOW_48:
-                    self.rotate()
+            for _ in range(_TRIES):
                 bank = self.bank
-                if self._define_all(bank, entries):
-                    found_room = encoding.encode(bank, values, is_settled)
-                    if found_room is None:
-                        return False
-                    encoded, text_bytes = found_room
-                    whole = len(encoded) == len(values)
-                    if (whole or last_try) and self._put(bank, end, *words, encoded, busy):
-                        if is_lost or not whole:
+                if bank.count + spare <= bank.limit and (bank.knows(entry) or self._tell(entry, spare)):
+                    more = bank.encode(attributes, spare)
+                    is_whole = len(more) == len(attributes)
+                    if entry.busy:
+                        more.append((entry.busy, _BUSY))
+                    if self.bank is not bank:
+                        continue  # others have written meanwhile
+                    if (is_whole or is_last) and bank.append(entry, w2, more):
+                        if is_lost or not is_whole:
                             self.count(ATTRIBUTES_LOST)
-                        return True
-                if not last_try:
-                    self.rotate(text_bytes + _size_of(entries))
+                        return
+                if is_last:
+                    break
+                self.rotate()
+                is_last = True
+            entry.is_written = True
             self.count(DROPPED)
-            return True
-
-    def _put(self, bank: Bank, end: int, w0: int, w1: int, w2: int, encoded: list[tuple[int, int]], busy: int) -> bool:
-        words = [*encoded, (busy, records.BUSY << 32)] if busy else encoded
-        if bank.taken() + 1 + len(words) > bank.capacity:
-            return False
-        places = list(islice(bank.places, 1 + len(words)))
-        if len(places) <= len(words) or places[-1] >= bank.capacity:
-            bank.lose(min([bank.capacity, *places]))
-            return False
-        kind = records.ATTRIBUTE << records.KIND_SHIFT
-        for place, (value, key) in zip(places[1:], words):
-            bank.store(place, value, key, kind)
-        bank.store(places[0], w0 | min(max(end - bank.origin, 0), records.LOW_48), w1, w2)
-        bank.publish(places[-1])
-        if w2 >> records.KIND_SHIFT & 3 == records.RANGE:
-            self._written[w1 & 0xFFFF] += 1
-        return True
-
-    def ranges_since(self) -> Counter[int]:
-        """By site id: ranges in the banks that were not there the last time, without those of `write`."""
-        counts: Counter[int] = Counter()
-        for index, first in enumerate(self._counted):
-            _, seconds, thirds = self.columns[index]
-            self._counted[index] = last = max(first, self._count_of(index))
-            both = zip(seconds[first:last].tolist(), thirds[first:last].tolist())
-            counts.update(w1 & 0xFFFF for w1, w2 in both if w2 >> records.KIND_SHIFT & 3 == records.RANGE)
-        counts.subtract(self._written)
-        self._written.clear()
-        return counts
-
-    def _count_of(self, index: int) -> int:
-        is_used = self.state(index) != livefile.FREE
-        return min(self.words[self.layout.bank_at(index) // 8 + _COUNT_AT], len(self.columns[index][0])) * is_used
 
     def count(self, which: int, more: int = 1) -> None:
         """So many more in the header's counter."""
         self.words[_COUNTERS_AT + which] += more
 
 
-def _size_of(entries: Iterable[tuple[int, int, bytes]]) -> int:
-    """Bytes of text entries, at most."""
-    return sum(len(payload) + 8 + livefile.TRAILER.size for _, _, payload in entries)
+def open_slot(opened: Any) -> None:
+    """Say in a slot that a range is open, where there is one; else count that."""
+    to, start, w1, stage = opened.live, opened.start, opened.w1, opened.stage
+    if not to.free:
+        count(SLOTS_OVERFLOWED)
+        return
+    w2 = opened.depth << 16 | opened.home.thread.os_id << 32
+    if stage is not None:
+        w2 |= stage.id
+    mark = start ^ w1 ^ w2 ^ to.nonce or 1
+    opened.slot = slot = to.free[-1]
+    to.open[slot] = opened
+    del to.free[-1]
+    _put_slot(to.view, slot, start, w1, w2, mark)
 
 
-def _is_complete(bank: livefile.BankCopy) -> bool:
-    words = records.WORDS.iter_unpack(bank.raw)
-    return all(records.is_whole(w0, w1, w2, bank.salt, index) for index, (w0, w1, w2) in enumerate(words))
+def close_slot(opened: Any, failed: bool = False) -> None:
+    """It is not open any more."""
+    slot, of = opened.slot, opened.live
+    if not slot:
+        return
+    if of is live:
+        of.words[slot // 8 + 3] = 0
+    opened.slot = 0
+    del of.open[slot]
+    of.free.append(slot)
 
 
-def count(live: Live | None, which: int) -> None:
+def count(which: int) -> None:
     """One more in a counter: of the live file, or of the time without one."""
     with lock:
         if live is None:
@@ -407,14 +334,33 @@ def count(live: Live | None, which: int) -> None:
             live.count(which)
 
 
-def counters(live: Live | None) -> list[int]:
+interruptions.on_count = lambda: count(FAULTS)
+
+
+def _raw(text: str) -> bytes | None:
+    try:
+        return utf8(text)
+    except Exception as exc:
+        if not interruptions.is_ours(exc, utf8):
+            raise
+        interruptions.note("attributes", exc)
+        return None
+
+
+def count_cut(text: str, raw: bytes) -> None:
+    """Count where `raw` is shorter than the whole text."""
+    if len(text) > names.TEXT_LIMIT_BYTES // 4 and len(text.encode("utf-8", "backslashreplace")) > len(raw):
+        count(TEXTS_CUT)
+
+
+def counters() -> list[int]:
     """The counters, in the order of their numbers."""
     if live is None:
         return list(_detached_counters)
-    return live.words[_COUNTERS_AT : _COUNTERS_AT + _COUNTED].tolist()
+    return list(live.words[_COUNTERS_AT : _COUNTERS_AT + _COUNTED])
 
 
-def renew_lock() -> None:
-    """A lock of its own for the next live file: see `lock`."""
-    global lock
-    lock = threading.RLock()
+def after_fork() -> None:
+    """A forked child touches nothing of its parent's file."""
+    global lock, live
+    lock, live = threading.RLock(), None

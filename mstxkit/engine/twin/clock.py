@@ -1,4 +1,4 @@
-"""The Python twin's clock, its anchors and its heartbeat.
+"""The twin's clock, its anchors and its heartbeat.
 
 The clock is CLOCK_MONOTONIC or the fake one: Python cannot read a cycle counter. The heartbeat is a thread that needs
 the GIL: where another thread holds it for seconds, beats come late, unlike those of the C engine.
@@ -8,37 +8,35 @@ from __future__ import annotations
 
 import threading
 import time
+from functools import partial
 from typing import Callable
 
 from ...store import livefile
 
 MONOTONIC, FAKE = 1, 4
-_EARLY_ANCHORS_S = (0.01, 0.1, 1.0)
-_ANCHOR_EVERY_S = 2.0
+_EARLY_ANCHORS_NS, _ANCHOR_EVERY_NS = (10_000_000, 90_000_000, 900_000_000), 2_000_000_000
 _BRACKETS = 5
 
+# The kernel's, taken once: who freezes time in a test replaces functions of `time`, also where modules hold them.
+monotonic_ns: Callable[[], int] = partial(time.clock_gettime_ns, time.CLOCK_MONOTONIC)
+_realtime_ns: Callable[[], int] = partial(time.clock_gettime_ns, time.CLOCK_REALTIME)
+
 kind = MONOTONIC
-now: Callable[[], int] = time.monotonic_ns
+now = monotonic_ns
 _fake_ticks = 0
 _beat: _Heartbeat | None = None
 
 
-def fake_now() -> int:
-    """Ticks of the fake clock."""
+def _fake_now() -> int:
     return _fake_ticks
 
 
 def choose(wanted: int) -> None:
-    """Take the clock of this kind.
-
-    Raises:
-        ValueError: a clock that Python does not have.
-    """
+    """Take the clock of this kind."""
     global kind, now
     if wanted not in (MONOTONIC, FAKE):
         raise ValueError(f"clock {wanted!r} is not one of the Python engine: 1 is CLOCK_MONOTONIC, 4 the fake clock")
-    kind = wanted
-    now = fake_now if wanted == FAKE else time.monotonic_ns
+    kind, now = wanted, _fake_now if wanted == FAKE else monotonic_ns
 
 
 def set_fake_ticks(n: int) -> None:
@@ -55,18 +53,18 @@ def take_anchor() -> livefile.Anchor:
 
 
 def _bracket() -> livefile.Anchor:
-    before = time.monotonic_ns()
+    before = monotonic_ns()
     ticks = now()
-    monotonic, realtime = time.monotonic_ns(), time.time_ns()
-    half = (time.monotonic_ns() - before) // 2
+    monotonic, realtime = monotonic_ns(), _realtime_ns()
+    half = (monotonic_ns() - before) // 2
     return livefile.Anchor(monotonic if kind == MONOTONIC else ticks, monotonic, realtime, half)
 
 
-def start_heartbeat(view: memoryview, seconds: float, every_beat: Callable[[], None]) -> None:
+def start_heartbeat(view: memoryview, seconds: float) -> None:
     """Keep the header's heartbeat and anchors, from a thread of its own."""
     global _beat
     if _beat is None:
-        beat = _Heartbeat(view, seconds, every_beat)
+        beat = _Heartbeat(view, seconds)
         beat.thread.start()
         _beat = beat
 
@@ -81,39 +79,30 @@ def stop_heartbeat() -> bool:
     return beat is not None
 
 
-def forget_heartbeat() -> None:
+def after_fork() -> None:
     """In a forked child there is no such thread any more."""
     global _beat
     _beat = None
 
 
 class _Heartbeat:
-    def __init__(self, view: memoryview, seconds: float, every_beat: Callable[[], None]) -> None:
+    def __init__(self, view: memoryview, seconds: float) -> None:
         self.stop = threading.Event()
         self.thread = threading.Thread(target=self._run, name="mstxkit-heartbeat", daemon=True)
-        self._view, self._every_beat = view, every_beat
-        self._seconds = seconds
+        self._view, self._seconds = view, seconds
         self._words = view[livefile.HEARTBEAT_AT : livefile.HEARTBEAT_AT + 8].cast("Q")
 
     def _run(self) -> None:
         from ...host import threads  # not for the import of mstxkit
 
         threads.leave_signals()
-        due, beats = time.monotonic() + _EARLY_ANCHORS_S[0], 0
+        early = list(_EARLY_ANCHORS_NS)
+        due = monotonic_ns() + early.pop(0)
         while True:
-            self._words[0] = time.monotonic_ns()
-            self._every_beat()
-            at = time.monotonic()
+            self._words[0] = at = monotonic_ns()
             if at >= due:
                 livefile.write_anchor(self._view, take_anchor())
-                due, beats = at + _pause_after(beats), beats + 1
-            if self.stop.wait(min(self._seconds, max(due - at, 0.0))):
+                due = at + (early.pop(0) if early else _ANCHOR_EVERY_NS)
+            if self.stop.wait(min(self._seconds, max(due - at, 0) * 1e-9)):
                 break
         self._words.release()
-
-
-def _pause_after(anchors: int) -> float:
-    """Seconds from early anchor number `anchors` to the next."""
-    if anchors + 1 < len(_EARLY_ANCHORS_S):
-        return _EARLY_ANCHORS_S[anchors + 1] - _EARLY_ANCHORS_S[anchors]
-    return _ANCHOR_EVERY_S

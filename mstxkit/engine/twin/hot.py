@@ -1,12 +1,11 @@
 """The hot path in Python: the names and the behaviour of `mstxkit.engine.native.hot`, where that cannot be loaded.
 
-Ranges are in `quick.py` and `ranges.py`, tracks in `tracks.py`, the live file in `banks.py`; here
-are the names of the engine, and what switches it. See docs/internals/engine.md.
+`engine/twin/__init__.py` says how to read it. See docs/internals/engine.md for what both engines keep to.
 
-Differences that cannot be helped: the clock is CLOCK_MONOTONIC or the fake one; the heartbeat needs the GIL; a range
-that is thrown away while open may end only when the garbage collector finds it; a context that was copied without an
-event loop (by `Context.run`, say) takes a track of its own from its first range at a new position on; and a child
-forked from C, past `os.fork()`, notices it as late, and may until then write into its parent's file.
+Differences that cannot be helped: a range costs about sixty times what it costs C; the clock is CLOCK_MONOTONIC or the
+fake one; the heartbeat needs the GIL; a context that was copied without an event loop (by `Context.run`, say) takes a
+track of its own from its first range on; and a child forked from C, past `os.fork()`, notices it as late as after 16
+calls of a site, and may until then write into its parent's file.
 """
 
 from __future__ import annotations
@@ -16,20 +15,16 @@ from typing import Any, Callable
 
 from ...host import names
 from ...store import livefile
-from ...store.segment import encode_bank as encode_left
-from ...store.text_columns import to_columns as text_columns
 from ..plain_paths import stored
-from . import banks, clock, encoding, limits, quick, ranges, sinks, sites, sums, tracks
+from . import banks, clock, interruptions, ranges, sinks, sites, sums, switches, tracks
 from . import watch as watching
-from .banks import Bank, Live, wait
+from .banks import Live, wait
 from .banks import ring as wake
-from .clock import stop_heartbeat
+from .clock import set_fake_ticks, stop_heartbeat
 from .driven import Driven, Span
 from .limits import flush as flush_coalesced
-from .limits import limit, throttle
-from .quick import is_on, mstx_range, stage, timed
+from .limits import limit, site_costs, throttle
 from .ranges import Range
-from .sealing import bank_texts, encode_bank, encode_into, full_bank, release_bank
 from .sinks import clear_direct, clear_sink, set_direct, set_sink
 from .sites import Site, intern, stages_seen
 from .steps import (
@@ -44,7 +39,7 @@ from .steps import (
     step,
     take_summaries,
 )  # fmt: skip
-from .watch import await_first, set_watch, watch
+from .watch import await_first, set_watch, watch, watch_site
 
 __all__ = [
     "NATIVE", "Driven", "Range", "Site", "Span", "add_cost", "anchor", "at_step", "attach", "await_first", "bank_texts",
@@ -59,139 +54,156 @@ __all__ = [
 
 NATIVE = False
 
-_wants_recording = False
+_UNGIVEN: Any = object()
 # At most so long does a process sleep that has recorded nothing: no thread but its own could see that it does again.
 _LOOKS_EVERY_S = 2.5
 
 
-# ---- marking ----
+def mstx_range(name: Any = _UNGIVEN, /, **options: Any) -> Any:
+    """A range: `with`, `async with`, or as a decorator. It never raises, and never hides what the body raises.
+
+    Called as `mstx_range(name, *, stage=None, domain="default", stream=None, **attributes)`.
+    """
+    if not options and type(name) is str:
+        return Range(name, None, names.DEFAULT_DOMAIN, None, None)
+    if name is _UNGIVEN:
+        name = _pop("name", options)
+    return _made(name, options.pop("stage", None), options)
+
+
+def stage(key: Any = _UNGIVEN, /, **options: Any) -> Any:
+    """A range that is the stage `key`: reports total it by step and rank, and escalation looks it up.
+
+    Called as `stage(key, *, domain="default", stream=None, **attributes)`.
+    """
+    if key is _UNGIVEN:
+        key = _pop("key", options)
+    return _made(key, key, options)
+
+
+def _made(name: Any, stage: Any, options: dict[str, Any]) -> Any:
+    made = Range(name, stage, options.pop("domain", None), options.pop("stream", None), options)
+    return made(name) if type(name) in names.FUNCTIONS else made  # `@mstx_range`, without a name
+
+
+def _pop(key: str, options: dict[str, Any]) -> Any:
+    if key not in options:
+        raise TypeError(f"a range needs a {key}")
+    return options.pop(key)
 
 
 def mark(message: Any, /, *, domain: Any = names.DEFAULT_DOMAIN, stream: Any = None, **attributes: object) -> None:
-    """An instant, inside of what is open.
-
-    Args:
-        message: What reports and traces call it.
-        domain: mstx domain.
-        stream: Device stream, for mstx.
-        attributes: As those of `mstx_range`.
-
-    Cost: it reads the clock once, a range twice.
-
-    Example:
-        >>> from mstxkit import mark
-        >>> mark("checkpoint written", bytes=1 << 20)
-    """
-    if ranges.is_on:
+    """An instant, inside of what is open."""
+    if switches.on:
         ranges.mark(message, domain, stream, attributes)
 
 
-# ---- wrappers ----
+def is_on(site: object) -> bool:
+    """Is anything on? What a wrapper asks first."""
+    return switches.on != 0
 
 
-def driven(site: Site, body: Any, stream: Any = None, attributes: dict[str, Any] | None = None) -> Any:
+def timed(site: Site, stream: Any = None, attributes: Any = None) -> Range:
+    """A range of a site, for one `with`: with neither stream nor attributes, not to be kept after its end."""
+    attributes = attributes if type(attributes) is dict else None
+    return Range(site.name, site.stage, site.domain, stream, attributes, site)
+
+
+def driven(site: Site, body: Any, stream: Any = None, attributes: dict[str, Any] | None = None) -> Driven:
     """Run a coroutine or generator inside one range of a site."""
-    if quick.is_quick and stream is None:
-        made = quick.driven(site, body, attributes)
-        if made is not None:
-            return made
-    return Driven(Span(quick.general(site, stream, attributes)), body, True)
+    return Driven(Span(timed(site, stream, attributes)), body, True)
 
 
 def opened(site: Site, stream: Any = None, attributes: dict[str, Any] | None = None) -> Span:
     """One range of a site around several pieces of work."""
-    return Span(quick.general(site, stream, attributes))
-
-
-# ---- switching ----
+    return Span(timed(site, stream, attributes))
 
 
 def recording() -> bool:
     """Is anything on?"""
-    return ranges.is_on
+    return switches.on != 0
 
 
 def set_recording(on: object) -> None:
     """Record from now on, where a live file is attached; or stop."""
-    global _wants_recording
-    _wants_recording = bool(on) and ranges.live is not None
-    _switch()
-
-
-def _switch() -> None:
-    was_on, live = ranges.is_on, ranges.live
-    ranges.is_recording = _wants_recording and live is not None
-    is_on = ranges.is_recording or sinks.is_any() or watching.is_watching or watching.is_awaited
-    ranges.is_on = is_on
-    quick.is_quick = ranges.is_recording and not sinks.is_any() and not watching.is_awaited
-    tracks.renew()
-    if was_on is not is_on:
-        quick.switch(is_on)
+    switches.switch(switches.RECORD, bool(on) and banks.live is not None)
 
 
 def attach(view: Any, nonce: int) -> None:
-    """Write into this live file from now on.
-
-    Raises:
-        ValueError: not a buffer laid out by `livefile.lay_out`.
-    """
-    from . import bodies, typed  # what is not needed before
-
+    """Write into this live file from now on."""
     detach()
-    quick.first_typed, quick.wrappers_typed = typed.first_range, typed.wrappers_range
-    quick.driven = bodies.quick_driven
-    tracks.after_fork()
     sums.forget(sites.stages())
-    live = Live(view, nonce, _activated, _definitions)
-    ranges.live = live
-    _switch()
+    banks.live = Live(view, nonce)
 
 
 def detach() -> None:
     """Let go of the live file; ranges that are open write nothing more."""
-    global _wants_recording
-    if ranges.live is not None and ranges.live.pid != os.getpid():
+    if banks.live is not None and banks.live.pid != os.getpid():
         _in_child()
     stop_heartbeat()
-    live, ranges.live, quick.bank = ranges.live, None, quick.NO_BANK
-    if live is not None:
-        with banks.lock:
-            limits.count_quick(live)
-    _wants_recording = False
-    limits.forget()
-    banks.renew_lock()
-    _switch()
+    switches.switch(switches.RECORD, False)
+    live, banks.live = banks.live, None
     if live is not None:
         live.let_go()
 
 
-def _activated(bank: Bank) -> None:
-    """What is kept of positions is about the bank before."""
-    quick.bank = bank
-    tracks.renew()
-
-
-def _definitions(live: Live) -> tuple[list[tuple[int, int, bytes]], list[tuple[int, int, bytes]]]:
-    """What a bank has from its beginning: the sites, stages and tracks of what is open; and of what is kept, which a
-    thread may have begun in the middle of its quick way, where nobody sees it yet.
-    """
-    payloads, words, by_id = {}, live.open_words(), tracks.by_id()
-    for w1, w2 in words:
-        site, track = sites.site_of(w1 & 0xFFFF), by_id[w1 >> 16 & 0xFFFF]
-        for kind, entry_id, payload in tracks.texts_of(site, track, w2 & 0xFFFF):
-            payloads[kind, entry_id] = payload
-    kept = dict.fromkeys(entry for track in by_id for node in tuple(track.kept) for entry in node.texts)
-    return [(kind, entry_id, payload) for (kind, entry_id), payload in payloads.items()], list(kept)
-
-
-# ---- the sealer's calls ----
-
-
 def rotate() -> bool:
     """Make the active bank full and take the next free one; False when the bank is empty or none is free."""
-    live = ranges.live
+    live = banks.live
     with banks.lock:
-        return live is not None and bool(live.bank.taken()) and live.rotate()
+        return live is not None and bool(live.bank.count) and live.rotate()
+
+
+def full_bank() -> int:
+    """The full bank with the lowest sequence number, -1 if none."""
+    return -1 if banks.live is None else banks.live.full_bank()
+
+
+def encode_left(raw: bytes, texts: bytes, salt: int) -> Any:
+    """`encode_bank` for a bank that another process left."""
+    from ...store import segment  # not for the import of mstxkit
+
+    return segment.encode_bank(raw, texts, salt)
+
+
+def text_columns(texts: bytes) -> bytes | None:
+    """A bank's texts as `encode_bank` gives them, as columns; None where they are not what a bank has."""
+    from ...store import text_columns as columns
+
+    return columns.to_columns(texts)
+
+
+def encode_bank(index: int) -> Any:
+    """The uncompressed payload parts of a sealed block, as `segment.encode_bank`."""
+    return encode_left(*_with_bank(index).copy_bank(index))
+
+
+def encode_into(index: int, room: bytearray, at: int) -> tuple[int, int, Any]:
+    """Planes and attributes of a full bank, into room from `at` on: how many there are, and what they reach over."""
+    payload = encode_bank(index)
+    content = b"".join((payload.planes, payload.attributes))
+    if at < 0 or at + len(content) > len(room):
+        raise ValueError("no room for all of the bank's records")
+    room[at : at + len(content)] = content
+    return payload.n, payload.m, payload.extent
+
+
+def bank_texts(index: int) -> bytes:
+    """The texts of a full bank, as `encode_bank` gives them."""
+    _, text, _ = _with_bank(index).copy_bank(index)
+    return livefile.without_checksums(text)
+
+
+def release_bank(index: int) -> None:
+    """The bank is free again."""
+    _with_bank(index).release_bank(index)
+
+
+def _with_bank(index: int) -> Live:
+    live: Live | None = banks.live
+    if live is None or not 0 <= index < live.layout.bank_count:
+        raise ValueError("no such bank" if live is not None else "no such bank: no live file is attached")
+    return live
 
 
 def wait_for_records(seconds: float) -> bool:
@@ -199,32 +211,16 @@ def wait_for_records(seconds: float) -> bool:
     return wait(min(seconds, _LOOKS_EVERY_S))
 
 
-# ---- storms and cost ----
-
-
-def site_costs() -> list[tuple[Site, int, int, int]]:
-    """(site, calls, ns, coalesced calls) of every site with calls, since the process began."""
-    return limits.site_costs(ranges.live)
-
-
-def add_cost(site: Site, ns: float, /) -> None:
-    """Something else was done for calls of this site, and took so long."""
-    sites.checked(site).cost_ns += ns
-
-
-# ---- clock ----
-
-
 def start_heartbeat(seconds: float) -> None:
     """Keep the header's heartbeat and anchors."""
-    if ranges.live is not None:
-        clock.start_heartbeat(ranges.live.view, seconds, check_age)
+    if banks.live is not None:
+        clock.start_heartbeat(banks.live.view, seconds)
 
 
 def anchor() -> None:
     """One more anchor in the header, now."""
-    if ranges.live is not None:
-        livefile.write_anchor(ranges.live.view, clock.take_anchor())
+    if banks.live is not None:
+        livefile.write_anchor(banks.live.view, clock.take_anchor())
 
 
 def clock_kind() -> int:
@@ -233,28 +229,10 @@ def clock_kind() -> int:
 
 
 def set_clock(kind: int) -> None:
-    """Choose the clock; only while detached.
-
-    Raises:
-        ValueError: a live file is attached, or Python does not have this clock.
-    """
-    if ranges.live is not None:
+    """Choose the clock; only while detached."""
+    if banks.live is not None:
         raise ValueError("the clock cannot change while a live file is attached")
     clock.choose(kind)
-    quick.clock = clock.now
-
-
-def set_fake_ticks(n: int) -> None:
-    """What the fake clock says."""
-    clock.set_fake_ticks(n)
-    check_age()
-
-
-def check_age() -> None:
-    """A bank that is old may get durations that do not fit without scaling, which only the general way does."""
-    live = ranges.live
-    if live is not None and clock.now() - live.bank.origin > ranges.OLD:
-        quick.bank = quick.NO_BANK
 
 
 def now() -> int:
@@ -267,9 +245,6 @@ def ticks_per_ns() -> float:
     return 1.0
 
 
-# ---- hooks, counters ----
-
-
 def set_hooks(
     describe: Callable[[object, object, object], Any],
     utf8: Callable[[str], bytes],
@@ -279,64 +254,34 @@ def set_hooks(
 ) -> None:
     """What the engine needs of the rest of mstxkit; `unpickle` None leaves that one as it is."""
     sites.unpickle = unpickle or sites.unpickle
-    sites.describe, encoding.utf8 = describe, utf8
-    ranges.on_fault, ranges.on_decorate = fault, decorate
+    sites.describe, banks.utf8 = describe, utf8
+    interruptions.on_fault, ranges.on_decorate = fault, decorate
     sites.make_catch_all()
 
 
-def watch_site(site: Site, /) -> None:
-    """Watch it from now on, as a site with a stage is from the beginning.
-
-    Raises:
-        TypeError: `site` is none.
-    """
-    sites.checked(site).is_watched = True
-    tracks.renew()  # positions of the quick way would not tell
+def add_cost(site: Site, ns: float, /) -> None:
+    """Something else was done for calls of this site, and took so long."""
+    sites.checked(site).cost_ns += ns
 
 
 def counters() -> dict[str, int]:
     """What was lost, and what there is."""
-    live = ranges.live
-    counted = banks.counters(live)
-    open_now = 0 if live is None else len(live.open_words())
-    named = dict(zip(livefile.COUNTERS, counted))
+    named = dict(zip(livefile.COUNTERS, banks.counters()))
     del named["evicted"]
     named |= {"summaries_lost": sums.state.lost, "stages_waited": sums.state.waited}
-    return {**named, "sites": sites.count(), "open": open_now}
+    return {**named, "sites": len(sites.sites()), "open": 0 if banks.live is None else len(banks.live.open)}
 
 
 def count_fault() -> None:
     """One more fault in the header."""
-    banks.count(ranges.live, banks.FAULTS)
-
-
-def _connect() -> None:
-    """Tell the parts whom they call."""
-    sinks.on_change, sinks.on_fault = _switch, ranges.fault
-    watching.on_change, watching.on_fault = _switch, ranges.fault
-    banks.oldest_pending = limits.oldest_pending
-    tracks.on_contexts, tracks.on_threads = quick.see_contexts, quick.see_threads
-    sites.on_capped = lambda: banks.count(ranges.live, banks.NAMES_CAPPED)
-    encoding.on_cut = lambda: banks.count(ranges.live, banks.TEXTS_CUT)
-    encoding.on_fault = ranges.fault
-    ranges.on_old_bank, ranges.on_placed = check_age, quick.placed
-    ranges.on_forked = _in_child
-    os.register_at_fork(after_in_child=_in_child)
+    banks.count(banks.FAULTS)
 
 
 def _in_child() -> None:
     """All is off in a forked child until it is switched on there; nothing of the parent's file is touched."""
-    global _wants_recording
-    banks.renew_lock()
-    limits.forget()
-    clock.forget_heartbeat()
-    sinks.after_fork()
-    watching.after_fork()
-    sites.after_fork()
-    tracks.leave_all()
-    tracks.after_fork()
-    ranges.live, quick.bank, _wants_recording = None, quick.NO_BANK, False
-    _switch()
+    for part in (banks, clock, switches, sinks, watching, sites, tracks):
+        part.after_fork()
 
 
-_connect()
+ranges.on_forked = _in_child
+os.register_at_fork(after_in_child=_in_child)

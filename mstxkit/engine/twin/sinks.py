@@ -1,4 +1,4 @@
-"""Live outputs of the Python twin: up to three Python sinks, and mstx by C function addresses through ctypes.
+"""Live outputs: up to three Python sinks, and mstx by C function addresses through ctypes.
 
 What was begun is ended by the one that began it: a range keeps how to end it, also after the sink is cleared.
 """
@@ -7,13 +7,11 @@ from __future__ import annotations
 
 from typing import Any, Callable, NamedTuple
 
+from . import interruptions, switches
 from .sites import Site
 
 SINK_COUNT = 3
 _NAMES = ("sink.torch_npu", "sink.mindspore", "sink.torch")
-
-on_fault: Callable[[str, BaseException], None] = lambda where, exc: None  # noqa: E731
-on_change: Callable[[], None] = lambda: None  # noqa: E731
 
 
 class Sink(NamedTuple):
@@ -25,15 +23,8 @@ class Sink(NamedTuple):
     begin_stream: Callable[[str, Any, str], Any] | None
 
 
-sinks: list[Sink | None] = [None] * SINK_COUNT
-# In a forked child another object: the tools have begun nothing there.
-process = object()
-direct: Direct | None = None
-
-
-def is_any() -> bool:
-    """Does anything listen?"""
-    return direct is not None or any(sinks)
+_sinks: list[Sink | None] = [None] * SINK_COUNT
+_direct: Direct | None = None
 
 
 def set_sink(
@@ -43,67 +34,58 @@ def set_sink(
     mark: Callable[[str, Any, str], object] | None = None,
     begin_stream: Callable[[str, Any, str], Any] | None = None,
 ) -> None:
-    """Tell this tool of every range and mark from now on.
-
-    Raises:
-        ValueError: there is no such sink.
-    """
+    """Tell this tool of every range and mark from now on."""
     _put(index, Sink(begin, end, mark, begin_stream))
 
 
 def clear_sink(index: int) -> None:
-    """Tell it of nothing more but the ends of what it began.
-
-    Raises:
-        ValueError: there is no such sink.
-    """
+    """Tell it of nothing more but the ends of what it began."""
     _put(index, None)
 
 
 def _put(index: int, sink: Sink | None) -> None:
     if not 0 <= index < SINK_COUNT:
         raise ValueError(f"sink index must be 0 to {SINK_COUNT - 1}")
-    sinks[index] = sink
-    on_change()
+    _sinks[index] = sink
+    _switch()
+
+
+def _switch() -> None:
+    switches.switch(switches.TOOLS, _direct is not None or any(_sinks))
 
 
 def set_direct(addresses: tuple[int, ...]) -> None:
-    """mstx by C function addresses: see docs/internals/engine.md.
-
-    Raises:
-        ValueError: one that is needed is missing.
-    """
-    global direct
-    direct = Direct(addresses)
-    on_change()
+    """mstx by C function addresses: see docs/internals/engine.md."""
+    global _direct
+    _direct = Direct(addresses)
+    _switch()
 
 
 def clear_direct() -> None:
     """No mstx any more."""
-    global direct
-    direct = None
-    on_change()
+    global _direct
+    _direct = None
+    _switch()
 
 
 def _failed(index: int, exc: BaseException) -> None:
     clear_sink(index)
-    on_fault(_NAMES[index], exc)
+    interruptions.note(_NAMES[index], exc)
 
 
-def begin(site: Site, stream: Any) -> list[Callable[[], None]] | None:
-    """Tell every sink; how to end what began, in the order of beginning. None: nothing began."""
-    ends = []
-    for index, sink in enumerate(sinks):
-        end = sink and _begin_in(index, sink, site, stream)
-        if end:
-            ends.append(end)
-    end_direct = direct and direct.begin(site)
-    if end_direct:
-        ends.append(end_direct)
-    return ends or None
+def begin(opened: Any, stream: Any) -> None:
+    """Tell every sink; the range keeps how to end what began."""
+    site, opened.ends = opened.site, []
+    ends = opened.ends
+    for index, sink in enumerate(tuple(_sinks)):
+        if sink is not None:
+            _begin_in(index, sink, site, stream, ends)
+    if _direct is not None:
+        _direct.begin(site, ends)
 
 
-def _begin_in(index: int, sink: Sink, site: Site, stream: Any) -> Callable[[], None] | None:
+def _begin_in(index: int, sink: Sink, site: Site, stream: Any, ends: list[Callable[[], None]]) -> None:
+    process = switches.process
     try:
         if stream is not None and sink.begin_stream is not None:
             token = sink.begin_stream(site.message, stream, site.message_domain)
@@ -111,31 +93,24 @@ def _begin_in(index: int, sink: Sink, site: Site, stream: Any) -> Callable[[], N
             token = sink.begin(site.message, site.message_domain)
     except Exception as exc:
         _failed(index, exc)
-        return None
-    if token is None:
-        return None
+        return
 
     def end() -> None:
         try:
-            sink.end(token, site.message_domain)
+            if switches.process is process:
+                sink.end(token, site.message_domain)
         except Exception as exc:
             _failed(index, exc)
 
-    return end
-
-
-def after_fork() -> None:
-    """A forked child tells the parent's tools nothing."""
-    global process, direct
-    process, direct = object(), None
-    sinks[:] = [None] * SINK_COUNT
+    if token is not None:
+        ends.append(end)
 
 
 def mark(site: Site, stream: Any) -> None:
     """Tell every sink that takes marks."""
-    if direct is not None:
-        direct.mark(site)
-    for index, sink in enumerate(sinks):
+    if _direct is not None:
+        _direct.mark(site)
+    for index, sink in enumerate(tuple(_sinks)):
         if sink is None or sink.mark is None:
             continue
         try:
@@ -144,12 +119,15 @@ def mark(site: Site, stream: Any) -> None:
             _failed(index, exc)
 
 
-class Direct:
-    """mstx by the addresses of its C functions, in the order of the engine's `set_direct`.
+def after_fork() -> None:
+    """A forked child tells the parent's tools nothing."""
+    global _direct
+    _direct = None
+    _sinks[:] = [None] * SINK_COUNT
 
-    Raises:
-        ValueError: mstxRangeStartA or mstxRangeEnd is missing.
-    """
+
+class Direct:
+    """mstx by the addresses of its C functions, in the order of the engine's `set_direct`."""
 
     def __init__(self, addresses: tuple[int, ...]) -> None:
         import ctypes
@@ -169,15 +147,18 @@ class Direct:
         self._domain_mark, self._domain_start, self._domain_end = functions[4:]
         self._domains: dict[str, Any] = {}
 
-    def begin(self, site: Site) -> Callable[[], None] | None:
-        """Begin a range; how to end it, None where the tool gave it no id."""
+    def begin(self, site: Site, ends: list[Callable[[], None]]) -> None:
+        """Begin a range; how to end it is appended, unless the tool gave it no id."""
         domain = self._domain_of(site) if self._domain_start and self._domain_end else None
-        message, end, domain_end = site.message.encode(), self._end, self._domain_end
-        if domain:
-            token = self._domain_start(domain, message, None)
-            return (lambda: domain_end(domain, token)) if token else None
-        token = self._start(message, None)
-        return (lambda: end(token)) if token else None
+        message, process = site.message.encode(), switches.process
+        token = self._domain_start(domain, message, None) if domain else self._start(message, None)
+
+        def end() -> None:
+            if switches.process is process:
+                self._domain_end(domain, token) if domain else self._end(token)
+
+        if token:
+            ends.append(end)
 
     def mark(self, site: Site) -> None:
         """An instant."""

@@ -1,4 +1,4 @@
-"""Hooks of the Python twin: a watched range begins, has ended; the process's step has changed; the first of all begins.
+"""Hooks: a watched range begins, has ended; the process's step has changed; the first of all begins.
 
 A site with a stage of its own is watched, and whichever `watch_site` marked. A hook may do anything, also start a
 profiler that sets a sink, or let another thread run: what was known before it is read again.
@@ -7,15 +7,10 @@ profiler that sets a sink, or let another thread run: what was known before it i
 from __future__ import annotations
 
 import threading
-from typing import Callable
+from typing import Any, Callable
 
-from . import sinks
-from .sites import Site
-
-is_watching = False
-is_awaited = False
-on_change: Callable[[], None] = lambda: None  # noqa: E731
-on_fault: Callable[[str, BaseException], None] = lambda where, exc: None  # noqa: E731
+from . import interruptions, switches
+from .sites import Site, checked
 
 _entered: Callable[[Site, bool], object] | None = None
 _left: Callable[[Site, bool], object] | None = None
@@ -37,9 +32,12 @@ def set_watch(
 
 def watch(on: object, /) -> None:
     """Tell of watched ranges that begin from now on; or of no more."""
-    global is_watching
-    is_watching = bool(on)
-    on_change()
+    switches.switch(switches.WATCH, on)
+
+
+def watch_site(site: Site, /) -> None:
+    """Watch it from now on, as a site with a stage is from the beginning."""
+    checked(site).is_watched = True
 
 
 def await_first(hook: Callable[[], object] | None, /) -> None:
@@ -48,9 +46,9 @@ def await_first(hook: Callable[[], object] | None, /) -> None:
     `hook` may switch recording on: then that range is recorded. Threads that come while it runs call it too. A forked
     child waits for nothing until it is told to. Where it returns True, the one after that calls it as well.
     """
-    global is_awaited, _first
-    is_awaited, _first = hook is not None, hook
-    on_change()
+    global _first
+    _first = hook
+    switches.switch(switches.AWAITED, hook is not None)
 
 
 def first() -> None:
@@ -59,39 +57,32 @@ def first() -> None:
     try:
         asks_again = _first is not None and _first() is True
     except Exception as exc:
-        on_fault("watch.first", exc)
+        interruptions.note("watch.first", exc)
     finally:
         if not asks_again:
             await_first(None)
 
 
-def entered(site: Site, may_move: bool) -> object | None:
-    """A watched range begins.
-
-    Returns:
-        The process in which `left` calls the hook; None where no hook was called.
-    """
+def entered(opened: Any, may_move: bool) -> None:
+    """A watched range begins. Whoever is told of it is told of its end."""
     if _entered is None:
-        return None
-    process = sinks.process  # a hook may fork
+        return
+    opened.told_in = switches.process  # a hook may fork
     try:
-        _entered(site, may_move)
+        _entered(opened.site, may_move)
     except Exception as exc:
-        on_fault("watch.entered", exc)
-    except BaseException:  # the user's Ctrl-C: the range does not begin
-        left(site, True, process)
-        raise
-    return process
+        interruptions.note("watch.entered", exc)
 
 
-def left(site: Site, failed: bool, process: object) -> None:
+def left(opened: Any, failed: bool) -> None:
     """It has ended."""
-    if _left is None or process is not sinks.process:
+    process, opened.told_in = opened.told_in, None
+    if _left is None or process is not switches.process:
         return
     try:
-        _left(site, failed)
+        _left(opened.site, failed)
     except Exception as exc:
-        on_fault("watch.left", exc)
+        interruptions.note("watch.left", exc)
 
 
 def stepped(step: int) -> None:
@@ -100,17 +91,17 @@ def stepped(step: int) -> None:
     if _stepped is None:
         return
     step_here = step, threading.get_ident()
-    if step_here == _told and not is_watching:
+    if step_here == _told and not switches.on & switches.WATCH:
         return
     _told = step_here
     try:
         _stepped(step)
     except Exception as exc:
-        on_fault("watch.stepped", exc)
+        interruptions.note("watch.stepped", exc)
 
 
 def after_fork() -> None:
     """A forked child does not call the parent's hooks."""
-    global is_watching, is_awaited, _first
-    is_watching, is_awaited, _first = False, False, None
+    global _first
+    _first = None
     set_watch(None, None, None)

@@ -1,0 +1,170 @@
+"""An exception of the program's that comes up in the middle of the twin reaches the program, and nothing stays open.
+
+CPython lets one come up at the start of a function and after a call of C. Each such place is tried, one after the
+other: a profile function raises there, as a signal handler would.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from typing import Any, Callable, Iterator
+
+import pytest
+from builders import engines
+from builders.written_banks import Written
+
+from mstxkit import faults
+from mstxkit.engine.twin import interruptions
+from mstxkit.host import names
+from mstxkit.marking.wrapping import decorate
+
+TWIN = str(interruptions.__file__).rsplit("/", 1)[0]
+
+
+class OverTime(Exception):
+    """The program's own."""
+
+
+@pytest.fixture
+def twin() -> Iterator[Any]:
+    """It records on a fake clock; a fault is an error of the test."""
+    module = engines.load("twin")
+    clock, noted = module.clock_kind(), []
+    module.set_clock(4)
+    module.set_hooks(names.describe, names.utf8, lambda where, exc: noted.append((where, exc)), decorate)
+    yield module
+    module.detach()
+    module.set_clock(clock)
+    module.set_hooks(names.describe, names.utf8, faults.note, decorate)
+    assert noted == []
+
+
+def body(twin: Any) -> Iterator[int]:
+    with twin.stage("inside"):
+        yield 1
+        yield 2
+
+
+def drive(twin: Any) -> None:
+    for _ in twin.driven(twin.intern("driven", "of a body"), body(twin), None, {"n": 1}):
+        with twin.mstx_range("between"):
+            pass
+
+
+def nest(twin: Any) -> None:
+    with twin.stage("outer", tokens=5), twin.mstx_range("x", text="t"), twin.stage("inner"):
+        twin.mark("m", n=1)
+
+
+def in_steps(twin: Any) -> None:
+    with twin.at_step(7), twin.stage("s"):
+        twin.step()
+
+
+def tell(twin: Any) -> None:
+    twin.set_sink(0, lambda message, domain: 1, lambda token, domain: None)
+    twin.set_watch(lambda site, moves: None, lambda site, failed: None, None)
+    twin.watch(True)
+    with twin.stage("s"):
+        pass
+
+
+def storm(twin: Any) -> None:
+    site = twin.intern("storm")
+    twin.limit(site, coalesce=True)
+    with twin.stage("s"), twin.timed(site):
+        pass
+
+
+PROGRAMS: dict[str, Callable[[Any], None]] = {
+    "nested": nest, "driven": drive, "at_step": in_steps, "told": tell, "storm": storm,
+}  # fmt: skip
+
+
+class Places:
+    """Counts the places where something may come up in the twin; raises at one of them."""
+
+    def __init__(self, place: int) -> None:
+        self.place, self.seen = place, 0
+
+    def __call__(self, frame: Any, event: str, _: Any) -> None:
+        code = frame.f_code
+        if event not in ("call", "c_return") or not code.co_filename.startswith(TWIN):
+            return
+        if event == "call" and code.co_code[1] == interruptions._IN_SILENCE:
+            return  # nothing comes up there
+        if self.seen == self.place:
+            sys.setprofile(None)
+            self.seen = -1
+            raise OverTime
+        self.seen += self.seen >= 0
+
+
+def interrupted(twin: Any, program: Callable[[Any], None], place: int) -> bool:
+    """Did the exception come up there, and reach the program?"""
+    places = Places(place)
+    sys.setprofile(places)
+    try:
+        program(twin)
+    except OverTime:
+        return True
+    finally:
+        sys.setprofile(None)
+        twin.watch(False)
+        twin.clear_sink(0)
+    assert places.seen >= 0, f"what came up at place {place} did not reach the program"
+    return False
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="a `try` at the start of a function is not silent to a profiler")
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_wherever_it_comes_up_it_reaches_the_program_and_nothing_stays(twin: Any, name: str) -> None:
+    place = 0
+    while True:
+        recorded = Written(twin)
+        for again in range(2):  # the second time all names are known
+            was_raised = interrupted(twin, PROGRAMS[name], place) if again else PROGRAMS[name](twin)
+        assert (twin.current_stage(), recorded.open) == (None, []), f"at place {place}"
+        with twin.mstx_range("after"):
+            pass
+        assert (recorded.ranges[-1].name, recorded.ranges[-1].depth) == ("after", 0), f"at place {place}"
+        if not was_raised:
+            break
+        place += 1
+
+    assert place > 50
+
+
+@pytest.mark.parametrize("kind", [RecursionError, MemoryError, TimeoutError, SystemExit])
+def test_what_stops_a_thread_from_outside_passes_through_ranges(twin: Any, kind: type[BaseException]) -> None:
+    """As `PyThreadState_SetAsyncExc` raises it: by its class alone, and from no line of the program's."""
+    Written(twin)
+    ended: list[Any] = []
+
+    def work() -> None:
+        try:
+            with twin.stage("s"):
+                raise kind
+        except kind:
+            ended.append(twin.current_stage())
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+
+    assert ended == [None]
+
+
+def test_a_program_at_the_limit_of_its_recursion_gets_its_error_and_leaves_its_stages(twin: Any) -> None:
+    recorded = Written(twin)
+
+    def recurse() -> None:
+        with twin.stage("deep"):
+            recurse()
+
+    with pytest.raises(RecursionError):
+        recurse()
+
+    assert (twin.current_stage(), recorded.open) == (None, [])
+    assert {found.error for found in recorded.ranges} == {True}
