@@ -74,7 +74,9 @@ def _named(path: Path, damage: list[Damage]) -> list[FileToImport]:
         importer = _importer_of(path)
         if importer is None:
             raise FormatError("is of no format that can be imported")
-        return [_source(path, importer)]
+        beside, source = path.with_name("communication.json"), _source(path, importer)
+        has_more = importer.preference and beside.is_file() and beside.name != path.name
+        return [source._replace(companion=beside if has_more else None)]
     before = len(damage)
     inside = [source for folder, names in _folders(path, damage) for source in _of_folder(folder, names, damage)]
     if not inside and len(damage) == before:

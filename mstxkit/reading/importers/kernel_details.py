@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import Callable, Iterator
 
 from ...errors import FormatError
-from ..folder import Damage
-from . import Importer
+from . import Importer, _bounds
 from ._json_stream import ns_of_us
 from ._lanes import COLLECTIVE
 from ._trace import EVENTS_AT_MOST, CoveredTime, DeviceTrace, NamedColumn, with_damage
@@ -36,19 +35,20 @@ def read(path: Path, advance: Callable[[float], None]) -> list[DeviceTrace]:
     with with_damage(trace):
         for name, core, start, length in _rows(path, advance):
             start_ns, length_ns = ns_of_us(start), ns_of_us(length)
+            trace.events += 1
             if start_ns is None or length_ns is None:
                 bad += 1
                 continue
-            trace.events += 1
             is_collective = bool(_COLLECTIVE_CORE.search(core[:40]) or COLLECTIVE.search(name[:200]))
             (communicating if is_collective else computing).add(start_ns, start_ns + length_ns)
-            if is_collective and (group := _GROUP.search(name[:200])):
+            if is_collective and _bounds.needs_all(name) and (group := _GROUP.search(name[:200])):
                 column.add(group[1], start_ns, start_ns + length_ns)
             if trace.events >= EVENTS_AT_MOST:
                 raise FormatError(f"has more than {EVENTS_AT_MOST} rows: the rest is left out")
-    if bad:
-        Damage.of(trace.file, f"{bad} rows have no usable time and are left out").note_in(trace.damage)
-    trace.computing, trace.communicating, trace.operations = computing.all(), communicating.all(), column.all()
+    trace.lose("rows have no usable time and are left out", computing, communicating, count=bad)
+    if bad == trace.events:
+        raise FormatError(f"has {bad} rows, none of them with a usable time") if bad else FormatError("has no rows")
+    trace.computing, trace.communicating, trace.operations = computing.told(), communicating.told(), column.all()
     return [trace]
 
 

@@ -96,15 +96,17 @@ class _RankSpans:
 
     def take(self, span: dict[str, Any]) -> None:
         start, end = (_number(span.get(key)) for key in ("startTimeUnixNano", "endTimeUnixNano"))
-        if start is None or end is None or not 0 < start <= end < LATEST_NS:
-            return
         self._trace.events += 1
+        if start is None or end is None or not 0 < start <= end < LATEST_NS:
+            self._trace.lose("spans have no usable time and are left out", count=1)
+            return
         self._stretches.add(start, end)
         if isinstance(span.get("name"), str):
             self._ranges.add(span["name"], start, end)
 
     def finished(self) -> DeviceTrace:
-        self._trace.spans, self._trace.ranges = self._stretches.all(), self._ranges.all()
+        self._trace.lose("spans have no usable time and are left out", self._stretches)
+        self._trace.spans, self._trace.ranges = self._stretches.told(), self._ranges.all()
         return self._trace
 
 
