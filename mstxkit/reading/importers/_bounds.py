@@ -10,7 +10,7 @@ Durations alone are compared; no clock is needed, and ranks that are not there o
 from __future__ import annotations
 
 import re
-from typing import NamedTuple, Sequence
+from typing import Sequence
 
 import numpy as np
 
@@ -19,15 +19,6 @@ from ._trace import BoundedCollectives, DeviceTrace, Times
 
 # By names of operations or kernels. A broadcast's root leaves before the others have come, and so may who sends.
 _NEEDS_ALL = re.compile(r"all_?reduce|all_?gather|reduce_?scatter|all_?to_?all|barrier", re.IGNORECASE)
-
-
-class Lengths(NamedTuple):
-    """How long data moved and others were waited for, in each stretch, ns: told where both ends are the same."""
-
-    transfer_least: Times
-    transfer_most: Times
-    waiting_least: Times
-    waiting_most: Times
 
 
 def needs_all(name: str) -> bool:
@@ -69,8 +60,8 @@ def _by_shortest(trace: DeviceTrace, parts: list[tuple[Times, Times, Times]]) ->
     return BoundedCollectives.of(starts, ends, np.zeros_like(length), least, length - least, length)
 
 
-def inside(bounded: BoundedCollectives, apart: Intervals, starts: Times, ends: Times) -> Lengths:
-    """What these collectives bound in each of these stretches, of the time `apart` in which nothing computes.
+def inside(bounded: BoundedCollectives, apart: Intervals, starts: Times, ends: Times) -> list[Times]:
+    """Transfer at least, at most, waiting at least, at most, ns, in each of these stretches, where nothing computes.
 
     A file says how long, and not when: what of a collective lies outside, or under a kernel, may have been all of its
     transfer or nothing of it. Collectives that overlap wait and move at once: at most what they do together, and at
@@ -88,7 +79,7 @@ def inside(bounded: BoundedCollectives, apart: Intervals, starts: Times, ends: T
         sure = np.maximum(least[place] - hidden, 0) * is_alone
         columns.append(_summed(which, sure, len(starts)))
         columns.append(np.minimum(_summed(which, np.minimum(most[place], there), len(starts)), at_most))
-    return Lengths(*columns)
+    return columns
 
 
 def _summed(which: Times, lengths: Times, count: int) -> Times:

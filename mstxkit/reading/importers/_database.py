@@ -78,17 +78,15 @@ class Database:
             [np.zeros((0, len(columns)), dtype=np.int64), *self.numbers(table, *columns, where=where)]
         )
 
-    def texts(self, ids: Sequence[int]) -> dict[int, str]:
-        """What numbers stand for in STRING_IDS, cut where it is long."""
-        if not self.column("STRING_IDS", "id") or not self.column("STRING_IDS", "value"):
+    def texts(self, ids: Sequence[int], table: str = "STRING_IDS") -> dict[int, str]:
+        """What numbers stand for in a table of texts, cut where it is long."""
+        if not self.column(table, "id") or not self.column(table, "value"):
             return {}
         of_ids: dict[int, str] = {}
         for at in range(0, len(ids), _TEXTS_AT_A_TIME):
             part = [int(id) for id in ids[at : at + _TEXTS_AT_A_TIME]]
             marks = ",".join("?" * len(part))
-            query = (
-                f"select id, substr(cast(value as text), 1, {NAME_CHARACTERS}) from STRING_IDS where id in ({marks})"
-            )
+            query = f"select id, substr(cast(value as text), 1, {NAME_CHARACTERS}) from {table} where id in ({marks})"
             of_ids.update((id, value) for id, value in self._base.execute(query, part) if isinstance(value, str))
         return of_ids
 
@@ -107,6 +105,12 @@ def _number(value: Any) -> int:
     except (TypeError, ValueError, OverflowError):
         return -1
     return number if -(1 << 63) <= number < 1 << 63 else -1
+
+
+def is_of_nsys(path: Path, head: bytes) -> bool:
+    """Is it what Nsight Systems recorded, by its name or by what its first pages say of its tables?"""
+    is_named = path.suffix in (".sqlite", ".nsys-rep")
+    return is_named or (head.startswith(MAGIC) and (b"CUPTI_ACTIVITY_KIND" in head or b"NVTX_EVENTS" in head))
 
 
 def _is_plain(name: str) -> bool:

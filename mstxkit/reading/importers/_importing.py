@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Callable, NamedTuple, Sequence
+from typing import TYPE_CHECKING, Any, Callable, Iterable, NamedTuple, Sequence
 
 from ...errors import CaptureError, FormatError
 from ..folder import Damage, reason_of
@@ -70,10 +70,20 @@ def import_all(
         trace.rank = rank if trace.rank is None else trace.rank
     _bounds.compare(every)
     hosts = _join.hosts(run, every)
-    return [
+    return _each_once(
         _failed(source, problems[number]) if number in problems else _joined(source, traces[number], hosts)
         for number, source in enumerate(sources)
-    ]
+    )
+
+
+def _each_once(files: Iterable[Imported]) -> list[Imported]:
+    """Without rows of copies: all that one tells would stand there twice."""
+    first: dict[str, str] = {}
+    return [
+        made if first.setdefault(repr((made.source, made.rows)), made.file) == made.file or not made.rows
+        else made._replace(rows=[], problem=f"tells the same as {first[repr((made.source, made.rows))]}: left out")
+        for made in files
+    ]  # fmt: skip
 
 
 def keep(run: Path, run_id: str, source: FileToImport, imported: Imported) -> None:

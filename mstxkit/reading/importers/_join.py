@@ -283,7 +283,7 @@ def _known(transfer: int | None, waiting: int | None, limits: tuple[int | None, 
     if transfer is not None and waiting is not None:
         limits = transfer, transfer, waiting, waiting
     is_told = limits[0] == limits[1] and limits[2] == limits[3]
-    known = None if limits[0] is None else "told" if is_told else "bounded"
-    between = dict(zip(("transfer_from_ns", "transfer_to_ns", "waiting_from_ns", "waiting_to_ns"), limits))
-    told = {"transfer_ns": limits[0] if is_told else None, "waiting_ns": limits[2] if is_told else None}
-    return {**told, "known": known, **between}
+    how = None if limits[0] is None else "told" if is_told else "bounded"
+    between = zip(("transfer_from_ns", "transfer_to_ns", "waiting_from_ns", "waiting_to_ns"), limits)
+    lengths = (limits[0], limits[2]) if is_told else (None, None)
+    return {"transfer_ns": lengths[0], "waiting_ns": lengths[1], "known": how, **dict(between)}

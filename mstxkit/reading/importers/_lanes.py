@@ -1,4 +1,4 @@
-"""Events of a trace that is JSON, kept in 24 bytes each until it is known which of them count."""
+"""LaneTimes of a trace that is JSON, kept in 24 bytes each until it is known which of them count."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _EXACT_BELOW_US = 1e9
 _Codes = npt.NDArray[np.int32]
 
 
-class Events(NamedTuple):
+class LaneTimes(NamedTuple):
     """Complete events in the order of the file, ns; -1 where one has no usable time."""
 
     lanes: _Codes
@@ -27,11 +27,11 @@ class Events(NamedTuple):
     starts: Times
     ends: Times
 
-    def of(self, chosen: npt.NDArray[np.bool_]) -> Events:
+    def of(self, chosen: npt.NDArray[np.bool_]) -> LaneTimes:
         """Some of them."""
-        return Events(self.lanes[chosen], self.names[chosen], self.starts[chosen], self.ends[chosen])
+        return LaneTimes(self.lanes[chosen], self.names[chosen], self.starts[chosen], self.ends[chosen])
 
-    def after(self, base_ns: int) -> Events:
+    def after(self, base_ns: int) -> LaneTimes:
         """The same at times that count from there."""
         starts, ends = (np.where(times < 0, -1, times + base_ns) for times in (self.starts, self.ends))
         return self._replace(starts=starts, ends=ends)
@@ -48,7 +48,7 @@ class EventTable:
 
     def __init__(self) -> None:
         self._raw: list[tuple[Any, Any, Any, Any, Any]] = []
-        self._parts: list[Events] = []
+        self._parts: list[LaneTimes] = []
         self.add = self._raw.append
         self.lanes, self.names = Numbers(lambda key: (key_of(key[0]), key_of(key[1]))), Numbers(_shortened)
         self.unusable = self.left_out = 0
@@ -63,15 +63,15 @@ class EventTable:
         is_usable = (starts >= 0) & (took >= 0) & (took < LONGEST_NS) & (starts < LATEST_NS)
         self.unusable += len(starts) - int(np.count_nonzero(is_usable))
         times = (np.where(is_usable, time, -1) for time in (starts, starts + took))
-        self._parts.append(Events(self.lanes.of(list(zip(firsts, seconds))), self.names.of(names), *times))
+        self._parts.append(LaneTimes(self.lanes.of(list(zip(firsts, seconds))), self.names.of(names), *times))
 
-    def all(self) -> Events:
+    def all(self) -> LaneTimes:
         """All of them."""
         self.fold(is_over=True)
         if not self._parts:
-            return Events(*(np.zeros(0, dtype=np.int32),) * 2, *(np.zeros(0, dtype=np.int64),) * 2)
+            return LaneTimes(*(np.zeros(0, dtype=np.int32),) * 2, *(np.zeros(0, dtype=np.int64),) * 2)
         lanes, names, starts, ends = map(np.concatenate, zip(*self._parts))
-        self._parts = [Events(lanes, names, starts, ends)]
+        self._parts = [LaneTimes(lanes, names, starts, ends)]
         return self._parts[0]
 
 
@@ -124,7 +124,7 @@ def _ns_of_all(values: Sequence[Any]) -> Times:
             pass
     if ns is not None:
         return ns
-    return np.array([-1 if (one := ns_of_us(value)) is None else max(one, -1) for value in values], dtype=np.int64)
+    return np.array([-1 if (exact := ns_of_us(value)) is None else max(exact, -1) for value in values], dtype=np.int64)
 
 
 def _of_digits(values: Sequence[Any]) -> Times | None:
@@ -144,8 +144,8 @@ def _of_digits(values: Sequence[Any]) -> Times | None:
     return np.asarray(digits[:, ~is_point].astype(np.int64) @ (10 ** np.arange(size - 2, -1, -1, dtype=np.int64)))
 
 
-def named(names: Sequence[str], events: Events) -> NamedStretches:
-    """Events by what they are called."""
+def named(names: Sequence[str], events: LaneTimes) -> NamedStretches:
+    """LaneTimes by what they are called."""
     column = NamedColumn()
     for code, start, end in zip(events.names.tolist(), events.starts.tolist(), events.ends.tolist()):
         column.add(names[code], start, end)  # what has no time is left out, and was counted before

@@ -23,7 +23,7 @@ from ...errors import FormatError
 from ...store.values import small_number
 from ..folder import Damage, reason_of
 from . import Importer, _bounds
-from ._database import MAGIC, UNREADABLE, Database, opened
+from ._database import MAGIC, UNREADABLE, Database, is_of_nsys, opened
 from ._trace import LATEST_NS, RANGES_AT_MOST, CoveredTime, DeviceTrace, NamedColumn, text
 
 _NAME = re.compile(r"(ascend_pytorch_profiler|ascend_mindspore_profiler|msprof)(_\d{1,16})?\.db|msmonitor_.*\.db")
@@ -44,7 +44,7 @@ _NOTHING: _Numbers = np.zeros(0, dtype=np.int64)
 
 
 def _is_database(path: Path, head: bytes) -> bool:
-    return head.startswith(MAGIC) or bool(_NAME.fullmatch(path.name))
+    return bool(_NAME.fullmatch(path.name)) or (head.startswith(MAGIC) and not is_of_nsys(path, head))
 
 
 def read(path: Path, advance: Callable[[float], None]) -> list[DeviceTrace]:
@@ -74,6 +74,7 @@ class _RankOfDatabase:
     def __init__(self, base: Database, path: Path, device: int | None, rank: int | None) -> None:
         self._base, self._device = base, device
         self._trace, self._has_kernels = DeviceTrace(str(path), IMPORTER.what, rank), True
+        self._unsure: set[str] = set()
 
     def trace(self) -> DeviceTrace:
         trace = self._trace
@@ -115,16 +116,16 @@ class _RankOfDatabase:
     def _tasks(self) -> None:
         trace, times, base = self._trace, self._times(_TASK), self._base
         if times is None:
-            told = [name for name in (_COMPUTE, _COMM_TASK) if base.column(name, "globalTaskId")]
-            self._miss(f"no times of tasks (table {_TASK}), of which {' and '.join(told)} tell") if told else None
+            for table in (name for name in (_COMPUTE, _COMM_TASK) if base.column(name, "globalTaskId")):
+                self._miss(f"no times of tasks (table {_TASK}), of which {table} tells")
             return
         computing, moving, waiting = (CoveredTime() for _ in range(3))
         try:
             self._sort_tasks(times, computing, moving, waiting)
         finally:
-            if self._has_kernels:
+            if self._has_kernels and _COMPUTE not in self._unsure:
                 trace.computing = computing.told()
-            if moving.count or waiting.count:
+            if (moving.count or waiting.count) and _COMM_TASK not in self._unsure:
                 trace.transfer, trace.waiting = moving.told(), waiting.told()
             trace.lose("tasks have no usable time and are left out", computing, moving, waiting)
 
@@ -161,12 +162,18 @@ class _RankOfDatabase:
                 if by_type:
                     chosen |= (kinds == _UNTOLD) & _among(of_type, by_type[kind])
                 stretches.extend(starts[: len(kinds)][chosen], ends[: len(kinds)][chosen])
+        if len(communication.ids) and not moving.count and not waiting.count:
+            self._trace.notes.append("its tasks of collectives do not say what they did: moved data, or waited")
         self._count_ids({_COMPUTE: compute, _COMM_TASK: communication})
 
     def _count_ids(self, every: dict[str, _TaskIds]) -> None:
         for table, ids in every.items():
             doubled, missing = ids.doubled_and_missing()
-            self._trace.lost["tasks have the id of another one: what they are is not sure"] += doubled
+            doubled += int(np.isin(ids.ids, every[_COMPUTE].ids).sum()) if table != _COMPUTE else 0
+            self._unsure |= {table} if doubled else set()
+            self._trace.lost[f"rows of {_TASK} or {table} have the id of another one: which is meant is not known"] += (
+                doubled
+            )
             if self._device is None:
                 self._trace.lost[f"rows of {table} have no task: when they ran is not known"] += missing
 
@@ -314,12 +321,13 @@ class _TaskIds:
         return np.where(is_one, self._kinds[place], np.int8(0))
 
     def doubled_and_missing(self) -> tuple[int, int]:
-        """How many tasks had the id of one before them, and how many ids no task had."""
+        """How many tasks, or rows about tasks, have the id of one before them, and how many ids no task has."""
         if not len(self.ids):
             return 0, 0
-        found = np.bincount(np.concatenate([_NOTHING, *self._found]), minlength=len(self.ids))
+        times = np.bincount(np.concatenate([_NOTHING, *self._found]), minlength=len(self.ids))
         is_first = np.append(True, self.ids[1:] != self.ids[:-1])
-        return int(np.maximum(found - 1, 0).sum()), int(np.count_nonzero(is_first & (found == 0)))
+        doubled = np.maximum(times - 1, 0).sum() + np.count_nonzero(~is_first)
+        return int(doubled), int(np.count_nonzero(is_first & (times == 0)))
 
 
 def _group_in(message: str) -> str:

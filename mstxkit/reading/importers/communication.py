@@ -28,6 +28,7 @@ _TIMES, _START, _LINKS = "Communication Time Info", "Start Timestamp(us)", "Comm
 _ELAPSED, _TRANSIT, _WAIT, _SYNCHRONIZED = (
     f"{what} Time(ms)" for what in ("Elapse", "Transit", "Wait", "Synchronization")
 )
+_LENGTHS = (_ELAPSED, _TRANSIT, _WAIT, _SYNCHRONIZED)
 _TOTAL = "Total Op Info"
 
 
@@ -54,14 +55,14 @@ def read(path: Path, advance: Callable[[float], None]) -> list[DeviceTrace]:
     def take(_: str, name: str, values: list[Any]) -> None:
         for fields in values if name != _TOTAL else ():
             trace.events += 1
-            one = _collective_of(table_of(fields))
-            if one is None:
+            row = _collective_of(table_of(fields))
+            if row is None:
                 trace.lose("collectives have no usable time and are left out", count=1)
                 continue
-            rows.append(one)
-            communicating.add(one.start, one.end)
+            rows.append(row)
+            communicating.add(row.start, row.end)
             if _bounds.needs_all(name):
-                column.add(name.rpartition("@")[2], one.start, one.end)
+                column.add(name.rpartition("@")[2], row.start, row.end)
 
     read_into(trace, take, advance, {}, default=3)
     if not rows:
@@ -75,7 +76,7 @@ def _collective_of(fields: Mapping[str, Any]) -> _Collective | None:
     """Its bounds; None where it has no usable time."""
     times = table_of(fields.get(_TIMES))
     start = ns_of_us(times.get(_START))
-    lengths = [ns_of_ms(times.get(key, 0)) for key in (_ELAPSED, _TRANSIT, _WAIT, _SYNCHRONIZED)]
+    lengths = [ns_of_ms(times.get(key, None if key == _ELAPSED else 0)) for key in _LENGTHS]
     if start is None or any(length is None or not 0 <= length < LONGEST_NS for length in lengths):
         return None
     elapsed, transit, *waits = (min(length or 0, lengths[0] or 0) for length in lengths)

@@ -18,7 +18,7 @@ from typing import Any, Callable
 import numpy as np
 
 from ...store.values import small_number, table_of
-from . import Importer, _bounds
+from . import Importer, _bounds, trace_view
 from ._json_stream import read_into
 from ._lanes import COLLECTIVE, EventTable, named
 from ._trace import LATEST_NS, NAMES_AT_MOST, CoveredTime, DeviceTrace, text
@@ -39,7 +39,7 @@ _STEP = "ProfilerStep#"
 
 
 def _is_trace(path: Path, head: bytes) -> bool:
-    is_object = head.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"{")
+    is_object = head.lstrip().startswith(b"{") and not trace_view.is_named_so(path)
     is_kineto = is_object and (b'"traceEvents"' in head or b'"deviceProperties"' in head)
     return path.name.endswith((".pt.trace.json", ".pt.trace.json.gz")) or is_kineto
 

@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from . import Importer, _bounds
 from ._json_stream import read_into
-from ._lanes import Events, EventTable, key_of, metadata_of, named
+from ._lanes import EventTable, LaneTimes, key_of, metadata_of, named
 from ._trace import NAMES_AT_MOST, NO_NAMES, CoveredTime, DeviceTrace, NamedStretches
 
 _NAME = re.compile(r"trace_view\.json(\.gz)?|msprof(_slice)?_\d+.*\.json")
@@ -36,9 +36,13 @@ _KEYS = ("pid", "tid", "name", "ts", "dur")
 _FIELDS = itemgetter(*_KEYS)
 
 
+def is_named_so(path: Path) -> bool:
+    """Is it such a file by its name? Then its events may stand in an object too, as in other tools' traces."""
+    return bool(_NAME.fullmatch(path.name))
+
+
 def _is_view(path: Path, head: bytes) -> bool:
-    is_list = head.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"[") and b'"ph"' in head
-    return bool(_NAME.fullmatch(path.name)) or (path.suffix == ".json" and is_list)
+    return is_named_so(path) or (path.suffix == ".json" and head.lstrip().startswith(b"[") and b'"ph"' in head)
 
 
 def _fields_of(event: dict[str, Any]) -> Any:
@@ -120,10 +124,10 @@ class _ViewReading:
         return np.array(chosen, dtype=bool)
 
     def _of(
-        self, events: Events, processes: tuple[str, ...], pattern: re.Pattern[str],
+        self, events: LaneTimes, processes: tuple[str, ...], pattern: re.Pattern[str],
         but: re.Pattern[str] | None = None, are_others: bool = False,
     ) -> CoveredTime:  # fmt: skip
-        """Events on the lanes of these processes whose names match, or do not."""
+        """LaneTimes on the lanes of these processes whose names match, or do not."""
         chosen = self._events.names.matching(pattern) ^ are_others
         if but is not None:
             chosen &= ~self._events.names.matching(but)
@@ -133,7 +137,7 @@ class _ViewReading:
             stretches.extend(mine.starts, mine.ends)
         return stretches
 
-    def _operations(self, events: Events) -> NamedStretches:
+    def _operations(self, events: LaneTimes) -> NamedStretches:
         """Single collectives; the group is part of their name (`hcom_allReduce__<group>_<number>_…`)."""
         names = self._events.names.all()
         groups = [

@@ -55,13 +55,13 @@ def means(rows: pl.DataFrame, *keys: str) -> pl.DataFrame:
         value = pl.col(name).mean().round().cast(pl.Int64)
         return pl.when(pl.col(name).is_not_null().all()).then(value).alias(name) if of_all else value
 
-    known = pl.col("known")
-    how = pl.when((known == "guessed").any()).then(pl.lit("guessed")).when((known == "told").all()).then(pl.lit("told"))
+    each = pl.col("known")
+    how = pl.when((each == "guessed").any()).then(pl.lit("guessed")).when((each == "told").all()).then(pl.lit("told"))
     apart = {f"{part}_ns" for part in _APART}
     return rows.group_by(keys).agg(
         pl.col("step").n_unique().cast(pl.Int64).alias("steps"), *(mean(name, name in apart) for name in TIMES),
         *(mean(name, True) for name in BOUNDS), pl.col("spans_ns").mean().round().cast(pl.Int64),
-        known=how.when(known.is_not_null().all()).then(pl.lit("bounded")), first_step=pl.col("step").min(),
+        known=how.when(each.is_not_null().all()).then(pl.lit("bounded")), first_step=pl.col("step").min(),
         last_step=pl.col("step").max(), sources=pl.col("source").unique().sort(),
         clocks=pl.col("clock").unique().sort(), error_ns=pl.col("error_ns").max(),
     )  # fmt: skip

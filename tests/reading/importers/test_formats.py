@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from builders import device_profiles, imported_run
-from builders.device_profiles import MS, SCHEMAS, WRITERS, Device
+from builders.device_profiles import MS, PID, SCHEMAS, WRITERS, Device
 from builders.imported_run import APART, REFERENCE, UPDATE
 from builders.run_files import WALL_OFFSET_NS
 
@@ -48,7 +48,7 @@ def test_every_format_has_a_module_here_and_is_written_by_the_builder() -> None:
     assert importers.formats() == sorted(WRITERS)
 
 
-@pytest.mark.parametrize("format", ["ascend_db", "trace_view", "kernel_details", "torch_trace"])
+@pytest.mark.parametrize("format", ["ascend_db", "trace_view", "kernel_details", "torch_trace", "nsys"])
 def test_a_stage_is_divided_into_computing_communicating_and_free(run: Path, tmp_path: Path, format: str) -> None:
     name, write = WRITERS[format]
     (made,) = imported(run, write(tmp_path / name, imported_run.device_of()))
@@ -130,6 +130,100 @@ def test_a_trace_of_a_cpu_counts_operators_and_says_so(run: Path, tmp_path: Path
 
     assert figures(made, 2, "actor_update").items() >= UPDATE.items()
     assert "operators on the CPU count as computing" in " ".join(made.notes)
+
+
+def test_a_trace_of_2021_has_the_same_events_by_other_names(run: Path, tmp_path: Path) -> None:
+    """Kineto wrote `Kernel` and `Operator` then, and times since 1970."""
+    trace = device_profiles.torch_trace(tmp_path / "a.pt.trace.json", imported_run.device_of())
+    document = json.loads(trace.read_text())
+    base = document.pop("baseTimeNanoseconds")
+    for event in document["traceEvents"]:
+        event["cat"] = {"kernel": "Kernel", "cpu_op": "Operator"}.get(event["cat"], event["cat"])
+        event["ts"] += base / 1000
+    trace.write_text(json.dumps(document))
+    (made,) = imported(run, trace)
+    (update,) = (row for row in made.rows if (row["step"], row["stage"]) == (2, "actor_update"))
+
+    assert made.notes == []
+    assert abs(update["computing_ns"] - 30 * MS) < 1000  # a float of microseconds since 1970 has a quarter of one
+
+
+def test_events_of_a_view_may_stand_in_an_object(run: Path, tmp_path: Path) -> None:
+    view = device_profiles.trace_view(tmp_path / "rank0" / "trace_view.json", imported_run.device_of())
+    view.write_text(json.dumps({"schemaVersion": 1, "traceEvents": json.loads(view.read_text())}))
+    (made,) = imported(run, view)
+
+    assert (made.source, figures(made, 2, "actor_update").items() >= {**UPDATE, **APART}.items()) == (
+        "trace_view.json", True,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("format", sorted(set(WRITERS) - {"ascend_db", "nsys"}))
+def test_a_byte_order_mark_changes_nothing(run: Path, tmp_path: Path, format: str) -> None:
+    name, write = WRITERS[format]
+    plain, marked = (write(tmp_path / kind / name, imported_run.device_of()) for kind in ("plain", "marked"))
+    marked.write_bytes(b"\xef\xbb\xbf" + plain.read_bytes())
+
+    assert imported(run, marked)[0].rows == imported(run, plain)[0].rows != []
+
+
+def test_another_encoding_is_refused_with_what_to_do(tmp_path: Path) -> None:
+    details = device_profiles.kernel_details(tmp_path / "kernel_details.csv", imported_run.device_of())
+    details.write_bytes(details.read_text().encode("utf-16"))
+    damage: list[Any] = []
+    _places.sources([details], damage)
+
+    assert [loss.reason for loss in damage] == ["is UTF-16: save it as UTF-8 (iconv -f UTF-16 -t UTF-8)"]
+
+
+@pytest.mark.parametrize("mark", [b"", b"\xef\xbb\xbf"])
+def test_spans_that_are_printed_over_many_lines_are_read(run: Path, tmp_path: Path, mark: bytes) -> None:
+    spans = device_profiles.otlp(tmp_path / "spans.jsonl", imported_run.device_of())
+    resources = [each for line in spans.read_text().splitlines() for each in json.loads(line)["resourceSpans"]]
+    printed = tmp_path / "printed.json"
+    printed.write_bytes(mark + json.dumps({"resourceSpans": resources}, indent=2).encode())
+
+    assert imported(run, printed)[0].rows == imported(run, spans)[0].rows != []
+
+
+@pytest.mark.parametrize("columns", [
+    "Op Name,OP Type,Task Type,Start Time(us),Task Duration(us)",
+    "Op Name,OP Type,Task Type,Task Start Time(us),Task Duration(us)",
+])  # fmt: skip
+def test_op_summary_of_msprof_has_the_same_in_other_columns(run: Path, tmp_path: Path, columns: str) -> None:
+    lines, device = [columns], imported_run.device_of()
+    for name, kind, times in (
+        *(("MatMul", "AI_CORE", times) for times in device.kernels),
+        *((f"hcom_allReduce__{group}_0", "HCCL", times) for group, *times in device.collectives),
+    ):
+        lines.append(f"{name},{name},{kind},{device_profiles.us(times[0])},{(times[1] - times[0]) / 1000}")
+    (tmp_path / "rank0").mkdir()
+    (tmp_path / "rank0" / "op_summary_20261124101010.csv").write_text("\n".join(lines) + "\n")
+    (made,) = imported(run, tmp_path / "rank0")
+
+    assert figures(made, 2, "actor_update").items() >= UPDATE.items()
+
+
+def test_processes_in_one_export_of_nsys_are_ranks_by_who_recorded_them(tmp_path: Path) -> None:
+    run = imported_run.run_of(tmp_path / "run", ranks=2)
+    file = device_profiles.nsys(tmp_path / "report1.sqlite", imported_run.device_of())
+    with sqlite3.connect(file) as base:
+        base.execute(f"update CUPTI_ACTIVITY_KIND_KERNEL set globalPid = {(PID + 1) << 24} where rowid > 6")
+    base.close()
+    (made,) = imported(run, file)
+    computing = {
+        (row["rank"], row["step"]): row["computing_ns"] / MS for row in made.rows if row["stage"] == "reference"
+    }
+
+    assert made.ranks == [0, 1]
+    assert (computing[0, 0], computing[1, 2]) == (20, 20)  # six kernels are of two steps
+
+
+def test_the_report_of_nsys_itself_is_refused_with_the_command_that_exports_it(run: Path, tmp_path: Path) -> None:
+    (tmp_path / "report1.nsys-rep").write_bytes(b"\x00" * 100)
+    (made,) = imported(run, tmp_path / "report1.nsys-rep")
+
+    assert made.problem.endswith("nsys export --type sqlite -o report1.sqlite report1.nsys-rep")
 
 
 def test_a_packed_trace_is_read(run: Path, tmp_path: Path) -> None:
