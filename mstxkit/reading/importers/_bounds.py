@@ -9,21 +9,15 @@ Durations alone are compared; no clock is needed, and ranks that are not there o
 
 from __future__ import annotations
 
-import re
 from typing import Sequence
 
 import numpy as np
 
+from ...judging.device_lateness import needs_all
 from ..intervals import Intervals, union
 from ._trace import BoundedCollectives, DeviceTrace, Times
 
-# By names of operations or kernels. A broadcast's root leaves before the others have come, and so may who sends.
-_NEEDS_ALL = re.compile(r"all_?reduce|all_?gather|reduce_?scatter|all_?to_?all|barrier", re.IGNORECASE)
-
-
-def needs_all(name: str) -> bool:
-    """Does everybody in this operation need what all the others send?"""
-    return bool(_NEEDS_ALL.search(name[:200]))
+__all__ = ["compare", "inside", "needs_all"]
 
 
 def compare(traces: Sequence[DeviceTrace]) -> None:
