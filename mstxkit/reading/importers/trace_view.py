@@ -24,6 +24,7 @@ from ._lanes import EventTable, LaneTimes, key_of, metadata_of, named
 from ._trace import NAMES_AT_MOST, NO_NAMES, CoveredTime, DeviceTrace, NamedStretches
 
 _NAME = re.compile(r"trace_view\.json(\.gz)?|msprof(_slice)?_\d+.*\.json")
+_CPU = "CPU OP"  # MindSpore's, where it has no NPU
 _OVERLAP, _HARDWARE, _COLLECTIVES = "Overlap Analysis", "Ascend Hardware", ("HCCL", "Communication")
 _COMPUTING, _COMMUNICATING = re.compile(r"^Computing$"), re.compile(r"^Communication$")
 _NO_KERNEL = re.compile(r"wait|notify|event_|memcpy|memset|hcom|hccl|record|profiler|mstx|capture", re.IGNORECASE)
@@ -108,6 +109,10 @@ class _ViewReading:
         elif _HARDWARE in self._processes.values():
             trace.computing = self._of(events, (_HARDWARE,), _NO_KERNEL, are_others=True).told()
             trace.communicating = self._of(events, _COLLECTIVES, _OPERATION).told()
+        elif _CPU in self._processes.values():
+            trace.computing = self._of(events, (_CPU,), _NO_KERNEL, are_others=True).told()
+            trace.communicating = self._of(events, (_CPU,), _OPERATION).told()
+            trace.notes.append("it has no kernels: operators on the CPU count as computing")
         moving = self._of(events, _COLLECTIVES, _MOVES, _SIGNALS)
         waiting = self._of(events, _COLLECTIVES, _WAITS)
         if trace.communicating is not None and (moving.count or waiting.count):

@@ -56,12 +56,12 @@ def means(rows: pl.DataFrame, *keys: str) -> pl.DataFrame:
         return pl.when(pl.col(name).is_not_null().all()).then(value).alias(name) if of_all else value
 
     each = pl.col("known")
-    how = pl.when((each == "guessed").any()).then(pl.lit("guessed")).when((each == "told").all()).then(pl.lit("told"))
+    how = pl.when(each.is_null().any()).then(None).when((each == "guessed").any()).then(pl.lit("guessed"))
     apart = {f"{part}_ns" for part in _APART}
     return rows.group_by(keys).agg(
         pl.col("step").n_unique().cast(pl.Int64).alias("steps"), *(mean(name, name in apart) for name in TIMES),
         *(mean(name, True) for name in BOUNDS), pl.col("spans_ns").mean().round().cast(pl.Int64),
-        known=how.when(each.is_not_null().all()).then(pl.lit("bounded")), first_step=pl.col("step").min(),
+        known=how.when((each == "bounded").any()).then(pl.lit("bounded")).otherwise(pl.lit("told")), first_step=pl.col("step").min(),
         last_step=pl.col("step").max(), sources=pl.col("source").unique().sort(),
         clocks=pl.col("clock").unique().sort(), error_ns=pl.col("error_ns").max(),
     )  # fmt: skip

@@ -226,6 +226,23 @@ def test_the_report_of_nsys_itself_is_refused_with_the_command_that_exports_it(r
     assert made.problem.endswith("nsys export --type sqlite -o report1.sqlite report1.nsys-rep")
 
 
+def test_what_mindspore_writes_on_a_cpu_counts_its_operators_and_says_so(run: Path, tmp_path: Path) -> None:
+    """As its 2.10 wrote it here: one process, lengths as texts, no hardware and no overlap analysis."""
+    events: list[dict[str, Any]] = [{"ph": "M", "name": "process_name", "pid": 2, "tid": 0, "args": {"name": "CPU OP"}}]
+    for start, end in imported_run.device_of().kernels:
+        times = {"ts": device_profiles.us(start), "dur": device_profiles.us(end - start)}
+        events.append(
+            {"ph": "X", "name": "MatMul", "pid": 2, "tid": 0, "cat": "", "args": {"type": "HostCpuOps"}} | times
+        )
+    view = tmp_path / "rank0" / "trace_view.json"
+    view.parent.mkdir()
+    view.write_text(json.dumps(events))
+    (made,) = imported(run, view)
+
+    assert figures(made, 2, "actor_update")["computing_ns"] == 30
+    assert "operators on the CPU count as computing" in " ".join(made.notes)
+
+
 def test_a_packed_trace_is_read(run: Path, tmp_path: Path) -> None:
     plain = device_profiles.torch_trace(tmp_path / "a.pt.trace.json", imported_run.device_of())
     packed = tmp_path / "packed" / "a.pt.trace.json.gz"
