@@ -61,8 +61,8 @@ def means(rows: pl.DataFrame, *keys: str) -> pl.DataFrame:
     return rows.group_by(keys).agg(
         pl.col("step").n_unique().cast(pl.Int64).alias("steps"), *(mean(name, name in apart) for name in TIMES),
         *(mean(name, True) for name in BOUNDS), pl.col("spans_ns").mean().round().cast(pl.Int64),
-        known=how.when((each == "bounded").any()).then(pl.lit("bounded")).otherwise(pl.lit("told")), first_step=pl.col("step").min(),
-        last_step=pl.col("step").max(), sources=pl.col("source").unique().sort(),
+        known=how.when((each == "bounded").any()).then(pl.lit("bounded")).otherwise(pl.lit("told")),
+        first_step=pl.col("step").min(), last_step=pl.col("step").max(), sources=pl.col("source").unique().sort(),
         clocks=pl.col("clock").unique().sort(), error_ns=pl.col("error_ns").max(),
     )  # fmt: skip
 
