@@ -8,7 +8,7 @@ from typing import Any, Optional
 import typer
 
 from ..errors import MstxkitError
-from ..reading.report.devices import PARTS
+from ..reading.report import devices
 from ..reading.report.escape import for_rich, for_terminal
 from ..reading.report.number_table import PlainTable
 from ..reading.report.units import duration
@@ -92,35 +92,28 @@ def _joined(made: Any) -> str:
     return f"{made.file}: {events}; clocks by {how}, right to {duration(clock['error_ns'])}"
 
 
-_Lines = dict[tuple[str, int, int], list[dict[str, Any]]]
-
-
 def _print_rows(imported: list[Any]) -> None:
     """Each stage of each rank as each file tells it: a step of it, as a mean over the steps."""
-    lines: _Lines = {}
-    for number, file in enumerate(imported):
-        for row in file.rows:
-            lines.setdefault((row["stage"], row["rank"], number), []).append(row)
+    import polars as pl
+
+    from ..reading.importers._join import DEVICE_SCHEMA
+
+    rows = [{**row, "file": str(number)} for number, file in enumerate(imported) for row in file.rows]
+    means = devices.means(pl.DataFrame(rows, schema=DEVICE_SCHEMA), "stage", "rank", "file")
+    lines = means.sort("stage", "rank", pl.col("file").cast(pl.Int64)).to_dicts()
     if lines:
         _show.console().print(_table(lines, imported))
     if len(lines) > _ROWS_SHOWN:
         typer.echo(f"… and {len(lines) - _ROWS_SHOWN} more: open_run(RUN).device()")
 
 
-def _table(lines: _Lines, imported: list[Any]) -> Any:
+def _table(lines: list[dict[str, Any]], imported: list[Any]) -> Any:
     """With the names of files only where several tell of one stage of a rank, with spans only where there are any."""
-    has_spans = any(row["spans_ns"] is not None for rows in lines.values() for row in rows)
-    parts = (*PARTS, "spans") if has_spans else PARTS
-    whose = ("file",) if len({key[:2] for key in lines}) < len(lines) else ()
-    made = PlainTable(["stage", *whose], ["rank", "steps", "recorded", *parts])
-    for stage, rank, number in sorted(lines)[:_ROWS_SHOWN]:
-        rows, file = lines[stage, rank, number], for_rich(Path(imported[number].file).name, 40)
-        means = (_mean(rows, f"{part}_ns") for part in ("stage", *parts))
-        steps = len({row["step"] for row in rows})
-        made.add_row(for_rich(stage, 40), *(file for _ in whose), str(rank), str(steps), *means)
+    spans = ("spans",) if any(row["spans_ns"] is not None for row in lines) else ()
+    whose = ("file",) if len({(row["stage"], row["rank"]) for row in lines}) < len(lines) else ()
+    made = PlainTable(["stage", *whose], ["rank", "steps", "recorded", *devices.PARTS, *spans])
+    for row in lines[:_ROWS_SHOWN]:
+        file = for_rich(Path(imported[int(row["file"])].file).name, 40)
+        times = devices.texts(row, "?", (*devices.TIMES, *(f"{name}_ns" for name in spans)))
+        made.add_row(for_rich(row["stage"], 40), *(file for _ in whose), str(row["rank"]), str(row["steps"]), *times)
     return made
-
-
-def _mean(rows: list[dict[str, Any]], name: str) -> str:
-    values = [row[name] for row in rows if row[name] is not None]
-    return duration(sum(values) / len(values)) if values else "?"

@@ -289,6 +289,34 @@ def otlp(path: Path, device: Device) -> Path:
     return path
 
 
+def nsys(path: Path, device: Device) -> Path:
+    """An export of Nsight Systems by its schema reference; times count from the begin of the session."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    began = 1_690_000_000_000_000_000
+    with closing(sqlite3.connect(path)) as base, base:
+        base.execute("create table StringIds(id integer primary key, value text not null)")
+        base.execute("create table TARGET_INFO_SESSION_START_TIME(utcEpochNs integer, utcTime text, localTime text)")
+        base.execute("create table TARGET_INFO_SYSTEM_ENV(globalVid integer, devStateName text, name text, nameEnum "
+                     "integer, value text)")  # fmt: skip
+        kernel = "deviceId integer, streamId integer, globalPid integer, demangledName integer, shortName integer"
+        base.execute(f"create table CUPTI_ACTIVITY_KIND_KERNEL(start integer not null, end integer not null, {kernel})")
+        span = "eventType integer, text text, globalTid integer, domainId integer, textId integer"
+        base.execute(f"create table NVTX_EVENTS(start integer not null, end integer, {span})")
+        base.execute("insert into TARGET_INFO_SESSION_START_TIME values (?, '', '')", (began,))
+        base.execute("insert into TARGET_INFO_SYSTEM_ENV values (0, '', 'Hostname', 0, ?)", (device.host,))
+        texts = dict.fromkeys(["gemm", "ncclDevKernel_AllReduce_Sum_bf16", *(name for name, _, _ in device.ranges)])
+        base.executemany("insert into StringIds values (?, ?)", list(enumerate(texts)))
+        ids, who = {name: id for id, name in enumerate(texts)}, device.pid << 24
+        rows = [(start, end, "gemm") for start, end in device.kernels]
+        rows += [(start, end, "ncclDevKernel_AllReduce_Sum_bf16") for _, start, end in device.collectives]
+        kernels = [(start - began, end - began, who, ids[name], ids[name]) for start, end, name in rows]
+        base.executemany("insert into CUPTI_ACTIVITY_KIND_KERNEL values (?, ?, 0, 7, ?, ?, ?)", kernels)
+        ranges = [(start - began, end - began, who | 1, ids[name]) for name, start, end in device.ranges]
+        base.executemany("insert into NVTX_EVENTS values (?, ?, 59, null, ?, 0, ?)", ranges)
+        base.execute("insert into NVTX_EVENTS values (5, null, 34, 'a mark', ?, 0, null)", (who | 1,))
+    return path
+
+
 WRITERS: dict[str, tuple[str, Callable[[Path, Device], Path]]] = {
     "ascend_db": ("ascend_pytorch_profiler_0.db", ascend_db),
     "trace_view": ("rank0/trace_view.json", trace_view),
@@ -297,4 +325,5 @@ WRITERS: dict[str, tuple[str, Callable[[Path, Device], Path]]] = {
     "torch_trace": ("host_4711.pt.trace.json", torch_trace),
     "flight_recorder": ("fr_0.json", flight_recorder),
     "otlp": ("spans.jsonl", otlp),
+    "nsys": ("report1.sqlite", nsys),
 }

@@ -91,7 +91,7 @@ def _as_ranges(base: sqlite3.Connection, group: str, spans: Sequence[tuple[int, 
 
 def _as_operations(base: sqlite3.Connection, group: str, spans: Sequence[tuple[int, int]]) -> None:
     base.executescript(_OPERATIONS)
-    base.execute("insert into STRING_IDS values (900, ?)", (group,))
+    base.executemany("insert into STRING_IDS values (?, ?)", [(900, group), (901, "hcom_allReduce_")])
     for number, (start, end) in enumerate(spans):
-        row = (1, start, end, 4_000_000_900 + number, 900, number, 0, 0, 0, 0, 1, 0, 0, 8)
+        row = (901, start, end, 4_000_000_900 + number, 900, number, 0, 0, 0, 0, 1, 0, 0, 8)
         base.execute(f"insert into COMMUNICATION_OP values ({','.join('?' * len(row))})", row)

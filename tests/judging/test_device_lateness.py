@@ -68,15 +68,40 @@ def test_operations_are_read_from_a_parsed_database(tmp_path: Path) -> None:
     file, base = database(tmp_path)
     with base:
         base.execute(_OPERATIONS)
-        base.execute("insert into STRING_IDS values (900, 'group_7')")
+        base.executemany("insert into STRING_IDS values (?, ?)", [(900, "group_7"), (901, "hcom_allGather__576_0_1")])
         for number, (start, end) in enumerate([(50, 70), (10, 40)]):
-            row = (1, start * MS, end * MS, 0, 900, number, 0, 0, 0, 0, 1, 0, 3, 8)
+            row = (901, start * MS, end * MS, 0, 900, number, 0, 0, 0, 0, 1, 0, 3, 8)
             base.execute(f"insert into COMMUNICATION_OP values ({','.join('?' * len(row))})", row)
     base.close()
 
     assert device_lateness.read(file) == [
         DeviceCollective("group_7", 10 * MS, 40 * MS), DeviceCollective("group_7", 50 * MS, 70 * MS)
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["hcom_broadcast__576_0_1", "hcom_send__576_0_1", "hcom_batchSendRecv__576_0_1"])
+def test_what_somebody_may_leave_before_the_others_come_says_nothing_of_who_is_late(tmp_path: Path, name: str) -> None:
+    """The root of a broadcast is done in no time, and was not late for that."""
+    file, base = database(tmp_path)
+    with base:
+        base.execute(_OPERATIONS)
+        names = [(900, "group_7"), (901, name), (902, "hcom_allReduce_")]
+        base.executemany("insert into STRING_IDS values (?, ?)", names)
+        for number, operation in enumerate((901, 902)):
+            row = (operation, 10 * MS, 30 * MS, 0, 900, number, 0, 0, 0, 0, 1, 0, 3, 8)
+            base.execute(f"insert into COMMUNICATION_OP values ({','.join('?' * len(row))})", row)
+    base.close()
+
+    assert device_lateness.read(file) == [DeviceCollective("group_7", 10 * MS, 30 * MS)]
+
+
+def test_two_ranks_that_both_wait_inside_are_not_told_apart_by_a_little_more_of_it() -> None:
+    """As in real profiles of levels 0 to 2: 75 and 79 ms, of which 74.8 and 78.9 wait for their own hosts."""
+    entered = device_lateness.collectives([ops(75, 2, 10), ops(79, 2, 10)], stage=0)
+    assert entered is not None
+    late = lateness.late_in(entered, np.zeros(2))
+
+    assert all(late_s < device_lateness.bounds_s(entered)[at] for at, late_s in zip(late.at, late.late_s))
 
 
 def test_a_light_step_has_them_as_ranges_of_the_domain_communication(tmp_path: Path) -> None:

@@ -1,7 +1,7 @@
 """A foreign SQLite database, read so that nothing in it is executed, nothing is written, and nobody is waited for.
 
 Of its schema only tables count: a view would run what somebody else wrote, and a virtual table a module. Columns come
-in pieces, as arrays; what is no number becomes 0 or -1.
+in pieces, as arrays; what is no number becomes -1.
 """
 
 from __future__ import annotations
@@ -51,18 +51,26 @@ class Database:
         return next((name for name in names if name in self.tables.get(table, ())), "")
 
     def numbers(self, table: str, *columns: str, where: str = "") -> Iterator[npt.NDArray[np.int64]]:
-        """Rows of whole numbers, (rows, columns), piece by piece. What is null is -1, a text that is no number 0.
+        """Rows of whole numbers, (rows, columns), piece by piece. What is null, or a text that is no number, is -1.
 
         Raises:
             sqlite3.Error: the rest cannot be read.
         """
-        wanted = ", ".join(f'coalesce(cast("{name}" as integer), -1)' for name in columns)
+        wanted = ", ".join(f'"{name}"' for name in columns)
         cursor = self._base.execute(f'select {wanted} from "{table}" {where and "where " + where} limit {ROWS_AT_MOST}')
         while rows := cursor.fetchmany(_ROWS_AT_A_TIME):
             self._advance(len(rows) * _BYTES_A_ROW)
-            # A third of the time that `np.array` takes of tuples.
-            flat = np.fromiter(chain.from_iterable(rows), dtype=np.int64, count=len(rows) * len(columns))
+            size = len(rows) * len(columns)
+            try:  # a third of the time that `np.array` takes of tuples
+                flat = np.fromiter(chain.from_iterable(rows), dtype=np.int64, count=size)
+            except (TypeError, ValueError, OverflowError):
+                flat = np.fromiter(map(_number, chain.from_iterable(rows)), dtype=np.int64, count=size)
             yield flat.reshape(-1, len(columns))
+
+    def distinct(self, table: str, column: str) -> list[int]:
+        """Each number in a column once."""
+        query = f'select distinct "{column}" from "{table}" limit {_TEXTS_AT_A_TIME * _TABLES_AT_MOST}'
+        return sorted({_number(value) for (value,) in self._base.execute(query)})
 
     def all_numbers(self, table: str, *columns: str, where: str = "") -> npt.NDArray[np.int64]:
         """The same at once: of tables that are small."""
@@ -70,17 +78,15 @@ class Database:
             [np.zeros((0, len(columns)), dtype=np.int64), *self.numbers(table, *columns, where=where)]
         )
 
-    def texts(self, ids: Sequence[int]) -> dict[int, str]:
-        """What numbers stand for in STRING_IDS, cut where it is long."""
-        if not self.column("STRING_IDS", "id") or not self.column("STRING_IDS", "value"):
+    def texts(self, ids: Sequence[int], table: str = "STRING_IDS") -> dict[int, str]:
+        """What numbers stand for in a table of texts, cut where it is long."""
+        if not self.column(table, "id") or not self.column(table, "value"):
             return {}
         of_ids: dict[int, str] = {}
         for at in range(0, len(ids), _TEXTS_AT_A_TIME):
             part = [int(id) for id in ids[at : at + _TEXTS_AT_A_TIME]]
             marks = ",".join("?" * len(part))
-            query = (
-                f"select id, substr(cast(value as text), 1, {NAME_CHARACTERS}) from STRING_IDS where id in ({marks})"
-            )
+            query = f"select id, substr(cast(value as text), 1, {NAME_CHARACTERS}) from {table} where id in ({marks})"
             of_ids.update((id, value) for id, value in self._base.execute(query, part) if isinstance(value, str))
         return of_ids
 
@@ -91,6 +97,20 @@ class Database:
         cut = (f'case when typeof("{name}") = \'text\' then substr("{name}", 1, 1048576) else "{name}" end'
                for name in (first, second))  # fmt: skip
         return list(self._base.execute(f'select {", ".join(cut)} from "{table}" limit {at_most}'))
+
+
+def _number(value: Any) -> int:
+    try:
+        number = int(value)
+    except (TypeError, ValueError, OverflowError):
+        return -1
+    return number if -(1 << 63) <= number < 1 << 63 else -1
+
+
+def is_of_nsys(path: Path, head: bytes) -> bool:
+    """Is it what Nsight Systems recorded, by its name or by what its first pages say of its tables?"""
+    is_named = path.suffix in (".sqlite", ".nsys-rep")
+    return is_named or (head.startswith(MAGIC) and (b"CUPTI_ACTIVITY_KIND" in head or b"NVTX_EVENTS" in head))
 
 
 def _is_plain(name: str) -> bool:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Callable, NamedTuple, Sequence
+from typing import TYPE_CHECKING, Any, Callable, Iterable, NamedTuple, Sequence
 
 from ...errors import CaptureError, FormatError
 from ..folder import Damage, reason_of
-from . import _join, _kept, _waiting
+from . import _bounds, _join, _kept
 from ._places import FileToImport
 from ._trace import DeviceTrace
 
@@ -68,12 +68,22 @@ def import_all(
     _join.know_by_process(run, every)
     for trace in every:
         trace.rank = rank if trace.rank is None else trace.rank
-    _waiting.compare(every, _join.ranks_of(run))
+    _bounds.compare(every)
     hosts = _join.hosts(run, every)
-    return [
+    return _each_once(
         _failed(source, problems[number]) if number in problems else _joined(source, traces[number], hosts)
         for number, source in enumerate(sources)
-    ]
+    )
+
+
+def _each_once(files: Iterable[Imported]) -> list[Imported]:
+    """Without rows of copies: all that one tells would stand there twice."""
+    first: dict[str, str] = {}
+    return [
+        made if first.setdefault(repr((made.source, made.rows)), made.file) == made.file or not made.rows
+        else made._replace(rows=[], problem=f"tells the same as {first[repr((made.source, made.rows))]}: left out")
+        for made in files
+    ]  # fmt: skip
 
 
 def keep(run: Path, run_id: str, source: FileToImport, imported: Imported) -> None:
@@ -110,11 +120,15 @@ def _read(source: FileToImport, advance: Callable[[float], None]) -> list[Device
         trace.pid = source.pid or trace.pid
     if source.companion is not None and len(traces) == 1 and traces[0].transfer is None:
         _complete(traces[0], source.companion, advance)
+    for trace in traces:
+        trace.leave_out_far()
+        for why, count in trace.lost.items():
+            Damage.of(trace.file, f"{count} {why}").note_in(trace.damage) if count else None
     return traces
 
 
 def _complete(trace: DeviceTrace, companion: Path, advance: Callable[[float], None]) -> None:
-    """Transfer and waiting from `communication.json` beside it."""
+    """What `communication.json` beside it says of transfer and waiting."""
     from .communication import IMPORTER
 
     try:
@@ -122,9 +136,10 @@ def _complete(trace: DeviceTrace, companion: Path, advance: Callable[[float], No
     except (OSError, FormatError) as exc:
         Damage.because(str(companion), exc).note_in(trace.damage)
         return
-    trace.transfer, trace.waiting = other.transfer, other.waiting
+    trace.bounds = other.bounds
     trace.damage += other.damage
-    trace.notes.append("transfer is told from waiting by communication.json beside it")
+    trace.lost.update(other.lost)
+    trace.notes.append("transfer and waiting are as communication.json beside it tells or bounds them")
 
 
 def _joined(source: FileToImport, traces: list[DeviceTrace], hosts: dict[int, list[_join.HostProcess]]) -> Imported:

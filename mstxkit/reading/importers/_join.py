@@ -13,12 +13,11 @@ import numpy as np
 import polars as pl
 
 from ...host.names import safe_domain, safe_message
-from ...store.values import small_number
 from ..intervals import Intervals, union
 from ..processes import Process, rank_of, role_of
-from . import _clock_fit
+from . import _bounds, _clock_fit
 from ._clock_fit import ClockFit
-from ._trace import NAME_CHARACTERS, NO_NAMES, DeviceTrace, NamedColumn, NamedStretches, Times
+from ._trace import NAME_CHARACTERS, NO_NAMES, BoundedCollectives, DeviceTrace, NamedColumn, NamedStretches, Times
 
 if TYPE_CHECKING:
     from ..run import Run
@@ -28,10 +27,11 @@ DEVICE_SCHEMA: dict[str, Any] = {
     **dict.fromkeys(
         ("stage_ns", "computing_ns", "communicating_ns", "transfer_ns", "waiting_ns", "overlapped_ns", "free_ns",
          "spans_ns", "error_ns"), pl.Int64),
-    "clock": pl.String, "source": pl.String, "file": pl.String,
+    "clock": pl.String, "source": pl.String, "file": pl.String, "known": pl.String,
+    **dict.fromkeys(("transfer_from_ns", "transfer_to_ns", "waiting_from_ns", "waiting_to_ns"), pl.Int64),
 }  # fmt: skip
 _CALLED = {"domain": pl.String, "name": pl.String, "other": pl.String}
-_RANGES_OF_RUN, _RANKS_AT_MOST = 1 << 21, 1 << 20
+_RANGES_OF_RUN = 1 << 21
 # As of a light profile, which has ranges of the host alone.
 NOTHING_IN_IT = "holds no time of a device"
 # Clocks that are farther apart are not the wall clocks of two hosts.
@@ -77,13 +77,6 @@ def hosts(run: Run, traces: Sequence[DeviceTrace]) -> dict[int, list[HostProcess
         assert rank is not None
         by_rank.setdefault(rank, []).append(HostProcess(process, own, ranges.get(process.index, NO_NAMES)))
     return by_rank
-
-
-def ranks_of(run: Run) -> frozenset[int]:
-    """All ranks that a run has, also of processes that left nothing, as far as others knew how many there are."""
-    sizes = [small_number(process.identity.get("world_size")) or 0 for process in run._processes]
-    ranks = {rank for process in run._processes if (rank := rank_of(process)) is not None}
-    return frozenset({*ranks, *range(min(max(sizes, default=0), _RANKS_AT_MOST))})
 
 
 def know_by_process(run: Run, traces: Sequence[DeviceTrace]) -> None:
@@ -247,7 +240,7 @@ def _rows(trace: DeviceTrace, extent: tuple[int, int], host: HostProcess, clock:
     keyed = there.with_columns(start=pl.Series(starts[inside]), end=pl.Series(ends[inside]))
     grouped = keyed.group_by("step", "stage", maintain_order=True).agg("start", "end").sort("step", "stage")
     stretches = [union(*both) for both in grouped.select("start", "end").iter_rows()]
-    figures = _figures(_Kinds.of(trace), stretches)
+    figures = _figures(_Kinds.of(trace), trace.bounds, stretches)
     who = {"rank": trace.rank, "role": role_of(host.process), "host": host.process.host}
     return [
         {**who, "step": step, "stage": stage, "count": len(begins), **lengths, "clock": clock.how,
@@ -256,24 +249,41 @@ def _rows(trace: DeviceTrace, extent: tuple[int, int], host: HostProcess, clock:
     ]  # fmt: skip
 
 
-def _figures(kinds: _Kinds, stages: list[Intervals]) -> Iterator[dict[str, int | None]]:
+def _figures(
+    kinds: _Kinds, bounds: BoundedCollectives | None, stages: list[Intervals]
+) -> Iterator[dict[str, int | str | None]]:
     """Lengths of what each stage of a step holds; of all at once, as each kind may have millions of stretches."""
     sizes = [len(stage.starts) for stage in stages]
     first = np.cumsum([0, *sizes[:-1]])
     starts, ends = (np.concatenate([stage[at] for stage in stages]) for at in (0, 1))
+    nothing: list[Any] = [None] * len(stages)
 
-    def inside(kind: Intervals | None) -> list[int] | list[None]:
-        if kind is None:
-            return [None] * len(stages)
-        return np.add.reduceat(kind.inside(starts, ends), first).tolist()  # type: ignore[no-any-return]
+    def inside(kind: Intervals | None) -> list[Any]:
+        return nothing if kind is None else _summed(kind.inside(starts, ends))
 
-    columns = [inside(kind) for kind in kinds]
-    for stage, values in zip(stages, zip(*columns)):
+    def _summed(lengths: Times) -> list[Any]:
+        return np.add.reduceat(lengths, first).tolist()  # type: ignore[no-any-return]
+
+    columns, limits = [inside(kind) for kind in kinds], [nothing] * 4
+    if kinds.transfer is None and kinds.communicating is not None and bounds is not None:
+        limits = [_summed(lengths) for lengths in _bounds.inside(bounds, kinds.communicating, starts, ends)]
+    for stage, values, limit in zip(stages, zip(*columns), zip(*limits)):
         computing, communicating, transfer, waiting, overlapped, spans = values
         is_whole = computing is not None and communicating is not None
         yield {
             "stage_ns": stage.total_ns, "computing_ns": computing, "communicating_ns": communicating,
-            "transfer_ns": transfer, "waiting_ns": waiting, "overlapped_ns": overlapped,
+            "overlapped_ns": overlapped,
             "free_ns": stage.total_ns - (computing or 0) - (communicating or 0) if is_whole else None,
-            "spans_ns": spans,
+            "spans_ns": spans, **_known(transfer, waiting, limit),
         }  # fmt: skip
+
+
+def _known(transfer: int | None, waiting: int | None, limits: tuple[int | None, ...]) -> dict[str, int | str | None]:
+    """Transfer and waiting of a stage, and how they are known: bounds that meet tell them."""
+    if transfer is not None and waiting is not None:
+        limits = transfer, transfer, waiting, waiting
+    is_told = limits[0] == limits[1] and limits[2] == limits[3]
+    how = None if limits[0] is None else "told" if is_told else "bounded"
+    between = zip(("transfer_from_ns", "transfer_to_ns", "waiting_from_ns", "waiting_to_ns"), limits)
+    lengths = (limits[0], limits[2]) if is_told else (None, None)
+    return {"transfer_ns": lengths[0], "waiting_ns": lengths[1], "known": how, **dict(between)}

@@ -1,7 +1,8 @@
-"""JSON of any size, value by value: never more of it in memory than one value and a piece of the file.
+"""JSON of any size, some values at a time: never more of it in memory than these and a piece of the file.
 
-json's own scanner, in C, reads the values; this looks after what lies between them. Numbers with a point stay texts, so
-that a time in microseconds loses none of its digits.
+json's own scanner, in C, reads the values; this looks after what lies between them. Elements of a list that are objects
+are read some hundreds at once, as a list of their own. Numbers with a point stay texts, so that a time in microseconds
+loses none of its digits.
 """
 
 from __future__ import annotations
@@ -21,6 +22,9 @@ from ._trace import EVENTS_AT_MOST, DeviceTrace, with_damage
 
 _PIECE_BYTES = 1 << 22
 VALUE_CHARACTERS = 1 << 26  # of a single value
+# So much of a list is read at once; where it cannot be, its elements are read one by one, until the next piece.
+_BATCH_CHARACTERS, _TRIED_AT_MOST = 1 << 16, 8
+_SEAM = re.compile(r"\s*,\s*(?=\{)")
 _BETWEEN, _BLANKS = re.compile(r"[\s,]*"), re.compile(r"\s*")
 _decoder: Any = json.JSONDecoder(parse_float=str, parse_constant=lambda _: None)
 _scan = _decoder.scan_once
@@ -44,8 +48,8 @@ class JsonStream:
         self._decoder = codecs.getincrementaldecoder("utf-8-sig")("replace")
         self._buffer, self._at, self._before, self._is_over = "", 0, 0, False
 
-    def values(self, levels: Mapping[str, int], default: int = 1) -> Iterator[tuple[str, str, Any]]:
-        """(first key, last key, value) of all values so many levels below the top.
+    def batches(self, levels: Mapping[str, int], default: int = 1) -> Iterator[tuple[str, str, list[Any]]]:
+        """(first key, last key, values) of all values so many levels below the top; those of a list come together.
 
         Args:
             levels: Levels below a first key of an object at the top; a list at the top has one.
@@ -58,24 +62,24 @@ class JsonStream:
         self._skip(_BLANKS)
         opened = self._peek()
         if opened == "[":
-            yield from (("", "", value) for value in self._list())
+            yield from (("", "", values) for values in self._list())
         elif opened == "{":
             for key in self._keys():
-                yield from ((key, last, value) for last, value in self._below(key, levels.get(key, default) - 1))
+                yield from ((key, last, values) for last, values in self._below(key, levels.get(key, default) - 1))
         else:
             raise self._wrong("is no JSON object or list" if opened else "is empty")
 
-    def _below(self, key: str, levels: int) -> Iterator[tuple[str, Any]]:
+    def _below(self, key: str, levels: int) -> Iterator[tuple[str, list[Any]]]:
         opened = self._peek()
         if levels and opened == "[":
-            yield from ((key, value) for value in self._list())
+            yield from ((key, values) for values in self._list())
         elif levels and opened == "{":
             for inner in self._keys():
                 yield from self._below(inner, levels - 1)
         else:
-            yield key, self._value()
+            yield key, [self._value()]
 
-    def _list(self) -> Iterator[Any]:
+    def _list(self) -> Iterator[list[Any]]:
         self._at += 1
         while True:
             yield from self._whole_ones()
@@ -83,21 +87,35 @@ class JsonStream:
             if self._peek() == "]":
                 self._at += 1
                 return
-            yield self._value()
+            yield [self._value()]
 
-    def _whole_ones(self) -> Iterator[Any]:
+    def _whole_ones(self) -> Iterator[list[Any]]:
         """Elements that lie wholly in the piece that was read: nearly all."""
         buffer, at, size = self._buffer, self._at, len(self._buffer)
-        between, scan = _BETWEEN.match, _scan
+        seam, tries = "", 0
         while True:
+            begin = _BETWEEN.match(buffer, at).end()  # type: ignore[union-attr]
+            cut = buffer.rfind(seam, begin, begin + _BATCH_CHARACTERS) + 1 if seam else 0
             try:
-                value, at = scan(buffer, between(buffer, at).end())  # type: ignore[union-attr]
+                if cut:
+                    values, end = _scan(f"[{buffer[begin:cut]}]", 0)
+                    if end != cut - begin + 2:
+                        raise ValueError("the list ends before that")
+                    at = cut
+                else:
+                    value, at = _scan(buffer, begin)
+                    values = [value]
+                    if at >= size:
+                        return
+                    match = _SEAM.match(buffer, at) if tries < _TRIED_AT_MOST and isinstance(value, dict) else None
+                    seam = "}" + match[0] + "{" if match else ""
             except (StopIteration, ValueError, RecursionError):
-                return
-            if at >= size:
-                return
+                if not cut:
+                    return
+                seam, tries = "", tries + 1
+                continue
             self._at = at
-            yield value
+            yield values
 
     def _keys(self) -> Iterator[str]:
         """Each key of an object; who takes it reads its value next."""
@@ -197,20 +215,20 @@ def opened(path: Path) -> Iterator[IO[bytes]]:
 
 
 def read_into(
-    trace: DeviceTrace, take: Callable[[str, str, Any], None], advance: Callable[[float], None],
+    trace: DeviceTrace, take: Callable[[str, str, list[Any]], None], advance: Callable[[float], None],
     levels: Mapping[str, int], default: int = 1,
 ) -> None:  # fmt: skip
-    """Hand each value of the trace's file to `take(first key, last key, value)`, which counts `trace.events`.
+    """Hand the values of the trace's file to `take(first key, last key, values)`, which counts `trace.events`.
 
-    Once there are events, what cannot be read is damage of the trace. Levels as of `JsonStream.values`.
+    Once there are events, what cannot be read is damage of the trace. Levels as of `JsonStream.batches`.
 
     Raises:
         OSError: the file cannot be opened.
         FormatError: nothing in it could be read.
     """
     with opened(Path(trace.file)) as file, with_damage(trace):
-        for first, last, value in JsonStream(file, advance).values(levels, default):
-            take(first, last, value)
+        for first, last, values in JsonStream(file, advance).batches(levels, default):
+            take(first, last, values)
             if trace.events >= EVENTS_AT_MOST:
                 raise FormatError(f"has more than {EVENTS_AT_MOST} events: the rest is left out")
 

@@ -132,6 +132,9 @@ def _rows(folder: Folder, name: str, digest: str) -> pl.DataFrame:
         raise FormatError("is not as it was written: import the file again")
     try:
         part = parquet.read(io.BytesIO(content), ROWS_AT_MOST)
+        if "known" not in part.columns:  # of a version that compared ranks and took what it found for told
+            part = part.with_columns(pl.lit(None).alias(name) for name in DEVICE_SCHEMA if name not in part.columns)
+            part = part.with_columns(known=pl.when(pl.col("transfer_ns").is_not_null()).then(pl.lit("guessed")))
         part = part.select(pl.col(name).cast(kind) for name, kind in DEVICE_SCHEMA.items())
     except pl.exceptions.PolarsError as exc:
         raise FormatError(f"is no table of an import: {reason_of(exc)[:200]}") from None

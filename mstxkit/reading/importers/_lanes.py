@@ -1,77 +1,155 @@
-"""Events of a trace that is JSON, kept in 20 bytes each, a lane a process and thread, until it is known which count."""
+"""LaneTimes of a trace that is JSON, kept in 24 bytes each until it is known which of them count."""
 
 from __future__ import annotations
 
 import re
-from array import array
-from typing import Any, Iterator, NamedTuple
+from typing import Any, Callable, Iterator, NamedTuple, Sequence
 
 import numpy as np
 import numpy.typing as npt
 
 from ._json_stream import ns_of_us
-from ._trace import LATEST_NS, NAME_CHARACTERS, NAMES_AT_MOST, Times
+from ._trace import LATEST_NS, LONGEST_NS, NAME_CHARACTERS, NAMES_AT_MOST, NamedColumn, NamedStretches, Times
 
 OTHER = "(one name of too many)"
 COLLECTIVE = re.compile(r"nccl|hccl|hcom|gloo|xccl|^c10d|record_param_comms|^mpi:", re.IGNORECASE)
+_ROWS_AT_ONCE = 1 << 8
+# Microseconds below these are exact as floats, for three digits behind the point.
+_EXACT_BELOW_US = 1e9
+_Codes = npt.NDArray[np.int32]
 
 
-class Lane:
-    """Events of one thread or stream, in the order of the file."""
+class LaneTimes(NamedTuple):
+    """Complete events in the order of the file, ns; -1 where one has no usable time."""
+
+    lanes: _Codes
+    names: _Codes
+    starts: Times
+    ends: Times
+
+    def of(self, chosen: npt.NDArray[np.bool_]) -> LaneTimes:
+        """Some of them."""
+        return LaneTimes(self.lanes[chosen], self.names[chosen], self.starts[chosen], self.ends[chosen])
+
+    def after(self, base_ns: int) -> LaneTimes:
+        """The same at times that count from there."""
+        starts, ends = (np.where(times < 0, -1, times + base_ns) for times in (self.starts, self.ends))
+        return self._replace(starts=starts, ends=ends)
+
+
+class EventTable:
+    """Collects complete events.
+
+    Attributes:
+        add: Takes one: two keys of its lane, its name, begin and length in microseconds, as they are in the file.
+        lanes, names: Numbers of what was added.
+        unusable: So many have no usable time.
+    """
 
     def __init__(self) -> None:
-        self._starts, self._ends, self._codes = array("q"), array("q"), array("i")
+        self._raw: list[tuple[Any, Any, Any, Any, Any]] = []
+        self._parts: list[LaneTimes] = []
+        self.add = self._raw.append
+        self.lanes, self.names = Numbers(lambda key: (key_of(key[0]), key_of(key[1]))), Numbers(_shortened)
+        self.unusable = self.left_out = 0
 
-    def add(self, start_ns: int, end_ns: int, code: int) -> None:
-        """One event; `code` is that of its name."""
-        self._starts.append(start_ns)
-        self._ends.append(end_ns)
-        self._codes.append(code)
+    def fold(self, is_over: bool = False) -> None:
+        """Call this now and then: what was added is made small."""
+        if not self._raw or (len(self._raw) < _ROWS_AT_ONCE and not is_over):
+            return
+        firsts, seconds, names, begins, lengths = zip(*self._raw)
+        self._raw.clear()
+        starts, took = _ns_of_all(begins), _ns_of_all(lengths)
+        is_usable = (starts >= 0) & (took >= 0) & (took < LONGEST_NS) & (starts < LATEST_NS)
+        self.unusable += len(starts) - int(np.count_nonzero(is_usable))
+        times = (np.where(is_usable, time, -1) for time in (starts, starts + took))
+        self._parts.append(LaneTimes(self.lanes.of(list(zip(firsts, seconds))), self.names.of(names), *times))
 
-    def times(self) -> tuple[Times, Times, npt.NDArray[np.int32]]:
-        """Begins, ends, codes of names."""
-        starts, ends = (np.frombuffer(part, dtype=np.int64) for part in (self._starts, self._ends))
-        return starts, ends, np.frombuffer(self._codes, dtype=np.int32)
+    def all(self) -> LaneTimes:
+        """All of them."""
+        self.fold(is_over=True)
+        if not self._parts:
+            return LaneTimes(*(np.zeros(0, dtype=np.int32),) * 2, *(np.zeros(0, dtype=np.int64),) * 2)
+        lanes, names, starts, ends = map(np.concatenate, zip(*self._parts))
+        self._parts = [LaneTimes(lanes, names, starts, ends)]
+        return self._parts[0]
 
 
-class EventNames:
-    """A number for each name; beyond the limit all are one."""
+class Numbers:
+    """A number for each key, in the order in which they come; beyond the limit all are one.
 
-    def __init__(self) -> None:
-        self._codes: dict[str, int] = {}
+    Args:
+        shortened: What a key is kept as.
+    """
 
-    def code(self, name: Any) -> int:
-        """The number of a name."""
-        key = name[:NAME_CHARACTERS] if isinstance(name, str) else ""
+    def __init__(self, shortened: Callable[[Any], Any]) -> None:
+        self._codes: dict[Any, int] = {}
+        self._shortened = shortened
+
+    def of(self, keys: Sequence[Any]) -> _Codes:
+        """The number of each."""
+        try:
+            return np.array([self._codes[key] for key in keys], dtype=np.int32)
+        except (KeyError, TypeError):
+            return np.array([self._code(self._shortened(key)) for key in keys], dtype=np.int32)
+
+    def _code(self, key: Any) -> int:
         code = self._codes.get(key)
         if code is None:
-            key = key if len(self._codes) < NAMES_AT_MOST else OTHER
+            key = key if len(self._codes) < NAMES_AT_MOST else self._shortened((OTHER, OTHER))
             code = self._codes.setdefault(key, len(self._codes))
         return code
+
+    def all(self) -> list[Any]:
+        """All keys, by number."""
+        return list(self._codes)
 
     def matching(self, pattern: re.Pattern[str]) -> npt.NDArray[np.bool_]:
         """For each number: does its name match?"""
         return np.array([bool(pattern.search(name)) for name in self._codes], dtype=bool)
 
-    def all(self) -> list[str]:
-        """All names, by number."""
-        return list(self._codes)
+
+def _shortened(name: Any) -> str:
+    return name[:NAME_CHARACTERS] if isinstance(name, str) else OTHER if isinstance(name, tuple) else ""
 
 
-class EventTimes(NamedTuple):
-    """Begin and end of a complete event, ns."""
+def _ns_of_all(values: Sequence[Any]) -> Times:
+    """`ns_of_us` of each; -1 where that is none, or less."""
+    ns = _of_digits(values)
+    if ns is None and set(map(type, values)) <= {str, int}:
+        try:
+            us = np.array(list(map(float, values)))
+            ns = (us * 1000 + 0.001).astype(np.int64) if ((us >= 0) & (us < _EXACT_BELOW_US)).all() else None
+        except (ValueError, OverflowError):
+            pass
+    if ns is not None:
+        return ns
+    return np.array([-1 if (exact := ns_of_us(value)) is None else max(exact, -1) for value in values], dtype=np.int64)
 
-    start_ns: int
-    end_ns: int
 
-
-def times_of(event: dict[str, Any], base_ns: int = 0) -> EventTimes | None:
-    """Begin and end of a complete event; None where it has none that are usable."""
-    start, length = ns_of_us(event.get("ts")), ns_of_us(event.get("dur", 0))
-    if start is None or length is None or length < 0:
+def _of_digits(values: Sequence[Any]) -> Times | None:
+    """The same of texts that are all as Ascend's tools write them, "1790000000000000.123"; None of any others."""
+    first = values[0]
+    size = len(first) if isinstance(first, str) and 4 < len(first) < 21 and first[-4] == "." else 0
+    try:
+        text = "".join(values) if size else ""
+    except TypeError:
         return None
-    start += base_ns
-    return EventTimes(start, start + length) if start >= 0 and start + length < LATEST_NS else None
+    if not text.isascii() or len(text) != size * len(values) or not size:
+        return None
+    digits = np.frombuffer(text.encode(), dtype=np.uint8).reshape(-1, size) - ord("0")
+    is_point = np.arange(size) == size - 4
+    if (digits[:, ~is_point] > 9).any() or (digits[:, is_point] != ord(".") + 256 - ord("0")).any():
+        return None
+    return np.asarray(digits[:, ~is_point].astype(np.int64) @ (10 ** np.arange(size - 2, -1, -1, dtype=np.int64)))
+
+
+def named(names: Sequence[str], events: LaneTimes) -> NamedStretches:
+    """LaneTimes by what they are called."""
+    column = NamedColumn()
+    for code, start, end in zip(events.names.tolist(), events.starts.tolist(), events.ends.tolist()):
+        column.add(names[code], start, end)  # what has no time is left out, and was counted before
+    return column.all()
 
 
 def key_of(value: Any) -> str | int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import gzip
 import os
 import re
@@ -18,7 +19,7 @@ from ..folder import Damage, reason_of
 from . import HEAD_BYTES, Importer, recognised
 
 DEEPEST, FILES_AT_MOST = 8, 100_000
-_SUFFIXES = (".db", ".json", ".json.gz", ".csv", ".jsonl", ".pickle", ".pkl")
+_SUFFIXES = (".db", ".json", ".json.gz", ".csv", ".jsonl", ".pickle", ".pkl", ".sqlite", ".nsys-rep")
 # What other tools make of profiles, and files that hold none of what is looked for.
 _OTHERS = re.compile(
     r"analysis\.db|cluster_analysis\.db|.*mindstudio_insight_data\.db|profiler_(info|metadata).*\.json"
@@ -74,7 +75,9 @@ def _named(path: Path, damage: list[Damage]) -> list[FileToImport]:
         importer = _importer_of(path)
         if importer is None:
             raise FormatError("is of no format that can be imported")
-        return [_source(path, importer)]
+        beside, source = path.with_name("communication.json"), _source(path, importer)
+        has_more = importer.preference and beside.is_file() and beside.name != path.name
+        return [source._replace(companion=beside if has_more else None)]
     before = len(damage)
     inside = [source for folder, names in _folders(path, damage) for source in _of_folder(folder, names, damage)]
     if not inside and len(damage) == before:
@@ -130,7 +133,9 @@ def _importer_of(path: Path) -> Importer | None:
         os.close(descriptor)
     if head.startswith(b"\x1f\x8b"):
         head = _unpacked(path)
-    return recognised(path, head)
+    if head.startswith((b"\xff\xfe", b"\xfe\xff")):
+        raise FormatError("is UTF-16: save it as UTF-8 (iconv -f UTF-16 -t UTF-8)")
+    return recognised(path, head[len(codecs.BOM_UTF8) :] if head.startswith(codecs.BOM_UTF8) else head)
 
 
 def _unpacked(path: Path) -> bytes:

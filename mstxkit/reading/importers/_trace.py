@@ -7,9 +7,10 @@ out how far that is from the run's.
 
 from __future__ import annotations
 
+from collections import Counter
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, Iterable, Iterator, NamedTuple
+from typing import Any, Iterable, Iterator, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -26,12 +27,25 @@ _BATCH = 1 << 16
 NAMES_AT_MOST, NAME_CHARACTERS = 1 << 16, 200
 RANGES_AT_MOST = 1 << 20
 EVENTS_AT_MOST = 50_000_000
+_KINDS = ("computing", "communicating", "transfer", "waiting", "spans")
 # Times beyond, and stretches longer than a day, are no times: half of them was lost.
 LATEST_NS, LONGEST_NS = 1 << 62, 86_400_000_000_000
 
 
+class Counted(Protocol):
+    """What collects rows, and counts those of which it cannot use the times, and those that are more than it holds."""
+
+    unusable: int
+    left_out: int
+
+
 class CoveredTime:
     """Stretches of time of one kind, in any order, of which only what they cover together is kept.
+
+    Attributes:
+        count: So many were added.
+        unusable: So many of them end before they begin, take longer than a day, or have no time at all.
+        left_out: So many are more than can be held.
 
     *Cost*: 16 bytes for each that touches no other one.
     """
@@ -41,11 +55,10 @@ class CoveredTime:
         self._ends: list[int] = []
         self._parts: list[Intervals] = []
         self._kept, self._next = 0, _COMPACTED_FROM
-        self.count = 0
-        self.left_out = 0
+        self.count = self.unusable = self.left_out = 0
 
     def add(self, start_ns: int, end_ns: int) -> None:
-        """One stretch; an empty one, or one that ends before it begins, covers nothing."""
+        """One stretch; an empty one covers nothing."""
         self._starts.append(start_ns)
         self._ends.append(end_ns)
         if len(self._starts) >= _BATCH:
@@ -55,7 +68,15 @@ class CoveredTime:
         """Many at once."""
         self.count += len(starts)
         length = ends - starts
-        sane = (starts >= 0) & (starts < LATEST_NS) & (ends < LATEST_NS) & (length > 0) & (length < LONGEST_NS)
+        sane = (
+            (starts >= 0)
+            & (starts < LATEST_NS)
+            & (ends > 0)
+            & (ends < LATEST_NS)
+            & (length >= 0)
+            & (length < LONGEST_NS)
+        )
+        self.unusable += len(starts) - int(np.count_nonzero(sane))
         part = union(starts[sane], ends[sane])
         if self._kept + len(part.starts) > STRETCHES_AT_MOST:
             self.left_out += len(starts)
@@ -72,6 +93,11 @@ class CoveredTime:
         self._flush()
         self._parts = [self._together()]
         return self._parts[0]
+
+    def told(self) -> Intervals | None:
+        """What they cover; None where there were some, and none of them has a usable time: then nothing is known."""
+        whole = self.all()
+        return None if self.count and self.count == self.unusable + self.left_out else whole
 
     def _flush(self) -> None:
         if self._starts:
@@ -112,12 +138,14 @@ class NamedColumn:
     def __init__(self) -> None:
         self._codes_of: dict[str, int] = {}
         self._rows: list[tuple[int, int, int]] = []
-        self.left_out = 0
+        self.unusable = self.left_out = 0
 
     def add(self, name: str, start_ns: int, end_ns: int) -> None:
         """One; ends before begins, and times out of all reason, are left out."""
-        is_sane = 0 <= start_ns <= end_ns < LATEST_NS and end_ns - start_ns < LONGEST_NS
-        if len(self._rows) >= RANGES_AT_MOST or not is_sane:
+        if not (0 <= start_ns <= end_ns < LATEST_NS and end_ns - start_ns < LONGEST_NS):
+            self.unusable += 1
+            return
+        if len(self._rows) >= RANGES_AT_MOST:
             self.left_out += 1
             return
         name = name[:NAME_CHARACTERS]
@@ -139,6 +167,30 @@ class NamedColumn:
 NO_NAMES = NamedColumn().all()
 
 
+class BoundedCollectives(NamedTuple):
+    """Collectives by begin, and of each how long data moved and others were waited for, at least and at most, ns.
+
+    Waiting is time in which others are waited for and no data move. `is_alone`: it overlaps with none before it.
+    """
+
+    starts: Times
+    ends: Times
+    moved_least: Times
+    moved_most: Times
+    waited_least: Times
+    waited_most: Times
+    is_alone: npt.NDArray[np.bool_]
+
+    @classmethod
+    def of(cls, starts: Times, *columns: Times) -> BoundedCollectives:
+        """In any order."""
+        order = np.argsort(starts, kind="stable")
+        starts, ends, *rest = (column[order] for column in (starts, *columns))
+        before = np.maximum.accumulate(np.concatenate((starts[:1], ends)))[: len(starts)]
+        moved_least, moved_most, waited_least, waited_most = rest
+        return cls(starts, ends, moved_least, moved_most, waited_least, waited_most, starts >= before)
+
+
 @dataclass
 class DeviceTrace:
     """What one file tells of one rank's device.
@@ -152,9 +204,10 @@ class DeviceTrace:
         communicating: Collectives and sends, waiting included; None where the format does not tell.
         transfer: The part of it in which data moved; None where the format does not tell.
         waiting: The part of it in which others were waited for; None where the format does not tell.
+        bounds: What else bounds both; None where nothing does.
         spans: Somebody else's tracing: requests of an inference engine. None where there is none.
         operations: Single collectives by the name of their group: the k-th of a group is the k-th on all its ranks.
-        group_sizes: So many ranks are in each group, as far as the file says.
+        lost: Why and how many of its rows are not used.
         ranges: Ranges of the host, by which the clocks are compared.
         window: Begin and end of the recording, ns; None: that of what it holds.
         events: So many rows or events were read.
@@ -171,14 +224,35 @@ class DeviceTrace:
     communicating: Intervals | None = None
     transfer: Intervals | None = None
     waiting: Intervals | None = None
+    bounds: BoundedCollectives | None = None
     spans: Intervals | None = None
     operations: NamedStretches = field(default_factory=lambda: NO_NAMES)
-    group_sizes: dict[str, int] = field(default_factory=dict)
     ranges: NamedStretches = field(default_factory=lambda: NO_NAMES)
     window: tuple[int, int] | None = None
     events: int = 0
     damage: list[Damage] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    lost: Counter[str] = field(default_factory=Counter)
+
+    def lose(self, why: str, *collected: Counted, count: int = 0) -> None:
+        """Count rows that are not used; `why` follows on their number."""
+        self.lost[why] += count + sum(each.unusable for each in collected)
+        self.lost[f"{why.partition(' ')[0]} are more than can be held"] += sum(each.left_out for each in collected)
+
+    def leave_out_far(self) -> None:
+        """Leave out what lies a day or more from ranges of the host, else from the middle of all: of another unit."""
+        kinds = {name: getattr(self, name) for name in _KINDS}
+        kinds = {name: kind for name, kind in kinds.items() if kind is not None and len(kind.starts)}
+        edges = [int(time) for kind in kinds.values() for time in (kind.starts[0], kind.ends[-1])]
+        if not edges or max(edges) - min(edges) < LONGEST_NS:
+            return
+        times, ranges = np.concatenate([kind.starts for kind in kinds.values()]), self.ranges.starts
+        middle = int(np.median(ranges)) if len(ranges) else 0
+        middle = middle if (np.abs(times - middle) < LONGEST_NS).any() else int(np.median(times))
+        for name, kind in kinds.items():
+            is_near = np.abs(kind.starts - middle) < LONGEST_NS
+            self.lost[f"stretches of {name} lie days from the others and are left out"] += int((~is_near).sum())
+            setattr(self, name, Intervals(kind.starts[is_near], kind.ends[is_near]) if is_near.any() else None)
 
     @property
     def extent(self) -> tuple[int, int] | None:

@@ -14,17 +14,17 @@ import json
 import re
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Callable, Iterator
+from typing import Callable, Iterator
 
 import numpy as np
 import numpy.typing as npt
 
 from ...errors import FormatError
-from ...store.values import list_of, small_number, table_of
+from ...store.values import small_number
 from ..folder import Damage, reason_of
-from . import Importer
-from ._database import MAGIC, UNREADABLE, Database, opened
-from ._trace import LATEST_NS, NAME_CHARACTERS, RANGES_AT_MOST, CoveredTime, DeviceTrace, NamedColumn, text
+from . import Importer, _bounds
+from ._database import MAGIC, UNREADABLE, Database, is_of_nsys, opened
+from ._trace import LATEST_NS, RANGES_AT_MOST, CoveredTime, DeviceTrace, NamedColumn, text
 
 _NAME = re.compile(r"(ascend_pytorch_profiler|ascend_mindspore_profiler|msprof)(_\d{1,16})?\.db|msmonitor_.*\.db")
 _TASK, _COMPUTE, _COMM, _COMM_TASK = "TASK", "COMPUTE_TASK_INFO", "COMMUNICATION_OP", "COMMUNICATION_TASK_INFO"
@@ -32,16 +32,19 @@ _MSTX, _RANKS = "MSTX_EVENTS", "RANK_DEVICE_MAP"
 _OURS = {_TASK, _COMM, _MSTX}
 _START, _END = ("startNs", "start", "startTimeNs"), ("endNs", "end", "endTimeNs")
 _COMPUTES = re.compile(r"AI_?CORE|AI_?VEC|AIC\b|AIV\b|MIX|AI_?CPU|FFTS", re.IGNORECASE)
-_WAITS = re.compile(r"wait", re.IGNORECASE)
+# What a task of a collective does, by its type, in COMMUNICATION_TASK_INFO or TASK; a value written is a signal.
+_MOVED, _WAITED, _UNTOLD, _OTHER = 1, 2, 3, 4
 _MOVES = re.compile(r"memcpy|sdma|rdma|reduce|send|write|read|ub", re.IGNORECASE)
-_SIGNALS = re.compile(r"notify|record", re.IGNORECASE)
-_MARK_TYPES, _GROUPS = "0, 3", "parallel_group_info"
+_SIGNALS = re.compile(r"notify|record|write.?value|wait", re.IGNORECASE)
+_KINDS = ((_MOVED, _MOVES, _SIGNALS), (_WAITED, re.compile(r"wait", re.IGNORECASE), re.compile(r"(?!)")))
+_MARK_TYPES = "0, 3"
 _COMMUNICATION_DOMAIN = "communication"
 _Numbers = npt.NDArray[np.int64]
+_NOTHING: _Numbers = np.zeros(0, dtype=np.int64)
 
 
 def _is_database(path: Path, head: bytes) -> bool:
-    return head.startswith(MAGIC) or bool(_NAME.fullmatch(path.name))
+    return bool(_NAME.fullmatch(path.name)) or (head.startswith(MAGIC) and not is_of_nsys(path, head))
 
 
 def read(path: Path, advance: Callable[[float], None]) -> list[DeviceTrace]:
@@ -71,6 +74,7 @@ class _RankOfDatabase:
     def __init__(self, base: Database, path: Path, device: int | None, rank: int | None) -> None:
         self._base, self._device = base, device
         self._trace, self._has_kernels = DeviceTrace(str(path), IMPORTER.what, rank), True
+        self._unsure: set[str] = set()
 
     def trace(self) -> DeviceTrace:
         trace = self._trace
@@ -98,10 +102,6 @@ class _RankOfDatabase:
             if type(start) is int and type(end) is int and 0 < start < end < LATEST_NS:
                 trace.window = start, end
 
-        for name, value in base.pairs("META_DATA", "name", "value"):
-            if name == _GROUPS:
-                trace.group_sizes = _sizes_in(value)
-
     def _times(self, table: str) -> tuple[str, str] | None:
         start, end = self._base.column(table, *_START), self._base.column(table, *_END)
         return (start, end) if start and end else None
@@ -114,66 +114,86 @@ class _RankOfDatabase:
     # Tasks: which compute, which move data, which wait.
 
     def _tasks(self) -> None:
-        trace, times = self._trace, self._times(_TASK)
+        trace, times, base = self._trace, self._times(_TASK), self._base
         if times is None:
+            for table in (name for name in (_COMPUTE, _COMM_TASK) if base.column(name, "globalTaskId")):
+                self._miss(f"no times of tasks (table {_TASK}), of which {table} tells")
             return
-        computing, moving, waiting = CoveredTime(), CoveredTime(), CoveredTime()
+        computing, moving, waiting = (CoveredTime() for _ in range(3))
         try:
             self._sort_tasks(times, computing, moving, waiting)
         finally:
-            if self._has_kernels:
-                trace.computing = computing.all()
-            if moving.count or waiting.count:
-                trace.transfer, trace.waiting = moving.all(), waiting.all()
-            left_out = computing.left_out + moving.left_out + waiting.left_out
-            if left_out:
-                Damage.of(trace.file, f"{left_out} tasks are left out: more than can be held").note_in(trace.damage)
+            if self._has_kernels and _COMPUTE not in self._unsure:
+                trace.computing = computing.told()
+            if (moving.count or waiting.count) and _COMM_TASK not in self._unsure:
+                trace.transfer, trace.waiting = moving.told(), waiting.told()
+            trace.lose("tasks have no usable time and are left out", computing, moving, waiting)
+
+    def _miss(self, what: str) -> None:
+        Damage.of(self._trace.file, f"has {what}").note_in(self._trace.damage)
 
     def _sort_tasks(
         self, times: tuple[str, str], computing: CoveredTime, moving: CoveredTime, waiting: CoveredTime
     ) -> None:
-        base, id = self._base, self._base.column(_TASK, "globalTaskId")
-        by_id = bool(id) and bool(base.column(_COMPUTE, "globalTaskId"))
-        computes = self._ids_of_compute() if by_id else np.zeros(0, dtype=np.int64)
-        by_id = by_id and bool(len(computes))
-        moves, waits = self._ids_of_communication() if id else (computes[:0], computes[:0])
-        key = id if by_id else base.column(_TASK, "taskType")
-        if not key:
+        base = self._base
+        id, type = base.column(_TASK, "globalTaskId"), base.column(_TASK, "taskType")
+        has_compute = id and base.column(_COMPUTE, "globalTaskId")
+        compute = _TaskIds(np.sort(base.all_numbers(_COMPUTE, "globalTaskId")[:, 0]) if has_compute else _NOTHING)
+        communication = self._of_collectives(id)
+        types = _NOTHING if len(compute.ids) or not type else self._types(_COMPUTES)
+        if not id and not type:
             self._trace.notes.append("its tasks have no type: all of them count as computing")
-        elif not by_id:
-            computes = self._types_that_compute(key)
-            if not len(computes):
-                self._has_kernels = False
-                self._trace.notes.append("it was recorded without kernels (level none): nobody knows what was free")
-        columns = (*times, key or times[0], *([id] if id and id != key else []))
+        elif not len(compute.ids) and not len(types):
+            self._has_kernels = False
+            self._trace.notes.append("it was recorded without kernels (level none): nobody knows what was free")
+        has_untold = bool(type) and communication.has(_UNTOLD)
+        by_type = {kind: self._types(*patterns) for kind, *patterns in _KINDS} if has_untold else {}
+        columns = (*times, id or times[0], type if has_untold or len(types) else times[0])
         for rows in base.numbers(_TASK, *columns, where=self._of_device(_TASK)):
             self._trace.events += len(rows)
-            starts, ends = rows[:, 0], rows[:, 1]
-            chosen = _among(rows[:, 2], computes) if key else np.ones(len(rows), dtype=bool)
-            computing.extend(starts[chosen], ends[chosen])
-            for ids, kind in ((moves, moving), (waits, waiting)):
-                if len(ids):
-                    chosen = _among(rows[:, -1], ids)
-                    kind.extend(starts[chosen], ends[chosen])
+            starts, ends, ids, of_type = np.ascontiguousarray(rows.T)
+            if self._has_kernels:
+                every = _among(of_type, types) if len(types) else np.ones(len(rows), dtype=bool)
+                chosen = compute.kinds_of(ids) > 0 if len(compute.ids) else every
+                computing.extend(starts[chosen], ends[chosen])
+            kinds = communication.kinds_of(ids) if len(communication.ids) else _NOTHING
+            for kind, stretches in ((_MOVED, moving), (_WAITED, waiting)):
+                chosen = kinds == kind
+                if by_type:
+                    chosen |= (kinds == _UNTOLD) & _among(of_type, by_type[kind])
+                stretches.extend(starts[: len(kinds)][chosen], ends[: len(kinds)][chosen])
+        if len(communication.ids) and not moving.count and not waiting.count:
+            self._trace.notes.append("its tasks of collectives do not say what they did: moved data, or waited")
+        self._count_ids({_COMPUTE: compute, _COMM_TASK: communication})
 
-    def _ids_of_compute(self) -> _Numbers:
-        return np.sort(self._base.all_numbers(_COMPUTE, "globalTaskId")[:, 0])
+    def _count_ids(self, every: dict[str, _TaskIds]) -> None:
+        for table, ids in every.items():
+            doubled, missing = ids.doubled_and_missing()
+            doubled += int(np.isin(ids.ids, every[_COMPUTE].ids).sum()) if table != _COMPUTE else 0
+            self._unsure |= {table} if doubled else set()
+            self._trace.lost[f"rows of {_TASK} or {table} have the id of another one: which is meant is not known"] += (
+                doubled
+            )
+            if self._device is None:
+                self._trace.lost[f"rows of {table} have no task: when they ran is not known"] += missing
 
-    def _ids_of_communication(self) -> tuple[_Numbers, _Numbers]:
-        """Tasks of collectives that move data, and those that wait for others."""
-        nothing = np.zeros(0, dtype=np.int64)
-        if not all(self._base.column(_COMM_TASK, name) for name in ("globalTaskId", "taskType")):
-            return nothing, nothing
+    def _of_collectives(self, id: str) -> _TaskIds:
+        """What each task of a collective did, as far as COMMUNICATION_TASK_INFO tells; at level 0 it does not."""
+        if not id or not all(self._base.column(_COMM_TASK, name) for name in ("globalTaskId", "taskType")):
+            return _TaskIds(_NOTHING)
         rows = self._base.all_numbers(_COMM_TASK, "globalTaskId", "taskType")
-        kinds = self._base.texts(_distinct(rows[:, 1]))
-        waits = [id for id, kind in kinds.items() if _WAITS.search(kind)]
-        moves = [id for id, kind in kinds.items() if _MOVES.search(kind) and not _SIGNALS.search(kind)]
-        return tuple(np.sort(rows[np.isin(rows[:, 1], ids), 0]) for ids in (moves, waits))  # type: ignore[return-value]
+        rows = rows[np.argsort(rows[:, 0], kind="stable")]
+        types = _distinct(rows[:, 1])
+        names, kinds = self._base.texts(types), np.zeros(len(rows), dtype=np.int8)
+        for type in types:
+            kinds[rows[:, 1] == type] = _kind_of(names.get(type, ""))
+        return _TaskIds(rows[:, 0], kinds)
 
-    def _types_that_compute(self, column: str) -> _Numbers:
-        types = sorted({kind for rows in self._base.numbers(_TASK, column) for kind in _distinct(rows[:, 0])})
-        names = self._base.texts(types)
-        return np.array([type for type in types if _COMPUTES.search(names.get(type, ""))], dtype=np.int64)
+    def _types(self, pattern: re.Pattern[str], but: re.Pattern[str] | None = None) -> _Numbers:
+        """Values of TASK.taskType whose names match."""
+        names = self._base.texts(self._base.distinct(_TASK, "taskType"))
+        chosen = (type for type, name in names.items() if pattern.search(name) and not (but and but.search(name)))
+        return np.array(sorted(chosen), dtype=np.int64)
 
     # Collectives, whole.
 
@@ -184,8 +204,14 @@ class _RankOfDatabase:
             self._of_operations(stretches, column)
         if not stretches.count:
             is_there |= self._of_communication_ranges(stretches, column)
-        if is_there or trace.computing is not None:
+        if is_there:
+            trace.communicating = stretches.told()
+        elif self._base.column(_COMM_TASK, "globalTaskId"):
+            self._miss(f"no table {_COMM}, of which {_COMM_TASK} tells: nobody knows what communicated")
+        elif trace.computing is not None:
             trace.communicating = stretches.all()
+            trace.notes.append("it has no table of collectives: what they took, if there were any, counts as free")
+        trace.lose("collectives have no usable time and are left out", stretches)
         trace.operations = column.all()
 
     def _of_operations(self, stretches: CoveredTime, column: NamedColumn) -> None:
@@ -194,19 +220,16 @@ class _RankOfDatabase:
         if self._device is not None and not self._base.column(_COMM, "deviceId"):
             self._trace.notes.append("its collectives do not say of which device they are: they are left out")
             return
-        group = self._base.column(_COMM, "groupName")
+        group, name = (self._base.column(_COMM, column) for column in ("groupName", "opName"))
         where = self._of_device(_COMM)
-        size = self._base.column(_COMM, "rankSize")
-        rows = self._base.all_numbers(_COMM, *times, group or times[0], *([size] if size else []), where=where)
+        rows = self._base.all_numbers(_COMM, *times, group or times[0], name or times[0], where=where)
         self._trace.events += len(rows)
         stretches.extend(rows[:, 0], rows[:, 1])
         names = self._base.texts(_distinct(rows[:, 2])) if group else {}
-        if size and names:
-            sizes = {(code, ranks) for code, ranks in zip(rows[:, 2].tolist(), rows[:, 3].tolist())}
-            usable = ((code, ranks) for code, ranks in sizes if code in names and 1 < ranks < 1 << 31)
-            self._trace.group_sizes.update((names[code], ranks) for code, ranks in usable)
-        for start, end, code in rows[:RANGES_AT_MOST, :3].tolist():
-            if code in names:
+        operations = self._base.texts(_distinct(rows[:, 3])) if name else {}
+        of_all = {code for code, operation in operations.items() if _bounds.needs_all(operation)}
+        for start, end, code, operation in rows[:RANGES_AT_MOST].tolist():
+            if code in names and operation in of_all:
                 column.add(names[code], start, end)
 
     def _of_communication_ranges(self, stretches: CoveredTime, column: NamedColumn) -> bool:
@@ -230,7 +253,8 @@ class _RankOfDatabase:
             stretches.extend(mine[:, 0], mine[:, 1])
             codes = rows[np.searchsorted(rows[:, 2], mine[:, 2]), 0].tolist()
             for (start, end, _), code in zip(mine.tolist(), codes):
-                if group := _group_in(messages.get(code, "")):
+                message = messages.get(code, "")
+                if (group := _group_in(message)) and _bounds.needs_all(message):
                     column.add(group, start, end)
         return True
 
@@ -251,6 +275,7 @@ class _RankOfDatabase:
             if message in names and not (domain and names.get(of) == _COMMUNICATION_DOMAIN):
                 column.add(names[message], start, end)
         self._trace.ranges = column.all()
+        self._trace.lose("ranges of the host have no usable time", column)
         if thread and len(rows):
             self._trace.pid = small_number(int(rows[0, 4]) >> 32) or None
 
@@ -270,14 +295,39 @@ def _among(values: _Numbers, ordered: _Numbers) -> npt.NDArray[np.bool_]:
     return np.asarray(ordered[place] == values)
 
 
-def _sizes_in(groups: Any) -> dict[str, int]:
-    """How many ranks each group has, as torch_npu says it: `{"<group>": {"global_ranks": [0, 1], ...}}`."""
-    try:
-        fields = table_of(json.loads(groups))
-    except (TypeError, ValueError, RecursionError):
-        return {}
-    ranks = {name: list_of(table_of(about).get("global_ranks")) for name, about in fields.items()}
-    return {name[:NAME_CHARACTERS]: len(members) for name, members in ranks.items() if members}
+def _kind_of(type: str) -> int:
+    """What a task of a collective does; `_UNTOLD` where its type says nothing, as "N/A" at level 0."""
+    if type.strip().upper() in ("", "N/A", "NA"):
+        return _UNTOLD
+    return next((kind for kind, is_one, but in _KINDS if is_one.search(type) and not but.search(type)), _OTHER)
+
+
+class _TaskIds:
+    """Ids of tasks, in order, and what each is; and which of them the table of tasks was found to have."""
+
+    def __init__(self, ids: _Numbers, kinds: npt.NDArray[np.int8] | None = None) -> None:
+        self.ids, self._kinds = ids, np.ones(len(ids), dtype=np.int8) if kinds is None else kinds
+        self._found: list[npt.NDArray[np.int32]] = []
+
+    def has(self, kind: int) -> bool:
+        """Is any of this kind?"""
+        return bool((self._kinds == kind).any())
+
+    def kinds_of(self, tasks: _Numbers) -> npt.NDArray[np.int8]:
+        """The kind of each of these tasks; 0 for what is none of them."""
+        place = np.minimum(np.searchsorted(self.ids, tasks), len(self.ids) - 1)
+        is_one = self.ids[place] == tasks
+        self._found.append(place[is_one].astype(np.int32))
+        return np.where(is_one, self._kinds[place], np.int8(0))
+
+    def doubled_and_missing(self) -> tuple[int, int]:
+        """How many tasks, or rows about tasks, have the id of one before them, and how many ids no task has."""
+        if not len(self.ids):
+            return 0, 0
+        times = np.bincount(np.concatenate([_NOTHING, *self._found]), minlength=len(self.ids))
+        is_first = np.append(True, self.ids[1:] != self.ids[:-1])
+        doubled = np.maximum(times - 1, 0).sum() + np.count_nonzero(~is_first)
+        return int(doubled), int(np.count_nonzero(is_first & (times == 0)))
 
 
 def _group_in(message: str) -> str:

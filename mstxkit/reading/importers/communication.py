@@ -1,28 +1,46 @@
-"""`communication.json` of torch_npu, MindSpore and msprof: each collective, and its parts of transfer and of waiting.
+"""`communication.json` of torch_npu, MindSpore and msprof: each collective, and bounds of its transfer and its waiting.
 
-It tells how long, not when within the collective: the waiting is taken to come first, and the transfer last. What is no
-transit is waiting: its own figures for waiting and idling are means over the links, of which often one waits and the
-others have nothing to do until it is done. Nothing in it tells of kernels, so nobody can say from it alone when a
-device was free.
+It tells how long, not when within the collective, and of one plane of links only: others may move data while that one
+waits or idles. So waiting is at least "Wait Time(ms)", of which "Synchronization Time(ms)" is a part, but for what the
+other planes can have moved meanwhile; "Idle Time(ms)" is neither. Transfer is at least "Transit Time(ms)". Times of
+links add up over planes: no transfer is longer than all of them. Nothing in it tells of kernels, so nobody can say from
+it alone when a device was free.
 
 Source: msprof-analyze 26.2.0 `prof_common/constant.py`, torch_npu 2.13.0 `prof_view/_communication_parser.py`:
-`{step: {"collective" or "p2p": {"<name>@<group>": {"Communication Time Info": {...}}}}}`; `Elapse Time(ms)` is transit,
-waiting and idling together.
+`{step: {"collective" or "p2p": {"<name>@<group>": {"Communication Time Info": {...}, "Communication Bandwidth Info":
+{"<link>": {...}}}}}}`. `Elapse Time(ms)` is transit, waiting and idling together; link SDMA is HCCS, PCIE and SIO.
 """
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Callable
+from typing import Any, Callable, Mapping, NamedTuple
+
+import numpy as np
 
 from ...errors import FormatError
-from . import Importer
+from ...store.values import table_of
+from . import Importer, _bounds
 from ._json_stream import ns_of_ms, ns_of_us, read_into
-from ._trace import CoveredTime, DeviceTrace, NamedColumn
+from ._trace import LATEST_NS, LONGEST_NS, BoundedCollectives, CoveredTime, DeviceTrace, NamedColumn
 
-_TIMES, _START = "Communication Time Info", "Start Timestamp(us)"
-_ELAPSED, _TRANSIT = "Elapse Time(ms)", "Transit Time(ms)"
+_TIMES, _START, _LINKS = "Communication Time Info", "Start Timestamp(us)", "Communication Bandwidth Info"
+_ELAPSED, _TRANSIT, _WAIT, _SYNCHRONIZED = (
+    f"{what} Time(ms)" for what in ("Elapse", "Transit", "Wait", "Synchronization")
+)
+_LENGTHS = (_ELAPSED, _TRANSIT, _WAIT, _SYNCHRONIZED)
 _TOTAL = "Total Op Info"
+
+
+class _Collective(NamedTuple):
+    """Of one collective, ns; as the columns of `BoundedCollectives`."""
+
+    start: int
+    end: int
+    moved_least: int
+    moved_most: int
+    waited_least: int
+    waited_most: int
 
 
 def _is_communication(path: Path, head: bytes) -> bool:
@@ -31,38 +49,50 @@ def _is_communication(path: Path, head: bytes) -> bool:
 
 def read(path: Path, advance: Callable[[float], None]) -> list[DeviceTrace]:
     """One trace. FormatError: nothing in it could be read."""
-    trace, column = DeviceTrace(str(path), IMPORTER.what), NamedColumn()
-    communicating, transfer, waiting = CoveredTime(), CoveredTime(), CoveredTime()
+    trace, column, communicating = DeviceTrace(str(path), IMPORTER.what), NamedColumn(), CoveredTime()
+    rows: list[_Collective] = []
 
-    def take(_: str, name: str, fields: Any) -> None:
-        times = _times_of(fields) if name != _TOTAL else None
-        if times is None:
-            return
-        start, elapsed, transit = times
-        trace.events += 1
-        communicating.add(start, start + elapsed)
-        waiting.add(start, start + elapsed - transit)
-        transfer.add(start + elapsed - transit, start + elapsed)
-        column.add(name.rpartition("@")[2], start, start + elapsed)
+    def take(_: str, name: str, values: list[Any]) -> None:
+        for fields in values if name != _TOTAL else ():
+            trace.events += 1
+            row = _collective_of(table_of(fields))
+            if row is None:
+                trace.lose("collectives have no usable time and are left out", count=1)
+                continue
+            rows.append(row)
+            communicating.add(row.start, row.end)
+            if _bounds.needs_all(name):
+                column.add(name.rpartition("@")[2], row.start, row.end)
 
     read_into(trace, take, advance, {}, default=3)
-    if not trace.events:
+    if not rows:
         raise FormatError("holds no collective with its times")
-    trace.communicating, trace.transfer, trace.waiting = communicating.all(), transfer.all(), waiting.all()
-    trace.operations = column.all()
+    trace.communicating, trace.operations = communicating.told(), column.all()
+    trace.bounds = BoundedCollectives.of(*np.array(rows, dtype=np.int64).T)
     return [trace]
 
 
-def _times_of(fields: Any) -> tuple[int, int, int] | None:
-    """Begin, and lengths of all and of the transfer, ns; None for what is no collective."""
-    times = fields.get(_TIMES) if isinstance(fields, dict) else None
-    if not isinstance(times, dict):
-        return None
+def _collective_of(fields: Mapping[str, Any]) -> _Collective | None:
+    """Its bounds; None where it has no usable time."""
+    times = table_of(fields.get(_TIMES))
     start = ns_of_us(times.get(_START))
-    elapsed, transit = (ns_of_ms(times.get(key, 0)) for key in (_ELAPSED, _TRANSIT))
-    if start is None or elapsed is None or transit is None or min(elapsed, transit) < 0:
+    lengths = [ns_of_ms(times.get(key, None if key == _ELAPSED else 0)) for key in _LENGTHS]
+    if start is None or any(length is None or not 0 <= length < LONGEST_NS for length in lengths):
         return None
-    return start, elapsed, min(transit, elapsed)
+    elapsed, transit, *waits = (min(length or 0, lengths[0] or 0) for length in lengths)
+    wait, links = max(waits), _links_ns(table_of(fields.get(_LINKS)))
+    moved_most = max(min(elapsed, links) if links else elapsed - wait, transit)
+    waited_least = min(max(wait - (moved_most - transit), 0), elapsed - transit)
+    if not 0 < start < LATEST_NS:
+        return None
+    return _Collective(start, start + elapsed, transit, moved_most, waited_least, elapsed - transit)
+
+
+def _links_ns(links: Mapping[str, Any]) -> int:
+    """How long all links together moved data; 0 where none says so."""
+    times = {name: ns_of_ms(table_of(link).get(_TRANSIT, 0)) or 0 for name, link in links.items()}
+    every = sum(time for name, time in times.items() if name != "SDMA")
+    return max(every, times.get("SDMA", 0) + times.get("RDMA", 0))
 
 
 IMPORTER = Importer("communication.json", _is_communication, read, preference=4)

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Any, Callable
+from typing import Any, Callable, Mapping
 
 from ...errors import FormatError
-from ...store.values import small_number
-from . import Importer
+from ...store.values import small_number, table_of
+from . import Importer, _bounds
 from ._json_stream import opened, read_into
 from ._trace import LATEST_NS, CoveredTime, DeviceTrace, NamedColumn, text
 
@@ -48,26 +48,28 @@ def read(path: Path, advance: Callable[[float], None]) -> list[DeviceTrace]:
             raise FormatError(HOW_TO_JSON)
     unfinished = 0
 
-    def take(first: str, _: str, entry: Any) -> None:
+    def take(first: str, _: str, entries: list[Any]) -> None:
         nonlocal unfinished
-        if first == "rank":
-            trace.rank = small_number(entry)
-        elif first == "host_name":
-            trace.host = text(entry)
-        elif first == "entries" and isinstance(entry, dict):
-            trace.events += 1
-            unfinished += not _take(entry, stretches, column)
+        for entry in entries:
+            if first == "rank":
+                trace.rank = small_number(entry)
+            elif first == "host_name":
+                trace.host = text(entry)
+            elif first == "entries":
+                trace.events += 1
+                unfinished += not _take(table_of(entry), stretches, column)
 
     read_into(trace, take, advance, {"entries": 2})
     if trace.rank is None and (match := _RANK.search(path.name)):
         trace.rank = int(match[1])
     if unfinished:
         trace.notes.append(f"{unfinished} of {trace.events} collectives do not say when they were over")
-    trace.communicating, trace.operations = stretches.all(), column.all()
+    trace.communicating, trace.operations = stretches.told(), column.all()
+    trace.lose("collectives have no usable time and are left out", stretches)
     return [trace]
 
 
-def _take(entry: dict[str, Any], stretches: CoveredTime, column: NamedColumn) -> bool:
+def _take(entry: Mapping[str, Any], stretches: CoveredTime, column: NamedColumn) -> bool:
     """Does it say from when to when it went on?"""
     created, began = _time(entry.get("time_created_ns")), _time(entry.get("time_discovered_started_ns"))
     over, length_ms = _time(entry.get("time_discovered_completed_ns")), entry.get("duration_ms")
@@ -82,7 +84,8 @@ def _take(entry: dict[str, Any], stretches: CoveredTime, column: NamedColumn) ->
     stretches.add(start, over)
     group = entry.get("process_group")
     name = group[0] if isinstance(group, list) and group else entry.get("pg_id")
-    column.add(str(name)[:80], start, over)
+    if _bounds.needs_all(text(entry.get("profiling_name"))):
+        column.add(str(name)[:80], start, over)
     return True
 
 

@@ -1,4 +1,4 @@
-"""`kernel_details.csv` of torch_npu and MindSpore: one row a kernel, collectives too.
+"""`kernel_details.csv` of torch_npu and MindSpore, `op_summary_*.csv` of msprof: one row a kernel, collectives too.
 
 Source: torch_npu 2.13.0 `prof_view/_kernel_view_parser.py`, mindspore 2.10.0 `ascend_kernel_details_viewer.py`: columns
 `Name`, `Accelerator Core`, `Start Time(us)` (since 1970, three digits more, with a tab behind it) and `Duration(us)`.
@@ -12,21 +12,23 @@ from pathlib import Path
 from typing import Callable, Iterator
 
 from ...errors import FormatError
-from ..folder import Damage
-from . import Importer
+from . import Importer, _bounds
 from ._json_stream import ns_of_us
 from ._lanes import COLLECTIVE
 from ._trace import EVENTS_AT_MOST, CoveredTime, DeviceTrace, NamedColumn, with_damage
 
-_START, _LENGTH, _KERNEL, _CORE = "start time(us)", "duration(us)", "name", "accelerator core"
+# Each of torch_npu's tables, then of msprof's.
+_START, _LENGTH = ("start time(us)", "task start time(us)"), ("duration(us)", "task duration(us)")
+_KERNEL, _CORE = ("name", "op name"), ("accelerator core", "task type")
 _COLLECTIVE_CORE, _GROUP = re.compile(r"communication|hccl", re.IGNORECASE), re.compile(r"__(\d+)_")
 _CHARACTERS_A_FIELD = 1 << 20
 _REPORTED_EVERY = 10_000
 
 
 def _is_details(path: Path, head: bytes) -> bool:
-    first_line = head.partition(b"\n")[0].lower()
-    return path.name == "kernel_details.csv" or (_START.encode() in first_line and _LENGTH.encode() in first_line)
+    names = [name.strip() for name in head.partition(b"\n")[0].decode("utf-8", "replace").lower().split(",")]
+    is_one = any(name in names for name in _START) and any(name in names for name in _LENGTH)
+    return path.name == "kernel_details.csv" or is_one
 
 
 def read(path: Path, advance: Callable[[float], None]) -> list[DeviceTrace]:
@@ -36,20 +38,26 @@ def read(path: Path, advance: Callable[[float], None]) -> list[DeviceTrace]:
     with with_damage(trace):
         for name, core, start, length in _rows(path, advance):
             start_ns, length_ns = ns_of_us(start), ns_of_us(length)
+            trace.events += 1
             if start_ns is None or length_ns is None:
                 bad += 1
                 continue
-            trace.events += 1
             is_collective = bool(_COLLECTIVE_CORE.search(core[:40]) or COLLECTIVE.search(name[:200]))
             (communicating if is_collective else computing).add(start_ns, start_ns + length_ns)
-            if is_collective and (group := _GROUP.search(name[:200])):
+            if is_collective and _bounds.needs_all(name) and (group := _GROUP.search(name[:200])):
                 column.add(group[1], start_ns, start_ns + length_ns)
             if trace.events >= EVENTS_AT_MOST:
                 raise FormatError(f"has more than {EVENTS_AT_MOST} rows: the rest is left out")
-    if bad:
-        Damage.of(trace.file, f"{bad} rows have no usable time and are left out").note_in(trace.damage)
-    trace.computing, trace.communicating, trace.operations = computing.all(), communicating.all(), column.all()
+    if bad == trace.events:
+        raise FormatError(f"has {bad} rows, none of them with a usable time")
+    trace.computing, trace.communicating, trace.operations = computing.told(), communicating.told(), column.all()
+    trace.lose("rows have no usable time and are left out", computing, communicating, count=bad)
     return [trace]
+
+
+def _place(header: list[str], names: tuple[str, ...]) -> int:
+    """Where the first of these columns is; -1: nowhere."""
+    return next((header.index(name) for name in names if name in header), -1)
 
 
 def _rows(path: Path, advance: Callable[[float], None]) -> Iterator[tuple[str, str, str, str]]:
@@ -58,9 +66,9 @@ def _rows(path: Path, advance: Callable[[float], None]) -> Iterator[tuple[str, s
         lines = csv.reader(line.replace("\0", "") for line in file)  # csv of Python 3.9 and 3.10 takes no NUL
         try:
             header = [name.strip().lower() for name in next(lines, [])]
-            if _START not in header or _LENGTH not in header:
+            places = [_place(header, names) for names in (_KERNEL, _CORE, _START, _LENGTH)]
+            if min(places[2:]) < 0:
                 raise FormatError("has no columns Start Time(us) and Duration(us)")
-            places = [header.index(name) if name in header else -1 for name in (_KERNEL, _CORE, _START, _LENGTH)]
             for number, row in enumerate(lines):
                 name, core, start, length = (row[at] if 0 <= at < len(row) else "" for at in places)
                 yield name, core, start.strip(), length.strip()

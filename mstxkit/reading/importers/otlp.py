@@ -9,15 +9,16 @@ with `startTimeUnixNano` and `endTimeUnixNano` as texts; one `TracesData` a line
 
 from __future__ import annotations
 
+import codecs
 import json
 from pathlib import Path
-from typing import IO, Any, Callable, Iterator
+from typing import IO, Any, Callable, Iterator, Mapping
 
 from ...errors import FormatError
 from ...store.values import list_of, small_number, table_of
 from ..folder import Damage
 from . import Importer
-from ._json_stream import UNPACKABLE, VALUE_CHARACTERS, opened
+from ._json_stream import UNPACKABLE, VALUE_CHARACTERS, opened, read_into
 from ._trace import LATEST_NS, CoveredTime, DeviceTrace, NamedColumn, text
 
 _RANK_KEYS = ("mstxkit.rank", "rank", "process.rank", "distributed.rank")
@@ -32,26 +33,49 @@ def read(path: Path, advance: Callable[[float], None]) -> list[DeviceTrace]:
     """One trace for each rank that its resources name. FormatError: nothing in it could be read."""
     by_rank: dict[int | None, _RankSpans] = {}
     whole = DeviceTrace(str(path), IMPORTER.what)
+
+    def take(resource: Any) -> None:
+        for rank, host, pid, span in _spans_of(table_of(resource)):
+            if rank not in by_rank and len(by_rank) < _RANKS_AT_MOST:
+                by_rank[rank] = _RankSpans(DeviceTrace(str(path), IMPORTER.what, rank, host, pid))
+            if rank in by_rank:
+                by_rank[rank].take(span)
+
     with opened(path) as file:
-        offset = 0
-        while line := _line(file, offset, whole):
-            advance(len(line))
-            try:
-                for rank, host, pid, span in _spans_of(json.loads(line) if line.strip() else {}):
-                    if rank not in by_rank and len(by_rank) < _RANKS_AT_MOST:
-                        by_rank[rank] = _RankSpans(DeviceTrace(str(path), IMPORTER.what, rank, host, pid))
-                    if rank in by_rank:
-                        by_rank[rank].take(span)
-            except (ValueError, RecursionError):
-                Damage(whole.file, offset, len(line), "a line is no JSON: it is left out").note_in(whole.damage)
-                if len(whole.damage) > 100:
-                    break
-            offset += len(line)
+        first = _line(file, 0, whole).strip()
+    if first in (b"{", codecs.BOM_UTF8 + b"{"):  # printed over many lines
+        _take_whole(whole, take, advance)
+    else:
+        _take_lines(whole, take, advance)
     traces = [spans.finished() for spans in by_rank.values()]
     if not traces:
         raise FormatError("holds no span", offset=whole.damage[0].offset if whole.damage else 0)
     traces[0].damage += whole.damage
     return traces
+
+
+def _take_whole(whole: DeviceTrace, take: Callable[[Any], None], advance: Callable[[float], None]) -> None:
+    def take_all(first: str, _: str, values: list[Any]) -> None:
+        for resource in values if first == "resourceSpans" else ():
+            whole.events += 1
+            take(resource)
+
+    read_into(whole, take_all, advance, {"resourceSpans": 2})
+
+
+def _take_lines(whole: DeviceTrace, take: Callable[[Any], None], advance: Callable[[float], None]) -> None:
+    with opened(Path(whole.file)) as file:
+        offset = 0
+        while line := _line(file, offset, whole):
+            advance(len(line))
+            try:
+                for resource in list_of(table_of(json.loads(line) if line.strip() else {}).get("resourceSpans")):
+                    take(resource)
+            except (ValueError, RecursionError):
+                Damage(whole.file, offset, len(line), "a line is no JSON: it is left out").note_in(whole.damage)
+                if len(whole.damage) > 100:
+                    break
+            offset += len(line)
 
 
 def _line(file: IO[bytes], offset: int, whole: DeviceTrace) -> bytes:
@@ -63,15 +87,14 @@ def _line(file: IO[bytes], offset: int, whole: DeviceTrace) -> bytes:
         return b""
 
 
-def _spans_of(document: Any) -> Iterator[tuple[int | None, str, int | None, dict[str, Any]]]:
-    for resource in map(table_of, list_of(table_of(document).get("resourceSpans"))):
-        attributes = dict(_attributes(table_of(resource.get("resource"))))
-        rank = next((small_number(attributes[key]) for key in _RANK_KEYS if key in attributes), None)
-        host, pid = text(attributes.get("host.name")), small_number(attributes.get("process.pid"))
-        for scope in map(table_of, list_of(resource.get("scopeSpans"))):
-            for span in list_of(scope.get("spans")):
-                if isinstance(span, dict):
-                    yield rank, host, pid, span
+def _spans_of(resource: Mapping[str, Any]) -> Iterator[tuple[int | None, str, int | None, dict[str, Any]]]:
+    attributes = dict(_attributes(table_of(resource.get("resource"))))
+    rank = next((small_number(attributes[key]) for key in _RANK_KEYS if key in attributes), None)
+    host, pid = text(attributes.get("host.name")), small_number(attributes.get("process.pid"))
+    for scope in map(table_of, list_of(resource.get("scopeSpans"))):
+        for span in list_of(scope.get("spans")):
+            if isinstance(span, dict):
+                yield rank, host, pid, span
 
 
 def _attributes(resource: Any) -> Iterator[tuple[str, Any]]:
@@ -96,15 +119,17 @@ class _RankSpans:
 
     def take(self, span: dict[str, Any]) -> None:
         start, end = (_number(span.get(key)) for key in ("startTimeUnixNano", "endTimeUnixNano"))
-        if start is None or end is None or not 0 < start <= end < LATEST_NS:
-            return
         self._trace.events += 1
+        if start is None or end is None or not 0 < start <= end < LATEST_NS:
+            self._trace.lose("spans have no usable time and are left out", count=1)
+            return
         self._stretches.add(start, end)
         if isinstance(span.get("name"), str):
             self._ranges.add(span["name"], start, end)
 
     def finished(self) -> DeviceTrace:
-        self._trace.spans, self._trace.ranges = self._stretches.all(), self._ranges.all()
+        self._trace.spans, self._trace.ranges = self._stretches.told(), self._ranges.all()
+        self._trace.lose("spans have no usable time and are left out", self._stretches)
         return self._trace
 
 

@@ -4,8 +4,9 @@ Kernels compute, but for those of collectives. A trace without any device is one
 own libraries compute. Copies and fills count as neither. What else ran on the host may be a range of the run's:
 mstxkit's own are in such a trace, with its domain in front, and not to be told from an operator by their kind.
 
-Source: torch 2.13.0, `libkineto/src/output_json.cpp` (`ts` in microseconds after `baseTimeNanoseconds`, since 2.4;
-before that since 1970; `distributedInfo`), `torch/csrc/distributed/c10d/ParamCommsUtils.hpp` (names of arguments).
+Source: torch 2.13.0, `libkineto/src/output_json.cpp` (`ts` in microseconds after `baseTimeNanoseconds`, which
+2.4 to 2.7 write behind the events; before 2.4 since 1970; `distributedInfo`),
+`torch/csrc/distributed/c10d/ParamCommsUtils.hpp` (names of arguments).
 """
 
 from __future__ import annotations
@@ -14,20 +15,31 @@ import re
 from pathlib import Path
 from typing import Any, Callable
 
+import numpy as np
+
 from ...store.values import small_number, table_of
-from . import Importer
+from . import Importer, _bounds, trace_view
 from ._json_stream import read_into
-from ._lanes import COLLECTIVE, times_of
-from ._trace import LATEST_NS, NAME_CHARACTERS, NAMES_AT_MOST, CoveredTime, DeviceTrace, NamedColumn, text
+from ._lanes import COLLECTIVE, EventTable, named
+from ._trace import LATEST_NS, NAMES_AT_MOST, CoveredTime, DeviceTrace, text
 
 _KERNEL, _OPERATOR, _ANNOTATION = "kernel", "cpu_op", "user_annotation"
+# As of 2021 they begin with a capital; MTIA's own kernels have another name.
+_CATEGORIES = {
+    "kernel": _KERNEL, "Kernel": _KERNEL, "mtia_ccp_events": _KERNEL, "cpu_op": _OPERATOR, "Operator": _OPERATOR,
+    "user_annotation": _ANNOTATION,
+}  # fmt: skip
+# What an event is; what communicates comes next to what computes.
+_KERNELS, _ON_CPU, _RANGE, _NEITHER = 0, 2, 4, 5
+_COLLECTIVES = (_KERNELS + 1, _ON_CPU + 1)
+_NAMED = (*_COLLECTIVES, _RANGE)
 _OPERATORS = re.compile(r"(aten|prims|quantized|mkldnn|onednn|fbgemm|torchvision)::")
-_GROUP, _GROUP_SIZE = "Process Group Name", "Group size"
+_GROUP = "Process Group Name"
 _STEP = "ProfilerStep#"
 
 
 def _is_trace(path: Path, head: bytes) -> bool:
-    is_object = head.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"{")
+    is_object = head.lstrip().startswith(b"{") and not trace_view.is_named_so(path)
     is_kineto = is_object and (b'"traceEvents"' in head or b'"deviceProperties"' in head)
     return path.name.endswith((".pt.trace.json", ".pt.trace.json.gz")) or is_kineto
 
@@ -39,83 +51,78 @@ def read(path: Path, advance: Callable[[float], None]) -> list[DeviceTrace]:
     return [reading.finished()]
 
 
-class _Busy:
-    """What a device, or the CPU, was busy with."""
-
-    def __init__(self) -> None:
-        self.computing, self.communicating, self.operations = CoveredTime(), CoveredTime(), NamedColumn()
-
-
 class _TraceReading:
-    """Takes event after event."""
+    """Takes event after event; all times are relative until the base is known, which may stand behind them."""
 
     def __init__(self, trace: DeviceTrace) -> None:
         self.trace, self._base_ns = trace, 0
-        self._device, self._cpu, self._ranges = _Busy(), _Busy(), NamedColumn()
-        self._is_collective: dict[str, bool] = {}
+        self._events = EventTable()
+        self._kinds: dict[tuple[str, str], int] = {}
 
-    def take(self, first: str, key: str, value: Any) -> None:
+    def take(self, first: str, key: str, values: list[Any]) -> None:
         if first == "traceEvents":
-            self._take_event(value)
+            self._take_events(values)
         else:
-            self._learn(key, value)
+            for value in values:
+                self._learn(key, value)
 
     def _learn(self, key: str, value: Any) -> None:
-        """What stands beside the events. The base of all times comes before them."""
+        """What stands beside the events."""
         if key == "baseTimeNanoseconds" and isinstance(value, int) and 0 <= value < LATEST_NS:
-            if self.trace.events:
-                self.trace.notes.append("its base time comes after its events: those before it are as of 1970")
             self._base_ns = value
         elif key == "rank":
             self.trace.rank = small_number(value)
         elif key == "host_name":
             self.trace.host = text(value)
 
-    def _take_event(self, event: Any) -> None:
-        if not isinstance(event, dict) or event.get("ph") != "X":
-            return
-        kind, name = event.get("cat"), event.get("name")
-        if kind not in (_KERNEL, _OPERATOR, _ANNOTATION) or not isinstance(name, str):
-            return
-        times = times_of(event, self._base_ns)
-        if times is None:
-            return
-        self.trace.events += 1
-        is_collective = self._of_collective(name)
-        if kind == _KERNEL:
-            self._note(self._device, event, is_collective, times)
-        elif is_collective or (kind == _OPERATOR and _OPERATORS.match(name)):
-            self._note(self._cpu, event, is_collective, times)
-        elif not name.startswith(_STEP):
-            self._ranges.add(name, *times)
-            if self.trace.pid is None:
+    def _take_events(self, events: list[Any]) -> None:
+        for event in events:
+            if not isinstance(event, dict) or event.get("ph") != "X":
+                continue
+            category, name = event.get("cat"), event.get("name")
+            if not isinstance(category, str) or category not in _CATEGORIES or not isinstance(name, str):
+                continue
+            kind = self._kinds.get((category, name))
+            if kind is None:
+                kind = self._kind_of(category, name)
+            if kind == _NEITHER:
+                continue
+            if kind == _RANGE and self.trace.pid is None:
                 self.trace.pid = small_number(event.get("pid"))
+            elif kind in _COLLECTIVES:
+                name = table_of(event.get("args")).get(_GROUP) if _bounds.needs_all(name) else None
+            self.trace.events += 1
+            self._events.add((kind, 0, name if kind in _NAMED else "", event.get("ts"), event.get("dur")))
+        self._events.fold()
 
-    def _of_collective(self, name: str) -> bool:
-        is_one = self._is_collective.get(name)
-        if is_one is None:
-            is_one = bool(COLLECTIVE.search(name[:200]))
-            if len(self._is_collective) < NAMES_AT_MOST:
-                self._is_collective[name] = is_one
-        return is_one
-
-    def _note(self, busy: _Busy, event: Any, is_collective: bool, times: tuple[int, int]) -> None:
-        (busy.communicating if is_collective else busy.computing).add(*times)
-        arguments = table_of(event.get("args")) if is_collective else {}
-        group = arguments.get(_GROUP)
-        if isinstance(group, str) and group:
-            busy.operations.add(group, *times)
-            size = small_number(arguments.get(_GROUP_SIZE))
-            if size and len(self.trace.group_sizes) < NAMES_AT_MOST:
-                self.trace.group_sizes[group[:NAME_CHARACTERS]] = size
+    def _kind_of(self, category: str, name: str) -> int:
+        is_collective, what = bool(COLLECTIVE.search(name[:200])), _CATEGORIES[category]
+        if what == _KERNEL:
+            kind = _KERNELS + is_collective
+        elif is_collective or (what == _OPERATOR and _OPERATORS.match(name)):
+            kind = _ON_CPU + is_collective
+        else:
+            kind = _NEITHER if name.startswith(_STEP) else _RANGE
+        if len(self._kinds) < NAMES_AT_MOST:
+            self._kinds[category, name] = kind
+        return kind
 
     def finished(self) -> DeviceTrace:
-        trace, busy = self.trace, self._device
-        if not busy.computing.all().starts.size and not busy.communicating.all().starts.size:
-            busy = self._cpu
+        trace, events, names = self.trace, self._events.all().after(self._base_ns), self._events.names.all()
+        trace.lose("events have no usable time and are left out", self._events)
+        kinds = np.array([kind for kind, _ in self._events.lanes.all()], dtype=np.int32)[events.lanes]
+        where = _KERNELS
+        if not np.isin(kinds, (_KERNELS, _KERNELS + 1)).any():
+            where = _ON_CPU
             trace.notes.append("it has no kernels: operators on the CPU count as computing")
-        trace.computing, trace.communicating = busy.computing.all(), busy.communicating.all()
-        trace.operations, trace.ranges = busy.operations.all(), self._ranges.all()
+        computing, communicating = CoveredTime(), CoveredTime()
+        for stretches, kind in ((computing, where), (communicating, where + 1)):
+            mine = events.of(kinds == kind)
+            stretches.extend(mine.starts, mine.ends)
+        trace.computing, trace.communicating = computing.told(), communicating.told()
+        has_group = np.array([bool(name) for name in names], dtype=bool)[events.names]
+        trace.operations = named(names, events.of((kinds == where + 1) & has_group))
+        trace.ranges = named(names, events.of(kinds == _RANGE))
         return trace
 
 

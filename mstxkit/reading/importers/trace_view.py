@@ -11,17 +11,20 @@ microseconds since 1970 with three digits more), mindspore 2.10.0 `ascend_timeli
 from __future__ import annotations
 
 import re
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, Callable
 
 import numpy as np
+import numpy.typing as npt
 
-from . import Importer
+from . import Importer, _bounds
 from ._json_stream import read_into
-from ._lanes import EventNames, Lane, key_of, metadata_of, times_of
-from ._trace import NAMES_AT_MOST, CoveredTime, DeviceTrace, NamedColumn
+from ._lanes import EventTable, LaneTimes, key_of, metadata_of, named
+from ._trace import NAMES_AT_MOST, NO_NAMES, CoveredTime, DeviceTrace, NamedStretches
 
 _NAME = re.compile(r"trace_view\.json(\.gz)?|msprof(_slice)?_\d+.*\.json")
+_CPU = "CPU OP"  # MindSpore's, where it has no NPU
 _OVERLAP, _HARDWARE, _COLLECTIVES = "Overlap Analysis", "Ascend Hardware", ("HCCL", "Communication")
 _COMPUTING, _COMMUNICATING = re.compile(r"^Computing$"), re.compile(r"^Communication$")
 _NO_KERNEL = re.compile(r"wait|notify|event_|memcpy|memset|hcom|hccl|record|profiler|mstx|capture", re.IGNORECASE)
@@ -30,11 +33,22 @@ _WAITS, _SIGNALS = re.compile(r"wait", re.IGNORECASE), re.compile(r"notify|recor
 _MOVES = re.compile(r"memcpy|sdma|rdma|reduce_inline|send|write|read", re.IGNORECASE)
 _RANGE, _COMMUNICATION_DOMAIN = "start/end", "communication"
 _Place = tuple["str | int", "str | int"]
+_KEYS = ("pid", "tid", "name", "ts", "dur")
+_FIELDS = itemgetter(*_KEYS)
+
+
+def is_named_so(path: Path) -> bool:
+    """Is it such a file by its name? Then its events may stand in an object too, as in other tools' traces."""
+    return bool(_NAME.fullmatch(path.name))
 
 
 def _is_view(path: Path, head: bytes) -> bool:
-    is_list = head.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"[") and b'"ph"' in head
-    return bool(_NAME.fullmatch(path.name)) or (path.suffix == ".json" and is_list)
+    return is_named_so(path) or (path.suffix == ".json" and head.lstrip().startswith(b"[") and b'"ph"' in head)
+
+
+def _fields_of(event: dict[str, Any]) -> Any:
+    """As `_FIELDS`, of an event that has not all of them."""
+    return tuple(map(event.get, _KEYS))
 
 
 def read(path: Path, advance: Callable[[float], None]) -> list[DeviceTrace]:
@@ -49,35 +63,32 @@ class _ViewReading:
 
     def __init__(self, trace: DeviceTrace) -> None:
         self.trace = trace
-        self._lanes: dict[_Place, Lane] = {}
         self._processes: dict[str | int, str] = {}
         self._threads: dict[_Place, str] = {}
-        self._names, self._ranges = EventNames(), NamedColumn()
+        self._events, self._ranges = EventTable(), EventTable()
 
-    def take(self, first: str, _: str, event: Any) -> None:
-        if first not in ("", "traceEvents") or not isinstance(event, dict):
+    def take(self, first: str, _: str, events: list[Any]) -> None:
+        if first not in ("", "traceEvents"):
             return
-        if event.get("ph") == "M":
-            self._learn(event)
-            return
-        if event.get("ph") != "X":
-            return
-        times = times_of(event)
-        if times is None:
-            return
-        self.trace.events += 1
-        arguments = event.get("args")
-        if isinstance(arguments, dict) and arguments.get("event_type") == _RANGE:
-            if arguments.get("domain") != _COMMUNICATION_DOMAIN and isinstance(event.get("name"), str):
-                self._ranges.add(event["name"], *times)
-            return
-        place = key_of(event.get("pid")), key_of(event.get("tid"))
-        lane = self._lanes.get(place)
-        if lane is None:
-            if len(self._lanes) >= NAMES_AT_MOST:
-                return
-            lane = self._lanes[place] = Lane()
-        lane.add(*times, self._names.code(event.get("name")))
+        add, count = self._events.add, 0
+        for event in events:
+            kind = event.get("ph") if isinstance(event, dict) else None
+            if kind == "X":
+                count += 1
+                arguments = event.get("args")
+                if isinstance(arguments, dict) and arguments.get("event_type") == _RANGE:
+                    if arguments.get("domain") != _COMMUNICATION_DOMAIN:
+                        self._ranges.add(_fields_of(event))
+                    continue
+                try:
+                    add(_FIELDS(event))
+                except KeyError:
+                    add(_fields_of(event))
+            elif kind == "M":
+                self._learn(event)
+        self.trace.events += count
+        self._events.fold()
+        self._ranges.fold()
 
     def _learn(self, event: dict[str, Any]) -> None:
         pid, tid = key_of(event.get("pid")), key_of(event.get("tid"))
@@ -89,47 +100,59 @@ class _ViewReading:
 
     def finished(self) -> DeviceTrace:
         trace, has_overlap = self.trace, _OVERLAP in self._processes.values()
-        trace.ranges = self._ranges.all()
+        events, ranges = self._events.all(), self._ranges.all()
+        trace.ranges = named(self._ranges.names.all(), ranges)
+        trace.lose("events have no usable time and are left out", self._events, self._ranges)
         if has_overlap:
-            trace.computing = self._of((_OVERLAP,), _COMPUTING).all()
-            trace.communicating = self._of((_OVERLAP,), _COMMUNICATING).all()
+            trace.computing = self._of(events, (_OVERLAP,), _COMPUTING).told()
+            trace.communicating = self._of(events, (_OVERLAP,), _COMMUNICATING).told()
         elif _HARDWARE in self._processes.values():
-            trace.computing = self._of((_HARDWARE,), _NO_KERNEL, are_others=True).all()
-            trace.communicating = self._of(_COLLECTIVES, _OPERATION).all()
-        moving, waiting = self._of(_COLLECTIVES, _MOVES, _SIGNALS), self._of(_COLLECTIVES, _WAITS)
+            trace.computing = self._of(events, (_HARDWARE,), _NO_KERNEL, are_others=True).told()
+            trace.communicating = self._of(events, _COLLECTIVES, _OPERATION).told()
+        elif _CPU in self._processes.values():
+            trace.computing = self._of(events, (_CPU,), _NO_KERNEL, are_others=True).told()
+            trace.communicating = self._of(events, (_CPU,), _OPERATION).told()
+            trace.notes.append("it has no kernels: operators on the CPU count as computing")
+        moving = self._of(events, _COLLECTIVES, _MOVES, _SIGNALS)
+        waiting = self._of(events, _COLLECTIVES, _WAITS)
         if trace.communicating is not None and (moving.count or waiting.count):
-            trace.transfer, trace.waiting = moving.all(), waiting.all()
-        trace.operations = self._operations().all()
+            trace.transfer, trace.waiting = moving.told(), waiting.told()
+        trace.operations = self._operations(events)
         return trace
 
+    def _on(self, processes: tuple[str, ...], but: str = "") -> npt.NDArray[np.bool_]:
+        """For each lane: is it of one of these processes?"""
+        chosen = [
+            self._processes.get(place[0]) in processes and not (but and self._threads.get(place, "").startswith(but))
+            for place in self._events.lanes.all()
+        ]
+        return np.array(chosen, dtype=bool)
+
     def _of(
-        self, processes: tuple[str, ...], pattern: re.Pattern[str], but: re.Pattern[str] | None = None,
-        are_others: bool = False,
+        self, events: LaneTimes, processes: tuple[str, ...], pattern: re.Pattern[str],
+        but: re.Pattern[str] | None = None, are_others: bool = False,
     ) -> CoveredTime:  # fmt: skip
-        """Events on the lanes of these processes whose names match, or do not."""
-        chosen = self._names.matching(pattern) ^ are_others
+        """LaneTimes on the lanes of these processes whose names match, or do not."""
+        chosen = self._events.names.matching(pattern) ^ are_others
         if but is not None:
-            chosen &= ~self._names.matching(but)
+            chosen &= ~self._events.names.matching(but)
         stretches = CoveredTime()
-        for (pid, _), lane in self._lanes.items():
-            if self._processes.get(pid) in processes:
-                starts, ends, codes = lane.times()
-                stretches.extend(starts[chosen[codes]], ends[chosen[codes]])
+        if len(events.lanes):
+            mine = events.of(self._on(processes)[events.lanes] & chosen[events.names])
+            stretches.extend(mine.starts, mine.ends)
         return stretches
 
-    def _operations(self) -> NamedColumn:
+    def _operations(self, events: LaneTimes) -> NamedStretches:
         """Single collectives; the group is part of their name (`hcom_allReduce__<group>_<number>_…`)."""
-        groups = [_GROUP.search(name) if _OPERATION.search(name) else None for name in self._names.all()]
-        is_of_group = np.array([group is not None for group in groups], dtype=bool)
-        column = NamedColumn()
-        for (pid, tid), lane in self._lanes.items():
-            if self._processes.get(pid) in _COLLECTIVES and not self._threads.get((pid, tid), "").startswith("Plane"):
-                starts, ends, codes = lane.times()
-                mine = is_of_group[codes]
-                for start, end, code in zip(starts[mine].tolist(), ends[mine].tolist(), codes[mine].tolist()):
-                    group = groups[code]
-                    column.add(group[1] if group else "", start, end)
-        return column
+        names = self._events.names.all()
+        groups = [
+            _GROUP.search(name) if _OPERATION.search(name) and _bounds.needs_all(name) else None for name in names
+        ]
+        is_one = np.array([group is not None for group in groups], dtype=bool)
+        if not len(events.lanes):
+            return NO_NAMES
+        mine = events.of(self._on(_COLLECTIVES, but="Plane")[events.lanes] & is_one[events.names])
+        return named([group[1] if group else "" for group in groups], mine)
 
 
 IMPORTER = Importer("trace_view.json", _is_view, read, preference=2)

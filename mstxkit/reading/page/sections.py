@@ -269,7 +269,7 @@ def devices(summary: dict[str, Any], figures: dict[str, Any]) -> str:
         return nothing("No profile of a device was recorded or imported: <code>mstxkit import PATH… --run RUN</code>")
     rows = (
         (named(e["stage"]), str("–" if e["rank"] is None else e["rank"]), str(e["steps"]),
-         *("–" if e[time] is None else duration(e[time]) for time in device_times.TIMES))
+         *device_times.texts(e, "–"))
         for e in entries[:ROWS]
     )  # fmt: skip
     columns = ("stage", "rank", "steps", "recorded", *device_times.PARTS)

@@ -14,37 +14,72 @@ from .number_table import NOTHING, PlainTable
 from .units import duration, spans
 
 if TYPE_CHECKING:
+    import polars as pl
+
     from ..run import Run
     from .choice import ReportChoice
 
-# What the time of a stage is divided into; transfer and waiting are parts of communicating.
+# What the time of a stage is divided into; transfer and waiting are parts of communicating, told or bounded.
 PARTS = ("computing", "communicating", "transfer", "waiting", "free")
+_APART = ("transfer", "waiting")
+BOUNDS = tuple(f"{part}_{end}_ns" for part in _APART for end in ("from", "to"))
 TIMES = ("stage_ns", *(f"{part}_ns" for part in PARTS))
 _STAGES_SHOWN, _RANKS_SHOWN = 16, 4
 
 
 def summarise(run: Run, choice: ReportChoice) -> list[dict[str, Any]]:
-    """Of each stage, the longest first, and rank: `stage, rank, steps, stage_ns` and each of PARTS in ns, a step.
-
-    In the mean of the steps; what no file tells is None. Then `first_step, last_step, sources, clocks, error_ns`: of
-    which steps, of what kinds of files, how clocks were compared, and the largest bound of each number. *Cost*: the
-    run's own profiles are joined the first time, a gigabyte of them at most.
+    """Of each stage, the longest first, and rank: `means`. *Cost*: the run's own profiles are joined the first time, a
+    gigabyte of them at most.
     """
     import polars as pl
 
     rows = run.device().filter(choice.rows())
     if choice.stages is not None:
         rows = rows.filter(pl.col("stage").is_in(_stages_in(choice.stages, rows["stage"].unique().to_list())))
-    if not rows.height:
-        return []
-    means = [pl.col(name).mean().round().cast(pl.Int64) for name in TIMES]
-    of_ranks = rows.group_by("stage", "rank").agg(
-        pl.col("step").n_unique().cast(pl.Int64).alias("steps"), *means, first_step=pl.col("step").min(),
-        last_step=pl.col("step").max(), sources=pl.col("source").unique().sort(),
+    most = pl.col("stage_ns").max().over("stage")
+    of_ranks = means(rows, "stage", "rank")
+    return of_ranks.sort(most, "stage", "rank", descending=[True, False, False], nulls_last=True).to_dicts()
+
+
+def means(rows: pl.DataFrame, *keys: str) -> pl.DataFrame:
+    """Of each group of rows of `Run.device()` the keys, `steps, stage_ns` and each of PARTS in ns, a step.
+
+    In the mean of the steps; what no file tells is null. Transfer and waiting are so where one row does not tell them:
+    then `known` is `bounded`, and BOUNDS hold the means of their bounds; `guessed`: an older version kept them, and it
+    guessed some. Last come `first_step, last_step, sources, clocks, error_ns`: of which steps, of what kinds of files,
+    how clocks were compared, and the largest bound of each number.
+    """
+    import polars as pl
+
+    def mean(name: str, of_all: bool) -> pl.Expr:
+        value = pl.col(name).mean().round().cast(pl.Int64)
+        return pl.when(pl.col(name).is_not_null().all()).then(value).alias(name) if of_all else value
+
+    each = pl.col("known")
+    how = pl.when(each.is_null().any()).then(None).when((each == "guessed").any()).then(pl.lit("guessed"))
+    apart = {f"{part}_ns" for part in _APART}
+    return rows.group_by(keys).agg(
+        pl.col("step").n_unique().cast(pl.Int64).alias("steps"), *(mean(name, name in apart) for name in TIMES),
+        *(mean(name, True) for name in BOUNDS), pl.col("spans_ns").mean().round().cast(pl.Int64),
+        known=how.when((each == "bounded").any()).then(pl.lit("bounded")).otherwise(pl.lit("told")),
+        first_step=pl.col("step").min(), last_step=pl.col("step").max(), sources=pl.col("source").unique().sort(),
         clocks=pl.col("clock").unique().sort(), error_ns=pl.col("error_ns").max(),
     )  # fmt: skip
-    most = pl.col("stage_ns").max().over("stage")
-    return of_ranks.sort(most, "stage", "rank", descending=[True, False, False], nulls_last=True).to_dicts()
+
+
+def texts(row: dict[str, Any], nothing: str, names: tuple[str, ...] = TIMES) -> list[str]:
+    """Times of a row of `means` as they are shown: what is bounded with both ends, what is guessed with its mark."""
+    return [_text(row, name, nothing) for name in names]
+
+
+def _text(row: dict[str, Any], name: str, nothing: str) -> str:
+    part = name[: -len("_ns")]
+    least, most = row.get(f"{part}_from_ns"), row.get(f"{part}_to_ns")
+    if row[name] is not None:
+        return ("about " if part in _APART and row["known"] == "guessed" else "") + duration(row[name])
+    if least is None or most is None:
+        return nothing
+    return f"{duration(least)} to {duration(most)}" if least else f"up to {duration(most)}"
 
 
 def _stages_in(wanted: tuple[str, ...], there: list[str]) -> list[str]:
@@ -87,7 +122,6 @@ def lines(devices: list[dict[str, Any]], everything: bool) -> list[RenderableTyp
 def _add(table: PlainTable, stage: str, rows: list[dict[str, Any]], shown: int) -> None:
     for row in rows if len(rows) <= shown + 1 else rows[:shown]:
         name = for_rich(stage, NAME_LIMIT).append(f"  rank {row['rank']}")
-        values = (row[name] for name in TIMES)
-        table.add_row(name, str(row["steps"]), *(NOTHING if ns is None else duration(ns) for ns in values))
+        table.add_row(name, str(row["steps"]), *texts(row, NOTHING))
     if len(rows) > shown + 1:
         table.add_row(Text(f"  … {len(rows) - shown} more ranks (--all)", "dim"))

@@ -31,11 +31,13 @@ def table(run: Run, chosen: Selection) -> pl.DataFrame:
     """One row a rank, step, stage and file, in this order; of a run's filters ranks, steps and stages hold.
 
     `rank, step, stage, role, host, count, stage_ns, computing_ns, communicating_ns, transfer_ns, waiting_ns,
-    overlapped_ns, free_ns, spans_ns, error_ns, clock, source, file`. What a file does not tell is null.
+    overlapped_ns, free_ns, spans_ns, error_ns, clock, source, file, known, transfer_from_ns, transfer_to_ns,
+    waiting_from_ns, waiting_to_ns`. What a file does not tell is null.
 
     - `stage_ns` is the part of the stage that was recorded, of `count` occurrences; computing, communicating and free
       add up to it. What is both counts as computing, and in `overlapped_ns` too.
-    - `transfer_ns` and `waiting_ns` are parts of `communicating_ns`.
+    - `transfer_ns` and `waiting_ns` are parts of `communicating_ns`. `known` says how: `told` by the file; `bounded`,
+      then both are null, and lie from `…_from_ns` to `…_to_ns`; `guessed`: an older version kept them, and it guessed.
     - `spans_ns` is how much of the stage had spans of somebody else's tracing.
     - Each number is right to `error_ns`. `clock` says how clocks were compared: `ranges`, `few ranges`, or `wall
       clock`, which is taken to be right to 10 ms.

@@ -291,14 +291,24 @@ def test_a_file_that_does_not_say_whose_it_is_needs_a_rank(run: Path, tmp_path: 
 
 
 def test_a_rank_may_come_twice_once_a_file(run: Path, tmp_path: Path) -> None:
-    """One for each window, as of a discrete capture; both are read, and waiting is not told by comparing these."""
-    device = imported_run.device_of(STEPS)
+    """One for each window, as of a discrete capture; both are read, and waiting is not bounded by comparing these."""
+    whole, later = imported_run.device_of(STEPS), imported_run.device_of(STEPS, first=1)
     files = [device_profiles.ascend_db(tmp_path / name / "ascend_pytorch_profiler_0.db", device, "msmonitor")
-             for name in "ab"]  # fmt: skip
+             for name, device in (("a", whole), ("b", later))]  # fmt: skip
     first, second = imported(run, *files)
 
-    assert len(first.rows) == len(second.rows) == 2 * STEPS
-    assert {row["waiting_ns"] for row in first.rows} == {None}
+    assert (len(first.rows), len(second.rows)) == (2 * STEPS, 2 * STEPS - 2)
+    assert {row["known"] for row in first.rows} == {None}
+
+
+@pytest.mark.parametrize("format", ["ascend_db", "kernel_details", "trace_view"])
+def test_a_copy_of_a_file_is_named_and_does_not_count_twice(run: Path, tmp_path: Path, format: str) -> None:
+    name, write = WRITERS[format]
+    files = [write(tmp_path / copy / name, imported_run.device_of(STEPS)) for copy in "ab"]
+    first, second = imported(run, *files)
+
+    assert (len(first.rows), first.problem) == (2 * STEPS, "")
+    assert (second.rows, second.problem) == ([], f"tells the same as {files[0]}: left out")
 
 
 @pytest.mark.parametrize("format", ["ascend_db", "trace_view", "torch_trace"])

@@ -13,8 +13,9 @@ from typing import Any
 
 import pytest
 from builders import device_profiles, imported_run
-from builders.device_profiles import MS, SCHEMAS, WRITERS, Device
+from builders.device_profiles import MS, PID, SCHEMAS, WRITERS, Device
 from builders.imported_run import APART, REFERENCE, UPDATE
+from builders.run_files import WALL_OFFSET_NS
 
 pytest.importorskip("numpy")
 pytest.importorskip("polars")
@@ -47,7 +48,7 @@ def test_every_format_has_a_module_here_and_is_written_by_the_builder() -> None:
     assert importers.formats() == sorted(WRITERS)
 
 
-@pytest.mark.parametrize("format", ["ascend_db", "trace_view", "kernel_details", "torch_trace"])
+@pytest.mark.parametrize("format", ["ascend_db", "trace_view", "kernel_details", "torch_trace", "nsys"])
 def test_a_stage_is_divided_into_computing_communicating_and_free(run: Path, tmp_path: Path, format: str) -> None:
     name, write = WRITERS[format]
     (made,) = imported(run, write(tmp_path / name, imported_run.device_of()))
@@ -131,6 +132,117 @@ def test_a_trace_of_a_cpu_counts_operators_and_says_so(run: Path, tmp_path: Path
     assert "operators on the CPU count as computing" in " ".join(made.notes)
 
 
+def test_a_trace_of_2021_has_the_same_events_by_other_names(run: Path, tmp_path: Path) -> None:
+    """Kineto wrote `Kernel` and `Operator` then, and times since 1970."""
+    trace = device_profiles.torch_trace(tmp_path / "a.pt.trace.json", imported_run.device_of())
+    document = json.loads(trace.read_text())
+    base = document.pop("baseTimeNanoseconds")
+    for event in document["traceEvents"]:
+        event["cat"] = {"kernel": "Kernel", "cpu_op": "Operator"}.get(event["cat"], event["cat"])
+        event["ts"] += base / 1000
+    trace.write_text(json.dumps(document))
+    (made,) = imported(run, trace)
+    (update,) = (row for row in made.rows if (row["step"], row["stage"]) == (2, "actor_update"))
+
+    assert made.notes == []
+    assert abs(update["computing_ns"] - 30 * MS) < 1000  # a float of microseconds since 1970 has a quarter of one
+
+
+def test_events_of_a_view_may_stand_in_an_object(run: Path, tmp_path: Path) -> None:
+    view = device_profiles.trace_view(tmp_path / "rank0" / "trace_view.json", imported_run.device_of())
+    view.write_text(json.dumps({"schemaVersion": 1, "traceEvents": json.loads(view.read_text())}))
+    (made,) = imported(run, view)
+
+    assert (made.source, figures(made, 2, "actor_update").items() >= {**UPDATE, **APART}.items()) == (
+        "trace_view.json", True,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("format", sorted(set(WRITERS) - {"ascend_db", "nsys"}))
+def test_a_byte_order_mark_changes_nothing(run: Path, tmp_path: Path, format: str) -> None:
+    name, write = WRITERS[format]
+    plain, marked = (write(tmp_path / kind / name, imported_run.device_of()) for kind in ("plain", "marked"))
+    marked.write_bytes(b"\xef\xbb\xbf" + plain.read_bytes())
+
+    assert imported(run, marked)[0].rows == imported(run, plain)[0].rows != []
+
+
+def test_another_encoding_is_refused_with_what_to_do(tmp_path: Path) -> None:
+    details = device_profiles.kernel_details(tmp_path / "kernel_details.csv", imported_run.device_of())
+    details.write_bytes(details.read_text().encode("utf-16"))
+    damage: list[Any] = []
+    _places.sources([details], damage)
+
+    assert [loss.reason for loss in damage] == ["is UTF-16: save it as UTF-8 (iconv -f UTF-16 -t UTF-8)"]
+
+
+@pytest.mark.parametrize("mark", [b"", b"\xef\xbb\xbf"])
+def test_spans_that_are_printed_over_many_lines_are_read(run: Path, tmp_path: Path, mark: bytes) -> None:
+    spans = device_profiles.otlp(tmp_path / "spans.jsonl", imported_run.device_of())
+    resources = [each for line in spans.read_text().splitlines() for each in json.loads(line)["resourceSpans"]]
+    printed = tmp_path / "printed.json"
+    printed.write_bytes(mark + json.dumps({"resourceSpans": resources}, indent=2).encode())
+
+    assert imported(run, printed)[0].rows == imported(run, spans)[0].rows != []
+
+
+@pytest.mark.parametrize("columns", [
+    "Op Name,OP Type,Task Type,Start Time(us),Task Duration(us)",
+    "Op Name,OP Type,Task Type,Task Start Time(us),Task Duration(us)",
+])  # fmt: skip
+def test_op_summary_of_msprof_has_the_same_in_other_columns(run: Path, tmp_path: Path, columns: str) -> None:
+    lines, device = [columns], imported_run.device_of()
+    for name, kind, times in (
+        *(("MatMul", "AI_CORE", times) for times in device.kernels),
+        *((f"hcom_allReduce__{group}_0", "HCCL", times) for group, *times in device.collectives),
+    ):
+        lines.append(f"{name},{name},{kind},{device_profiles.us(times[0])},{(times[1] - times[0]) / 1000}")
+    (tmp_path / "rank0").mkdir()
+    (tmp_path / "rank0" / "op_summary_20261124101010.csv").write_text("\n".join(lines) + "\n")
+    (made,) = imported(run, tmp_path / "rank0")
+
+    assert figures(made, 2, "actor_update").items() >= UPDATE.items()
+
+
+def test_processes_in_one_export_of_nsys_are_ranks_by_who_recorded_them(tmp_path: Path) -> None:
+    run = imported_run.run_of(tmp_path / "run", ranks=2)
+    file = device_profiles.nsys(tmp_path / "report1.sqlite", imported_run.device_of())
+    with sqlite3.connect(file) as base:
+        base.execute(f"update CUPTI_ACTIVITY_KIND_KERNEL set globalPid = {(PID + 1) << 24} where rowid > 6")
+    base.close()
+    (made,) = imported(run, file)
+    computing = {
+        (row["rank"], row["step"]): row["computing_ns"] / MS for row in made.rows if row["stage"] == "reference"
+    }
+
+    assert made.ranks == [0, 1]
+    assert (computing[0, 0], computing[1, 2]) == (20, 20)  # six kernels are of two steps
+
+
+def test_the_report_of_nsys_itself_is_refused_with_the_command_that_exports_it(run: Path, tmp_path: Path) -> None:
+    (tmp_path / "report1.nsys-rep").write_bytes(b"\x00" * 100)
+    (made,) = imported(run, tmp_path / "report1.nsys-rep")
+
+    assert made.problem.endswith("nsys export --type sqlite -o report1.sqlite report1.nsys-rep")
+
+
+def test_what_mindspore_writes_on_a_cpu_counts_its_operators_and_says_so(run: Path, tmp_path: Path) -> None:
+    """As its 2.10 wrote it here: one process, lengths as texts, no hardware and no overlap analysis."""
+    events: list[dict[str, Any]] = [{"ph": "M", "name": "process_name", "pid": 2, "tid": 0, "args": {"name": "CPU OP"}}]
+    for start, end in imported_run.device_of().kernels:
+        times = {"ts": device_profiles.us(start), "dur": device_profiles.us(end - start)}
+        events.append(
+            {"ph": "X", "name": "MatMul", "pid": 2, "tid": 0, "cat": "", "args": {"type": "HostCpuOps"}} | times
+        )
+    view = tmp_path / "rank0" / "trace_view.json"
+    view.parent.mkdir()
+    view.write_text(json.dumps(events))
+    (made,) = imported(run, view)
+
+    assert figures(made, 2, "actor_update")["computing_ns"] == 30
+    assert "operators on the CPU count as computing" in " ".join(made.notes)
+
+
 def test_a_packed_trace_is_read(run: Path, tmp_path: Path) -> None:
     plain = device_profiles.torch_trace(tmp_path / "a.pt.trace.json", imported_run.device_of())
     packed = tmp_path / "packed" / "a.pt.trace.json.gz"
@@ -149,55 +261,165 @@ def test_kernels_are_completed_by_the_communication_json_beside_them(run: Path, 
     (folder / "profiler_info_0.json").write_text("{}")
     (made,) = imported(run, tmp_path)
 
+    update = figures(made, 2, "actor_update")
+
     assert made.ranks == [0]
-    # What overlaps with computing was waiting.
-    assert figures(made, 2, "actor_update").items() >= {**UPDATE, **APART}.items()
+    assert update.items() >= UPDATE.items()
+    # It says that of 25 ms 10 moved data and 15 waited, not which: 5 of them lie under a kernel.
+    assert (update["transfer_from_ns"], update["transfer_to_ns"]) == (5, 10)
+    assert (update["waiting_from_ns"], update["waiting_to_ns"]) == (10, 15)
+    assert (update["transfer_ns"], update["waiting_ns"]) == (None, None)
 
 
-def test_waiting_is_told_by_comparing_ranks_where_no_file_does(tmp_path: Path) -> None:
-    run = imported_run.run_of(tmp_path / "run", ranks=2)
-    files = []
-    for rank, late_ms in ((0, 0), (1, 15)):
-        device = imported_run.device_of(rank=rank, late_ms=late_ms)
-        files.append(
-            device_profiles.ascend_db(tmp_path / f"msmonitor_1_20261124101010123_{rank}.db", device, "msmonitor")
-        )
-    waits, late = imported(run, *files)
-
-    assert figures(waits, 2, "actor_update").items() >= APART.items()
-    assert figures(late, 2, "actor_update").items() >= {"waiting_ns": 0, "transfer_ns": 10}.items()
+def known(made: Imported, step: int, stage: str) -> str | None:
+    (how,) = (row["known"] for row in made.rows if (row["step"], row["stage"]) == (step, stage))
+    return how
 
 
-def test_ranks_are_not_compared_where_one_of_the_group_is_missing(tmp_path: Path) -> None:
-    """As in a real profile of two of eight ranks: both waited 85 ms for one that was not profiled."""
-    run = imported_run.run_of(tmp_path / "run", ranks=3)
-    files = []
-    for rank in (0, 1):
-        device = imported_run.device_of(rank=rank, late_ms=rank)
-        device.waits, device.moves = [], []
-        files.append(device_profiles.trace_view(tmp_path / f"rank{rank}" / "trace_view.json", device))
-    made = imported(run, *files)
-
-    assert {row["transfer_ns"] for each in made for row in each.rows} == {None}
-    assert "2 ranks of a group are there, and all are needed" in " ".join(made[0].notes)
+def between(made: Imported, step: int, stage: str) -> tuple[Any, ...]:
+    """Bounds of transfer, then those of waiting, ms."""
+    update = figures(made, step, stage)
+    return tuple(update[f"{part}_{end}_ns"] for part in ("transfer", "waiting") for end in ("from", "to"))
 
 
-@pytest.mark.parametrize("size", [2, 8])
-def test_the_size_of_a_group_is_what_torch_npu_says_of_it(tmp_path: Path, size: int) -> None:
-    """Of two ranks in a run of more: they are all of their group, or not."""
-    run = imported_run.run_of(tmp_path / "run", ranks=8)
-    groups = json.dumps({"114": {"group_name": "dp", "group_rank": 0, "global_ranks": list(range(size))}})
-    files = []
-    for rank in (0, 1):
-        device = imported_run.device_of(rank=rank, late_ms=rank)
-        device.waits, device.moves = [], []
-        files.append(device_profiles.ascend_db(tmp_path / str(rank) / f"ascend_pytorch_profiler_{rank}.db", device))
-        with sqlite3.connect(files[-1]) as base:
-            base.execute("update COMMUNICATION_OP set rankSize = null")
-            base.execute("insert into META_DATA values ('parallel_group_info', ?)", (groups,))
+def of_ranks(folder: Path, late_ms: dict[int, int], ranks: int, **operation: str) -> list[Imported]:
+    """Databases without tasks of collectives."""
+    run, files = imported_run.run_of(folder / "run", ranks=ranks), []
+    for rank, late in late_ms.items():
+        device = imported_run.device_of(rank=rank, late_ms=late)
+        file = folder / f"msmonitor_1_20261124101010123_{rank}.db"
+        files.append(device_profiles.ascend_db(file, device, "msmonitor"))
+        with sqlite3.connect(file) as base:
+            for name in operation.values():
+                base.execute("update STRING_IDS set value = ? where value = 'hcom_allReduce_'", (name,))
         base.close()
+    return imported(run, *files)
 
-    assert {row["transfer_ns"] is None for made in imported(run, *files) for row in made.rows} == {size == 8}
+
+def test_comparing_ranks_bounds_waiting_and_never_says_that_the_last_to_come_waits_for_nobody(tmp_path: Path) -> None:
+    """Of 25 ms one rank stays 10: the other one has waited for 15 of its 25 at least; 5 ms lie under a kernel."""
+    waits, late = of_ranks(tmp_path, {0: 0, 1: 15}, ranks=2)
+
+    assert between(waits, 2, "actor_update") == (0, 10, 10, 20)
+    assert between(late, 2, "actor_update") == (0, 10, 0, 10)
+    assert {known(made, 2, "actor_update") for made in (waits, late)} == {"bounded"}
+    assert {row["transfer_ns"] for made in (waits, late) for row in made.rows if row["stage"] == "actor_update"} == {
+        None
+    }
+
+
+@pytest.mark.parametrize("ranks", [3, 8])
+def test_ranks_that_are_missing_only_make_the_bounds_wider(tmp_path: Path, ranks: int) -> None:
+    """As in a real profile of two of eight ranks: both waited 85 ms for one that was not profiled."""
+    first, second = of_ranks(tmp_path, {0: 0, 1: 1}, ranks)
+
+    assert between(first, 2, "actor_update") == (0, 20, 0, 20)  # 24 of its 25 ms may be either; 5 lie under a kernel
+    assert between(second, 2, "actor_update")[3] == 20
+
+
+@pytest.mark.parametrize(
+    "name", ["hcom_broadcast_", "hcom_send_", "hcom_receive_", "hcom_reduce_", "hcom_batchSendRecv_"]
+)
+def test_an_operation_that_somebody_may_leave_before_the_others_come_bounds_nobody(tmp_path: Path, name: str) -> None:
+    """The root of a broadcast is done in no time; that says nothing of how long the others waited."""
+    waits, late = of_ranks(tmp_path, {0: 0, 1: 15}, ranks=2, name=name)
+
+    assert {between(made, 2, "actor_update") for made in (waits, late)} == {(None,) * 4}
+
+
+def of_level0(path: Path) -> Path:
+    """COMMUNICATION_TASK_INFO says "N/A" of all tasks, and TASK what they are, as torch_npu writes it at level 0."""
+    with sqlite3.connect(path) as base:
+        for text in ("N/A", "SDMA", "Notify Wait", "Write Value"):
+            base.execute("insert into STRING_IDS select max(id) + 1, ? from STRING_IDS", (text,))
+        for old, new in (("MEMCPY_ASYNC", "SDMA"), ("NOTIFY_WAIT", "Notify Wait")):
+            id = "select id from STRING_IDS where value = ?"
+            base.execute(f"update TASK set taskType = ({id}) where taskType = ({id})", (new, old))
+        base.execute("update COMMUNICATION_TASK_INFO set taskType = (select id from STRING_IDS where value = 'N/A')")
+    base.close()
+    return path
+
+
+@pytest.mark.parametrize("schema", ["0", "1.0.0", "1.2.0"])
+def test_a_database_of_level_0_tells_transfer_by_its_table_of_tasks(run: Path, tmp_path: Path, schema: str) -> None:
+    file = device_profiles.ascend_db(tmp_path / "ascend_pytorch_profiler_0.db", imported_run.device_of(), schema)
+    (made,) = imported(run, of_level0(file))
+
+    assert figures(made, 2, "actor_update").items() >= APART.items()
+    assert known(made, 2, "actor_update") == "told"
+
+
+def test_a_value_that_is_written_to_signal_the_others_is_no_transfer(run: Path, tmp_path: Path) -> None:
+    file = of_level0(device_profiles.ascend_db(tmp_path / "ascend_pytorch_profiler_0.db", imported_run.device_of()))
+    with sqlite3.connect(file) as base:
+        base.execute("update TASK set taskType = (select id from STRING_IDS where value = 'Write Value') "
+                     "where taskType = (select id from STRING_IDS where value = 'SDMA')")  # fmt: skip
+    base.close()
+    (made,) = imported(run, file)
+
+    assert figures(made, 2, "actor_update")["transfer_ns"] in (0, None)
+
+
+def of_communication(folder: Path, links: dict[str, float], **times: float) -> Path:
+    """One collective of 20 ms in `reference`, as communication.json has it."""
+    begin_us = (WALL_OFFSET_NS + 5 * MS) / 1000
+    info = {"Start Timestamp(us)": begin_us, "Elapse Time(ms)": 20, "Synchronization Time(ms)": 0}
+    info |= {f"{name.capitalize()} Time(ms)": times.get(name, 0) for name in ("transit", "wait", "idle")}
+    moved = {name: {"Transit Size(MB)": 1, "Transit Time(ms)": time} for name, time in links.items()}
+    operation = {"Communication Time Info": info, "Communication Bandwidth Info": moved}
+    file = folder / "rank0" / "communication.json"
+    file.parent.mkdir()
+    file.write_text(json.dumps({"step0": {"p2p": {}, "collective": {"hcom_allReduce__097_4_1@586": operation}}}))
+    return file
+
+
+@pytest.mark.parametrize(
+    ("links", "times", "expected"),
+    [
+        ({}, {"transit": 5, "wait": 15}, (5, 5, 15, 15)),  # all of it is told
+        ({}, {"transit": 5, "wait": 11, "idle": 4}, (5, 9, 7, 15)),  # nobody knows what was done meanwhile
+        ({"HCCS": 18}, {"idle": 20}, (0, 18, 0, 20)),  # links moved data, which is no transit, and no waiting
+        ({"HCCS": 70, "SDMA": 70}, {"idle": 20}, (0, 20, 0, 20)),  # seven planes, ten each
+        ({"HCCS": 6, "SDMA": 6}, {"transit": 5, "wait": 11, "idle": 4}, (5, 6, 10, 15)),
+        ({"RDMA": 2, "HCCS": 3, "SDMA": 3}, {"wait": 20}, (0, 5, 15, 20)),  # others moved data while this plane waited
+        ({"HCCS": 0, "SDMA": 0}, {"wait": 20}, (0, 0, 20, 20)),
+    ],
+)  # fmt: skip
+def test_communication_json_bounds_what_it_does_not_tell(
+    run: Path, tmp_path: Path, links: dict[str, float], times: dict[str, float], expected: tuple[int, ...]
+) -> None:
+    """Waiting is what it calls so; idling is neither. Times of links add up over planes."""
+    (made,) = imported(run, of_communication(tmp_path, links, **times))
+
+    assert between(made, 0, "reference") == expected
+    assert known(made, 0, "reference") == ("told" if expected[::2] == expected[1::2] else "bounded")
+
+
+def test_files_that_are_named_are_completed_by_the_communication_json_beside_them(run: Path, tmp_path: Path) -> None:
+    device = imported_run.device_of()
+    details = device_profiles.kernel_details(tmp_path / "rank0" / "kernel_details.csv", device)
+    device_profiles.communication(tmp_path / "rank0" / "communication.json", device)
+    (made,) = imported(run, details)
+
+    assert between(made, 2, "actor_update") == (5, 10, 10, 15)
+
+
+def test_a_trace_whose_base_stands_behind_its_events_is_read_as_one_in_which_it_comes_first(
+    run: Path, tmp_path: Path
+) -> None:
+    """As torch 2.4 to 2.7 writes it; there is no range of the run in it, which would bring any clock right."""
+    device, rows = imported_run.device_of(), []
+    device.ranges = []
+    for name, moves in (("first", False), ("last", True)):
+        file = device_profiles.torch_trace(tmp_path / f"{name}.pt.trace.json", device)
+        document = json.loads(file.read_text())
+        if moves:
+            document["baseTimeNanoseconds"] = document.pop("baseTimeNanoseconds")
+        file.write_text(json.dumps(document))
+        rows.append(imported(run, file)[0].rows)
+
+    assert rows[0] == rows[1]
+    assert len(rows[0]) == 12
 
 
 def test_a_database_of_several_devices_is_one_trace_a_rank(tmp_path: Path) -> None:

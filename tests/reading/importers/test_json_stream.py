@@ -30,7 +30,8 @@ class InPieces(io.BytesIO):
 
 def values(text: str | bytes, size: int = 1 << 20, **levels: int) -> list[tuple[str, str, Any]]:
     raw = text.encode() if isinstance(text, str) else text
-    return list(JsonStream(InPieces(raw, size), lambda _: None).values(levels))
+    batches = JsonStream(InPieces(raw, size), lambda _: None).batches(levels)
+    return [(first, last, value) for first, last, several in batches for value in several]
 
 
 DOCUMENTS = (
@@ -52,11 +53,28 @@ def test_values_are_the_same_wherever_pieces_end(document: Any, size: int) -> No
     assert json.loads(json.dumps(read).replace('"2.5"', "2.5")) == expected
 
 
+HIDDEN = (
+    {"name": "}, {", "args": {}}, {"name": "]}, {[", "args": {"of": [{"a": 1}, {"b": 2}, {"c": []}]}}, {}, 5, "}, {",
+    {"args": {"deep": [[{"x": {}}, {"y": {}}]]}}, [], {"name": "end"},
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("indent", [None, 1])
+@pytest.mark.parametrize("size", [3, 64, 1 << 20])
+def test_what_looks_like_the_seam_of_two_elements_within_one_parts_none(size: int, indent: int | None) -> None:
+    """Elements of a list are read some hundreds at once, up to what looks like the end of one of them."""
+    document = {"traceEvents": [*HIDDEN, *({"n": number} for number in range(20)), *HIDDEN], "other": [{"a": 1}, {}]}
+    read = values(json.dumps(document, indent=indent), size, traceEvents=2)
+
+    assert [value for key, _, value in read if key == "traceEvents"] == document["traceEvents"]
+    assert [value for key, _, value in read if key == "other"] == [document["other"]]
+
+
 def test_levels_say_how_deep_a_value_lies() -> None:
     text = json.dumps({"step1": {"collective": {"op": {"x": 1}}, "p2p": {}}})
     stream = JsonStream(InPieces(text.encode(), 5), lambda _: None)
 
-    assert list(stream.values({}, default=3)) == [("step1", "op", {"x": 1})]
+    assert list(stream.batches({}, default=3)) == [("step1", "op", [{"x": 1}])]
 
 
 @pytest.mark.parametrize("size", [1, 5, 1 << 20])
@@ -64,8 +82,8 @@ def test_what_is_whole_before_a_cut_is_read(size: int) -> None:
     whole = json.dumps([{"name": f"event {number}"} for number in range(10)])
     read = []
     with pytest.raises(FormatError, match="ends in the middle") as caught:
-        for _, _, value in JsonStream(InPieces(whole[:-40].encode(), size), lambda _: None).values({}):
-            read.append(value["name"])
+        for _, _, several in JsonStream(InPieces(whole[:-40].encode(), size), lambda _: None).batches({}):
+            read += [value["name"] for value in several]
 
     assert read == [f"event {number}" for number in range(8)]
     assert caught.value.offset == whole.index('{"name": "event 8"}')
@@ -103,8 +121,8 @@ def test_a_packed_file_that_is_cut_gives_what_is_whole(tmp_path: Path) -> None:
     (tmp_path / "a.json.gz").write_bytes(content[: len(content) // 2])
     read = []
     with pytest.raises(FormatError), _json_stream.opened(tmp_path / "a.json.gz") as file:
-        for _, _, value in JsonStream(file, lambda _: None).values({}):
-            read.append(value)
+        for _, _, several in JsonStream(file, lambda _: None).batches({}):
+            read += several
 
     assert read == list(range(len(read)))
     assert len(read) > 10_000

@@ -19,7 +19,7 @@ pytest.importorskip("polars")
 from typer.testing import CliRunner
 
 from mstxkit.cli import application
-from mstxkit.reading.report.devices import TIMES, origin
+from mstxkit.reading.report.devices import TIMES, means, origin, texts
 from mstxkit.reading.report.units import duration
 
 
@@ -110,3 +110,38 @@ def test_without_a_profile_nothing_is_said_of_devices(tmp_path: Path) -> None:
 
     assert devices(run) == []
     assert "devices" not in ran("report", run)
+
+
+def row_of(**more: Any) -> dict[str, Any]:
+    empty = {"transfer_ns": None, "transfer_from_ns": None, "transfer_to_ns": None, "known": None}
+    return {**empty, **more}
+
+
+@pytest.mark.parametrize(
+    ("row", "text"),
+    [
+        (row_of(transfer_ns=5 * MS, transfer_from_ns=5 * MS, transfer_to_ns=5 * MS, known="told"), "5.00 ms"),
+        (row_of(transfer_from_ns=2 * MS, transfer_to_ns=88 * MS, known="bounded"), "2.00 ms to 88.0 ms"),
+        (row_of(transfer_from_ns=0, transfer_to_ns=24 * MS, known="bounded"), "up to 24.0 ms"),
+        (row_of(transfer_ns=5 * MS, known="guessed"), "about 5.00 ms"),
+        (row_of(), "?"),
+    ],
+)  # fmt: skip
+def test_each_figure_is_shown_with_how_it_is_known(row: dict[str, Any], text: str) -> None:
+    assert texts(row, "?", ("transfer_ns",)) == [text]
+
+
+@pytest.mark.parametrize(("steps", "known"), [(["told", "told"], "told"), (["told", "bounded"], "bounded"),
+                                               (["told", "guessed"], "guessed"), (["told", None], None)])  # fmt: skip
+def test_a_mean_of_steps_is_as_sure_as_the_least_sure_of_them(run: Path, steps: list[Any], known: str | None) -> None:
+    import polars as pl
+
+    from mstxkit.reading.run import open_run
+
+    rows = open_run(run).device().filter((pl.col("rank") == 0) & (pl.col("stage") == "actor_update")).head(2)
+    is_told = pl.Series([step in ("told", "guessed") for step in steps])
+    rows = rows.with_columns(known=pl.Series(steps, dtype=pl.String), transfer_ns=pl.when(is_told).then("transfer_ns"))
+    (mean,) = means(rows, "stage", "rank").to_dicts()
+
+    assert mean["known"] == known
+    assert (mean["transfer_ns"] is None) == (None in steps or "bounded" in steps)

@@ -263,3 +263,19 @@ def test_what_is_kept_is_private(run: Path, tmp_path: Path) -> None:
 
     assert (run / "imports").stat().st_mode & 0o777 == 0o700
     assert {path.stat().st_mode & 0o777 for path in (run / "imports").iterdir()} == {0o640}
+
+
+def test_what_an_older_version_kept_is_shown_as_a_guess(run: Path, tmp_path: Path) -> None:
+    """It had no word for how transfer is known, and took the shortest stay of all ranks for it."""
+    imported(run, database(tmp_path))
+    (rows,), (head,) = (list((run / "imports").glob(f"*{suffix}")) for suffix in (".parquet", ".json"))
+    newer = [name for name in pl.read_parquet(rows).columns if name == "known" or name.endswith(("_from_ns", "_to_ns"))]
+    pl.read_parquet(rows).drop(newer).write_parquet(rows)
+    document = json.loads(head.read_text())
+    document["digest"] = hashlib.blake2b(rows.read_bytes(), digest_size=16).hexdigest()
+    head.write_text(json.dumps(document))
+    device = open_run(run).device()
+
+    assert len(newer) == 5
+    assert device["known"].unique().to_list() == ["guessed"]
+    assert device.filter(pl.col("stage") == "actor_update")["transfer_ns"].to_list() == [10 * MS] * 6

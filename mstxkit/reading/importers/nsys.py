@@ -1,0 +1,96 @@
+"""What Nsight Systems recorded, exported to SQLite: kernels, NCCL's apart, and ranges of NVTX; a trace a process.
+
+By the documents only: no real export was read. Its own form, `.nsys-rep`, is refused with the command that exports it.
+
+Source: Nsight Systems, "SQLite Export Schema Reference": times are ns after `utcEpochNs` of the session; ranges have
+event types 59 and 60; a process is in bits 24 to 47 of `globalPid` and `globalTid`.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Callable
+
+import numpy as np
+import numpy.typing as npt
+
+from ...errors import FormatError
+from . import Importer
+from ._database import Database, is_of_nsys, opened
+from ._lanes import COLLECTIVE
+from ._trace import RANGES_AT_MOST, CoveredTime, DeviceTrace, NamedColumn, text
+
+_KERNELS, _RANGES, _SESSION = "CUPTI_ACTIVITY_KIND_KERNEL", "NVTX_EVENTS", "TARGET_INFO_SESSION_START_TIME"
+_TEXTS, _REPORT = "StringIds", ".nsys-rep"
+
+
+def read(path: Path, advance: Callable[[float], None]) -> list[DeviceTrace]:
+    """One trace a process. FormatError: it is no such export."""
+    if path.suffix == _REPORT:
+        raise FormatError(f"is nsys' own form: nsys export --type sqlite -o {path.stem}.sqlite {path.name}")
+    with opened(path, advance) as base:
+        if not base.column(_KERNELS, "start") and not base.column(_RANGES, "start"):
+            raise FormatError("is no export of nsys: it has no kernels and no ranges of NVTX")
+        began = [start for start, _ in base.pairs(_SESSION, "utcEpochNs", "utcEpochNs", 1) if type(start) is int]
+        host = next((text(value) for name, value in base.pairs("TARGET_INFO_SYSTEM_ENV", "name", "value")
+                     if name == "Hostname"), "")  # fmt: skip
+        kernels, (ranges, unknown) = _kernels(base), _ranges(base)
+        traces = []
+        for pid in sorted({*kernels, *ranges}):
+            trace = DeviceTrace(str(path), IMPORTER.what, host=host, pid=pid)
+            _fill(trace, base, kernels.get(pid), ranges.get(pid), sum(began[:1]))
+            trace.notes += [] if began else ["it does not say when it began: its times are as of 1970"]
+            traces.append(trace)
+    if not traces:
+        raise FormatError("holds no kernel and no range")
+    traces[0].lose("ranges do not say what they are", count=unknown)
+    return traces
+
+
+def _by_process(rows: npt.NDArray[np.int64]) -> dict[int, npt.NDArray[np.int64]]:
+    pids = (rows[:, 3] >> 24) & 0xFFFFFF
+    return {int(pid): rows[pids == pid] for pid in set(pids.tolist())}
+
+
+def _kernels(base: Database) -> dict[int, npt.NDArray[np.int64]]:
+    """Begin, end, name and process of each kernel, by process."""
+    names = [base.column(_KERNELS, *choice) for choice in (("start",), ("end",), ("shortName", "demangledName"))]
+    who = base.column(_KERNELS, "globalPid")
+    return _by_process(base.all_numbers(_KERNELS, *names, who)) if all(names) and who else {}
+
+
+def _ranges(base: Database) -> tuple[dict[int, npt.NDArray[np.int64]], int]:
+    """Begin, end, name and process of each range, by process; and how many rows do not say what they are."""
+    needed = ("start", "end", "textId", "globalTid", "eventType")
+    if not all(base.column(_RANGES, name) for name in needed):
+        return {}, 0
+    rows = base.all_numbers(_RANGES, *needed)
+    return _by_process(rows[np.isin(rows[:, 4], (59, 60)), :4][:RANGES_AT_MOST]), int(np.count_nonzero(rows[:, 4] < 0))
+
+
+def _fill(
+    trace: DeviceTrace, base: Database, kernels: npt.NDArray[np.int64] | None, ranges: npt.NDArray[np.int64] | None,
+    began_ns: int,
+) -> None:  # fmt: skip
+    column = NamedColumn()
+    if kernels is not None:
+        names = base.texts(sorted(set(kernels[:, 2].tolist())), _TEXTS)
+        of_collectives = [id for id, name in names.items() if COLLECTIVE.search(name)]
+        is_collective = np.isin(kernels[:, 2], of_collectives)
+        computing, communicating = CoveredTime(), CoveredTime()
+        for stretches, rows in ((computing, kernels[~is_collective]), (communicating, kernels[is_collective])):
+            stretches.extend(*(np.where(rows[:, at] < 0, -1, rows[:, at] + began_ns) for at in (0, 1)))
+        trace.computing, trace.communicating = computing.told(), communicating.told()
+        trace.lose("kernels have no usable time and are left out", computing, communicating)
+        trace.events += len(kernels)
+    if ranges is not None:
+        names = base.texts(sorted(set(ranges[:, 2].tolist())), _TEXTS)
+        for start, end, name, _ in ranges.tolist():
+            if name in names:
+                column.add(names[name], start + began_ns if start >= 0 else -1, end + began_ns)
+        trace.events += len(ranges)
+        trace.lose("ranges of the host have no usable time", column)
+    trace.ranges = column.all()
+
+
+IMPORTER = Importer("nsys export", is_of_nsys, read)
