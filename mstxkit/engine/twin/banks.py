@@ -164,6 +164,7 @@ class Live:
         self._slots_at = livefile.HEADER_BYTES // 8
         # Word indices. Taken from the left, given back on the right: a late thread's slot is not at once another's.
         self.free = deque(range(self._slots_at, self._slots_at + _SLOT_WORDS * self.layout.slot_count, _SLOT_WORDS))
+        self.stage_slots = self.layout.stage_slots
         self._activated, self._definitions = activated, definitions
         self._seq, self._rotating = 0, False
         self._counted = [0] * self.layout.bank_count

@@ -191,7 +191,7 @@ def _position(site: Site) -> Node | None:
     recorder = ranges.live
     if not quick.is_quick or recorder is None or recorder.pid != os.getpid() or site.own_stage:
         return None
-    if not recorder.free or site.limits is not None or (watch.is_watching and site.is_watched):
+    if len(recorder.free) <= recorder.stage_slots or site.limits is not None or (watch.is_watching and site.is_watched):
         return None
     track = tracks.track_here()
     if track.node is track.root and not track.is_own:

@@ -316,6 +316,7 @@ def _connect() -> None:
     watching.on_change, watching.on_fault = _switch, ranges.fault
     banks.oldest_pending = limits.oldest_pending
     tracks.on_contexts, tracks.on_threads = quick.see_contexts, quick.see_threads
+    sites.mark = mark
     sites.on_capped = lambda: banks.count(ranges.live, banks.NAMES_CAPPED)
     encoding.on_cut = lambda: banks.count(ranges.live, banks.TEXTS_CUT)
     encoding.on_fault = ranges.fault

@@ -14,12 +14,12 @@ from .sums import StageSums, forget
 _STEPS_KEPT = 8
 # How many ranges that were still held when they ended are looked after for a site; others are made anew.
 LENT_LIMIT = 16
-_CATCH_ALL = "(too many names)"
 
 describe: Callable[[object, object, object], Any] = names.describe
 # What a pickled site is a call of, and so what it arrives as in another process.
 unpickle: Callable[[str, Any, Any], Any] | None = None
 on_capped: Callable[[], None] = lambda: None  # noqa: E731
+mark: Callable[..., None] = lambda message, **attributes: None  # noqa: E731
 
 _sites: dict[tuple[bytes, bytes, str | None], Site] = {}
 _by_name: dict[str, Site] = {}
@@ -167,8 +167,8 @@ def _intern(name: Any, stage: Any, domain: Any, plain: bool) -> Site:
     key = (described[0], described[1], described[2])
     site = _sites.get(key)
     if site is None:
-        if len(_by_id) >= records.SITE_LIMIT:
-            return _catch_all()
+        if len(_by_id) >= records.SITE_LIMIT and not _is_called_as_its_stage(described):
+            return _catch_all(described[2])
         site = Site(len(_by_id) + 1, name, stage, domain, described)
         _by_id.append(site)
         _sites[key] = site
@@ -177,15 +177,21 @@ def _intern(name: Any, stage: Any, domain: Any, plain: bool) -> Site:
     return site
 
 
-def _catch_all() -> Site:
+def _is_called_as_its_stage(described: Any) -> bool:
+    name, domain, key = described[:3]
+    return key is not None and (name, domain) == (key.encode(), b"default") and _stage_id(key) > 0
+
+
+def _catch_all(key: str | None = None) -> Site:
     on_capped()
-    faults.warn_once("names", f"more than {records.SITE_LIMIT} names: later ones are recorded as {_CATCH_ALL!r}")
-    return _by_name[_CATCH_ALL]
+    if not faults.counts.get("names"):
+        names.tell_of_too_many(mark, records.CATCH_ALL)
+    return _intern(key, key, names.DEFAULT_DOMAIN, False) if _stage_id(key) else _by_name[records.CATCH_ALL]
 
 
 def make_catch_all() -> None:
     """Intern the site of names beyond the limit, before there are too many."""
-    intern(_CATCH_ALL)
+    intern(records.CATCH_ALL)
 
 
 def count() -> int:
@@ -214,7 +220,10 @@ def _stage_id(key: str | None) -> int:
     if key is None:
         return 0
     stage_id = _stage_ids.get(key, 0)
-    if stage_id or len(_stages) >= records.STAGE_MAX:
+    is_numbered = any(digit in key for digit in "0123456789")
+    if stage_id or len(_stages) >= (records.NUMBERED_STAGES if is_numbered else records.STAGE_MAX):
+        if not stage_id:
+            names.tell_of_too_many_stages(key)
         return stage_id
     stage = StageTotal(len(_stages) + 1, key)
     _stages.append(stage)

@@ -365,10 +365,11 @@ def texts_of(site: Site, track: Track, stage: int) -> list[tuple[int, int, bytes
 
 def take_slot(node: Node, live: Live) -> None:
     """Give the position a slot, where there is one; else count that."""
-    if not live.free:
+    kept = 0 if node.site.own_stage else live.stage_slots
+    if len(live.free) <= kept:
         renew()  # kept positions give theirs back
     try:
-        node.slot = live.free.popleft()
+        node.slot = live.free.popleft() if len(live.free) > kept else [].pop()  # an IndexError
     except IndexError:
         banks.count(live, banks.SLOTS_OVERFLOWED)
         return
