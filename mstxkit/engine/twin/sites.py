@@ -267,7 +267,8 @@ def stage_times(step: int | None, in_force: int | None) -> dict[str, float]:
     """
     if step is None:
         step = _latest(in_force)
-    return {stage.key: stage.kept[step] * 1e-9 for stage in stages() if step in stage.kept}
+    kept = ((stage.key, stage.kept.get(step)) for stage in stages())  # which others may just be letting go of
+    return {key: ticks * 1e-9 for key, ticks in kept if ticks is not None}
 
 
 def _latest(in_force: int | None) -> int:
