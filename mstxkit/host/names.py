@@ -30,6 +30,7 @@ _type_name: Callable[[type], str] = type.__dict__["__name__"].__get__  # whateve
 _UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
 # How many names each module was the first to use.
 _made: dict[str, int] = {}
+_MAY_YIELD = 0x20 | 0x200  # flags of a generator's code, and an async generator's
 
 
 class Description(NamedTuple):
@@ -44,22 +45,24 @@ class Description(NamedTuple):
 
 def describe(name: object, stage: object, domain: object) -> Description:
     """All forms of a site's name, which is new. Never raises: what is not a str becomes its type's name."""
-    module = _caller()
+    frame = _caller()
+    module = "?" if frame is None else str(frame.f_globals.get("__name__"))
     _made[module] = _made.get(module, 0) + 1
+    if frame is not None and stage is not None and frame.f_code.co_flags & _MAY_YIELD:
+        from . import idioms
+
+        idioms.look_at_stage(as_text(stage), frame)
     text, domain_text = as_text(name), as_text(domain)
     key = None if stage is None else utf8(as_text(stage)).decode()
     return Description(utf8(text), utf8(domain_text), key, safe_message(text), safe_domain(domain_text))
 
 
-def _caller() -> str:
-    """The module that names something: the nearest that is not one of ours."""
+def _caller() -> Any:
+    """The frame that names something: the nearest of a module that is not one of ours; None: there is none."""
     frame: Any = sys._getframe(2)
-    while frame is not None:
-        module = frame.f_globals.get("__name__")
-        if type(module) is str and not module.startswith("mstxkit."):
-            return module
+    while frame is not None and str(frame.f_globals.get("__name__")).startswith("mstxkit."):
         frame = frame.f_back
-    return "?"
+    return frame
 
 
 def tell_of_too_many(mark: Callable[..., None], catch_all: str) -> None:

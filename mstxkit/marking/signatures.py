@@ -213,9 +213,9 @@ def name_no_modules() -> None:
     """It does not: no wrapper has `__name__` from now on."""
     global may_name_modules
     may_name_modules = False
-    for found in gc.get_objects():
-        if type(found) is FunctionType and type(found.__globals__.get("__name__")) is ModuleName:
-            del found.__globals__["__name__"]
+    for function in gc.get_objects():
+        if type(function) is FunctionType and type(function.__globals__.get("__name__")) is ModuleName:
+            del function.__globals__["__name__"]
 
 
 def are_functions_edited() -> bool:
