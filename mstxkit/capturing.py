@@ -312,8 +312,10 @@ def _park(deadline: float) -> int:
     # The recorder's first: its thread may just be going on duty.
     recorder = here.recorder
     parked = 0 if recorder is None else recorder.park(deadline)
-    others = [_beside.keeper.leave_off, _beside.standby.park]
-    others += [] if _beside.last_words is None else [_beside.last_words.leave_off]
+    keeper, standby, last_words = _beside.keeper, _beside.standby, _beside.last_words
+    # Any may be None, the first two where another thread starts or stops all of them, and keeps the lock for long.
+    others = [part.leave_off for part in (keeper, last_words) if part is not None]
+    others += [] if standby is None else [standby.park]
     return parked + sum(int(end(deadline)) for end in others)
 
 

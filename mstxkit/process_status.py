@@ -35,6 +35,7 @@ def status() -> Status:
     """What mstxkit does in this process: on or off, which engine and clock, where to, what was lost.
 
     `counters` and `faults` count since the process began; `own_cost_ratio` is mstxkit's share of the time, 0.001 say.
+    Never raises: what cannot be found out, as without memory, is told as being off, and counted as a fault.
 
     Example:
         >>> import mstxkit
@@ -47,9 +48,13 @@ def status() -> Status:
     if environment.is_off():
         return Status(False, False, "", "MSTXKIT_OFF is set", None, None, {}, None, {}, {}, None)
     try:
-        return _status_of(capturing.recorder_here())
-    except ValueError:  # another thread has just stopped that recorder, and let go of its live file
-        return _status_of(None)
+        try:
+            return _status_of(capturing.recorder_here())
+        except ValueError:  # another thread has just stopped that recorder, and let go of its live file
+            return _status_of(None)
+    except Exception as exc:
+        faults.note("status", exc)
+        return Status(False, False, "", f"{type(exc).__name__} in status()", None, None, {}, None, {}, {}, None)
 
 
 def _status_of(recorder: Recorder | None) -> Status:
@@ -105,7 +110,11 @@ def stage_times(step: int | None = None) -> dict[str, float]:
         return {}
     from .engine.choose import engine
 
-    return engine.stage_times(step)
+    try:
+        return engine.stage_times(step)
+    except MemoryError as exc:
+        faults.note("stage_times", exc)
+        return {}
 
 
 def metrics() -> dict[str, float]:

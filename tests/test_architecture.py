@@ -46,6 +46,7 @@ RUNS_ELSEWHERE = {
 # Imports inside functions, by what is imported, and why that is not loaded at the top.
 LATE = {
     "ctypes": "the twin and CANN only; `import mstxkit` is counted in modules",
+    "dis": "a stage that begins in a generator only",
     "difflib": "an error's suggestion only",
     "hashlib": "texts that are too long only",
     "functools": "a Python that counts threads at a fork only",
@@ -69,6 +70,7 @@ LATE_OURS = {
     "engine/twin/hot.py": "what seals is loaded by who records",
     "escalation/duty/standby.py": "a process that enters no stage goes on no duty",
     "escalation/inside.py": "who asks from outside of a run needs no engine",
+    "host/names.py": "a stage that begins in a generator only",
     "marking/ranges.py": "decoration, torch.compile, and what MSTXKIT_OFF=1 does without",
     "process_status.py": "with MSTXKIT_OFF=1 no engine is loaded",
     "reading": "numpy and polars are loaded when a table is asked for",

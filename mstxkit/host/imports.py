@@ -8,6 +8,7 @@ raises its own error.
 from __future__ import annotations
 
 import _frozen_importlib
+import os
 import sys
 from _frozen_importlib import ModuleSpec  # importlib.machinery has it too, and loads five modules
 from _thread import RLock
@@ -20,7 +21,15 @@ from .. import faults
 
 Hook = Callable[[ModuleType], object]
 
-_lock = RLock()
+
+def own_lock() -> Any:
+    """A lock that is free in a forked child, unless its forking thread holds it: other holders are not there."""
+    lock: Any = RLock()
+    os.register_at_fork(after_in_child=lambda: lock._is_owned() or lock._at_fork_reinit())
+    return lock
+
+
+_lock = own_lock()
 _waiting: dict[str, list[Hook]] = {}
 # Every (module, hook) ever asked for and not undone, so that a second call is one call.
 _known: set[tuple[str, Hook]] = set()

@@ -10,8 +10,11 @@ trace.
 from __future__ import annotations
 
 import re
+import sys
 from types import FunctionType
 from typing import Any, Callable, NamedTuple
+
+from .. import faults
 
 TEXT_LIMIT_BYTES = 4096
 MESSAGE_LIMIT_BYTES = 150
@@ -25,6 +28,9 @@ _REJECTED_FIRST = "=+-@"
 _BYTES_A_CHARACTER = 6  # at most: backslashreplace makes six of a lone surrogate
 _type_name: Callable[[type], str] = type.__dict__["__name__"].__get__  # whatever a metaclass makes of `__name__`
 _UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
+# How many names each module was the first to use.
+_made: dict[str, int] = {}
+_MAY_YIELD = 0x20 | 0x200  # flags of a generator's code, and an async generator's
 
 
 class Description(NamedTuple):
@@ -38,10 +44,45 @@ class Description(NamedTuple):
 
 
 def describe(name: object, stage: object, domain: object) -> Description:
-    """All forms of a site's name. Never raises: what is not a str becomes its type's name."""
+    """All forms of a site's name, which is new. Never raises: what is not a str becomes its type's name."""
+    frame = _caller()
+    module = "?" if frame is None else str(frame.f_globals.get("__name__"))
+    _made[module] = _made.get(module, 0) + 1
+    if frame is not None and stage is not None and frame.f_code.co_flags & _MAY_YIELD:
+        from . import idioms
+
+        idioms.look_at_stage(as_text(stage), frame)
     text, domain_text = as_text(name), as_text(domain)
     key = None if stage is None else utf8(as_text(stage)).decode()
     return Description(utf8(text), utf8(domain_text), key, safe_message(text), safe_domain(domain_text))
+
+
+def _caller() -> Any:
+    """The frame that names something: the nearest of a module that is not one of ours; None: there is none."""
+    frame: Any = sys._getframe(2)
+    while frame is not None and str(frame.f_globals.get("__name__")).startswith("mstxkit."):
+        frame = frame.f_back
+    return frame
+
+
+def tell_of_too_many(mark: Callable[..., None], catch_all: str) -> None:
+    """A name came when there was no room for it: log once who made most of them, and leave a mark for the report."""
+    module, count = max(_made.copy().items(), key=lambda made: made[1], default=("?", 0))
+    faults.warn_once(
+        "names",
+        f"too many names: new ones are recorded as {catch_all!r}, those of stages as their stage. {count} were made by "
+        f"{module}: what differs from call to call belongs into attributes, as in mstx_range('rollout', request=7)",
+    )
+    mark(catch_all, module=module, names=count)
+
+
+def tell_of_too_many_stages(key: str) -> None:
+    """The same of a stage."""
+    faults.warn_once(
+        "stages",
+        f"too many stages: {key[:80]!r} and others from now on are ranges, and no stages. A stage has one key in all "
+        "steps: what differs belongs into attributes, as in stage('rollout', request=7)",
+    )
 
 
 def as_text(value: Any) -> str:

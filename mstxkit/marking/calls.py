@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 from time import thread_time_ns
+from types import CoroutineType
 from typing import Any, Awaitable, Callable, Mapping, Union
 
 from .. import faults
@@ -120,3 +121,40 @@ class Pieces:
 async def awaiting(site: Any, awaitable: Awaitable[Any], stream: Any = None, attributes: Any = None) -> Any:
     """Drive what a plain function returned that is marked as a coroutine function."""
     return await state.driven(site, awaitable, stream, attributes)
+
+
+def handing(span: Any, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+    """Call a plain function in a range that lasts until the coroutine ends that it hands on; if it does so."""
+
+    async def called() -> tuple[Any, BaseException | None]:
+        try:
+            return function(*args, **kwargs), None
+        except BaseException as exc:  # a StopIteration too, which a coroutine cannot raise
+            return None, exc
+
+    try:
+        span.drive(called()).send(None)
+    except StopIteration as done:
+        result, exc = done.value
+    if isinstance(result, CoroutineType):
+        return _handed_on(span, result)
+    span.close(exc is not None)
+    if exc is None:
+        return result
+    try:
+        raise exc
+    finally:
+        exc = None  # no cycle through its traceback
+
+
+async def _handed_on(span: Any, coroutine: Any) -> Any:
+    failed = True
+    try:
+        result = await span.drive(coroutine)
+        failed = False
+        return result
+    except GeneratorExit:
+        failed = False
+        raise
+    finally:
+        span.close(failed)

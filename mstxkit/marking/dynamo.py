@@ -15,6 +15,8 @@ from importlib.util import find_spec
 from types import ModuleType
 from typing import Any, Callable
 
+from . import signatures
+
 # Modules of which nothing is traced or compiled.
 _NEVER_TRACED = (
     "mstxkit.engine",
@@ -68,6 +70,10 @@ def register(dynamo: ModuleType, engine: Any) -> None:
         dynamo: the module `torch._dynamo`, imported.
         engine: C engine or Python twin.
     """
+    inlining = getattr(getattr(dynamo, "symbolic_convert", None), "InliningInstructionTranslator", None)
+    of_globals = getattr(inlining, "get_globals_source_and_value", None)
+    if of_globals is None or signatures.OF_NO_MODULE not in of_globals.__code__.co_consts:
+        signatures.name_no_modules()
     if not hasattr(dynamo, "substitute_in_graph"):
         return
     _leave_out(dynamo.trace_rules)

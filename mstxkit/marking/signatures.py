@@ -7,22 +7,27 @@ parameters as they are. Defaults are not in the code: they stay on the function,
 from __future__ import annotations
 
 import builtins
+import gc
 import keyword
+import sys
 from functools import lru_cache
-from types import CodeType, FunctionType, MethodType
+from types import CellType, CodeType, FunctionType, MethodType
 from typing import Any, Callable, Mapping, NamedTuple
 
 from . import off
 
 CALL, COROUTINE, GENERATOR = "call", "coroutine", "generator"
-ASYNC_GENERATOR, AWAITABLE = "async generator", "awaitable"
+ASYNC_GENERATOR, AWAITABLE, HANDING = "async generator", "awaitable", "plain, over a coroutine"
 
+_ONLY_AST = 0x400  # `ast.PyCF_ONLY_AST`
 _VARARGS, _VARKEYWORDS, _GENERATOR, _COROUTINE, _ITERABLE_COROUTINE, _ASYNC_GENERATOR = 4, 8, 0x20, 0x80, 0x100, 0x200
-_FILE_PREFIX = "<mstxkit wrapper of "
+_FILE = "<mstxkit wrapper>"
+_RELOADERS = ("IPython.extensions.autoreload", "jurigged")
+_DECORATORS = 10  # one above another, at most
 # What a wrapper holds as its globals, under names that no parameter of its own has.
 _HELD = (
     "is_on", "timed", "driven", "opened", "stored", "step", "current_stage", "site", "function", "stream",
-    "attributes", "constant", "evaluate", "in_pieces", "awaiting",
+    "attributes", "constant", "evaluate", "in_pieces", "awaiting", "handing",
 )  # fmt: skip
 # Held likewise where they are used: a parameter may have the name of a builtin.
 _BUILTINS: dict[str, Any] = {
@@ -51,6 +56,11 @@ _BODIES = {
   {pieces} = {in_pieces}({opened}({site}{extra}), {function}({call}))
   while await {pieces}.more():
    with {pieces}: {pieces}.sent = yield {pieces}.take()
+""",
+    HANDING: """
+  if {is_on}({site}):{inside}
+   return {handing}({opened}({site}{extra}), {function}, {call})
+  return {function}({call})
 """,
     AWAITABLE: """{before}
   return {awaiting}({site}, {function}({call}){extra})
@@ -115,13 +125,14 @@ class Prepared:
 
 
 class Interface(NamedTuple):
-    """How a callable is called: its kind, parameters and defaults, and the code flags its wrapper must have too."""
+    """How a callable is called: its kind, parameters, defaults, and the flags and place that its wrapper's code has."""
 
     kind: str
     parameters: Parameters
     defaults: tuple[Any, ...] | None = None
     keyword_defaults: dict[str, Any] | None = None
     flags: int = 0
+    place: tuple[str, int] = (_FILE, 1)
 
 
 def interface_of(target: Callable[..., Any]) -> Interface:
@@ -136,8 +147,19 @@ def interface_of(target: Callable[..., Any]) -> Interface:
     places = len(parameters.positional_only) + len(parameters.plain)
     defaults = (function.__defaults__ or ())[-places:] if places else ()
     flags = function.__code__.co_flags & _ITERABLE_COROUTINE
-    kind = AWAITABLE if kind == CALL and is_marked else kind
-    return Interface(kind, parameters, defaults or None, function.__kwdefaults__, flags)
+    if kind == CALL:
+        kind = AWAITABLE if is_marked else HANDING if _is_over_a_coroutine(target) else CALL
+    place = function.__code__.co_filename, function.__code__.co_firstlineno
+    return Interface(kind, parameters, defaults or None, function.__kwdefaults__, flags, place)
+
+
+def _is_over_a_coroutine(target: Any) -> bool:
+    """Is a coroutine function beneath its decorators, as those that retry are? It may hand on the coroutine."""
+    for _ in range(_DECORATORS):
+        target = getattr(target, "__dict__", {}).get("__wrapped__")
+        if isinstance(target, FunctionType) and target.__code__.co_flags & _COROUTINE:
+            return True
+    return False
 
 
 def _code_behind(target: Callable[..., Any]) -> tuple[FunctionType | None, int]:
@@ -169,20 +191,60 @@ def _parameters(code: CodeType, bound: int) -> Parameters:
     return Parameters()
 
 
+class ModuleName(str):
+    """`__name__` in the globals of a wrapper, for the function that asks in which module its caller is.
+
+    torch.compile would look for what a wrapper holds in that module, unless the name begins as those of the globals of
+    named tuples do, which are no module's either. Source: torch 2.13.0, `symbolic_convert.py`.
+    """
+
+    __slots__ = ()
+
+    def startswith(self, prefix: Any, *places: Any) -> bool:
+        """As any text, and that too."""
+        return prefix == OF_NO_MODULE or super().startswith(prefix, *places)
+
+
+OF_NO_MODULE = "namedtuple_"
+may_name_modules = True  # torch.compile, where it is loaded, knows of `OF_NO_MODULE`
+
+
+def name_no_modules() -> None:
+    """It does not: no wrapper has `__name__` from now on."""
+    global may_name_modules
+    may_name_modules = False
+    for function in gc.get_objects():
+        if type(function) is FunctionType and type(function.__globals__.get("__name__")) is ModuleName:
+            del function.__globals__["__name__"]
+
+
+def are_functions_edited() -> bool:
+    """Does somebody edit them in this process while it runs?"""
+    return hasattr(builtins, "__IPYTHON__") or any(name in sys.modules for name in _RELOADERS)
+
+
 def make(interface: Interface, name: str, held: dict[str, Any]) -> FunctionType:
     """A wrapper called as `interface` says. `held`, by role, is all it may refer to: its `__globals__` are its own.
 
-    Not a closure: CPython copies the cells of a closure at every call, which an idle wrapper would feel. Without
-    `__name__` in them, torch.compile takes these globals for what they are and does not look for a module.
+    Not a closure: CPython copies the cells of a closure at every call, which an idle wrapper would feel.
+
+    Where functions are edited while they are held, as in a notebook, it is a closure, with the globals of its function:
+    tools that reload give another function's code and closure to the one that is held, and cannot give its globals.
     """
     attributes = held["attributes"]
     constant = attributes.constant if isinstance(attributes, Prepared) else attributes
     shape = _shape(interface, held["stream"] is not None, attributes)
-    code, roles = _code(shape)
+    inner = _code_behind(held["function"])[0] if are_functions_edited() else None
+    code, roles = _code(shape, inner is not None)
     held = {**held, **_BUILTINS, "constant": constant}
-    code = code.replace(co_name=name, co_filename=f"{_FILE_PREFIX}{name}>", co_flags=code.co_flags | interface.flags)
+    file, line = interface.place
+    code = code.replace(co_name=name, co_filename=file, co_firstlineno=line, co_flags=code.co_flags | interface.flags)
     namespace = {internal: held[roles[internal]] for internal in code.co_names if internal in roles}
-    function = FunctionType(code, {**namespace, "__builtins__": builtins}, name, interface.defaults)
+    own = {**namespace, "__builtins__": builtins} if inner is None else inner.__globals__
+    if inner is None and may_name_modules:
+        own["__name__"] = ModuleName(getattr(held["function"], "__module__", None))
+    cells = tuple(CellType(held[roles[internal]]) for internal in code.co_freevars)
+    function = FunctionType(code, own, name, interface.defaults, cells or None)
     if interface.keyword_defaults:
         function.__kwdefaults__ = dict(interface.keyword_defaults)
     return function
@@ -190,20 +252,32 @@ def make(interface: Interface, name: str, held: dict[str, Any]) -> FunctionType:
 
 def held_by(function: object) -> dict[str, Any] | None:
     """What a wrapper made here holds, by role; None for any other object. Copied attributes do not fool it."""
-    # The globals of others are a module's. A file's name says nothing: on Python 3.12 cloudpickle sends another one.
-    if not isinstance(function, FunctionType) or "__name__" in function.__globals__:
+    if not isinstance(function, FunctionType):
         return None
-    held = {internal[1:].rstrip("_"): value for internal, value in function.__globals__.items()}
+    held = {internal[1:].rstrip("_"): value for internal, value in _namespace(function).items()}
     return held if "site" in held and "function" in held else None
+
+
+def _namespace(function: FunctionType) -> dict[str, Any]:
+    """What a wrapper of ours holds, by name; of other functions nothing that has the names of both of these."""
+    names, cells = function.__code__.co_freevars, function.__closure__ or ()
+    if {"_site", "_function"} <= {name.rstrip("_") for name in names}:
+        return {name: cell.cell_contents for name, cell in zip(names, cells)}
+    # The globals of others are a module's. A file's name says nothing: on Python 3.12 cloudpickle sends another one.
+    module = function.__globals__.get("__name__")
+    return {} if module is not None and type(module) is not ModuleName else function.__globals__
 
 
 def silence(wrapper: FunctionType, function: Callable[..., Any]) -> None:
     """From now on a call of `wrapper`, wherever it is held, is a call of `function`, without a range."""
     held = {"is_on": off.is_on, "timed": off.timed, "driven": off.driven, "opened": off.opened}
     held.update(function=function, awaiting=off.driven)
-    for internal in wrapper.__globals__:
+    for internal in _namespace(wrapper):
         role = internal[1:].rstrip("_")
-        wrapper.__globals__[internal] = held.get(role, wrapper.__globals__[internal])
+        if role in held and wrapper.__closure__:
+            wrapper.__closure__[wrapper.__code__.co_freevars.index(internal)].cell_contents = held[role]
+        elif role in held:
+            wrapper.__globals__[internal] = held[role]
 
 
 def _shape(interface: Interface, has_stream: bool, attributes: Any) -> Shape:
@@ -230,12 +304,28 @@ def _names(parameters: Parameters) -> dict[str, str]:
 
 
 @lru_cache(maxsize=512)
-def _code(shape: Shape) -> tuple[CodeType, dict[str, str]]:
+def _code(shape: Shape, is_closure: bool) -> tuple[CodeType, dict[str, str]]:
     """The wrapper's code for a shape, and the role of each of the names it refers to."""
     names = _names(shape.parameters)
-    module = compile(_source(shape, names), f"{_FILE_PREFIX}...>", "exec")
-    code = next(const for const in module.co_consts if isinstance(const, CodeType))
+    around = f"def around({', '.join(names[role] for role in (*_HELD, *_BUILTINS))}):\n "
+    source = around + _source(shape, names).replace("\n", "\n ") if is_closure else _source(shape, names)
+    tree = compile(source, _FILE, "exec", _ONLY_AST)
+    _put_on_one_line(tree)
+    code = compile(tree, _FILE, "exec")
+    for _ in range(1 + is_closure):
+        code = next(const for const in code.co_consts if isinstance(const, CodeType))
     return code, {names[role]: role for role in (*_HELD, *_BUILTINS)}
+
+
+def _put_on_one_line(node: Any) -> None:
+    """In a traceback a wrapper is at the first line of its function, in that one's file."""
+    if hasattr(node, "lineno"):
+        node.lineno = node.end_lineno = 1
+        node.col_offset = node.end_col_offset = 0
+    for field in node._fields:
+        for child in value if isinstance(value := getattr(node, field), list) else (value,):
+            if hasattr(child, "_fields"):
+                _put_on_one_line(child)
 
 
 def _source(shape: Shape, names: Mapping[str, str]) -> str:

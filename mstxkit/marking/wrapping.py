@@ -7,6 +7,7 @@ Decorating never raises: what cannot be decorated is returned as it is, and logg
 from __future__ import annotations
 
 import functools
+import types
 from types import FunctionType
 from typing import Any, NamedTuple
 
@@ -15,6 +16,11 @@ from ..engine.choose import engine
 from ..host import names
 from . import calls, signatures, state
 
+_LIKE_FUNCTIONS = (
+    type, FunctionType, types.BuiltinFunctionType, types.MethodType, types.MethodWrapperType,
+    types.WrapperDescriptorType, types.MethodDescriptorType, types.ClassMethodDescriptorType,
+    type(functools.lru_cache(lambda: None)),
+)  # fmt: skip
 # lru_cache keeps these on its type, where copying attributes does not find them.
 _CACHE_CONTROLS = ("cache_info", "cache_clear", "cache_parameters")
 
@@ -61,9 +67,18 @@ def _timed_class(cls: type, settings: RangeSettings) -> type:
         inner = member.__func__ if isinstance(member, (staticmethod, classmethod)) else member
         if key.startswith("_") or not isinstance(inner, FunctionType) or signatures.held_by(inner):
             continue
+        if _is_alias(inner, cls):
+            continue
         own = settings if settings.name is None else settings._replace(name=f"{names.as_text(settings.name)}.{key}")
         setattr(cls, key, decorate(own, member))
     return cls
+
+
+def _is_alias(function: FunctionType, cls: type) -> bool:
+    """Is it a function from elsewhere that the class only names? One that a decorator has made inside of it is not."""
+    scope, own = function.__qualname__.rpartition(".")[0], cls.__qualname__
+    is_made = scope.endswith("<locals>") and scope != own.rpartition(".")[0]
+    return not is_made and not f"{scope}.".startswith(f"{own}.")
 
 
 def _timed_property(target: property, settings: RangeSettings) -> property:
@@ -97,13 +112,27 @@ def _copy_marks(source: Any, copy: Any) -> Any:
 
 
 def _timed_callable(target: Any, settings: RangeSettings) -> Any:
-    if not callable(target) or "ray" in {base.__module__.partition(".")[0] for base in type(target).__mro__}:
-        advice = "put @mstx_timer below @ray.remote" if callable(target) else "it cannot be called"
-        faults.warn_once("decorating", f"a {type(target).__name__} is left as it is: {advice}")
+    advice = _why_not(target)
+    if advice is not None:
+        faults.count("decorating")
+        faults.say_once(f"a {type(target).__name__} is left as it is, without ranges: {advice}")
         return target
     name = settings.name if settings.name is not None else _name_of(target)
     site = engine.intern(name, settings.stage, settings.domain)
     return target if _has_range_of(site, target) else _wrapper(target, site, settings)
+
+
+def _why_not(target: Any) -> str | None:
+    """Why what is no function stays what it is; None for what a function can stand for."""
+    if not callable(target):
+        return "it cannot be called"
+    if "ray" in {base.__module__.partition(".")[0] for base in type(target).__mro__}:
+        return "put @mstx_timer below @ray.remote"
+    # Also those of Cython and nanobind, and what poses as a function, as wrapt's do. What else can be called can do
+    # more than that: kernels that are compiled take a grid by subscript, tasks and modules have methods.
+    kind = getattr(target, "__class__", type(target))
+    is_a_function = issubclass(kind, _LIKE_FUNCTIONS) or kind.__name__.endswith(("function_or_method", "_func"))
+    return None if is_a_function else "decorate the function that it calls, or write `with mstx_range(…)` around calls"
 
 
 def _name_of(target: Any) -> Any:
@@ -137,6 +166,7 @@ def _wrapper(target: Any, site: Any, settings: RangeSettings) -> FunctionType:
         "evaluate": calls.evaluate,
         "in_pieces": calls.Pieces,
         "awaiting": calls.awaiting,
+        "handing": calls.handing,
     }
     name = str(getattr(target, "__name__", None) or type(target).__name__)
     wrapper = signatures.make(signatures.interface_of(target), name, held)

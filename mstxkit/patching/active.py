@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from _thread import RLock
 from functools import partial
 from types import FunctionType, ModuleType
 from typing import Any, Callable, Sequence
@@ -19,7 +18,7 @@ from .report import APPLIED, FAILED, SKIPPED, WAITING, Reason, TargetState
 from .seams import OpenSeam
 
 # Held while patching and putting back: a function is replaced once, whatever threads do.
-lock = RLock()
+lock = imports.own_lock()
 # Called when states have changed.
 on_change: Callable[[], None] | None = None
 _FAILURES = (Reason.FAILED, Reason.NOT_PATCHABLE)

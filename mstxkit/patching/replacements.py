@@ -207,7 +207,8 @@ def held_elsewhere(change: Replacement, changes: Iterable[Replacement]) -> str:
     if not isinstance(function, FunctionType) or sys.getrefcount(function) <= _EXPECTED_REFERENCES:
         return ""
     wrapper = function_in(change.after)
-    counted = _holders(function, [*changes, vars(wrapper), getattr(wrapper, "__globals__", None)])
+    own = [getattr(wrapper, "__globals__", None), *(getattr(wrapper, "__closure__", None) or ())]
+    counted = _holders(function, [*changes, vars(wrapper), *own])
     classes = _derived(change.holder) if isinstance(change.holder, type) else ()
     if any("__ray_actor_class__" in vars(derived) for derived in classes):
         counted.pop(_HOLDERS[dict], None)  # Ray's table of methods, which is for their signatures

@@ -9,12 +9,11 @@ stages and pieces alike, which may be several or none.
 
 from __future__ import annotations
 
-import threading
 from typing import Any, Callable
 
 from .. import stages
 from ..engine.choose import engine
-from ..host import names
+from ..host import imports, names
 from .kinds import KINDS, PieceRole
 
 # Role and number of holders, by id of the site, which is for the life of the process. Two declarations of one site are
@@ -23,7 +22,7 @@ _declared: dict[int, tuple[PieceRole, int]] = {}
 # What cannot be counted: by (id of the site, kind) why; by (stage, kind) in which site's calls that was found, and why.
 _forbidden: dict[tuple[int, str], list[str]] = {}
 _mixed: dict[tuple[str | None, str], tuple[int, str]] = {}
-_lock = threading.RLock()  # a signal's handler of the program may interrupt a thread that holds it
+_lock = imports.own_lock()  # a signal's handler of the program may interrupt a thread that holds it
 
 
 def declare(site: Any, per: str | PieceRole) -> Callable[[], None]:

@@ -68,14 +68,11 @@ class Governor:
     def __init__(self, budget_ratio: float, outside_ns: float = 0.0) -> None:
         self.budget_ratio, self._outside_ns = budget_ratio, outside_ns
         self._accounts: dict[Any, _Account] = {}
+        # The sites that are coalesced now; replaced as a whole, as others ask for it. The accounts are ours alone.
+        self.held: tuple[Any, ...] = ()
         self._at_ns: int | None = None
         self.cost_ratio = 0.0
         self.spent_ns = 0
-
-    @property
-    def held(self) -> list[Any]:
-        """The sites that are coalesced now."""
-        return [site for site, account in self._accounts.items() if account.is_held]
 
     def decide(self, now_ns: int, costs: Sequence[tuple[Any, int, int, int]]) -> list[Throttling]:
         """What is to change. The first call only takes down what there is.
@@ -97,7 +94,10 @@ class Governor:
         if not self.budget_ratio:
             return []
         budget_ns = self.budget_ratio * elapsed_ns
-        return self._hold(budget_ns) or self._let_go(budget_ns, now_ns)
+        changes = self._hold(budget_ns) or self._let_go(budget_ns, now_ns)
+        if changes:
+            self.held = tuple(site for site, account in self._accounts.items() if account.is_held)
+        return changes
 
     def _hold(self, budget_ns: float) -> list[Throttling]:
         """Coalesce the costliest until the rest fits."""
@@ -138,8 +138,9 @@ class Governor:
     def release(self) -> list[Throttling]:
         """Everything is recorded again."""
         changes = [Throttling(site, False) for site in self.held]
-        for account in self._accounts.values():
-            account.is_held = False
+        for site in self.held:
+            self._accounts[site].is_held = False
+        self.held = ()
         return changes
 
 

@@ -59,7 +59,7 @@ class Sealer:
         self._live, self._files = live, files
         self.background = Background("mstxkit-sealer", self._turn, engine.wake)
         self._sealing = threading.Lock()
-        self._learning = threading.Lock()
+        self._learning = threading.RLock()  # a handler of a signal may identify in the midst of it
         self._releasing = threading.Lock()
         self._is_over = False
         self.handing_over = HandingOver(live)

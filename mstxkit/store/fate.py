@@ -304,6 +304,10 @@ def is_sound(report: Report) -> bool:
 
 
 def _weightiest(words: list[tuple[bool, Report]]) -> Report:
-    """Of processes with one rank and several roles: of those that run the stage, the farthest from a good end."""
+    """Of processes with one rank and several roles: of those that run the stage, the farthest from a good end; with
+    what others say that came to the same end, such as who has the device.
+    """
     relevant = [report for runs_it, report in words if runs_it] or [report for _, report in words]
-    return max(relevant, key=lambda report: _WEIGHTS.index(report.state))
+    weightiest = max(relevant, key=lambda report: _WEIGHTS.index(report.state))
+    reasons = [weightiest.reason, *(report.reason for report in relevant if report.state == weightiest.state)]
+    return replace(weightiest, reason="; ".join(filter(None, dict.fromkeys(reasons))))

@@ -70,6 +70,11 @@ class Layout(NamedTuple):
         return (HEADER_BYTES + self.slot_count * SLOT_BYTES + 4095) // 4096 * 4096
 
     @property
+    def stage_slots(self) -> int:
+        """The last free slots, which only stages take."""
+        return self.slot_count // 16
+
+    @property
     def total_bytes(self) -> int:
         """Size of the whole file."""
         return self.banks_at + self.bank_count * self.bank_bytes

@@ -35,8 +35,10 @@ NO_STEP = 0xFFFFFFFF
 STEP_MAX = NO_STEP - 1
 DEPTH_MAX = 255
 SITE_LIMIT = 60_000
+CATCH_ALL = "(too many names)"
 ATTRIBUTE_LIMIT = 64
 STAGE_MAX = 4_095
+NUMBERED_STAGES = 3_000  # of them those whose key has a digit
 TRACK_MAX = 65_535
 
 _SIGNED = struct.Struct("<q")

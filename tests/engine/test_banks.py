@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import threading
+from contextlib import ExitStack
 from importlib import import_module
 from typing import Any
 
@@ -397,6 +398,20 @@ def test_slots_are_capped_and_overflow_is_counted(engine: Any, small: Written) -
     assert named == ["a", "b", "c", "d"]
     assert engine.counters()["slots_overflowed"] == 4
     assert small.names == ["f", "e", "d", "c", "b", "a"] * 2
+    assert engine.counters()["open"] == 0
+
+
+def test_open_ranges_leave_slots_to_stages(engine: Any, recorded: Written) -> None:
+    """Else a death inside of a stage would be one inside of nothing."""
+    with ExitStack() as stack:
+        for number in range(300):
+            stack.enter_context(engine.mstx_range(f"request {number}"))
+        stack.enter_context(engine.stage("actor_update"))
+        stack.enter_context(engine.mstx_range("x"))
+        opened = [found.name for found in recorded.open]
+
+    assert sorted(opened) == sorted(["actor_update", *(f"request {number}" for number in range(240))])
+    assert engine.counters()["slots_overflowed"] == 61
     assert engine.counters()["open"] == 0
 
 

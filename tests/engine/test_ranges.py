@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import threading
+import weakref
 from contextlib import ExitStack
 from typing import Any
 
@@ -462,3 +463,16 @@ def test_the_file_carries_the_slot_mark_that_a_reader_asks_for(engine: Any, reco
 
     assert livefile.read_header(recorded.view).nonce == NONCE
     assert len(slots) == 1
+
+
+def test_a_range_can_be_referred_to_weakly(engine: Any, recorded: Written) -> None:
+    """Also one that is made anew of what another one was."""
+    for number in range(3):
+        gone: list[object] = []
+        made = engine.mstx_range("x", n=number)
+        reference, other = weakref.ref(made, gone.append), weakref.ref(made)
+        with made:
+            assert reference() is made is other()
+        del made
+        gc.collect()
+        assert (reference(), other(), gone) == (None, None, [reference])

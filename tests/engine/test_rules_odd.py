@@ -445,8 +445,10 @@ def test_a_name_of_10_mb_costs_its_digest(engine: Any, recorded: Written) -> Non
     assert engine.counters()["texts_cut"] >= 4
 
 
-def test_too_many_names_keep_the_names_that_came_before(engine: Any) -> None:
-    """Names beyond the limit, 100,000 in soak: counted, told once, and those that were known stay known."""
+def test_too_many_names_displace_neither_names_nor_stages(engine: Any) -> None:
+    """Names beyond the limit, 100,000 in soak: counted and told once. Names that were known stay known; stages that
+    come later are recorded under their keys.
+    """
     count = soak.rounds(100_000, records.SITE_LIMIT + 500)
     program = """
         import logging
@@ -459,34 +461,48 @@ def test_too_many_names_keep_the_names_that_came_before(engine: Any) -> None:
         logging.getLogger("mstxkit").addHandler(Kept())
         written = Written(engine, bank_count=2, bank_bytes=1 << 25)
         before = engine.counters()["sites"]
+        makes = {"__name__": "careless.rollout", "engine": engine}
+        exec("def use(name):\\n  with engine.mstx_range(name): pass", makes)
         for number in range(COUNT):
-            with engine.mstx_range(f"name {number}"):
-                pass
+            makes["use"](f"name {number}")
         new, old = f"name {COUNT - 1}", "name 17"
         for name in (new, old):
             with engine.mstx_range(name):
                 pass
-        with engine.mstx_range("known by nobody", stage="s", domain="d", n=1):
-            pass
+        for name in ("known by nobody", "nor this one"):
+            with engine.mstx_range(name, domain="d", n=1):
+                pass
         engine.mark(new)
+        late, current = len(written.names), []
+        for _ in range(2):
+            with engine.stage("evaluate"), engine.mstx_range("x"):
+                current.append(engine.current_stage())
+        for name, stage in (("reward of 5", "reward"), ("reward of 6", "reward"), ("evaluate", "evaluate")):
+            with engine.timed(engine.intern(name, stage, "d" if stage == "reward" else "default")):
+                current.append(engine.current_stage())
         counters, names = engine.counters(), written.names
         room = records.SITE_LIMIT - before
         result = {
             "own": names[:room] == [f"name {number}" for number in range(room)],
             "others": sorted(set(names[room:COUNT])),
-            "last": names[COUNT:] + [written.marks[0].name],
+            "last": names[COUNT:late],
+            "marks": [found.name for found in written.marks[-1:]],
+            "staged": names[late:], "current": current, "times": sorted(engine.stage_times()),
             "capped": counters["names_capped"] - (COUNT - room),
             "sites": counters["sites"] - records.SITE_LIMIT,
-            "dropped": counters["dropped"],
-            "lines": len(lines),
+            "dropped": counters["dropped"], "faults": counters["faults"],
+            "lines": ["made by careless.rollout" in line and "attributes" in line for line in lines],
+            "told": [found.attributes.get("module") for found in written.marks[:-1]],
         }
         """
     found = run_fresh(engine, program.replace("COUNT", str(count)))
 
-    catch_all = "(too many names)"
+    many = "(too many names)"
     assert found == {
-        "own": True, "others": [catch_all], "last": [catch_all, "name 17", catch_all, catch_all],
-        "capped": 3, "sites": 0, "dropped": 0, "lines": 1,
+        "own": True, "others": [many], "last": [many, "name 17", many, many], "marks": [many],
+        "staged": [many, "evaluate"] * 2 + ["reward", "reward", "evaluate"],
+        "current": ["evaluate", "evaluate", "reward", "reward", "evaluate"], "times": ["evaluate", "reward"],
+        "capped": 8, "sites": 2, "dropped": 0, "faults": 0, "lines": [True], "told": ["careless.rollout"],
     }  # fmt: skip
 
 

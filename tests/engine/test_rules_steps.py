@@ -327,17 +327,33 @@ def test_no_stage_key_is_refused(engine: Any, recorded: Written, key: Any) -> No
     assert engine.counters()["faults"] == 0
 
 
-def test_stage_keys_beyond_what_a_record_can_say_are_no_stages(engine: Any) -> None:
+def test_stage_keys_with_numbers_leave_room_for_those_without(engine: Any) -> None:
+    """Who names a stage after each request has so many; those of a program have no numbers, and come late."""
     found = run_fresh(
         engine,
         """
+        import logging
+
+        class Kept(logging.Handler):
+            def emit(self, record):
+                lines.append(record.getMessage())
+
+        lines = []
+        logging.getLogger("mstxkit").addHandler(Kept())
         written = Written(engine, bank_bytes=1 << 22)
-        for number in range(records.STAGE_MAX + 10):
-            with engine.stage(f"s{number}"), engine.mstx_range("x"):
+        numbered = [f"request {number}" for number in range(records.NUMBERED_STAGES + 10)]
+        words = ["late" + "x" * number for number in range(records.STAGE_MAX - records.NUMBERED_STAGES + 1)]
+        for key in numbered + words + ["request 5"]:
+            with engine.stage(key), engine.mstx_range("x"):
                 pass
         stages = [found.stage for found in written.ranges if found.name == "x"]
-        result = [len(written.ranges), stages[0], stages[records.STAGE_MAX - 1], stages[records.STAGE_MAX:]]
+        count = records.NUMBERED_STAGES
+        result = [
+            stages[:count] == numbered[:count], stages[count:len(numbered)],
+            stages[len(numbered):-2] == words[:-1], stages[-2:], len(written.ranges) == 2 * len(stages), lines,
+        ]
         """,
     )
 
-    assert found == [2 * (records.STAGE_MAX + 10), "s0", f"s{records.STAGE_MAX - 1}", [None] * 10]
+    assert found[:-1] == [True, [None] * 10, True, [None, "request 5"], True]
+    assert len(found[-1]) == 1 and "'request 3000'" in found[-1][0] and "attributes" in found[-1][0]

@@ -6,7 +6,9 @@ import abc
 import enum
 import functools
 import inspect
+import itertools
 import pickle
+import sys
 import threading
 import traceback
 from typing import Any, Callable
@@ -204,8 +206,10 @@ def test_a_traceback_says_where_it_passed_a_wrapper() -> None:
     with pytest.raises(ValueError, match="mine") as raised:
         fails()
 
-    frames = [(frame.filename, frame.name) for frame in traceback.extract_tb(raised.value.__traceback__)]
-    assert ("<mstxkit wrapper of fails>", "fails") in frames
+    frames = [(frame.filename, frame.name, frame.line) for frame in traceback.extract_tb(raised.value.__traceback__)]
+    assert [frame for frame in frames if frame[1] == "fails"] == [
+        (__file__, "fails", "@mstx_timer"), (__file__, "fails", 'raise ValueError("mine")'),
+    ]  # fmt: skip
 
 
 def test_a_function_that_raises_ends_its_range_with_error() -> None:
@@ -458,13 +462,83 @@ def test_builtins_and_other_callables_can_be_decorated() -> None:
         answers = (
             mstx_timer("builtin")(len)([1]),
             mstx_timer("no signature")(max)(1, 2),
-            mstx_timer("object")(Adder())(1, b=4),
+            mstx_timer("method of a type")(str.upper)("a"),
             mstx_timer("bound")(Adder().__call__)(1),
             mstx_timer("partial")(functools.partial(plain, 7))()["a"],
         )
 
-    assert answers == (1, 2, 5, 2, 7)
-    assert names(got) == ["builtin", "no signature", "object", "bound", "partial"]
+    assert answers == (1, 2, "A", 2, 7)
+    assert names(got) == ["builtin", "no signature", "method of a type", "bound", "partial"]
+
+
+def test_what_can_be_called_and_is_no_function_is_left_alone_and_told(caplog: pytest.LogCaptureFixture) -> None:
+    """A compiled kernel takes its grid by subscript, a task has methods, a descriptor binds in its own way."""
+
+    class Kernel:
+        def __call__(self) -> int:
+            return 1
+
+        def __getitem__(self, grid: int) -> Callable[[], int]:
+            return self.__call__
+
+    class Task(Kernel):
+        def delay(self) -> str:
+            return "later"
+
+    kernel, task, counter = Kernel(), Task(), itertools.count()
+    with captured() as got:
+        assert mstx_timer(kernel) is kernel and mstx_timer("named")(kernel) is kernel
+        assert mstx_timer(stage="s")(task) is task and mstx_range("r")(task) is task
+        assert mstx_timer(counter.__next__)() == 0
+        partial = mstx_timer("partial of one")(functools.partial(kernel))
+        assert type(partial) is functools.partial and partial.func is kernel
+
+    told = [record.getMessage() for record in caplog.records]
+    assert [line.split()[2] for line in told] == ["Kernel", "Task"]
+    assert all("decorate the function that it calls" in line for line in told)
+    assert len(names(got)) == 1
+
+
+def test_an_alias_in_a_class_stays_the_function_that_it_is() -> None:
+    class Other:
+        def of_another(self) -> None:
+            pass
+
+    def make() -> Callable[..., None]:
+        def inner(self: object) -> None:
+            pass
+
+        return inner
+
+    @mstx_timer
+    class Layer:
+        activation = staticmethod(plain)
+        of_another = Other.of_another
+        made = make()
+        short = lambda self: None  # noqa: E731
+
+        def own(self) -> None:
+            pass
+
+    assert Layer.activation is plain and Layer.of_another is Other.of_another
+    with captured() as got:
+        Layer().made()
+        Layer().short()
+        Layer().own()
+
+    assert [name.rpartition(".")[2] for name in names(got)] == ["inner", "<lambda>", "own"]
+
+
+def test_a_wrapper_says_where_its_function_is() -> None:
+    @mstx_timer
+    def asks() -> tuple[Any, Any]:
+        caller = sys._getframe(1)
+        return caller.f_globals["__name__"], caller.f_code.co_filename
+
+    assert inspect.getsourcefile(asks) == __file__
+    assert inspect.getsourcefile(mstx_timer(functools.wraps)) == functools.__file__
+    assert asks() == (__name__, __file__)
+    assert isinstance(asks()[0], str) and asks()[0].startswith("test") is __name__.startswith("test")
 
 
 def test_a_partial_stays_a_partial_and_a_class_in_it_is_only_called() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import gc
 import inspect
 import types
@@ -443,3 +444,88 @@ def test_a_method_that_is_an_async_generator_binds() -> None:
 
     assert answer == [0, 1]
     assert only(got).name == "load"
+
+
+def retried(function: Any) -> Any:
+    """A plain function that hands on a coroutine, as dispatchers and retries do."""
+
+    @functools.wraps(function)
+    def inner(*args: Any, **kwargs: Any) -> Any:
+        return function(*args, **kwargs)
+
+    return inner
+
+
+def test_a_coroutine_that_a_plain_function_hands_on_is_in_the_range_to_its_end() -> None:
+    seen: list[Any] = []
+
+    @mstx_timer("rollout", stage="s", attributes=lambda a: {"a": a})
+    @retried
+    async def rollout(a: int) -> int:
+        seen.append(current_stage())
+        with mstx_range("before"):
+            pass
+        await asyncio.sleep(0)
+        with mstx_range("after"):
+            pass
+        seen.append(current_stage())
+        return a
+
+    with captured() as got:
+        waiting = rollout(5)
+        seen.append(current_stage())
+        answer = asyncio.run(_awaited(waiting))
+
+    assert (answer, seen, inspect.iscoroutine(waiting)) == (5, [None, "s", "s"], True)
+    assert [found.name for found in got.ranges] == ["before", "after", "rollout"]
+    assert [found.stage for found in got.ranges] == ["s"] * 3
+    assert (got.ranges[-1].attributes, got.ranges[-1].error) == ({"a": 5}, False)
+    assert got.ranges[-1].busy_ns is not None
+
+
+def test_what_a_plain_function_over_a_coroutine_does_by_itself_is_in_the_range_too() -> None:
+    """It may run the coroutine to its end, raise before there is one, or raise what no coroutine can."""
+    error = ValueError("before")
+
+    @mstx_timer("runs it")
+    @functools.wraps(plain_coroutine)
+    def runs_it(a: int) -> int:
+        with mstx_range("inside"):
+            return asyncio.run(plain_coroutine(a))
+
+    @mstx_timer("raises")
+    @functools.wraps(plain_coroutine)
+    def raises(exc: BaseException) -> None:
+        raise exc
+
+    with captured() as got:
+        answer = runs_it(1)
+        for exc in (error, StopIteration(7)):
+            with pytest.raises(type(exc)) as raised:
+                raises(exc)
+            assert raised.value is exc and exc.__context__ is None
+
+    assert answer == 3
+    assert [(found.name, found.error) for found in got.ranges] == [
+        ("inside", False), ("runs it", False), ("raises", True), ("raises", True),
+    ]  # fmt: skip
+
+
+def test_a_coroutine_handed_on_is_cancelled_and_left_as_without_a_range() -> None:
+    @mstx_timer("waits")
+    @retried
+    async def waits() -> None:
+        await asyncio.sleep(60)
+
+    async def cancelling() -> None:
+        task = asyncio.ensure_future(waits())
+        await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    with captured() as got:
+        asyncio.run(cancelling())
+
+    assert [(found.name, found.error) for found in got.ranges] == [("waits", True)]
+    assert waits.__name__ == "waits" and not inspect.iscoroutinefunction(waits)

@@ -186,9 +186,9 @@ def test_released_everything_is_recorded_again_once() -> None:
     world.rates = {POLL: (100_000, 500)}
     world.pass_by()
 
-    assert world.governor.held == [POLL]
+    assert world.governor.held == (POLL,)
     assert world.governor.release() == [Throttling(POLL, False)]
-    assert (world.governor.release(), world.governor.held) == ([], [])
+    assert (world.governor.release(), world.governor.held) == ([], ())
 
 
 def test_the_python_around_a_call_has_a_price_of_less_than_a_hundredth_of_a_millisecond() -> None:
@@ -196,3 +196,15 @@ def test_the_python_around_a_call_has_a_price_of_less_than_a_hundredth_of_a_mill
 
     assert outside_ns(lambda: next(ticks)) == 0
     assert 0 <= outside_ns() < 10_000
+
+
+def test_who_asks_for_what_is_held_does_not_walk_what_another_thread_grows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As `status()` does, from any thread: a site that comes in the midst of it is no error of the program's."""
+    world = World()
+    world.rates = {POLL: (100_000, 500)}
+    world.pass_by()
+    accounts = world.governor._accounts
+    grows = property(lambda _: bool(accounts.setdefault(object(), accounts[POLL])))
+    monkeypatch.setattr(type(accounts[POLL]), "is_held", grows, raising=False)
+
+    assert [*world.governor.held] == [POLL]

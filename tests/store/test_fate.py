@@ -180,3 +180,16 @@ def spoken_before(run: Path, seconds: float) -> None:
     file = run / "control" / "acks" / "rank1.json"
     told = json.loads(file.read_text())
     file.write_text(json.dumps({**told, "written_ns": time.time_ns() - int(seconds * NS)}))
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_what_each_process_of_a_rank_says_of_a_common_end_is_told(run: Path, order: int) -> None:
+    """A trainer and a rollout on one device: one of them knows who has it."""
+    request = left(run)
+    reasons = ["actor_update was not recorded in steps 5 to 6", "device 0 is taken by process 7", ""]
+    for pid, reason in list(enumerate(reasons))[::order]:
+        say(run, 1, Report(request.id, 1, "failed", reason=reason), role=f"role{pid}", process=ELSEWHERE)
+
+    state, reason = judged(run, request)
+    assert state == "failed"
+    assert sorted(reason.split("; ")) == reasons[:2]

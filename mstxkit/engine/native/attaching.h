@@ -109,6 +109,7 @@ static PyObject *hot_attach(PyObject *self, PyObject *args)
     g.banks_at = banks_at;
     g.counters = u64_at(base, AT_COUNTERS);
     g.free_count = slots;
+    g.stage_slots = slots / 16;
     for (uint32_t i = 0; i < slots; i++) g.free_slots[i] = slots - 1 - i;
     forget_sums();
     /* last_seq goes on: sites and tracks that an earlier file defined in a bank of the same number must be defined

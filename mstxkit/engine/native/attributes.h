@@ -48,6 +48,7 @@ typedef struct Range {
     /* of a limited site: its place, from 1, among the calls of that site inside each other */
     uint32_t nest;
     struct Range *next_free;
+    PyObject *weak;              /* references to it */
 } Range;
 
 /* While it ends, sinks and texts may let others run, who may enter it again: as while it is open, they are inside. */

@@ -353,8 +353,6 @@ static int make_hooks_of_the_system(void)
     return 0;
 }
 
-static PyObject *g_module;       /* the first one: who takes it out of sys.modules gets the same again */
-
 static int count_refusal(void *unused)
 {
     (void)unused;

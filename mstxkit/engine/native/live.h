@@ -37,6 +37,7 @@ static inline PyObject *new_reference_or_null(PyObject *o) { Py_XINCREF(o); retu
 
 /* records.py */
 enum { RECORD_WORDS = 3, RECORD_BYTES = 24, STAGE_MAX = 4095, TRACK_MAX = 65535, ATTRIBUTE_LIMIT = 64 };
+enum { NUMBERED_STAGES = 3000 };
 #define SITE_LIMIT 60000u
 #define NO_STEP 0xFFFFFFFFu
 #define LOW_48 ((1ull << 48) - 1)
@@ -96,7 +97,7 @@ typedef struct {
     PyObject *texts;            /* dict str -> id, of the active bank */
 
     /* open slots */
-    uint32_t *free_slots, free_count;
+    uint32_t *free_slots, free_count, stage_slots; /* the last ones are for stages */
     struct Range **slot_ranges;  /* who is in a slot: a new bank must know their sites and tracks */
 
     /* heartbeat thread and sealer wake-up */
@@ -423,9 +424,17 @@ static inline uint64_t duration_bits(uint64_t ticks)
 }
 
 /* ---- slots ---- */
+static int is_stage(const struct Range *range);
+static COLD int has_slot(const struct Range *range)
+{
+    if (g.free_count && is_stage(range)) return 1;
+    g.counters[SLOTS_OVERFLOWED]++;
+    return 0;
+}
+
 static inline int32_t open_slot(uint64_t start, uint64_t w1, uint64_t w2, struct Range *range)
 {
-    if (UNLIKELY(g.free_count == 0)) { g.counters[SLOTS_OVERFLOWED]++; return -1; }
+    if (UNLIKELY(g.free_count <= g.stage_slots) && !has_slot(range)) return -1;
     uint32_t slot = g.free_slots[--g.free_count];
     uint64_t *at = u64_at(g.base, g.slots_at + (uint64_t)slot * SLOT_BYTES);
     uint64_t mark = start ^ w1 ^ w2 ^ g.nonce;

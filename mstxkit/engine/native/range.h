@@ -4,6 +4,8 @@
 #include "attributes.h"
 
 /* ---- stages ---- */
+static int is_stage(const Range *r) { return r->site->own_stage != 0; }
+
 static int is_inside_itself(const Range *r, uint32_t id)
 {
     const Range *x = r->parent;

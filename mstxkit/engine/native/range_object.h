@@ -65,6 +65,7 @@ static COLD void end_forgotten(Range *r)
 static HOT void range_dealloc(PyObject *self)
 {
     Range *r = (Range *)self;
+    if (UNLIKELY(r->weak != NULL)) PyObject_ClearWeakRefs(self);
     if (UNLIKELY(r->begun)) end_forgotten(r);
     Py_CLEAR(r->name);
     r->site = NULL;
@@ -256,6 +257,7 @@ static PyGetSetDef range_getset[] = {{"name", range_get, NULL, "The range's name
                                      {"domain", range_get, NULL, "The mstx domain.", (void *)2},
                                      {NULL, NULL, NULL, NULL, NULL}};
 static PyMemberDef range_members[] = {{"__vectorcalloffset__", T_PYSSIZET, offsetof(Range, call), READONLY, NULL},
+                                      {"__weaklistoffset__", T_PYSSIZET, offsetof(Range, weak), READONLY, NULL},
                                       {NULL, 0, 0, 0, NULL}};
 static PyType_Slot range_slots[] = {{Py_tp_dealloc, range_dealloc}, {Py_tp_call, PyVectorcall_Call},
                                     {Py_tp_methods, range_methods},

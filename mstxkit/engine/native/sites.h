@@ -88,6 +88,31 @@ static COLD int define_site(Site *s)
     return done;
 }
 
+static PyObject *g_module;       /* the first one: who takes it out of sys.modules gets the same again */
+
+/* Too many names, or stages: host/names.py says so. */
+static COLD void tell_of_too_many(PyObject *stage)
+{
+    PyObject *names = PyImport_ImportModule("mstxkit.host.names"), *done = NULL;
+    PyObject *mark = stage ? NULL : PyObject_GetAttrString(g_module, "mark");
+    if (names && stage) done = PyObject_CallMethod(names, "tell_of_too_many_stages", "O", stage);
+    else if (names && mark) done = PyObject_CallMethod(names, "tell_of_too_many", "OO", mark, g_catch_all->name);
+    Py_XDECREF(done);
+    Py_XDECREF(mark);
+    Py_XDECREF(names);
+    note_if_failed("engine.intern");
+}
+
+/* Keys with a number in them leave room for the others: a program has few stages, and a careless one names requests. */
+static uint32_t stages_at_most(PyObject *key)
+{
+    for (Py_ssize_t i = 0; i < PyUnicode_GET_LENGTH(key); i++) {
+        Py_UCS4 c = PyUnicode_READ_CHAR(key, i);
+        if (c >= '0' && c <= '9') return NUMBERED_STAGES;
+    }
+    return STAGE_MAX;
+}
+
 /* A failed one leaves its exception: a site without the stage that it has would be a wrong record. */
 static int stage_id(PyObject *key, uint32_t *id)
 {
@@ -96,7 +121,7 @@ static int stage_id(PyObject *key, uint32_t *id)
     PyObject *known = PyDict_GetItemWithError(g_stage_ids, key);
     if (known) *id = (uint32_t)PyLong_AsUnsignedLong(known);
     if (known || PyErr_Occurred()) return known != NULL;
-    if (g_stage_count >= STAGE_MAX) return 1;
+    if (g_stage_count >= stages_at_most(key)) { tell_of_too_many(key); return 1; }
     uint32_t next = g_stage_count + 1;
     PyObject *number = PyLong_FromUnsignedLong(next), *bytes = PyUnicode_AsUTF8String(key);
     int done = number && bytes && PyDict_SetItem(g_stage_ids, key, number) == 0;
@@ -154,14 +179,7 @@ static COLD Site *catch_all(void)
     g.counters[NAMES_CAPPED]++;
     if (!told) {
         told = 1;
-        PyObject *faults = PyImport_ImportModule("mstxkit.faults");
-        PyObject *done = faults ? PyObject_CallMethod(faults, "warn_once", "ss", "names",
-                                                      "more than 60000 names: later ones are recorded as "
-                                                      "'(too many names)'")
-                                : NULL;
-        if (!done) PyErr_Clear();
-        Py_XDECREF(done);
-        Py_XDECREF(faults);
+        tell_of_too_many(NULL);
     }
     return g_catch_all;
 }
@@ -181,8 +199,30 @@ static PyObject *key_by_name(PyObject *name, PyObject *stage, PyObject *domain)
 
 static void keep_by_name(PyObject *by_name, Site *site)
 {
-    if (by_name && site != g_catch_all && PyDict_GET_SIZE(g_by_name) < SITE_LIMIT)
-        PyDict_SetItem(g_by_name, by_name, (PyObject *)site);
+    Py_ssize_t room = site->own_stage ? SITE_LIMIT + STAGE_MAX : SITE_LIMIT;
+    if (by_name && PyDict_GET_SIZE(g_by_name) < room) PyDict_SetItem(g_by_name, by_name, (PyObject *)site);
+}
+
+static Site *described_site(PyObject *name, PyObject *stage, PyObject *domain, PyObject *by_name);
+
+/* Is it called as its stage is? There is room for these, STAGE_MAX of them, when there are too many names. */
+static int is_called_as_its_stage(PyObject *described, uint32_t own_stage)
+{
+    PyObject *name = PyTuple_GET_ITEM(described, 0), *domain = PyTuple_GET_ITEM(described, 1);
+    return own_stage && strcmp(PyBytes_AS_STRING(domain), "default") == 0 &&
+           PyObject_RichCompareBool(name, g_stages[own_stage].key_bytes, Py_EQ) == 1;
+}
+
+static COLD Site *new_site(PyObject *name, PyObject *stage, PyObject *domain, PyObject *described, PyObject *key)
+{
+    uint32_t own_stage = 0;
+    if (g_site_count < SITE_LIMIT) return keep_site(make_site(name, stage, domain, described), key);
+    PyObject *of = PyTuple_GET_ITEM(described, 2);
+    if (!stage_id(of, &own_stage)) return NULL;
+    if (is_called_as_its_stage(described, own_stage))
+        return keep_site(make_site(name, stage, domain, described), key);
+    Site *other = catch_all();
+    return own_stage ? described_site(of, of, NULL, NULL) : other;
 }
 
 static Site *described_site(PyObject *name, PyObject *stage, PyObject *domain, PyObject *by_name)
@@ -190,12 +230,12 @@ static Site *described_site(PyObject *name, PyObject *stage, PyObject *domain, P
     PyObject *described = PyObject_CallFunctionObjArgs(g.describe, name, stage ? stage : Py_None,
                                                        domain ? domain : s_default, NULL);
     PyObject *key = described ? PyTuple_GetSlice(described, 0, 3) : NULL;
+    uint64_t capped = g.counters[NAMES_CAPPED];
     Site *site = NULL;
     if (key) {
         site = (Site *)PyDict_GetItemWithError(g_sites, key);
-        if (!site && !PyErr_Occurred())
-            site = g_site_count >= SITE_LIMIT ? catch_all() : keep_site(make_site(name, stage, domain, described), key);
-        if (site) keep_by_name(by_name, site);
+        if (!site && !PyErr_Occurred()) site = new_site(name, stage, domain, described, key);
+        if (site && capped == g.counters[NAMES_CAPPED]) keep_by_name(by_name, site);
     }
     Py_XDECREF(key);
     Py_XDECREF(described);
@@ -222,8 +262,9 @@ static inline Site *site_of(PyObject *name, PyObject *stage, PyObject *domain)
     uint32_t slot = (uint32_t)((p >> 4 ^ p >> (4 + CACHE_BITS)) & ((1u << CACHE_BITS) - 1));
     if (LIKELY(g_cache[slot].name == name && g_cache[slot].stage == stage && g_cache[slot].domain == domain))
         return g_cache[slot].site;
+    uint64_t capped = g.counters[NAMES_CAPPED];
     Site *site = intern_slow(name, stage, domain);
-    if (site && site != g_catch_all) {
+    if (site && capped == g.counters[NAMES_CAPPED]) { /* else each is counted */
         Py_INCREF(name);
         Py_XINCREF(stage);
         Py_XINCREF(domain);

@@ -300,7 +300,8 @@ class Live:
 def open_slot(opened: Any) -> None:
     """Say in a slot that a range is open, where there is one; else count that."""
     to, start, w1, stage = opened.live, opened.start, opened.w1, opened.stage
-    if not to.free:
+    kept_for_stages = 0 if opened.site.own_stage is not None else to.layout.stage_slots
+    if len(to.free) <= kept_for_stages:
         count(SLOTS_OVERFLOWED)
         return
     w2 = opened.depth << 16 | opened.home.thread.os_id << 32

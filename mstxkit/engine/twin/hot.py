@@ -284,4 +284,5 @@ def _in_child() -> None:
 
 
 ranges.on_forked = _in_child
+sites.mark = mark
 os.register_at_fork(after_in_child=_in_child)

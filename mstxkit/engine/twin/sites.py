@@ -10,11 +10,10 @@ from ...store import livefile, records
 from . import banks, interruptions
 from .sums import StageTotal
 
-_CATCH_ALL = "(too many names)"
-
 describe: Callable[[object, object, object], Any] = names.describe
 # What a pickled site is a call of, and so what it arrives as in another process.
 unpickle: Callable[[str, Any, Any], Any] | None = None
+mark: Callable[..., None] = lambda message, **attributes: None  # noqa: E731
 
 _by_description: dict[tuple[bytes, bytes, str | None], Site] = {}
 _by_name: dict[tuple[Any, Any, Any], Site] = {}  # of exact texts
@@ -83,23 +82,29 @@ def _described(name: Any, stage: Any, domain: Any) -> Site:
     key = (described[0], described[1], described[2])
     site = _by_description.get(key)
     if site is None:
-        if len(_by_id) >= records.SITE_LIMIT:
-            return _catch_all()
+        if len(_by_id) >= records.SITE_LIMIT and not _is_called_as_its_stage(described):
+            return _catch_all(described[2])
         site = Site(len(_by_id) + 1, name, stage, domain, described)
         _by_id.append(site)
         _by_description[key] = site
     return site
 
 
-def _catch_all() -> Site:
+def _is_called_as_its_stage(described: Any) -> bool:
+    name, domain, key = described[:3]
+    return key is not None and (name, domain) == (key.encode(), b"default") and _stage_of(key) is not None
+
+
+def _catch_all(key: str | None = None) -> Site:
     banks.count(banks.NAMES_CAPPED)
-    faults.warn_once("names", f"more than {records.SITE_LIMIT} names: later ones are recorded as {_CATCH_ALL!r}")
-    return _by_id[0]
+    if not faults.counts.get("names"):
+        names.tell_of_too_many(mark, records.CATCH_ALL)
+    return _by_id[0] if key is None or _stage_of(key) is None else _described(key, key, names.DEFAULT_DOMAIN)
 
 
 def make_catch_all() -> None:
     """Intern the site of names beyond the limit: the first of all."""
-    intern(_CATCH_ALL)
+    intern(records.CATCH_ALL)
 
 
 def sites() -> list[Site]:
@@ -115,9 +120,13 @@ def checked(value: Any) -> Site:
 
 
 def _stage_of(key: str) -> StageTotal | None:
-    if key not in _stages and len(_stages) < records.STAGE_MAX:
-        _stages[key] = StageTotal(len(_stages) + 1, key)
-    return _stages.get(key)
+    stage = _stages.get(key)
+    is_numbered = any(digit in key for digit in "0123456789")
+    if stage is None and len(_stages) < (records.NUMBERED_STAGES if is_numbered else records.STAGE_MAX):
+        stage = _stages[key] = StageTotal(len(_stages) + 1, key)
+    if stage is None:
+        names.tell_of_too_many_stages(key)
+    return stage
 
 
 def stages() -> list[StageTotal]:
@@ -151,4 +160,5 @@ def stage_times(step: int | None, in_force: int | None) -> dict[str, float]:
         steps = {step for stage in stages() for step in tuple(stage.times)} - {records.NO_STEP}
         finished = [step for step in steps if in_force is not None and step < in_force]
         step = max(finished or steps, default=records.NO_STEP)
-    return {stage.key: stage.times[step] * 1e-9 for stage in stages() if step in stage.times}
+    kept = ((stage.key, stage.times.get(step)) for stage in stages())  # which others may just be letting go of
+    return {key: ticks * 1e-9 for key, ticks in kept if ticks is not None}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ...store import records
 from .. import judged as judging
 from .. import places
 from ..tables import incidents, split, stages, stragglers, what_if
@@ -23,8 +24,8 @@ LOSSES = (
 )  # fmt: skip
 # Of the form of the summary as JSON. 1 had no such number, 2 no verdicts, 3 no headline, stragglers and what-if,
 # 4 not in `judged` which roles were judged by how many steps, and what was withdrawn, 5 nothing of `step_means`, and of
-# stragglers and what-if the first 40 only, 6 not which ranks are missing, nor `error_ratio`.
-SCHEMA = 7
+# stragglers and what-if the first 40 only, 6 not which ranks are missing, nor `error_ratio`, 7 not `names_by`.
+SCHEMA = 8
 # Who waits is seen in so many steps, the last ones.
 _WAITS_OF_STEPS = 200
 
@@ -53,7 +54,7 @@ def summarise(run: Run, choice: ReportChoice = EVERYTHING, supposed: Supposed = 
         "by_devices": [latest._asdict() for latest in device_words.summarise(run.path, run.id)],
         "waits": waits.summarise(run, measured.waiting, processes.select(NAMES).to_dicts(), choice.steps),
         "own_cost": _own_cost(processes), "killed": _killed(gone), "endings": _endings(gone),
-        "losses": _losses(processes), "coalesced": measured.coalesced,
+        "losses": _losses(run, processes), "coalesced": measured.coalesced,
         "incidents": incidents.dicts(run.path, run.id, run.damage),
         "places": places.rows(run.path, run.id, processes["process"]), "captures_failed": captures.summarise(run),
         "missing_ranks": elsewhere.missing(processes), "damage": [part._asdict() for part in run.damage],
@@ -130,8 +131,17 @@ def _gone(processes: pl.DataFrame, open_ranges: pl.DataFrame) -> list[dict[str, 
     ]
 
 
-def _losses(processes: pl.DataFrame) -> list[dict[str, Any]]:
-    """Processes that lost anything, with their counters."""
+def _losses(run: Run, processes: pl.DataFrame) -> list[dict[str, Any]]:
+    """Processes that lost anything, with their counters; of too many names also `names_by`, the module of most."""
     kept = (*NAMES, *LOSSES)
     rows = [{key: process[key] for key in kept} for process in processes.iter_rows(named=True)]
+    makers = _makers_of_names(run) if any(row["names_capped"] for row in rows) else {}
+    for row in rows:
+        row["names_by"] = makers.get((row["host"], row["pid"])) if row["names_capped"] else None
     return [row for row in rows if any(row[name] for name in LOSSES)]
+
+
+def _makers_of_names(run: Run) -> dict[tuple[str, int], str]:
+    """By host and pid, which module made most names: each process leaves a mark of it, once it has too many."""
+    marks = run.marks(attributes=("module",)).select("host", "pid", "message", "module")
+    return {(host, pid): module for host, pid, message, module in marks.iter_rows() if message == records.CATCH_ALL}

@@ -152,6 +152,9 @@ def _context(inside: dict[str, Any]) -> str:
 
 def _lost(process: dict[str, Any]) -> Text:
     lost = ", ".join(f"{process[name]} {words}" for name, words in LOSS_WORDS.items() if process[name])
+    if process["names_capped"]:
+        maker = f"made most by module {shown(process['names_by'])}; " if process.get("names_by") else ""
+        lost += f" (too many names, {maker}what differs from call to call belongs into attributes)"
     return Text.assemble((f"{who(process, with_host=True)}: ", "yellow"), lost)
 
 

@@ -150,6 +150,21 @@ def test_losses_are_named(run: Path) -> None:
     assert "12 records dropped, 3 ranges given the catch-all name" in printed(summarise(open_run(run)))
 
 
+def test_who_makes_too_many_names_is_named(run: Path) -> None:
+    for pid, marks in ((1, [("(too many names)", {"module": "train.rollout", "names": 59_000})]), (2, [])):
+        process, bank = ProcessFiles(run, pid, rank=pid), bank_of(1)
+        for message, attributes in marks:
+            bank.mark(message, 0, **attributes)
+        process.counters.update(names_capped=3)
+        process.seal(bank)
+    summary = summarise(open_run(run))
+
+    said = " ".join(printed(summary, columns=300).split())
+    assert [row["names_by"] for row in summary["losses"]] == ["train.rollout", None]
+    assert "name (too many names, made most by module train.rollout; what differs from call to call" in said
+    assert "name (too many names, what differs from call to call belongs into attributes)" in said
+
+
 def test_many_ranks_are_cut_to_the_slowest_unless_all_are_asked_for(run: Path) -> None:
     for rank in range(20):
         ProcessFiles(run, 100 + rank, rank=rank).seal(bank_of(rank + 1))
