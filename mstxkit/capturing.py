@@ -182,10 +182,17 @@ def _take(recorder: Any) -> None:
         recorder.sealer.each_quiet_look = keeper.consider
         recorder.sealer.is_looked_for = lambda: standby.is_on_duty
         standby.each_look = lambda: _see_to(keeper, recorder.sealer)
-        recorder.sealer.each_second = lambda: standby.consider() + keeper.consider() + rings.consider() + words()
+        recorder.sealer.each_second = lambda: (
+            standby.consider() + keeper.consider() + rings.consider() + words() + _told()
+        )
         _beside.standby, _beside.keeper, _beside.rings = standby, keeper, rings
         if settings.planned:
             standby.expect_plans()
+
+
+def _told() -> int:
+    _tell(here.each_second)
+    return 0
 
 
 def _see_to(keeper: Keeper, sealer: Sealer) -> None:
@@ -259,6 +266,7 @@ def _end(end: Callable[[Recorder, Keeper, float], None], run: Path | None) -> No
         last_words = _beside.last_words
         if recorder is None or (run is not None and recorder.run != run):
             return
+        _tell(here.when_ending)
         _take(None)
         deadline = time.monotonic() + recorder.limits.stop_s
         try:

@@ -49,7 +49,6 @@ def autopatch(*frameworks_named: str, targets: Any = None) -> PatchReport:
 
     Returns:
         Every target with its state: applied, waiting for its import, skipped or failed, each with a reason.
-        `patch_report()` also says who else holds what was replaced.
 
     Raises:
         PatchError: a framework is unknown, or the targets are malformed. Nothing has been patched then.
@@ -70,7 +69,7 @@ def autopatch(*frameworks_named: str, targets: Any = None) -> PatchReport:
     patch_record.watch()
     _hand_on(frameworks_named, targets, wanted)
     ray_job.arrange()
-    return _report(is_thorough=False)
+    return _report()
 
 
 def _wanted(names: tuple[Any, ...], targets: Any) -> list[tuple[Patch, bool]]:
@@ -148,7 +147,8 @@ def unpatch(*frameworks_named: str) -> None:
 def patch_report() -> PatchReport:
     """Every target of the frameworks that are on in this process, with its state and reason.
 
-    Cost: tens of milliseconds for each function of which others hold copies: it looks for the holders.
+    It looks at each place: a target that somebody else has replaced since is failed, "replaced since"; `calls` says how
+    often the others were called while something recorded. What a module that was executed again has is patched again.
 
     Example:
         >>> import mstxkit
@@ -158,14 +158,14 @@ def patch_report() -> PatchReport:
         [('textwrap:shorten', 'applied')]
         >>> mstxkit.unpatch()
     """
-    return _report(is_thorough=True)
+    return _report()
 
 
-def _report(is_thorough: bool) -> PatchReport:
+def _report() -> PatchReport:
     if ranges.is_off:
         pairs = [(patch.framework, target) for patch, _ in _ways.off for target in patch.targets]
         return PatchReport(tuple(TargetState.of(name, target, SKIPPED, Reason.OFF) for name, target in pairs))
-    report = registry.report(is_thorough)
+    report = registry.report()
     return report._replace(notes=(*report.notes, *_ways.notes, *ray_job.notes()))
 
 

@@ -10,11 +10,13 @@ import os
 import threading
 from collections import deque
 from functools import partial
+from pathlib import Path
 from typing import Callable
 
 from .. import faults
 from ..patching import active, registry, trainer_settings
 from ..patching.presence import Presence
+from ..patching.report import TargetState
 from ..recorder import forking, here
 from ..store import patch_record
 
@@ -61,23 +63,54 @@ class _RecordWriter:
 _writer = _RecordWriter()
 
 
+def look() -> None:
+    """In a thread of ours, once a second: see whether what was patched is in its place, in ever longer intervals up to
+    a minute. Two looks make sure that what somebody has put there does not call ours.
+    """
+    global _seconds
+    _seconds += 1
+    if (_seconds & (_seconds - 1) and _seconds % 60) or not active.lock.acquire(blocking=False):
+        return
+    try:
+        registry.look(mends=True)
+    finally:
+        active.lock.release()
+    write()
+
+
+_seconds = 0
+
+
 def watch() -> None:
-    """Write the record now, whenever a target's state changes, and when a capture starts."""
+    """Write the record now, whenever a target's state changes, when a capture starts, and after each look, of which
+    the last is when it ends.
+    """
     active.on_change = trainer_settings.on_learnt = write
-    if write not in here.when_started:
-        here.when_started.append(write)
+    for hooks, hook in _hooks():
+        hooks += [hook] if hook not in hooks else []
     write()
 
 
 def leave_off() -> None:
     """Write no more."""
     active.on_change = trainer_settings.on_learnt = None
-    if write in here.when_started:
-        here.when_started.remove(write)
+    for hooks, hook in _hooks():
+        hooks[:] = [other for other in hooks if other is not hook]
 
 
-def write() -> None:
+def _hooks() -> list[tuple[list[Callable[[], None]], Callable[[], None]]]:
+    return [(here.when_started, write), (here.each_second, look), (here.when_ending, _look_at_the_end)]
+
+
+def _look_at_the_end() -> None:
+    write(registry.look)
+
+
+def write(before: Callable[[], object] | None = None) -> None:
     """Write the states of this process as they are. Never raises; nothing while nothing is captured.
+
+    Args:
+        before: What is done first, in the thread that writes.
 
     Cost: about a millisecond for a hundred targets, once for each module of a framework that is imported; 50 ms at most
     where the disk does not answer.
@@ -90,7 +123,14 @@ def write() -> None:
         _writer = _RecordWriter()  # that of whoever forked this process may be in the middle of a write
     run, process = where
     try:
-        record = partial(patch_record.write, run, process, registry.states(_presence), dict(trainer_settings.current))
-        _writer.write(record)
+        states = registry.states(_presence) if before is None else None
+        _writer.write(partial(_write, run, process, states, before))
     except Exception as exc:
         faults.note("the record of patches", exc)
+
+
+def _write(run: Path, process: str, states: list[TargetState] | None, before: Callable[[], object] | None) -> None:
+    if before is not None:
+        before()
+    kept = registry.states(_presence) if states is None else states
+    patch_record.write(run, process, kept, dict(trainer_settings.current))

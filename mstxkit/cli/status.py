@@ -13,8 +13,9 @@ from ..errors import MstxkitError
 from ..escalation import asking
 from ..reading.folder import Damage
 from ..reading.processes import liveness
+from ..reading.report import patch_words
 from ..reading.report.escape import for_rich
-from ..reading.report.text import damage_lines, patch_lines
+from ..reading.report.text import damage_lines
 from ..store import fate, whereabouts
 from ..store.documents import Unusable
 from ..store.session_file import sessions
@@ -119,7 +120,8 @@ def _print(
 ) -> None:
     console = _show.console()
     console.print(_ranks.processes(processes) if processes else "No process has written to this run yet.")
-    for part in [*_twin_lines(processes), *patch_lines(patches), *_parts(escalation), *damage_lines(damage)]:
+    patched = map(for_rich, patch_words.lines(patches))
+    for part in [*_twin_lines(processes), *patched, *_parts(escalation), *damage_lines(damage)]:
         console.print(part)
     if processes:
         console.print("\nOnly heads and checksums were looked at; `mstxkit report` reads every record.")

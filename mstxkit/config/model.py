@@ -183,7 +183,7 @@ class Config(_Depth):
     """May verdicts ask for profiles by themselves (mstxkit's own)? `escalate`: yes; `observe`, as with null: no."""
 
     takes_over: Flag = False
-    """Does mstxkit carry this out also where the framework would, which is kept from it (MindSpeed-RL, verl)?"""
+    """Does mstxkit carry this out also where the framework would, which is kept from it (MindSpeed-RL, -LLM, verl)?"""
 
     # The frameworks whose own section it was read from, or that have one of their own beside it: see `configuring`.
     _own_of: tuple[str, ...] = PrivateAttr(())

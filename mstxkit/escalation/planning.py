@@ -29,7 +29,7 @@ ENDLESS_STEPS = COUNT_AT_MOST
 _AFTERWARDS = ("analysis", "data_simplification")
 _ANY_RANK = range(1 << 31)
 # Systems that mstxkit can keep from carrying out their own section: `patches/_takes_over.py`.
-KEPT_FROM_THEIR_OWN = ("mindspeed_rl", "verl")
+KEPT_FROM_THEIR_OWN = ("mindspeed_rl", "verl", "mindspeed_llm", "mindspeed_llm_fsdp2")
 
 
 class Plan(NamedTuple):

@@ -3,7 +3,8 @@
 Source: MindSpeed-RL 05a90d7 `utils/utils.py:518`: all that profiles there asks `get_grpo_profiler`, and does nothing
 with None. verl 0.6.1 to 0.9.1, utils/profiler/mstx_profile.py: `NPUProfiler.start` makes the profiler of a whole step
 and counts it, unless `discrete`; then `NPUProfiler.annotate` makes one for each stage. Both by `get_npu_profiler`, and
-call `start`, `step` and `stop` of it. `NPUProfiler.stop` does nothing while none is counted.
+call `start`, `step` and `stop` of it. `NPUProfiler.stop` does nothing while none is counted. MindSpeed-LLM 26.1.0:
+MCore asks `is_profile_enabled` wherever it profiles (training/training.py:260), FSDP2 `is_profiling_rank` once.
 """
 
 from __future__ import annotations
@@ -48,3 +49,13 @@ def verl_started(upstream: Callable[..., Any], *args: Any, **kwargs: Any) -> Any
 def verl_made(upstream: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """`get_npu_profiler`: of one stage."""
     return IdleProfiler() if is_taken_over("verl") else upstream(*args, **kwargs)
+
+
+def mindspeed_llm_asked(upstream: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """`is_profile_enabled`, of MCore."""
+    return not is_taken_over("mindspeed_llm") and upstream(*args, **kwargs)
+
+
+def mindspeed_llm_fsdp2_asked(upstream: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """`ProfilerConfig.is_profiling_rank`, of FSDP2."""
+    return not is_taken_over("mindspeed_llm_fsdp2") and upstream(*args, **kwargs)

@@ -39,13 +39,17 @@ _LOOP = (
 
 # Forward and backward of all micro-batches, then of one; optimizer. Source: Megatron 0.12.1
 # core/pipeline_parallel/schedules.py:434, 672, 1719; forward_step :175, backward_step :352, globals that are looked up
-# at each call; core/optimizer/optimizer.py:470, 830, 1123.
+# at each call; core/optimizer/optimizer.py:470, 830, 1123. MindSpeed 26.1.0 puts a `step` of its own in the place of
+# ChainedOptimizer's (core/megatron_basic/count_zero_fix.py), which calls `step_with_ready_grads` (0.12.1:1057).
 _OPTIMIZERS = "megatron.core.optimizer.optimizer"
 _CORE = (
     *SCHEDULE,
     Target(f"{SCHEDULES}:backward_step", tier="extra", max_per_s=200),
-    *each(_OPTIMIZERS, "MixedPrecisionOptimizer.step", "FP32Optimizer.step", "ChainedOptimizer.step"),
-)
+    *each(
+        _OPTIMIZERS, "MixedPrecisionOptimizer.step", "FP32Optimizer.step", "ChainedOptimizer.step",
+        "ChainedOptimizer.step_with_ready_grads",
+    ),
+)  # fmt: skip
 
 # Checkpoints. Source: megatron/training/checkpointing.py (0.12.1: :306, :1167), async_utils.py; 26.1 finalizes
 # asynchronous ones at the head of each iteration (training.py:694) and can convert them (:829, checkpointing.py).
@@ -98,6 +102,7 @@ _TRL_PPO = (
 # (forward and backward), clip_grad_norm, optimizer.step :312, profiler, monitor and checkpoint. Clipping lies in
 # fsdp2/distributed in 26.1.0, in fsdp2/optim since.
 _TRAINER = "mindspeed_llm.fsdp2.train.trainer:Trainer"
+_OPTIMIZED = PieceSampling(ends_round_after=True)
 _FSDP2 = (
     Target(f"{_TRAINER}.train", process_role="trainer"),
     Target(
@@ -105,15 +110,27 @@ _FSDP2 = (
         sampling=PieceSampling(ends_round=True),
     ),
     *each(_TRAINER, "_get_batch_samples_ulysses", "_get_batch_samples_megatron", tier="extra", step=_UPDATE),
-    # A stage of one micro-batch: samples count across, from one fetch to the next.
-    Target(f"{_TRAINER}.training_step", stage="train_step", step=_UPDATE, boundary="micro_batch"),
+    # A call is one micro-batch, the stage all of a step, to the end of the optimizer, as in MCore; where that is one
+    # of torch's, to what comes after it: profiler, monitor, a checkpoint, the next fetch.
+    Target(
+        f"{_TRAINER}.training_step", stage="train_step", step=_UPDATE, boundary="micro_batch",
+        sampling=PieceSampling(is_round=True),
+    ),
     Target(f"{_TRAINER}._compute_loss", tier="extra", max_per_s=200),
     *(Target(f"mindspeed_llm.fsdp2.{folder}.clip_grad_norm:clip_grad_norm") for folder in ("optim", "distributed")),
-    *each("mindspeed_llm.fsdp2.optim.optimizer", "MultiOptimizer.step", "FunctionalFusedAdamW.step"),
-    Target("mindspeed_llm.fsdp2.optim.muon:Muon.step"),
-    Target("mindspeed_llm.fsdp2.utils.train_monitor:TrainMonitor.step", attributes={"finished": "current_step"}),
+    *each(
+        "mindspeed_llm.fsdp2.optim.optimizer", "MultiOptimizer.step", "FunctionalFusedAdamW.step", sampling=_OPTIMIZED
+    ),
+    Target("mindspeed_llm.fsdp2.optim.muon:Muon.step", sampling=_OPTIMIZED),
+    Target(
+        "mindspeed_llm.fsdp2.utils.train_monitor:TrainMonitor.step", attributes={"finished": "current_step"},
+        sampling=PieceSampling(ends_round=True),
+    ),
     # Its step may parse a profile, which stops the loop.
-    *each("mindspeed_llm.fsdp2.utils.profiler:ProfilerManager", "start", "step", "stop"),
+    *each(
+        "mindspeed_llm.fsdp2.utils.profiler:ProfilerManager", "start", "step", "stop",
+        sampling=PieceSampling(ends_round=True),
+    ),
 )  # fmt: skip
 
 # Source: fsdp2/checkpoint/checkpoint_manager.py:306; `save_async` only starts the writing.
@@ -124,6 +141,16 @@ _FSDP2_CHECKPOINTS = (
     ),
     *each(_MANAGER, "load", "execute_save", "save_model_weights"),
 )
+
+# Where its own profiler is asked for, so that mstxkit can carry out its section instead: `_takes_over.py`.
+_TAKES_OVER = "mstxkit.patches._takes_over"
+_PROFILING = (
+    Target(f"{_LLM}:is_profile_enabled", kind="wrap", value=f"{_TAKES_OVER}:mindspeed_llm_asked"),
+    Target(
+        "mindspeed_llm.fsdp2.utils.profiler:ProfilerConfig.is_profiling_rank", kind="wrap",
+        value=f"{_TAKES_OVER}:mindspeed_llm_fsdp2_asked",
+    ),
+)  # fmt: skip
 
 # Inference. Source: tasks/inference/module.py:75, 301, 572; deepseek4_module.py:93 (26.1);
 # fsdp2/inference/engine/hf_engine.py:92 and on (26.1), whose chat is a coroutine and stream_chat an async generator.
@@ -140,10 +167,10 @@ _GENERATION = (
 
 PATCH = Patch(
     framework="mindspeed_llm",
-    versions=">=2.1.0",
+    versions=">=2.1.0,<=26.1.0",
     targets=(
         *(*_LOOP, *_CORE, *_CHECKPOINTS, *_POSTTRAIN, *_TRL_PPO),
-        *(*_FSDP2, *_FSDP2_CHECKPOINTS, *_GENERATION),
+        *(*_FSDP2, *_FSDP2_CHECKPOINTS, *_PROFILING, *_GENERATION),
     ),
     notes=(
         "mindspeed_llm: started by torchrun: MSTXKIT_AUTOPATCH=mindspeed_llm in its environment, or mstxkit run -- "

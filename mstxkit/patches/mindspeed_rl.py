@@ -210,7 +210,7 @@ _PROFILER = (
 
 PATCH = Patch(
     framework="mindspeed_rl",
-    versions=">=2.0.0",
+    versions=">=2.0.0,<=2.3.0",
     # Source: utils.py:594, all versions: it begins a range by hand, without `finally`, whether or not anybody listens.
     seam=Seam(
         path="mindspeed_rl.utils.utils:mstx_timer_decorator", code_name="wrapper", file="mindspeed_rl/utils/utils.py"

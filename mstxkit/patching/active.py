@@ -8,9 +8,10 @@ from types import FunctionType, ModuleType
 from typing import Any, Callable, Sequence
 
 from ..host import imports
-from ..pieces import sampling
-from . import apply, reach, replacements
-from .declare import EXTRA, RANGE, VALUE, Patch, Target
+from . import apply, reach, replacements, versions
+from .declare import AROUND, EXTRA, RANGE, VALUE, Patch, Target
+from .holders import hand_over
+from .placed import Calls, Placed, calls_by_site, whose
 from .presence import Presence
 from .reach import FunctionPlace, Unreached
 from .replacements import Replacement
@@ -22,22 +23,21 @@ lock = imports.own_lock()
 # Called when states have changed.
 on_change: Callable[[], None] | None = None
 _FAILURES = (Reason.FAILED, Reason.NOT_PATCHABLE)
-_BENEATH = ("cell_contents", "__wrapped__")
 
 
 class Active:
     """One patch that is on, with or without its extra tier, and what became of it."""
 
     def __init__(self, patch: Patch, has_extra: bool) -> None:
-        self.patch, self.has_extra = patch, has_extra
+        self.patch, self.has_extra, self.version = patch, has_extra, versions.unknown(patch)
+        self.placed = [Placed(patch.framework, target) for target in patch.targets]
         # What a wildcard names too is patched as the target of its own says.
-        self._ordered = sorted(patch.targets, key=lambda target: "*" in target.qualname)
+        self._ordered = sorted(self.placed, key=lambda placed: "*" in placed.target.qualname)
         self.has_late_steps = any(target.step_after is not None for target in patch.targets)
-        # By id of the target: a path may be declared twice, for different versions.
-        self.states: dict[int, TargetState] = {}
-        self.changes: dict[int, list[Replacement]] = {}
-        # What was copied by name before it was patched is found by its id here.
-        self.copied: dict[int, tuple[int, Replacement]] = {}
+        self._in_order: list[Placed] = []  # as they were installed
+        # Functions of modules that were replaced: others may have copied them by name before.
+        self._copied: list[tuple[Placed, Replacement]] = []
+        self._exchanged: list[Replacement] = []  # those who hold what was there are still to get the new ones
         self.seam = None if patch.seam is None else OpenSeam(patch.seam)
         self.undos: list[Any] = []
         self.is_installing = True
@@ -55,7 +55,7 @@ class Active:
         self.reach_copies()
 
     def look_again(self) -> None:
-        """Patch what of the extra tier is imported already."""
+        """Patch what of the extra tier is imported already, and what another patch had until now."""
         for name in self.modules():
             if sys.modules.get(name) is not None:
                 self.arrived(name, sys.modules[name])
@@ -66,66 +66,76 @@ class Active:
         with lock:
             if self.seam is not None and name == self.seam.seam.module and isinstance(module, ModuleType):
                 self.seam.open(module)
-            copied = len(self.copied)
-            for target in self._ordered:
-                if name in _needed(target) and all(sys.modules.get(other) is not None for other in _needed(target)):
-                    self._install(target)
+            installed = len(self._in_order)
+            for placed in self._ordered:
+                needed = _needed(placed.target)
+                if name in needed and all(sys.modules.get(other) is not None for other in needed):
+                    self._install(placed)
+            counted = calls_by_site() if len(self._in_order) > installed else {}
+            for placed in self._in_order[installed:]:
+                placed.calls_before = placed.calls(counted) or 0
             if not self.is_installing:
-                # Only functions of a module are copied by name, and finding the copies takes milliseconds.
-                if self.seam is not None or len(self.copied) > copied:
-                    self.reach_copies(name)
+                self.reach_copies(name)
                 _tell_change()
 
-    def _install(self, target: Target) -> None:
-        state = self._refused(target)
-        if state is not None or not self.changes.get(id(target)):
-            self.states[id(target)] = state or self._patched(target)
+    def _install(self, placed: Placed) -> None:
+        state = self._refused(placed)
+        if state is not None or not placed.changes:
+            placed.settled(state or self._patched(placed))
+            self._in_order.append(placed)
 
-    def _refused(self, target: Target) -> TargetState | None:
+    def _refused(self, placed: Placed) -> TargetState | None:
+        target = placed.target
         if target.tier == EXTRA and not self.has_extra:
-            return self._state(target, SKIPPED, Reason.DISABLED_TIER, f"on with {self.patch.framework}+extra")
+            return placed.as_state(SKIPPED, Reason.DISABLED_TIER, f"on with {self.patch.framework}+extra")
         if target.unless is not None and reach.exists(target.unless):
-            return self._state(target, SKIPPED, Reason.SUPERSEDED, target.unless)
+            return placed.as_state(SKIPPED, Reason.SUPERSEDED, target.unless)
         return None
 
-    def _patched(self, target: Target, cls: type | None = None) -> TargetState:
+    def _patched(self, placed: Placed, cls: type | None = None) -> TargetState:
         """Patch one target, all of it or nothing; its state. `cls`: in this class, which arrived by value."""
+        target = placed.target
         try:
             places = reach.places(target, cls)
             if cls is not None and all(apply.has_range(place.raw) for place in places):
                 for place in places:  # given to it where it was made
-                    apply.settle(target, place.raw)
-                return self._state(target, APPLIED, detail="it arrived with its range")
+                    placed.marks += apply.settle(target, place.raw)
+                return placed.as_state(APPLIED, detail="it arrived with its range")
             if "*" in target.qualname:  # what has a range already keeps that
                 places = [place for place in places if self._is_free(place)] or places
-            changes = self._replace(target, places)
+            changes = self._replace(placed, places)
             # A class may arrive by value where a module's own of that name has been patched.
-            self.changes.setdefault(id(target), []).extend(changes)
+            placed.changes += changes
         except Unreached as exc:
-            return self._state(target, FAILED if exc.reason in _FAILURES else SKIPPED, exc.reason, exc.detail)
+            return placed.as_state(FAILED if exc.reason in _FAILURES else SKIPPED, exc.reason, exc.detail)
         except Exception as exc:
-            return self._state(target, FAILED, Reason.FAILED, f"{type(exc).__name__}: {exc}")
-        problems = [problem for change in _named(changes) for problem in change.problems]
-        return self._state(target, APPLIED, detail="; ".join(problems))
+            return placed.as_state(FAILED, Reason.FAILED, f"{type(exc).__name__}: {exc}")
+        problems = dict.fromkeys(problem for change in changes for problem in change.problems)
+        return placed.as_state(APPLIED, detail="; ".join(problems))
 
     def _is_free(self, place: FunctionPlace) -> bool:
         return not apply.has_range(place.raw) or (self.seam is not None and self.seam.made(place.raw) is not None)
 
-    def _replace(self, target: Target, places: Sequence[FunctionPlace]) -> list[Replacement]:
+    def _replace(self, placed: Placed, places: Sequence[FunctionPlace]) -> list[Replacement]:
         done: list[Replacement] = []
+        exchanged: list[Replacement] = []
+        marks = len(placed.marks)
         try:
             for place in places:
-                for change in self._changes(target, place):
+                for change in self._changes(placed, place):
                     change.make()
                     done.append(change)
+                # What is inherited stays its parent's.
+                exchanged += [done[-1]._replace(before=place.raw)] if done and place.is_own else []
         except BaseException:
             for change in reversed(done):
                 change.undo()
-            sampling.unmark(target)
+            placed.take_back_marks(marks)
             raise
+        self._exchanged += exchanged if placed.target.kind != VALUE else []
         return done
 
-    def _changes(self, target: Target, place: FunctionPlace) -> list[Replacement]:
+    def _changes(self, placed: Placed, place: FunctionPlace) -> list[Replacement]:
         """What has to be replaced for one place: the function, and in its class and derived ones every copy of it."""
         before, plain, inner, below = place.raw, place, [], None
         if self.seam is not None:
@@ -135,96 +145,126 @@ class Active:
             else:
                 inner = self.seam.beneath(place.raw)
                 below = inner[-1].stored() if inner else None
-        change = apply.replacement(target, plain, self.has_late_steps, below)._replace(before=before)
+        change = self._made(placed, plain, below)._replace(before=before)
         if change.after is place.raw:  # a delegation layer without a range of its own
             return inner
         if isinstance(place.holder, type):
             copies = replacements.in_classes(place.holder, place.raw, change.after)
             others = [copy for copy in copies if (copy.holder, copy.attribute) != (place.holder, place.attribute)]
             return [*inner, change, *(copy._replace(before=before) for copy in others)]
-        if isinstance(place.raw, FunctionType) and target.kind != VALUE:
-            self.copied[id(place.raw)] = (id(target), change)
+        if isinstance(place.raw, FunctionType) and placed.target.kind != VALUE:
+            self._copied.append((placed, change._replace(before=place.raw)))
         return [*inner, change]
 
+    def _made(self, placed: Placed, place: FunctionPlace, below: Any = None) -> Replacement:
+        change = apply.replacement(placed.target, place, self.has_late_steps, below)
+        if placed.target.kind in (RANGE, AROUND):
+            placed.marks += apply.settle(placed.target, change.after)  # before anybody can call it
+        return change
+
     def reach_copies(self, name: str | None = None) -> None:
-        """Replace what `from x import y` has copied before its target was patched: near this module, or anywhere."""
-        if not self.copied:
-            return
-        replaced = {key: (change.before, change.after) for key, (_, change) in self.copied.items()}
-        owners = {id(change.after): target for target, change in self.copied.values()}
-        modules = replacements.loaded_modules() if name is None else replacements.near(name)
-        for copy in replacements.in_modules(replaced, modules):
-            copy.make()
-            self.changes[owners[id(copy.after)]].append(copy)
+        """Replace what `from x import y` has copied before its target was patched: near this module, or anywhere. Then
+        whoever else holds one of the functions gets the new one, too.
+        """
+        exchanged, self._exchanged = self._exchanged, []
+        replaced = {id(change.before): (change.before, change.after) for _, change in self._copied}
+        if replaced and (exchanged or self.seam is not None):  # finding them takes milliseconds
+            modules = replacements.loaded_modules() if name is None else replacements.near(name)
+            for copy in replacements.in_modules(replaced, modules):
+                copy.make()
+                owner = next(placed for placed, change in self._copied if change.after is copy.after)
+                owner.changes.append(copy)
+        replaced.clear()
+        changes = [change for placed in self.placed for change in placed.changes]
+        hand_over(replacements.exchanges(exchanged, [*exchanged, *(change for _, change in self._copied), *changes]))
 
     def travelled(self, cls: type) -> None:
         """Patch a class that Ray has brought by value: no module holds it."""
         with lock:
-            for target in self._ordered:
+            for placed in self._ordered:
+                target = placed.target
                 parents, _, _ = target.qualname.rpartition(".")
-                if target.module == cls.__module__ and parents == cls.__qualname__ and not self._refused(target):
-                    self.states[id(target)] = self._patched(target, cls)
+                if target.module == cls.__module__ and parents == cls.__qualname__ and not self._refused(placed):
+                    placed.settled(self._patched(placed, cls))
                     _tell_change()
 
     def patched_copy(self, function: Any) -> Any:
         """What to run instead of a function that Ray has brought by value: what a module holds of it stays as it is."""
-        for target in self.patch.targets:
+        for placed in self.placed:
+            target = placed.target
             named = (target.module, target.qualname) == (function.__module__, function.__qualname__)
-            if named and target.kind == RANGE and not self._refused(target):
-                patched = self._copied(target, function)
-                self.states.setdefault(id(target), self._state(target, APPLIED, detail="it arrived by value"))
+            if named and target.kind == RANGE and not self._refused(placed):
+                patched = self._by_value(placed, function)
+                placed.state = placed.state or placed.as_state(APPLIED, detail="it arrived by value")
                 _tell_change()
                 return patched
         return function
 
-    def _copied(self, target: Target, function: Any) -> Any:
+    def _by_value(self, placed: Placed, function: Any) -> Any:
         if apply.has_range(function):  # given to it where it was made
-            apply.settle(target, function)
+            placed.marks += apply.settle(placed.target, function)
             return function
         made = None if self.seam is None else self.seam.made(function)
         raw = function if made is None else made.inner
-        place = FunctionPlace(None, target.qualname, raw, True, target.qualname)
-        return apply.replacement(target, place, self.has_late_steps).after
+        qualname = placed.target.qualname
+        return self._made(placed, FunctionPlace(None, qualname, raw, True, qualname)).after
 
-    def _state(self, target: Target, state: str, reason: str = "", detail: str = "") -> TargetState:
-        return TargetState.of(self.patch.framework, target, state, reason, detail)
-
-    def report(self, presence: Presence, is_thorough: bool = False) -> list[TargetState]:
-        """Every target in the order declared.
+    def look(self, counted: Calls, mends: bool) -> None:
+        """See what the places of its targets hold now.
 
         Args:
-            presence: Tells whether what has not been patched yet can come.
-            is_thorough: Also look for who else holds what was replaced.
+            counted: Calls so far, by site; None for a site that several targets share.
+            mends: Patch again what a module has that was executed again; and wrap once more what somebody else has put
+                there, where calls of it were none of ours since the last look.
         """
-        return [self._reported(target, presence, is_thorough) for target in self.patch.targets]
+        for placed in self.placed:
+            was_seen, place = placed.calls_then is not None, placed.look(counted)
+            if place is None or not mends:
+                continue
+            if placed.is_executed_again(place):
+                placed.gone, placed.changes = [*placed.gone, *placed.changes], []
+                self._install(placed)
+                self.reach_copies(placed.target.module)
+            elif was_seen and placed.can_be_put_again(place):
+                placed.was_put_again = True
+                state = self._patched(placed)
+                if state.state == APPLIED:
+                    placed.settled(state._replace(detail=f"around what was put there {whose(place.raw)}"))
 
-    def _reported(self, target: Target, presence: Presence, is_thorough: bool) -> TargetState:
-        state = self.states.get(id(target)) or self._refused(target)
-        if state is None:
-            return self._state(target, *_coming(target, presence))
-        if is_thorough and state.state == APPLIED and not state.detail:
-            changes = self.changes.get(id(target), [])
-            for change in _named(changes):
-                if change.is_own:  # copies that could not be reached are calls without a range
-                    return state._replace(detail=replacements.held_elsewhere(change, changes))
-        return state
+    def report(self, presence: Presence) -> list[TargetState]:
+        """Every target in the order declared. `presence`: whether what has not been patched yet can come."""
+        return [self._reported(placed, presence) for placed in self.placed]
 
-    def remove(self) -> None:
-        """Put everything back, and reach what was copied in the meantime."""
+    def _reported(self, placed: Placed, presence: Presence) -> TargetState:
+        state = placed.seen or placed.state or self._refused(placed)
+        state = placed.as_state(*_coming(placed.target, presence)) if state is None else state
+        return state._replace(version=self.version)
+
+    def stand_on(self, undone: list[Replacement]) -> None:
+        """Another patch, beneath this one somewhere, is undone."""
+        for placed in self.placed:
+            placed.changes = replacements.stand_on(undone, placed.changes)
+        if self.seam is not None and self.seam.change is not None:
+            (self.seam.change,) = replacements.stand_on(undone, [self.seam.change])
+
+    def remove(self) -> list[Replacement]:
+        """Put everything back, and reach what was copied in the meantime; gives what was undone."""
         for undo in self.undos:
             undo()
-        values = {id(target) for target in self.patch.targets if target.kind == VALUE}
-        own = [change for target, changes in self.changes.items() if target not in values for change in changes]
+        in_order = list(dict.fromkeys([*self._in_order, *self.placed]))
+        values = [change for placed in in_order if placed.target.kind == VALUE for change in placed.changes]
+        own = [change for placed in in_order if placed.target.kind != VALUE for change in placed.changes]
         if self.seam is not None:
             own += self.seam.changes()
-        replacements.undo([change for target in values for change in self.changes.get(target, ())])
-        replacements.put_back(own)
+        self._copied = []
+        replacements.undo(values)
+        replacements.put_back(own, [change for placed in self.placed for change in placed.gone])
         if self.seam is not None:
             self.seam.silence()
-        for target in self.patch.targets:
-            sampling.unmark(target)
-        for table in (self.states, self.changes, self.copied):
-            table.clear()
+        for placed in self.placed:
+            placed.take_back_marks()
+        self.placed = []
+        return [*values, *own]
 
 
 def _needed(target: Target) -> tuple[str, ...]:
@@ -236,11 +276,6 @@ def _coming(target: Target, presence: Presence) -> tuple[str, str, str]:
     """State, reason and detail of a target for which a module is missing."""
     comings = [presence.of_module(name) for name in _needed(target)]
     return next((coming for coming in comings if coming[0] != WAITING), comings[0])
-
-
-def _named(changes: Sequence[Replacement]) -> list[Replacement]:
-    """The change of what a target names itself, without what was beneath it and its copies; [] for none."""
-    return [change for change in changes if change.attribute not in _BENEATH][:1]
 
 
 def _tell_change() -> None:

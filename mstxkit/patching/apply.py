@@ -44,9 +44,11 @@ def replacement(target: Target, place: FunctionPlace, has_late_steps: bool, belo
     if target.kind == DELEGATE:
         return change
     if target.kind == VALUE:
-        return change._replace(after=_imported(target.value or ""))
-    if has_range(raw, below):
+        change = change._replace(after=_imported(target.value or ""))
+    if change.after is raw and target.kind == VALUE or has_range(raw, below, target.kind == WRAP):
         raise Unreached(Reason.HAS_RANGE)
+    if target.kind == VALUE:
+        return change
     if target.kind == CONTEXT:
         return change._replace(after=_timed(raw, target))
     if target.kind == WRAP:
@@ -56,7 +58,6 @@ def replacement(target: Target, place: FunctionPlace, has_late_steps: bool, belo
     new = wrapping.decorate(tuple(settings), _decided(target, raw))
     if new is raw:
         raise Unreached(Reason.NOT_PATCHABLE, f"a {type(raw).__name__} could not be decorated")
-    settle(target, new)
     function = function_in(new)
     if not place.is_own and isinstance(function, FunctionType):
         # An inherited method that is now one of the class itself: pickle must find it by its names.
@@ -94,29 +95,34 @@ def _decided(target: Target, raw: Any) -> Any:
     return wrapper
 
 
-def has_range(raw: Any, but: Any = None) -> bool:
-    """Has this function, or one that it wraps, a range of mstxkit? `but`: one that does not count."""
+def has_range(raw: Any, but: Any = None, or_decides: bool = False) -> bool:
+    """Has this function, or one that it wraps, a range of mstxkit? `but`: one that does not count. `or_decides`: or is
+    it called by a function of ours that decides?
+    """
     function, depth = function_in(raw), 0
     while function is not None and depth < DECORATORS:
-        is_ours = signatures.held_by(function) is not None or CONTEXT_MARK in getattr(function, "__dict__", {})
-        if is_ours and function is not but:
+        marks = getattr(function, "__dict__", {})
+        is_ours = signatures.held_by(function) is not None or CONTEXT_MARK in marks
+        if (is_ours and function is not but) or (or_decides and marks.get(AROUND_MARK) is function):
             return True
-        function, depth = getattr(function, "__dict__", {}).get("__wrapped__"), depth + 1
+        function, depth = marks.get("__wrapped__"), depth + 1
     return False
 
 
-def settle(target: Target, new: Any) -> None:
-    """Tell the recorder of this site: how much is recorded one by one, and what its calls are pieces of."""
+def settle(target: Target, new: Any) -> list[Callable[[], None]]:
+    """Tell the recorder of this site: how much is recorded one by one, and what its calls are pieces of; gives what
+    takes the latter back.
+    """
     function = function_in(new)
     held = signatures.held_by(function)
     if held is None:
-        return
+        return []
     if target.coalesce or target.max_depth is not None or target.max_per_s is not None:
         engine.limit(held["site"], target.coalesce, target.max_depth, target.max_per_s)
     entry = held.get("attributes")
     if isinstance(entry, Entry):
         entry.site = held["site"]
-    sampling.mark(target, function)
+    return sampling.mark(target, function)
 
 
 def _imported(path: str) -> Any:

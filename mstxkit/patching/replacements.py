@@ -7,7 +7,6 @@ actor class. They are found by identity in what is stored; no attribute is looke
 from __future__ import annotations
 
 import functools
-import gc
 import sys
 from types import CellType, FunctionType, MethodType, ModuleType
 from typing import Any, Iterable, Iterator, Mapping, NamedTuple, Sequence
@@ -15,6 +14,7 @@ from typing import Any, Iterable, Iterator, Mapping, NamedTuple, Sequence
 from .. import faults
 from ..host.imports import being_imported, held_in
 from ..marking import signatures
+from .holders import Exchange, hand_over
 from .reach import function_in, is_remote_function
 
 # Ray 2.42.1 and 2.60.0, `ray/util/tracing/tracing_helper.py`, `_inject_tracing_into_class`: each method of an actor
@@ -34,15 +34,20 @@ class Replacement(NamedTuple):
     is_own: bool = True  # stored in the holder itself; otherwise `undo` deletes it
     problems: tuple[str, ...] = ()  # what `after` cannot read of its calls, as its target wants
 
+    @property
+    def is_beneath(self) -> bool:
+        """Is it in a wrapper of somebody else's?"""
+        return self.attribute in ("cell_contents", "__wrapped__")
+
     def make(self) -> None:
         """Put `after` there."""
         setattr(self.holder, self.attribute, self.after)
 
     def undo(self) -> bool:
-        """Put `before` back, also into a wrapper around `after`; False where it is somebody else's now, and left so."""
+        """Put `before` back; False where it is somebody else's now, which does not call ours, and left so."""
         stored = self.stored()
         if stored is not self.after:
-            return _put_into_wrapper(stored, self.after, self.before)
+            return leads_to(stored, self.after)  # it gets `before` like others who hold ours
         if self.is_own:
             setattr(self.holder, self.attribute, self.before)
         else:
@@ -56,22 +61,24 @@ class Replacement(NamedTuple):
         return vars(self.holder).get(self.attribute)
 
 
-def _put_into_wrapper(wrapper: Any, after: Any, before: Any) -> bool:
-    """Replace `after` by `before` where a wrapper, or one inside it, holds it; False where none does.
-
-    Why: the first instance of a torch optimizer's class wraps its `step`, which may be ours by then (torch 2.13.0).
-    """
-    while isinstance(wrapper, FunctionType) and wrapper is not after:
-        cells = cells_holding(wrapper, after)
-        for cell in cells:
-            cell.cell_contents = before
-        inner = wrapper.__dict__.get("__wrapped__")
-        if cells and inner is after:
-            wrapper.__dict__["__wrapped__"] = before
-        if cells:
+def leads_to(raw: Any, after: Any) -> bool:
+    """Is it ours, or does it hold ours, to call it?"""
+    wanted, waiting, seen = function_in(after), [raw], 0
+    while waiting and seen < 64:
+        value, seen = waiting.pop(0), seen + 1
+        function = function_in(value)
+        if value is after or function is wanted:
             return True
-        wrapper = inner
+        if isinstance(function, FunctionType):
+            if any(function.__globals__.get(name) is wanted for name in function.__code__.co_names):
+                return True
+            cells = [cell.cell_contents for cell in function.__closure__ or () if cell != CellType()]
+            held = [vars(function).get("__wrapped__"), *cells, *(function.__defaults__ or ())]
+            waiting += [part for part in held if isinstance(part, _MAY_CALL)]
     return False
+
+
+_MAY_CALL = (FunctionType, MethodType, functools.partial, staticmethod, classmethod, property)
 
 
 def cells_holding(function: FunctionType, content: Any) -> list[CellType]:
@@ -171,66 +178,58 @@ def undo(changes: Sequence[Replacement]) -> None:
             faults.warn_once("unpatch", f"{where} was replaced by somebody else since, and is left so")
 
 
-def put_back(changes: Sequence[Replacement]) -> None:
-    """Undo these, also where a wrapper was copied after it was put in its place.
+def put_back(changes: Sequence[Replacement], gone: Sequence[Replacement] = ()) -> None:
+    """Undo these, also where a wrapper was copied or is held since it was put in its place; of what is gone only that.
 
-    Copies out of reach hold our wrappers for good: they are calls without a range from now on.
+    Holders out of reach have our wrappers for good: they are calls without a range from now on.
     """
     undo(changes)
-    wrappers = {id(c.after): (c.after, c.before) for c in changes if isinstance(c.after, FunctionType)}
-    copies = in_modules(wrappers, loaded_modules())
-    for change in changes:
-        if isinstance(change.holder, type):
-            copies += in_classes(change.holder, change.after, change.before)
+    changes = [*changes, *gone]
+    copies = in_modules(
+        {id(c.after): (c.after, c.before) for c in changes if isinstance(c.after, FunctionType)}, loaded_modules()
+    )
     for copy in copies:
         copy.make()
-    for wrapper in {id(change.after): change.after for change in changes}.values():
-        function = function_in(wrapper)
-        held = signatures.held_by(function)
-        if held is not None:
-            inner = held["function"]
-            if isinstance(inner, FunctionType) and inner.__dict__.get(AROUND_MARK) is inner:
-                inner = inner.__dict__["__wrapped__"]  # the framework's, around which ours decides
-            signatures.silence(function, inner)
+    for change in changes:
+        _silence(function_in(change.after))
+    hand_over(exchanges([change._replace(before=change.after, after=change.before) for change in changes], changes))
 
 
-def held_elsewhere(change: Replacement, changes: Iterable[Replacement]) -> str:
-    """The other holders of the function that `change` has replaced, in words; "" for none.
+def _silence(wrapper: Any) -> None:
+    held = signatures.held_by(wrapper)
+    if held is not None:
+        inner = held["function"]
+        if isinstance(inner, FunctionType) and inner.__dict__.get(AROUND_MARK) is inner:
+            inner = inner.__dict__["__wrapped__"]  # the framework's, around which ours decides
+        signatures.silence(wrapper, inner)
+
+
+def stand_on(undone: Sequence[Replacement], changes: Iterable[Replacement]) -> list[Replacement]:
+    """These changes, where what was there before one is undone: what was there before that will be put back."""
+    below = [(c, next((lower for lower in undone if lower.after is c.before), None)) for c in changes]
+    return [change if lower is None else change._replace(before=lower.before) for change, lower in below]
+
+
+def exchanges(changes: Sequence[Replacement], kept: Sequence[Replacement]) -> list[Exchange]:
+    """What whoever else holds one of these functions is to get for it, each once.
 
     Args:
-        change: What replaced it where a target names it.
-        changes: All changes of that target: they hold it too.
-
-    Cost: none without any; else a walk over all objects of the garbage collector, tens of milliseconds.
+        changes: In each the one and the other, in whatever place.
+        kept: All that hold these functions and are ours.
     """
-    function = change.before
-    if not isinstance(function, FunctionType) or sys.getrefcount(function) <= _EXPECTED_REFERENCES:
-        return ""
-    wrapper = function_in(change.after)
-    own = [getattr(wrapper, "__globals__", None), *(getattr(wrapper, "__closure__", None) or ())]
-    counted = _holders(function, [*changes, vars(wrapper), *own])
-    classes = _derived(change.holder) if isinstance(change.holder, type) else ()
-    if any("__ray_actor_class__" in vars(derived) for derived in classes):
-        counted.pop(_HOLDERS[dict], None)  # Ray's table of methods, which is for their signatures
-    held = ", ".join(f"{count} {kind}" for kind, count in sorted(counted.items()))
-    return f"also held, without a range, by: {held}" if held else ""
+    pairs: dict[Any, Replacement] = {}
+    for change in changes:
+        if _is_ours(function_in(change.before)) or _is_ours(function_in(change.after)):
+            pairs.setdefault(function_in(change.before), change)
+    held = {id(old): sum(value is old for replacement in kept for value in replacement) for old in pairs}
+    return [
+        Exchange(old, function_in(change.after), held[id(old)] + (change.before is not old))
+        for old, change in pairs.items()
+    ]
 
 
-# Ours (wrapper's globals, its __wrapped__, the change), the code that asks, and what every function may have.
-_EXPECTED_REFERENCES = 5
-
-
-def _holders(function: FunctionType, ours: Iterable[Any]) -> dict[str, int]:
-    own = {id(holder) for holder in ours}
-    counted: dict[str, int] = {}
-    for holder in gc.get_referrers(function):
-        kind = _HOLDERS.get(type(holder))
-        if kind is not None and id(holder) not in own:
-            counted[kind] = counted.get(kind, 0) + 1
-    return counted
-
-
-_HOLDERS: dict[type, str] = {
-    functools.partial: "functools.partial", MethodType: "bound method", list: "list", tuple: "tuple", dict: "dict",
-    set: "set", CellType: "closure",
-}  # fmt: skip
+def _is_ours(function: Any) -> bool:
+    """Did we make it? What a framework's own range is around goes on being beneath that."""
+    if not isinstance(function, FunctionType):
+        return False
+    return signatures.held_by(function) is not None or any(name.startswith("__mstxkit") for name in vars(function))

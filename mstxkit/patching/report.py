@@ -22,6 +22,7 @@ class Reason:
     OFF = "switched off by MSTXKIT_OFF"
     NOT_PATCHABLE = "cannot be replaced"
     FAILED = "resolution failed"
+    REPLACED = "replaced since"
 
 
 REASONS = tuple(value for key, value in vars(Reason).items() if key.isupper())
@@ -31,7 +32,9 @@ class TargetState(NamedTuple):
     """One declared target and what became of it in this process.
 
     Args:
-        detail: What a reader needs besides: the error's text, the symbol that superseded it, places not reached.
+        detail: What a reader needs besides: the error's text, the symbol that superseded it, who replaced it.
+        calls: Of one that was applied, so many while something recorded; None: not looked at, or not counted.
+        version: Of its framework, where autopatch doesn't know it, in words.
     """
 
     framework: str  # import root
@@ -42,6 +45,8 @@ class TargetState(NamedTuple):
     tier: str = "core"
     name: str = ""  # of the range
     stage: str | None = None  # canonical key
+    calls: int | None = None
+    version: str = ""
 
     @staticmethod
     def of(framework: str, target: Target, state: str, reason: str = "", detail: str = "") -> TargetState:
@@ -68,11 +73,12 @@ class PatchReport(NamedTuple):
         return {name: {state: states[state] for state in STATES} for name, states in counted.items()}
 
     def __str__(self) -> str:
-        lines = [
-            f"{name}: " + ", ".join(f"{count} {state}" for state, count in states.items() if count)
-            for name, states in self.counts().items()
-        ]
+        lines = dict.fromkeys(f"{target.framework} {target.version}" for target in self.targets if target.version)
+        for name, states in self.counts().items():
+            line = f"{name}: " + ", ".join(f"{count} {state}" for state, count in states.items() if count)
+            calls = [target.calls for target in self.of(name).targets if target.calls is not None]
+            lines[line + (f"; called {sum(calls)} times, {calls.count(0)} never" if calls else "")] = None
         for target in (target for target in self.targets if target.state != APPLIED):
             detail = f" ({target.detail})" if target.detail else ""
-            lines.append(f"  {target.state} {target.path}: {target.reason}{detail}")
+            lines[f"  {target.state} {target.path}: {target.reason}{detail}"] = None
         return "\n".join([*lines, *(f"note: {note}" for note in self.notes)])

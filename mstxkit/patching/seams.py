@@ -21,10 +21,11 @@ from .replacements import Replacement, cells_holding
 
 
 class Made(NamedTuple):
-    """A function that a framework's own range decorator made, and what it wraps."""
+    """A function that a framework's own range decorator made, what it wraps, and what is there instead, if it is."""
 
     upstream: Any
     inner: Any
+    ours: Any = None
 
 
 class OpenSeam:
@@ -33,8 +34,8 @@ class OpenSeam:
     def __init__(self, seam: Seam) -> None:
         self.seam = seam
         self.change: Replacement | None = None
-        # Functions that passed through the seam, ours and what it is made of, by id of ours.
-        self._decorated: dict[int, tuple[Any, Made]] = {}
+        # Functions that passed through the seam.
+        self._decorated: list[Made] = []
 
     def open(self, module: ModuleType) -> Replacement | None:
         """Replace the decorator in its module, once. None where there is none."""
@@ -53,18 +54,20 @@ class OpenSeam:
                 return theirs  # called for a decorator: what that decorates is recognised, where it is declared
             try:
                 ours = ranges.mstx_timer(func)
-                self._decorated[id(ours)] = ours, Made(theirs, func)
+                self._decorated.append(Made(theirs, func, ours))
                 return ours
             except Exception as exc:
                 faults.note(f"the seam {self.seam.path}", exc)
                 return theirs
 
+        vars(decorator)["__mstxkit_seam__"] = True
         return decorator
 
     def made(self, raw: Any) -> Made | None:
         """What a range of the framework's own, or ours in its place, is made of; None for any other object."""
-        if id(raw) in self._decorated:
-            return self._decorated[id(raw)][1]
+        passed = next((made for made in self._decorated if made.ours is raw), None)
+        if passed is not None:
+            return passed
         if not isinstance(raw, FunctionType) or not hasattr(raw, "__wrapped__"):
             return None
         file = raw.__code__.co_filename.replace("\\", "/")
@@ -86,13 +89,13 @@ class OpenSeam:
 
     def silence(self) -> None:
         """What the framework would have without us, also where ours stays held: below decorators of its own."""
-        for ours, made in self._decorated.values():
-            if isinstance(ours, FunctionType):
-                signatures.silence(ours, made.upstream)
+        for made in self._decorated:
+            if isinstance(made.ours, FunctionType):
+                signatures.silence(made.ours, made.upstream)
 
     def changes(self) -> list[Replacement]:
         """The decorator, and where the functions that no target declares are held: to put back what would be there."""
-        stored = [change for ours, made in self._decorated.values() for change in _stored(ours, made.upstream)]
+        stored = [change for made in self._decorated for change in _stored(made.ours, made.upstream)]
         return stored if self.change is None else [self.change, *stored]
 
 

@@ -14,7 +14,8 @@ tell the machine each `Edge` that they give, in that order, as `StageEntered`, `
 Rounds. Where a serving engine runs in a process of its own, each of its steps is a whole occurrence of the stage, and
 no call surrounds a round of generation. For a request that samples by such steps (`sample_per`) an occurrence lasts
 from the first step to the end of the round: a call that says so (`PieceRole.ends_round`), or another stage on that
-thread. Likewise for a stage that is one mini-batch.
+thread. Likewise for a stage that is one mini-batch; and, whether or not pieces are counted, for a step whose
+micro-batches are calls of a loop (`PieceRole.is_round`), until its optimizer is through (`ends_round_after`).
 
 Call `forget()` when watching begins, and when it goes on for another request: what was under way before is not counted.
 
@@ -178,12 +179,13 @@ def _stage_of(
     """Begin the occurrence that the call is; None where it is none, or a part of a round."""
     stage, last = boundaries.stage_of(site), here.occurrences[-1]
     # A stage inside itself gives one edge; in a round only while pieces are sampled.
-    joins = stage is not None and stage == last.stage and (not last.is_round or sample_per is not None)
+    goes_on = not last.is_round or sample_per is not None or role.is_round
+    joins = stage is not None and stage == last.stage and goes_on
     if (stage is not None and not joins) or role.ends_round:
         here.end_round(edges)
     if stage is None or joins:
         return None
-    is_round = sample_per is not None and sample_per in (role.per, role.across)
+    is_round = role.is_round or (sample_per is not None and sample_per in (role.per, role.across))
     is_round = is_round and all(occurrence.stage != stage for occurrence in here.occurrences)
     begun = _Occurrence(stage, is_round)
     here.occurrences.append(begun)
@@ -224,4 +226,6 @@ def left(site: Any) -> tuple[Edge, ...]:
             call.within.end(per, edges)
     if call.occurrence is not None:
         here.end(call.occurrence, edges)
+    if call.role.ends_round_after:
+        here.end_round(edges)
     return tuple(edges)

@@ -23,7 +23,8 @@ class PieceRole(NamedTuple):
         ends_after: Kinds of pieces that end where a call ends.
         across: Kind of the pieces that are counted across occurrences of the site's own stage, which are too short to
             hold more than one; where the site's calls are both, that is so anyway. See "Rounds" in `edges.py`.
-        ends_round: Those are counted anew from here on.
+        ends_round: Those are counted anew from here on; `ends_round_after`: from the call's end on.
+        is_round: The site's own stage lasts for the whole round, whether or not pieces are counted.
     """
 
     per: str | None = None
@@ -33,3 +34,5 @@ class PieceRole(NamedTuple):
     ends_after: tuple[str, ...] = ()
     across: str | None = None
     ends_round: bool = False
+    ends_round_after: bool = False
+    is_round: bool = False

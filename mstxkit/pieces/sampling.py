@@ -19,7 +19,7 @@ class PieceSampling:
     """What a call means for the pieces of its stage, beyond being one (`Target.boundary`).
 
     Args:
-        until_next, within, ends_before, ends_after, across, ends_round: As in `PieceRole`.
+        until_next, within, ends_before, ends_after, across, ends_round, ends_round_after, is_round: As in `PieceRole`.
         mixes: Kinds of pieces that cannot be told apart inside a call, each with why.
         mixes_if: Condition (`conditions.py`) under which that is so; None: always.
         ticks: A call is told to the open session all the same: its limits are looked at.
@@ -31,15 +31,15 @@ class PieceSampling:
     ends_after: tuple[str, ...] = ()
     across: str | None = None
     ends_round: bool = False
+    ends_round_after: bool = False
+    is_round: bool = False
     mixes: Mapping[str, str] = field(default_factory=dict)
     mixes_if: str | None = None
     ticks: bool = False
 
     def role(self, boundary: str | None) -> PieceRole:
         """As `boundaries.declare` takes it."""
-        return PieceRole(
-            boundary, self.until_next, self.within, self.ends_before, self.ends_after, self.across, self.ends_round
-        )
+        return PieceRole(boundary, **{name: getattr(self, name) for name in PieceRole._fields[1:]})
 
     @property
     def is_watched(self) -> bool:
@@ -63,26 +63,17 @@ class Sampled(Protocol):
         """What else its calls mean."""
 
 
-# By id of the target, which a patch keeps as long as it is on.
-_undos: dict[int, list[Callable[[], None]]] = {}
-
-
-def mark(target: Sampled, wrapper: Any) -> None:
-    """Say what the calls of a function that this target has made a range are. Once for each place it has."""
+def mark(target: Sampled, wrapper: Any) -> list[Callable[[], None]]:
+    """Say what the calls of a function that this target has made a range are; gives what takes each of it back."""
     held = signatures.held_by(wrapper)
     if held is None:
-        return
-    undos, role = _undos.setdefault(id(target), []), target.sampling.role(target.boundary)
+        return []
+    undos: list[Callable[[], None]] = []
     if target.boundary is not None and signatures.interface_of(wrapper).kind != signatures.CALL:
         why = f"{target.qualname} is a coroutine or generator, which may end on another thread"
         undos.append(boundaries.forbid(held["site"], target.boundary, why))
     elif target.boundary is not None or target.sampling.is_watched:
-        undos.append(boundaries.declare(held["site"], role))
+        undos.append(boundaries.declare(held["site"], target.sampling.role(target.boundary)))
     if target.sampling.mixes_if is None:
         undos += [boundaries.forbid(held["site"], per, why) for per, why in target.sampling.mixes.items()]
-
-
-def unmark(target: Sampled) -> None:
-    """Take all of it back."""
-    for undo in _undos.pop(id(target), ()):
-        undo()
+    return undos

@@ -297,8 +297,9 @@ class Run(RunTables):
         return frames.track_table(self._processes)
 
     def patches(self) -> pl.DataFrame:
-        """`process, rank, host, pid, role, framework, path, state, reason, detail, tier`: what became of each target of
-        `autopatch` in each process. No rows for a process in which nothing was patched.
+        """`process, rank, host, pid, role, framework, path, state, reason, detail, tier, version, calls`: what became
+        of each target of `autopatch` in each process. No rows for a process in which nothing was patched. `version`: in
+        words, where autopatch does not know it; `calls`: null where they were not counted for the target alone.
 
         Example:
             >>> import mstxkit

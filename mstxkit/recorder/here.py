@@ -12,6 +12,9 @@ if TYPE_CHECKING:
 recorder: Recorder | None = None
 # Called in this process each time a recorder has started in it, a forked child's among them.
 when_started: list[Callable[[], None]] = []
+# Called in a thread of ours once a second while a recorder runs here; and right before it stops, on the program's.
+each_second: list[Callable[[], None]] = []
+when_ending: list[Callable[[], None]] = []
 # A forked child that waits for its first range begins to record; for callers that can wait.
 begin_now: Callable[[], object] = lambda: None  # noqa: E731
 

@@ -12,31 +12,31 @@ from . import documents, layout
 from .values import text_of
 
 FORMAT, LIMIT_BYTES, _NAME_CHARACTERS = 1, 1 << 20, 200
-FIELDS = ("framework", "path", "state", "reason", "detail", "tier")
+FIELDS = ("framework", "path", "state", "reason", "detail", "tier", "version")
 
 
 def write(run: Path, process: str, states: Iterable[Any], settings: Mapping[str, Any]) -> None:
-    """Replace the record of a process; its states have the attributes of FIELDS.
+    """Replace the record of a process; its states have the attributes of FIELDS, and `calls`.
 
     Raises:
         OSError, CaptureError: it cannot be written.
     """
-    targets = [{name: getattr(state, name) for name in FIELDS} for state in states]
+    targets = [{name: getattr(state, name) for name in (*FIELDS, "calls")} for state in states]
     folder = run / layout.PATCHES
     folders.make_folder(folder)
     content = json.dumps({"format": FORMAT, "targets": targets, "settings": dict(settings)})
     documents.replace_file(folder / f"{process}{layout.PATCHES_SUFFIX}", content.encode())
 
 
-def parse(raw: bytes) -> list[tuple[str, ...]]:
-    """The fields of each target, as texts.
+def parse(raw: bytes) -> list[tuple[Any, ...]]:
+    """The fields of each target, as texts, and its calls, where they are known.
 
     Raises:
         FormatError: it is no such record.
     """
     try:
         targets = json.loads(raw)["targets"]
-        return [tuple(_text(target.get(field, "")) for field in FIELDS) for target in targets]
+        return [(*(_text(target.get(name, "")) for name in FIELDS), _calls(target.get("calls"))) for target in targets]
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as exc:
         raise FormatError(f"the record of patches cannot be read: {exc}") from None
 
@@ -52,6 +52,10 @@ def parse_settings(raw: bytes) -> dict[str, str]:
         return {_text(name)[:_NAME_CHARACTERS]: _text(value)[:_NAME_CHARACTERS] for name, value in settings}
     except (ValueError, TypeError, AttributeError, RecursionError) as exc:
         raise FormatError(f"the record of patches cannot be read: {exc}") from None
+
+
+def _calls(value: Any) -> int | None:
+    return value if type(value) is int and 0 <= value < 1 << 63 else None
 
 
 def _text(value: Any) -> str:

@@ -6,6 +6,7 @@ import inspect
 import pickle
 import pydoc
 import sys
+from types import FunctionType
 from typing import Any
 
 import cloudpickle
@@ -22,11 +23,12 @@ from builders.contracts.versions import (
     patched,
     recorded,
 )
+from builders.holding import HOLDERS
 
 import mstxkit
 from mstxkit.marking import signatures
 from mstxkit.patching import registry
-from mstxkit.patching.declare import CONTEXT, RANGE
+from mstxkit.patching.declare import AROUND, CONTEXT, RANGE, WRAP
 from mstxkit.patching.report import APPLIED
 from mstxkit.testing import captured
 
@@ -85,6 +87,38 @@ def test_a_patched_function_looks_and_travels_as_before(version: str, order: str
         inherited = {"__qualname__", "__module__", "help"} if theirs[0]["__qualname__"] != path.split(":")[1] else set()
         assert {key for key, one in ours[path][0].items() if theirs[0][key] != one} <= inherited, path
         assert ours[path][1] == theirs[1], path
+
+
+@every_version
+def test_what_others_hold_of_a_target_is_equal_found_and_pickled_as_before(version: str, install: Install) -> None:
+    installed = install(surface.recorded(version))
+    installed.load()
+    kinds = (RANGE, CONTEXT, AROUND, WRAP)  # what is a value of ours, or the framework's own, is as declared
+    targets = [one.target for one in expectations(installed) if one.is_applied and one.target.kind in kinds]
+    functions = {one.path: looked_up(one.path) for one in targets if "*" not in one.path}
+    # Of what is inherited the parent has the original on.
+    own = {path: one for path, one in functions.items() if getattr(one, "__qualname__", "") == path.split(":")[1]}
+    plain = {path: one for path, one in own.items() if _can_be_pickled(one)}
+    kept = {path: {kind: HOLDERS[kind].make(one) for kind in HOLDERS} for path, one in plain.items()}
+    table = {one: path for path, one in plain.items()}
+
+    mstxkit.autopatch(installed.surface.framework + "+extra")
+
+    for path, holders in kept.items():
+        there = looked_up(path)
+        assert table[there], path
+        for kind, holder in holders.items():
+            assert HOLDERS[kind].get(holder) is there, (path, kind)
+        assert pickle.loads(pickle.dumps(holders["list"]))[1] is there, path
+    mstxkit.unpatch()
+    assert plain
+    for path, holders in kept.items():
+        for kind, holder in holders.items():
+            assert HOLDERS[kind].get(holder) is plain[path], (path, kind)
+
+
+def _can_be_pickled(value: Any) -> bool:
+    return isinstance(value, FunctionType) and travelled(value) is True
 
 
 @every_version

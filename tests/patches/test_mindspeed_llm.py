@@ -10,6 +10,7 @@ import pytest
 from builders.contracts.installed import instance
 from builders.contracts.installing import Install, install, written  # noqa: F401
 from builders.recorded_surfaces import call, expressions, functions, holders, surface, versions
+from builders.watched_pieces import watched
 
 import mstxkit
 from mstxkit import stages
@@ -169,3 +170,47 @@ def test_an_fsdp2_update_is_one_step_from_its_fetch_to_its_checkpoint(loaded: di
     update = ["Trainer._get_batch_samples", "Trainer.training_step", "Trainer.training_step", "CheckpointManager.save"]
     assert steps(seen.ranges) == [(name, 3) for name in update] + [(name, 4) for name in update]
     assert seen.ranges[0].attributes == {"micro_batches": 2}
+
+
+ASKS = {
+    "mindspeed_llm": lambda loaded: loaded["mindspeed_llm.training.training"].is_profile_enabled,
+    "mindspeed_llm_fsdp2": lambda loaded: (
+        instance(loaded["mindspeed_llm.fsdp2.utils.profiler"].ProfilerConfig).is_profiling_rank
+    ),
+}
+
+
+@pytest.mark.parametrize("loaded", WITH_FSDP2, indirect=True)
+@pytest.mark.parametrize("flavour", ASKS)
+def test_its_own_profiler_is_asked_for_unless_mstxkit_takes_that_over(
+    flavour: str, loaded: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with captured() as seen:
+        upstream = ASKS[flavour](loaded)()
+        monkeypatch.setenv("MSTXKIT_TAKES_OVER", f"verl,{flavour}")
+        taken_over = ASKS[flavour](loaded)()
+        monkeypatch.setenv("MSTXKIT_TAKES_OVER", "verl")
+        others = ASKS[flavour](loaded)()
+
+    assert upstream == others != False  # noqa: E712
+    assert taken_over is False
+    assert seen.ranges == []
+
+
+@pytest.mark.parametrize("loaded", WITH_FSDP2, indirect=True)
+def test_an_fsdp2_train_step_lasts_from_its_first_micro_batch_to_the_end_of_the_optimizer(
+    loaded: dict[str, Any],
+) -> None:
+    """As in MCore, whose train_step is one call: one stage a step, to be covered by one session."""
+    trainer = instance(loaded["mindspeed_llm.fsdp2.train.trainer"].Trainer)
+    optimizer = instance(loaded["mindspeed_llm.fsdp2.optim.optimizer"].MultiOptimizer)
+
+    with watched() as seen:
+        for trainer.global_step in (3, 4):
+            call(trainer._get_batch_samples, num_batches=2)
+            call(trainer.training_step)
+            call(trainer.training_step)
+            call(optimizer.step)
+            seen.append("logs")
+
+    assert seen == ["+train_step", *["+micro_batch", "-micro_batch"] * 2, "-train_step", "logs"] * 2

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from builders.forked_child import in_child
 
-from mstxkit import mstx_timer, step
+from mstxkit import Patch, mstx_timer, step
 from mstxkit.engine.choose import engine
 from mstxkit.patching import entry, registry
 from mstxkit.patching.report import REASONS, Reason
@@ -342,29 +342,6 @@ def test_a_function_that_has_a_range_already_gets_no_second_one(acme: Any, insta
     assert names(recorded) == ["mine"]
 
 
-def test_copies_out_of_reach_are_named(acme: Any, install: Any) -> None:
-    acme.write("trainer", TRAINER)
-    module = acme.load("trainer")
-    held = functools.partial(module.loss, [1])
-    kept = {"loss": module.loss}
-
-    state = install(acme.patch("ACME.trainer:loss"))["loss"]
-
-    assert state.state == "applied"
-    assert "1 functools.partial" in state.detail
-    assert "1 dict" in state.detail
-    assert held() == kept["loss"]([1]) == 2
-
-
-def test_nothing_is_named_out_of_reach_where_nothing_is(acme: Any, install: Any) -> None:
-    acme.write("trainer", TRAINER)
-    acme.load("trainer")
-
-    states = install(acme.patch("ACME.trainer:loss", "ACME.trainer:Trainer.pure", "ACME.trainer:Trainer.generate"))
-
-    assert [one.detail for one in states.values()] == ["", "", ""]
-
-
 def test_a_patch_that_somebody_has_replaced_since_is_left_to_them(
     acme: Any, install: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -673,3 +650,43 @@ def test_a_copy_out_of_reach_is_a_call_without_a_range_once_patching_is_undone(
 
     assert given == {"update": 2, "generate": 2, "stream": [0, 1], "astream": [0, 1]}[name]
     assert not recorded.ranges
+
+
+@pytest.mark.parametrize("first_undone", [0, 1])
+def test_of_two_patches_one_above_the_other_each_can_be_undone_first(
+    acme: Any, install: Any, first_undone: int
+) -> None:
+    """The lower one decides, without a range; the upper one is a range around it."""
+    module, _ = load(acme, install, "after import")
+    plain = module.loss
+    lower = acme.target("ACME.trainer:loss", kind="wrap", value=f"{__name__}:negated")
+    registry.install([(Patch("lower", "any", (lower,)), True)])
+    registry.install([(Patch("upper", "any", (acme.target("ACME.trainer:loss"),)), True)])
+    both = module.loss([1])
+
+    registry.remove([["lower", "upper"][first_undone]])
+    with captured() as recorded:
+        left = module.loss([1])
+    registry.remove()
+
+    assert (both, left) == (-2, [2, -2][first_undone])
+    assert names(recorded) == [["loss"], []][first_undone]
+    assert module.loss is plain
+
+
+def negated(upstream: Any, *args: Any) -> Any:
+    return -upstream(*args)
+
+
+def test_what_another_patch_has_is_taken_up_when_that_is_undone(acme: Any, install: Any) -> None:
+    module, _ = load(acme, install, "after import")
+    targets = (acme.target("ACME.trainer:loss"),)
+    registry.install([(Patch("one", "any", targets), True), (Patch("two", "any", targets), True)])
+    before = [(one.framework, one.state, one.reason) for one in registry.report().targets]
+
+    registry.remove(["one"])
+
+    after = [(one.framework, one.state) for one in registry.report().targets]
+    assert before == [("one", "applied", ""), ("two", "skipped", Reason.HAS_RANGE)]
+    assert after == [("two", "applied")]
+    assert hasattr(module.loss, "__wrapped__")

@@ -269,6 +269,45 @@ def test_without_a_sample_each_such_step_is_an_occurrence(declared: Declared) ->
     assert seen == ["+actor_generate", "+decode_step", "-decode_step", "-actor_generate"] * 2
 
 
+@pytest.mark.parametrize("per", [None, "micro_batch", "mini_batch"])
+def test_a_stage_that_is_a_round_lasts_from_its_first_call_to_the_end_of_what_ends_it(
+    declared: Declared, per: str | None
+) -> None:
+    """As where a loop calls a function for each micro-batch, and then the optimizer, which may call others inside."""
+    fetch = declared(PieceRole(ends_round=True))
+    forward = declared(PieceRole("micro_batch", is_round=True), "train_step")
+    optimizer, inner = declared(PieceRole(ends_round_after=True)), declared(PieceRole(ends_round_after=True))
+
+    with watched(per) as seen:
+        for _ in range(2):
+            with fetch:
+                pass
+            for _ in range(2):
+                with forward:
+                    pass
+            with optimizer:
+                with inner:
+                    pass
+                seen.append("stepped")
+
+    pieces = ["+micro_batch", "-micro_batch"] * 2
+    assert seen == ["+train_step", *pieces, "stepped", "-train_step"] * 2
+
+
+def test_a_round_that_nothing_ends_goes_on_to_the_next_fetch(declared: Declared) -> None:
+    fetch = declared(PieceRole(ends_round=True))
+    forward = declared(PieceRole("micro_batch", is_round=True), "train_step")
+
+    with watched() as seen:
+        for _ in range(2):
+            with forward:
+                pass
+        with fetch:
+            seen.append("fetched")
+
+    assert seen == ["+train_step", *["+micro_batch", "-micro_batch"] * 2, "-train_step", "fetched"]
+
+
 def test_another_stage_ends_a_round_but_not_from_within_a_step(declared: Declared) -> None:
     step = declared("decode_step", "actor_generate")
 

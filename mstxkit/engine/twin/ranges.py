@@ -211,7 +211,7 @@ class Range:
     One that is thrown away while open is ended with `error`, at the latest when the garbage collector finds it.
     """
 
-    __slots__ = ("_attributes", "_entries", "_site", "_stream", "domain", "name", "stage")
+    __slots__ = ("__weakref__", "_attributes", "_entries", "_site", "_stream", "domain", "name", "stage")
 
     _entries: list[Opened | None]  # None: everything was off
 

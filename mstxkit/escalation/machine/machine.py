@@ -331,10 +331,11 @@ class Machine(SessionMoves):
         self._active, self._occurrence = task, None
         task.state, task.reason = ARMED, ""
         self._note_bound(task)
-        counts_steps = task.request.occurrences is None and self.step is not None
-        is_of_several = len(task.request.stages) > 1 or WHOLE_STEPS in task.request.stages
-        if counts_steps and task.first_step is None and is_of_several:
-            task.first_step = (self.step or 0) + 1  # some of its stages may be over in this step
+        if task.request.occurrences is None and self.step is not None and task.first_step is None:
+            if len(task.request.stages) > 1 or WHOLE_STEPS in task.request.stages:
+                task.first_step = self.step + 1  # some of its stages may be over in this step
+            task.heard_in = self.step  # a step is a whole one
+            task.reason = f"begins in a later step than {self.step}, in which it was heard"
 
     def _note_bound(self, task: Task) -> None:
         request, bound_s = task.request, self._bound_s(task.request)

@@ -31,6 +31,7 @@ class Task:
         reason: What it waits for.
         ready_ns: Monotonic clock; since when it waits for the agreement; None: it does not.
         first_step: First step of the window; None until it is decided, and where occurrences are counted.
+        heard_in: A step that is not recorded: it was heard in it, or nothing was recorded of it so far; None: any is.
         suspects: The ranks that "suspect+peer" stands for.
         had_session: Was any session begun for it, or about to begin?
         is_announced: Is it written down ahead that one is to begin?
@@ -48,6 +49,7 @@ class Task:
     reason: str = ""
     ready_ns: int | None = None
     first_step: int | None = None
+    heard_in: int | None = None
     suspects: tuple[int, ...] = ()
     had_session: bool = False
     is_announced: bool = False
@@ -101,7 +103,7 @@ class Task:
             return False
         if self.request.occurrences is not None or step is None:
             return self.counts[stage] < self._times
-        return self.first_step is None or self.first_step <= step <= (self.last_step or 0)
+        return step != self.heard_in if self.first_step is None else self.first_step <= step <= (self.last_step or 0)
 
     def wrong_ranks(self, world_size: int) -> str:
         """Why its ranks are none of this run's."""
@@ -157,7 +159,7 @@ class Task:
             return ""
         if not self.recorded:
             is_of_whole = len(self.request.stages) > 1 or WHOLE_STEPS in self.request.stages
-            self.first_step = step + 1 if is_of_whole else None
+            self.first_step, self.heard_in = (step + 1 if is_of_whole else None), step
         elif not self.counts[stage]:
             self.longer_to = step + 1
         return ""
@@ -178,7 +180,8 @@ class Task:
 
     def comes_after(self, theirs: Iterable[tuple[str, int]], lead: int) -> str:
         """Profiles of others that are on, or begin (in so many steps) before this request could be through."""
-        takes = (self.request.steps or 1) + (lead if self.needs_agreement else 0)
+        is_later = self.request.occurrences is None and self.request.planned is None  # than the step of now
+        takes = (self.request.steps or 1) + (lead if self.needs_agreement else is_later)
         return "; ".join(words for words, begins_in in theirs if begins_in < takes)
 
     def note(self, words: str) -> None:

@@ -360,6 +360,7 @@ def health(summary: dict[str, Any], figures: dict[str, Any]) -> str:
         f"{lost} records were dropped." if lost else "No record was dropped.",
         f"{len(summary['damage'])} places could not be read." if summary["damage"] else "Everything was read.",
         *map(str, elsewhere.lines(summary["places"], summary["missing_ranks"])),
+        *summary["autopatch"],
     ]
     if cost := summary["own_cost"]:
         lines.append(

@@ -8,7 +8,7 @@ from ...store import records
 from .. import judged as judging
 from .. import places
 from ..tables import incidents, split, stages, stragglers, what_if
-from . import captures, causes, device_words, devices, elsewhere, measuring, step_means, waits
+from . import captures, causes, device_words, devices, elsewhere, measuring, patch_words, step_means, waits
 from .choice import EVERYTHING, NOTHING_SUPPOSED, ReportChoice, Supposed
 from .headline import headline
 from .measuring import NAMES
@@ -57,6 +57,7 @@ def summarise(run: Run, choice: ReportChoice = EVERYTHING, supposed: Supposed = 
         "losses": _losses(run, processes), "coalesced": measured.coalesced,
         "incidents": incidents.dicts(run.path, run.id, run.damage),
         "places": places.rows(run.path, run.id, processes["process"]), "captures_failed": captures.summarise(run),
+        "autopatch": patch_words.lines(run.patches().to_dicts()),
         "missing_ranks": elsewhere.missing(processes), "damage": [part._asdict() for part in run.damage],
     }  # fmt: skip
 

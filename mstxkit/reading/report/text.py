@@ -9,7 +9,7 @@ from rich.text import Text
 
 from .. import labels
 from . import captures, device_words, devices, elsewhere, incident_lines, step_words, verdict_words, waits
-from .escape import for_rich, for_terminal, shown
+from .escape import for_terminal, shown
 from .range_table import range_table
 from .sentences import listed
 from .stage_table import stage_table
@@ -17,7 +17,6 @@ from .units import duration
 
 RANK_LIMIT = 8
 ALIKE = 1.02
-_PATH_LIMIT = 160
 DAMAGE_LIMIT = LINES_SHOWN = 20
 LOSS_WORDS = {
     "dropped": "records dropped",
@@ -51,6 +50,7 @@ def render(summary: dict[str, Any], everything: bool = False, top: int | None = 
     parts += _coalesced(summary["coalesced"])
     parts += captures.lines(summary["captures_failed"])
     parts += elsewhere.lines(summary["places"], summary["missing_ranks"])
+    parts += map(Text, summary["autopatch"])
     parts += damage_lines(summary["damage"])
     return Group(*parts)
 
@@ -174,34 +174,4 @@ def damage_lines(damage: list[dict[str, Any]]) -> list[RenderableType]:
         lines.append(Text.assemble(("not read: ", "yellow"), f"{where}{size}: {for_terminal(part['reason'], 200)}"))
     if len(damage) > DAMAGE_LIMIT:
         lines.append(Text(f"… and {len(damage) - DAMAGE_LIMIT} more places (--json lists all)", "dim"))
-    return lines
-
-
-def patch_lines(patches: list[dict[str, Any]]) -> list[str]:
-    """What autopatch reached: how much in how many processes, and what failed, once each; as text.
-
-    From the rows of `Run.patches()`, as dicts; nothing of a framework that no process has imported.
-    """
-    by_framework: dict[str, list[dict[str, Any]]] = {}
-    for row in patches:
-        by_framework.setdefault(row["framework"], []).append(row)
-    return [line for name, rows in sorted(by_framework.items()) for line in _framework_lines(name, rows)]
-
-
-def _framework_lines(framework: str, rows: list[dict[str, Any]]) -> list[str]:
-    applied = [row for row in rows if row["state"] == "applied"]
-    failed = {(row["path"], row["reason"], row["detail"]) for row in rows if row["state"] == "failed"}
-    if not applied and not failed:
-        return []
-    paths, processes = {row["path"] for row in applied}, {(row["host"], row["pid"]) for row in applied}
-    # What some process has skipped is not in this version, or was not asked for. A path can be declared twice.
-    tried = paths | {path for path, _, _ in failed}
-    held = tried | ({row["path"] for row in rows} - {row["path"] for row in rows if row["state"] == "skipped"})
-    waiting = held - tried
-    counted = f"{len(paths)} of the {len(held)} targets that this version has, in {len(processes)} processes"
-    rest = f"; {len(waiting)} in modules that none has imported" if waiting else ""
-    lines = [f"autopatch {for_rich(framework, _PATH_LIMIT)}: {counted}{rest}"]
-    for path, reason, detail in sorted(failed):
-        failure = f"{path}: {reason}" + (f" ({detail})" if detail else "")
-        lines.append(f"  not reached: {for_rich(failure, _PATH_LIMIT)}")
     return lines

@@ -14,7 +14,7 @@ from builders.contracts import outside, stand_in
 from builders.contracts.surface import Surface, Symbol
 
 from mstxkit.engine.choose import engine
-from mstxkit.patching.declare import CONTEXT, DELEGATE, VALUE, Target
+from mstxkit.patching.declare import CONTEXT, DELEGATE, VALUE, WRAP, Target
 
 
 class Installed:
@@ -41,8 +41,8 @@ class Installed:
 
     def modules(self) -> list[ModuleType]:
         """What of it is imported."""
-        root = self.surface.framework
-        return [module for name, module in list(sys.modules.items()) if name.split(".")[0] == root]
+        roots = {self.surface.framework, *(name.split(".")[0] for name in self.surface.modules)}
+        return [module for name, module in list(sys.modules.items()) if name.split(".")[0] in roots]
 
     def holdings(self) -> dict[tuple[int, str], Any]:
         """Every attribute of every module and class, what Ray has captured of them included: (place, name) to object.
@@ -125,7 +125,7 @@ def called(target: Target, symbol: Symbol) -> Called:
     name = symbol.qualname.rpartition(".")[2] if "*" in target.qualname else target.qualname.rpartition(".")[2]
     path = f"{target.module}:{parent}.{name}" if parent else f"{target.module}:{name}"
     ranges = [(target.name or path.partition(":")[2], target.stage, False)]
-    if target.kind in (DELEGATE, VALUE):
+    if target.kind in (DELEGATE, VALUE, WRAP):
         ranges = []
     if target.kind == CONTEXT:
         ranges = [("gen", target.stage or "actor_generate", False)]

@@ -46,13 +46,14 @@ def test_each_occurrence_is_recorded_once_from_before_its_begin_to_after_its_end
 def test_a_session_is_ordered_as_it_was_asked_for(rank: Rank) -> None:
     rank.engine.step(7)
     request = rank.ask(preset="kernels", reason="slow since yesterday", limits={"seconds": 3, "bytes": 5000})
+    rank.engine.step(8)
     rank.once(UPDATE)
 
     order = rank.session.orders[0]
     assert (order.run, order.run_id, order.rank, order.world_size, order.role) == (rank.run, RUN_ID, 0, 1, "")
-    assert (order.stage, order.step, order.preset.name, order.request) == (UPDATE, 7, "kernels", request.id)
+    assert (order.stage, order.step, order.preset.name, order.request) == (UPDATE, 8, "kernels", request.id)
     assert (order.reason, order.seconds, order.bytes) == ("slow since yesterday", 3, 5000)
-    assert rank.session.ends == [("its stage or sample is complete", [7])]
+    assert rank.session.ends == [("its stage or sample is complete", [8])]
 
 
 def test_other_stages_and_other_ranks_are_not_touched(new_rank: NewRank) -> None:
@@ -126,8 +127,8 @@ def test_steps_are_windows_of_steps(rank: Rank) -> None:
         rank.once(UPDATE)
 
     last = rank.last(request)
-    assert (last.state, last.first_step, last.last_step, last.recorded_steps) == ("done", 10, 11, (10, 11))
-    assert [order.step for order in rank.session.orders] == [10, 10, 11, 11]
+    assert (last.state, last.first_step, last.last_step, last.recorded_steps) == ("done", 11, 12, (11, 12))
+    assert [order.step for order in rank.session.orders] == [11, 11, 12, 12]
 
 
 def test_steps_that_only_the_context_tells_are_steps_too(rank: Rank) -> None:
@@ -277,6 +278,7 @@ def test_a_request_waits_for_its_stage_to_come(rank: Rank) -> None:
     rank.once(later)
     rank.look()
     states = [one.state for one in rank.said().values()]
+    rank.engine.step(1)
     rank.once(later)
 
     assert (states, rank.session.did) == (["armed"], [f"+{later}", f"-{later}"])

@@ -20,6 +20,7 @@ def begins(who: str = "verl") -> None:
 
 def test_what_is_open_on_this_thread_is_ended_first_and_its_request_is_done(rank: Rank) -> None:
     request = rank.ask(stage=UPDATE)
+    rank.engine.step(1)
     with rank.engine.stage(UPDATE):
         begins()
         at_once = list(rank.session.did)
@@ -32,6 +33,7 @@ def test_what_is_open_on_this_thread_is_ended_first_and_its_request_is_done(rank
 
 def test_what_another_thread_has_open_is_waited_for_a_moment_and_said(rank: Rank) -> None:
     request = rank.ask(stage=UPDATE)
+    rank.engine.step(1)
     with rank.engine.stage(UPDATE):
         thread = threading.Thread(target=begins)
         thread.start()
@@ -46,10 +48,12 @@ def test_what_another_thread_has_open_is_waited_for_a_moment_and_said(rank: Rank
 
 def test_a_session_is_not_begun_beside_theirs_but_after_it(rank: Rank, monkeypatch: pytest.MonkeyPatch) -> None:
     request = rank.ask(stage=UPDATE)
+    rank.engine.step(1)
     monkeypatch.setattr(duties.others, "in_the_way", lambda: "verl's profile, step 1")
     rank.once(UPDATE)
     waits = rank.last(request)
     monkeypatch.setattr(duties.others, "in_the_way", lambda: "")
+    rank.engine.step(2)
     rank.once(UPDATE)
 
     assert (waits.state, waits.reason.split(";")[0]) == ("armed", "waits for verl's profile, step 1")

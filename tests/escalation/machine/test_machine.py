@@ -19,6 +19,7 @@ def test_the_next_entry_of_the_stage_is_covered_and_light_capture_returns() -> N
     (rank,) = world.ranks
     rank.advance(7)
     asked = world.ask(preset="kernels")
+    rank.advance(8)
     rank.run("actor_generate")
     rank.did.clear()
 
@@ -30,7 +31,7 @@ def test_the_next_entry_of_the_stage_is_covered_and_light_capture_returns() -> N
         "StopSession",
         "ResumeLight",
     ]
-    assert rank.did[1] == moves.StartSession(asked.id, "actor_update", 7, "kernels", (), 50.0, None)
+    assert rank.did[1] == moves.StartSession(asked.id, "actor_update", 8, "kernels", (), 50.0, None)
     assert [report.state for report in rank.said] == ["armed", "running", "draining", "armed"]
 
 
@@ -40,6 +41,7 @@ def test_an_event_in_the_middle_of_another_takes_none_of_its_actions_away() -> N
     (rank,) = world.ranks
     rank.advance(7)
     world.ask()
+    rank.advance(8)
 
     interrupts: list[moves.Event] = [moves.StageEntered("reward"), moves.StageLeft("reward")]
 
@@ -71,17 +73,66 @@ def test_steps_are_recorded_in_a_row_and_the_end_is_said_with_the_real_window() 
     assert (report.recorded, report.recorded_steps, report.bytes) == (2, (4, 5), 200)
 
 
+def test_what_is_heard_inside_a_step_begins_with_the_first_occurrence_of_a_later_one_and_says_so() -> None:
+    world = World()
+    (rank,) = world.ranks
+    rank.advance(1)
+    rank.enter("actor_update")
+    asked = world.ask(steps=2)
+    armed = rank.last(asked.id)
+    rank.leave()
+    for step in (1, 2, 3, 4):
+        rank.advance(step)
+        for _ in range(3):
+            rank.run("actor_update")
+
+    assert (armed.state, armed.reason) == ("armed", "begins in a later step than 1, in which it was heard")
+    assert rank.stages_recorded() == [("actor_update", step) for step in (2, 3) for _ in range(3)]
+    assert (rank.state(asked.id), rank.last(asked.id).reason) == ("done", "")
+
+
+def test_a_stage_that_comes_seldom_is_waited_for() -> None:
+    world = World()
+    (rank,) = world.ranks
+    rank.advance(1)
+    asked = world.ask()
+    for step in (2, 3, 4, 5):
+        rank.advance(step)
+        rank.run("actor_update" if step == 4 else "actor_generate")
+
+    assert rank.stages_recorded() == [("actor_update", 4)]
+    assert rank.state(asked.id) == "done"
+
+
+def test_a_step_of_which_a_part_had_no_session_is_left_out() -> None:
+    world = World()
+    (rank,) = world.ranks
+    rank.advance(1)
+    world.ask()
+    rank.advance(2)
+    rank.backend.theirs = True
+    rank.run("actor_update")
+    rank.backend.theirs = False
+    rank.run("actor_update")
+    rank.advance(3)
+    rank.run("actor_update")
+
+    assert rank.stages_recorded() == [("actor_update", 3)]
+
+
 def test_every_occurrence_in_a_step_is_recorded_but_one_inside_itself_is_no_second() -> None:
     world = World()
     (rank,) = world.ranks
     rank.advance(1)
     world.ask()
     rank.run("actor_update")
+    rank.advance(2)
+    rank.run("actor_update")
     rank.enter("actor_update")
     rank.run("actor_update")
     rank.leave()
 
-    assert rank.stages_recorded() == [("actor_update", 1)] * 2
+    assert rank.stages_recorded() == [("actor_update", 2)] * 2
 
 
 def test_occurrences_are_counted_for_each_stage() -> None:
@@ -241,6 +292,7 @@ def test_cancel_ends_what_waits_at_once_and_what_runs_at_its_thread_s_next_event
     (rank,) = world.ranks
     rank.advance(1)
     running, waiting = world.ask(), world.ask(occasion="again")
+    rank.advance(2)
     rank.enter("actor_update")
     for asked in (waiting, running):
         rank.tell(moves.CancelReceived(asked.id))
@@ -310,6 +362,7 @@ def test_bytes_are_enforced_and_the_rest_of_the_occurrence_is_left_alone() -> No
     (rank,) = world.ranks
     rank.advance(1)
     asked = world.ask(limits={"bytes": 1000})
+    rank.advance(2)
     rank.enter("actor_update")
     rank.tell(moves.Tick(thread=0, session_bytes=1200))
     rank.run("actor_update")
@@ -325,6 +378,7 @@ def test_a_full_disk_fails_the_request_and_the_next_one_is_tried(fails: str) -> 
     (rank,) = world.ranks
     rank.advance(1)
     asked, other = world.ask(steps=3), world.ask(occasion="again")
+    rank.advance(2)
     rank.backend.fails = fails
     rank.run("actor_update")
     rank.backend.fails = ""
@@ -370,8 +424,9 @@ def test_a_window_is_over_where_steps_begin_anew_after_it_and_keeps_nobody_waiti
     """As where each epoch counts from 0: the step after its last one never comes, and its own come again and again."""
     world = World()
     (rank,) = world.ranks
-    rank.advance(99)
+    rank.advance(98)
     asked, other = world.ask(), world.ask(occasion="again")
+    rank.advance(99)
     rank.run("actor_update")
     rank.advance(0)
     world.pass_s(QUICK.cooldown_s)
@@ -535,11 +590,12 @@ def test_an_occurrence_that_is_too_short_for_its_sample_is_told() -> None:
     (rank,) = world.ranks
     rank.advance(1)
     asked = world.ask(sample={"per": "decode_step", "skip": 8})
-    rank.run("actor_update")
     rank.advance(2)
+    rank.run("actor_update")
+    rank.advance(3)
 
     assert rank.state(asked.id) == "failed"
-    assert "actor_update was not recorded in steps 1 to 1" in rank.last(asked.id).reason
+    assert "actor_update was not recorded in steps 2 to 2" in rank.last(asked.id).reason
     assert "actor_update was too short for its sample: 0 decode_step, skip 8" in rank.last(asked.id).reason
 
 
@@ -578,6 +634,7 @@ def test_a_last_step_that_no_other_follows_is_done_when_the_request_expires() ->
     (rank,) = world.ranks
     rank.advance(1)
     asked = world.ask()
+    rank.advance(2)
     rank.run("actor_update")
     world.pass_s(3600)
 
@@ -623,6 +680,7 @@ def test_an_orderly_end_closes_the_session_and_says_what_became_of_all() -> None
     (rank,) = world.ranks
     rank.advance(1)
     running, waiting = world.ask(), world.ask(occasion="again")
+    rank.advance(2)
     rank.enter("actor_update")
     rank.tell(moves.Ending())
 
@@ -639,6 +697,7 @@ def test_a_killed_rank_says_after_its_restart_what_it_did_not_finish() -> None:
     (rank,) = world.ranks
     rank.advance(1)
     running, waiting = world.ask(), world.ask(occasion="again")
+    rank.advance(2)
     rank.enter("actor_update")
     rank.kill()
     rank.restart()

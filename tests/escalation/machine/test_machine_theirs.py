@@ -32,12 +32,13 @@ def test_a_request_waits_for_a_profile_that_is_on_and_runs_after_it() -> None:
     assert (rank.state(asked.id), rank.last(asked.id).reason) == ("done", "")
 
 
-@pytest.mark.parametrize(("steps", "records"), [(2, True), (3, False)])
+@pytest.mark.parametrize(("steps", "records"), [(1, True), (2, False)])
 def test_it_does_not_begin_what_a_planned_profile_would_cut_short(steps: int, records: bool) -> None:
     world = at_step(5)
     (rank,) = world.ranks
     rank.tell(moves.TheirProfiles((("verl's profile, step 7", 2),)))
     world.ask(steps=steps)
+    rank.advance(6)
     rank.run("actor_update")
 
     assert bool(rank.stages_recorded()) is records
@@ -58,16 +59,17 @@ def test_one_that_is_seen_only_when_a_session_is_to_begin_is_waited_for_too() ->
     world = at_step(5)
     (rank,) = world.ranks
     asked = world.ask()
+    rank.advance(6)
     rank.backend.theirs = True
     rank.run("actor_update")
     waits = rank.last(asked.id)
     rank.backend.theirs = False
-    rank.advance(6)
-    rank.run("actor_update")
     rank.advance(7)
+    rank.run("actor_update")
+    rank.advance(8)
 
     assert (waits.state, waits.reason.split(";")[0]) == ("armed", "waits for verl's profile")
-    assert (rank.stages_recorded(), rank.state(asked.id)) == ([("actor_update", 6)], "done")
+    assert (rank.stages_recorded(), rank.state(asked.id)) == ([("actor_update", 7)], "done")
     assert rank.last(asked.id).reason == "an occurrence was passed over: verl's profile came first"
 
 
@@ -75,6 +77,7 @@ def test_what_has_begun_ends_before_theirs_begins_and_the_request_is_done_with_w
     world = at_step(5)
     (rank,) = world.ranks
     asked = world.ask(steps=3)
+    rank.advance(6)
     rank.enter("actor_update")
     rank.did.clear()
     rank.tell(moves.GiveWay("verl", 0))
@@ -89,6 +92,7 @@ def test_where_nothing_was_recorded_it_has_failed() -> None:
     world = at_step(5)
     (rank,) = world.ranks
     asked = world.ask()
+    rank.advance(6)
     rank.enter("actor_update")
     rank.backend.fails = "stop"
     rank.tell(moves.GiveWay("verl", 0))
@@ -102,6 +106,7 @@ def test_one_of_another_thread_ends_it_as_soon_as_its_own_thread_comes_by() -> N
     world = at_step(5)
     (rank,) = world.ranks
     asked = world.ask()
+    rank.advance(6)
     rank.enter("actor_update")
     rank.tell(moves.GiveWay("verl", 7))
     is_open = rank.backend.open is not None

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from mstxkit.reading.report.text import patch_lines
+from mstxkit.reading.report.patch_words import lines as patch_lines
 
 
-def row(path: str, state: str, pid: int = 1, reason: str = "", detail: str = "") -> dict[str, Any]:
-    return {
-        "framework": "verl", "path": path, "state": state, "pid": pid, "host": "h", "reason": reason, "detail": detail,
-    }  # fmt: skip
+def row(path: str, state: str, pid: int = 1, calls: int | None = None, **more: str) -> dict[str, Any]:
+    fields = {"framework": "verl", "path": path, "state": state, "pid": pid, "host": "h", "calls": calls}
+    return {**fields, "reason": "", "detail": "", "version": "", **more}
 
 
 def test_a_target_counts_once_however_many_processes_it_is_applied_in() -> None:
@@ -37,3 +36,33 @@ def test_what_failed_is_told_once_with_its_reason() -> None:
 
 def test_a_framework_that_no_process_has_imported_has_no_line() -> None:
     assert patch_lines([row("a:f", "waiting"), row("a:g", "skipped")]) == []
+
+
+def test_calls_are_added_up_over_processes_and_what_no_process_has_called_is_named() -> None:
+    rows = [row("a:f", "applied", calls=2), row("a:f", "applied", pid=2, calls=0), row("a:C.g", "applied", calls=0)]
+
+    (line,) = patch_lines([*rows, row("a:h", "applied")])
+
+    assert line.endswith("in 2 processes; in place and called 2 times; in place, never called: C.g")
+
+
+def test_what_was_replaced_since_is_told_with_by_whom() -> None:
+    rows = [row("a:f", "failed", reason="replaced since", detail="by step of mindspeed.core")]
+
+    assert patch_lines(rows)[1:] == ["  a:f: replaced since by step of mindspeed.core"]
+
+
+def test_a_version_that_is_not_known_is_told_also_where_nothing_is_in_place() -> None:
+    newer = "9.9.9 is newer than autopatch knows (0.6.1 to 0.9.1)"
+    nothing = patch_lines([row("a:f", "skipped", version=newer), row("a:g", "waiting", version=newer)])
+    some = patch_lines([row("a:f", "applied", version=newer)])
+
+    assert nothing == [f"autopatch verl: {newer}; none of its 2 targets is in place"]
+    assert some[0] == f"autopatch verl: {newer}"
+    assert len(some) == 2
+
+
+def test_nothing_that_a_record_holds_drives_a_terminal() -> None:
+    rows = [row("a:f", "failed", reason="replaced since", detail="by \x1b[31mred of [bold]m")]
+
+    assert patch_lines(rows)[1] == "  a:f: replaced since by \\x1b[31mred of [bold]m"

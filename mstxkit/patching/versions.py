@@ -1,0 +1,54 @@
+"""Is a framework newer or older than its patch knows? By what is installed here; nothing is imported for it."""
+
+from __future__ import annotations
+
+import re
+import sys
+
+from .. import faults
+from ..host import identity
+from .declare import Patch
+from .symbols import HELD, installed
+
+_BOUND = re.compile(r"(>=|<=|<|)\s*(\d+(?:\.\d+)*)")
+
+
+def unknown(patch: Patch) -> str:
+    """`9.9.9 is newer than autopatch knows (0.20.0 to 1.16.0)`; "" for a version that it knows, or none."""
+    version, bounds = _installed(patch.framework), _BOUND.findall(patch.versions)
+    here = _numbers(version)
+    if not here or not bounds:
+        return ""
+    (_, low), (sign, high) = bounds[0], bounds[-1]
+    is_open = sign == ">=" and len(bounds) == 1
+    top = _numbers(high)
+    is_newer = not is_open and (here >= top if sign == "<" else here[: len(top)] > top)
+    word = "newer" if is_newer else "older" if bounds[0][0] not in ("<", "<=") and here < _numbers(low) else ""
+    range_of = low if low == high else f"{low} to {high}"
+    return f"{version} is {word} than autopatch knows ({range_of})" if word else ""
+
+
+def warn(patch: Patch, words: str) -> None:
+    """Say it once, with how many of its targets are there; of many ranks the first says it for all.
+
+    Cost: the framework's source is read, some tenths of a second; only for a version that is not known.
+    """
+    if words and identity.current()["rank"] in (None, 0):
+        states = [state.state for state in installed().states(patch)]
+        there = f"{states.count(HELD)} of {len(states)} targets are in its source"
+        faults.warn_once(f"version of {patch.framework}", f"{patch.framework} {words}: {there}")
+
+
+def _installed(name: str) -> str:
+    import importlib.metadata
+
+    try:
+        return importlib.metadata.version(name)
+    except (importlib.metadata.PackageNotFoundError, OSError, KeyError, TypeError):  # none, or a damaged one
+        version = vars(sys.modules[name]).get("__version__") if name in sys.modules else ""
+        return version if type(version) is str else ""
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    numbers = re.match(r"\d+(?:\.\d+)*", version)
+    return tuple(map(int, numbers.group().split("."))) if numbers else ()
