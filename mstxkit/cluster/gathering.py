@@ -33,7 +33,7 @@ class Handed(NamedTuple):
         missed: Rows that nobody has read.
         has_ended: Nothing comes of it any more.
         entries: Whole rows of its entries into collectives.
-        groups: Of these, as its document says them.
+        groups: Of these, as its document says them, where who reads may not know them.
         cpu: `handed_over.CPU`; [] where it does not say.
     """
 
@@ -134,6 +134,7 @@ class _Ring:
         self._entered = HandedOver(folder / f"{name}{layout.RINGS_SUFFIX}", position, OF_COLLECTIVES)
         self._name, self.number = name, number
         self.announced: HandingProcess | None = None
+        self._groups: Mapping[str, Any] = {}
         self.is_over = False
 
     def read(self, files: frozenset[str]) -> Handed | None:
@@ -157,6 +158,9 @@ class _Ring:
             return None
         process = self._described(document)
         is_changed, self.announced, self.is_over = process != self.announced, process, has_ended
+        if not is_changed and groups == self._groups:
+            groups = {}  # who reads knows them
+        self._groups = groups or self._groups
         cpu = list_of(document.get(CPU))[:3]
         return Handed(process, is_changed, rows, missed, has_ended, entries, groups, cpu)
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from ..host import parts
 from ..stages import canonical
-from ..store import records
+from ..store import collectives, records
 from ..store.batches import COLLECTIVES, STAGES, Batch, HandingProcess
 from ..store.job_file import JobState, RoleFigures
 from ..store.metrics_setting import NOTHING_KNOWN, Flops
@@ -22,6 +22,7 @@ from . import figures, lateness, settings
 from .acting import Acting
 from .cpu_waits import CpuWaits
 from .directory import Directory, SendingHost, missed_rows
+from .entering import EnteredSteps
 from .evidence import Peer, RoleStep
 from .judge import JobJudge
 from .judged import RINGS, Judged, Want
@@ -92,7 +93,7 @@ class Controller:
         self._pending: list[tuple[int, bytes]] = []
         self._pending_rows, self._pending_s, self._taken_s = 0, 0.0, 0.0
         self._latest: dict[str, RoleFigures] = {}
-        self._rings, self._asked_s = LateRings(), 0.0
+        self._rings, self._entered, self._asked_s = LateRings(), EnteredSteps(), 0.0
 
     def apply(self, changed: LiveSettings) -> None:
         """Judge by these from the next step on."""
@@ -160,6 +161,7 @@ class Controller:
         for book in self._books.values():
             for step in map(self._with_errors, book.due(now_s, self.closing, at_once)):
                 self._begin_anew_before(step)
+                step = self._with_entries(step, book)
                 judged = self._close(step, now_s)
                 verdicts += judged.verdicts
                 wants += judged.wants
@@ -169,6 +171,10 @@ class Controller:
             verdicts += self._close(step, now_s).verdicts
         self._ask_for_rings(wants, now_s)
         return Outcome(tuple(verdicts), tuple(wants), len(steps), tuple(steps))
+
+    def _with_entries(self, step: RoleStep, book: RoleBook) -> RoleStep:
+        entered = self._entered.of(step, [book.stage(key) for key in step.stages], self._rings.groups)
+        return step._replace(collectives=entered)
 
     def _close(self, step: RoleStep, now_s: float) -> Judged:
         step = step._replace(cpu=self._cpu.of(step.members))
@@ -181,8 +187,16 @@ class Controller:
             return
         entries = lateness.rows_in(rows)
         aligned_s = self._aligned_s(np.full(len(entries), process), entries["entered_ns"])
-        book = self._processes.books[self._processes.book_of[process]]
-        self._rings.put(book.role, self._processes.name(process), entries, aligned_s, now_s)
+        role, name = self._processes.books[self._processes.book_of[process]].role, self._processes.name(process)
+        is_called = entries["flags"] & collectives.CALLED > 0
+        if is_called.any():
+            called = entries[is_called]
+            stages = self._processes.stages_of(
+                np.full(len(called), process), called["operation"] >> collectives.OPERATION_BITS
+            )
+            self._entered.put(role, name, called, aligned_s[is_called], stages)
+        if not is_called.all():
+            self._rings.put(role, name, entries[~is_called], aligned_s[~is_called], now_s)
 
     def _ask_for_rings(self, wants: list[Want], now_s: float) -> None:
         if any(want.kind == RINGS for want in wants) and abs(now_s - self._asked_s) >= _ASKED_EVERY_S:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 STEPS_AT_FIRST = 24
 STEPS_AT_MOST, BYTES_AT_MOST, ROWS_AT_MOST, GROUPS_AT_MOST = 512, 96 << 20, 1 << 22, 1 << 16
 _SETTLES_S, _WAITS_AT_MOST_S = 2.5, 15.0
-_NS = 1e9
+_NS, _TIMES_AN_ENTRY = 1e9, 8
 
 
 class _OfRole:
@@ -39,24 +39,29 @@ class _OfRole:
 
 
 class LateRings:
-    """Of all roles. One thread at a time."""
+    """Of all roles. One thread at a time.
+
+    Attributes:
+        groups: Number to ranks, as far as they are known.
+    """
 
     def __init__(self) -> None:
         self._roles: dict[str, _OfRole] = {}
-        self._groups: dict[int, tuple[int, ...]] = {}
+        self.groups: dict[int, tuple[int, ...]] = {}
         self._rows, self._each = 0, ROWS_AT_MOST
 
     def learn_groups(self, head: Mapping[str, Any]) -> None:
         """What the head of a batch says of groups."""
         for number, ranks in collectives.groups_in(head).items():
-            if len(self._groups) < GROUPS_AT_MOST:
-                self._groups[number] = ranks
+            if len(self.groups) < GROUPS_AT_MOST:
+                self.groups[number] = ranks
 
     def closed(self, step: RoleStep) -> None:
         """A step was judged: kept for entries that come yet."""
         of_role = self._roles.setdefault(step.role, _OfRole())
         of_role.steps.append(step)
-        at_most = min(of_role.at_most, max(1, BYTES_AT_MOST // (9 * step.entered_s.nbytes + 1024)))
+        entries_bytes = 0 if step.collectives is None else _TIMES_AN_ENTRY * step.collectives.entered_s.nbytes
+        at_most = min(of_role.at_most, max(1, BYTES_AT_MOST // (9 * step.entered_s.nbytes + entries_bytes + 1024)))
         while len(of_role.steps) > at_most:
             of_role.steps.popleft()
 
@@ -123,10 +128,11 @@ class LateRings:
         ]
         entries = lateness.joined(parts)
         for step in alike:
-            entered = lateness.of_step(entries, step.step, self._groups)
+            entered = lateness.of_step(entries, step.step, self.groups)
             if entered is not None and len(np.unique(entered.member)) > 1:
                 own = np.array([_place(step.stages, stage) for stage in stages] + [-1])
-                yield step._replace(collectives=entered._replace(stage=own[entered.stage]))
+                rings = entered._replace(stage=own[entered.stage])
+                yield step._replace(collectives=lateness.together(step.collectives, rings))
 
 
 def _is_due(of_role: _OfRole, now_s: float) -> bool:

@@ -1,7 +1,7 @@
 """By how much later than the first each rank enters its groups' collectives, step by step: of rows, in arrays.
 
-Entries come from rings; where there are none, a stage that synchronises counts as one collective of all that are in
-it. A difference within the bound of the clocks is no difference.
+Entries come from calls and rings; where there are none, a stage that synchronises counts as one collective of all that
+are in it. A difference within the bound of the clocks is no difference.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Mapping, NamedTuple, Sequence
 import numpy as np
 
 from ..store import collectives
-from .evidence import FLIGHT_RECORDER, Collectives, RoleStep
+from .evidence import FLIGHT_RECORDER, MEET, RECEIVE, SEND, Collectives, RoleStep
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -38,6 +38,7 @@ class Entries(NamedTuple):
         step: (N,) NO_STEP: not known.
         stage: (N,) index as in the intervals; -1: in none.
         until_ns: (N,) when it left that stage; 0: in none.
+        kind: (N,) as in `evidence.Collectives`.
     """
 
     member: Whole
@@ -49,12 +50,20 @@ class Entries(NamedTuple):
     step: Whole
     stage: Whole
     until_ns: Whole
+    kind: Whole
 
 
 def rows_in(data: bytes) -> Rows:
     """What a process handed over, as an array of `store.collectives.FIELDS`; half a row at the end is left out."""
     whole = len(data) // collectives.ROW_BYTES * collectives.ROW_BYTES
     return np.frombuffer(data[:whole], dtype=np.dtype(collectives.FIELDS))
+
+
+def kinds_of(rows: Rows) -> Whole:
+    """(N,) MEET, SEND or RECEIVE, by what they did."""
+    operation = collectives.operation_in(rows["operation"])
+    is_of_pair = [operation == collectives.SEND, operation == collectives.RECEIVE]
+    return np.select(is_of_pair, [SEND, RECEIVE], MEET).astype(np.int64)
 
 
 def located(member: int, rows: Rows, intervals: Rows, offset_ns: int | Whole = 0) -> Entries:
@@ -84,7 +93,7 @@ def located(member: int, rows: Rows, intervals: Rows, offset_ns: int | Whole = 0
     return Entries(
         np.full(len(rows), member, dtype=np.int64), rows["group"].astype(np.int64), rows["sequence"].astype(np.int64),
         entered + offset_ns, np.where(left > 0, left + offset_ns, 0), rows["flags"].astype(np.int64), step, stage,
-        until,
+        until, kinds_of(rows),
     )  # fmt: skip
 
 
@@ -135,21 +144,32 @@ def of_step(entries: Entries, step: int, groups: Mapping[int, tuple[int, ...]]) 
         return None
     left_ns = np.where(chosen.left_ns > 0, chosen.left_ns, _over_by(chosen))
     left = np.where(left_ns > 0, left_ns / 1e9, np.nan)
+    count = len(left)
     return Collectives(
         chosen.member, chosen.group, chosen.sequence, chosen.entered_ns / 1e9, left, chosen.stage, groups,
-        FLIGHT_RECORDER,
+        FLIGHT_RECORDER, chosen.kind, np.full(count, np.nan), np.zeros(count, bool),
     )  # fmt: skip
 
 
+def together(called: Collectives | None, rings: Collectives) -> Collectives:
+    """Both, of one step: what was called, and what rings tell beside it."""
+    if called is None:
+        return rings
+    names = [name for name in called._fields if name not in ("groups", "source")]
+    both = {name: np.concatenate([getattr(called, name), getattr(rings, name)]) for name in names}
+    return called._replace(**both)
+
+
 def _over_by(entries: Entries) -> Whole:
-    """(N,) by when each was over; 0 where it is not the last of its group in that stage."""
+    """(N,) by when each was over; 0 where it is not the last of its group in that stage, or no meeting."""
     _, place = np.unique((entries.group << 8) + entries.stage, return_inverse=True)
     last, first_left = np.full(place.max() + 1, -1), np.full(place.max() + 1, _NEVER)
     np.maximum.at(last, place, entries.sequence)
     is_last = (entries.sequence == last[place]) & (entries.until_ns > 0)
     np.minimum.at(first_left, place[is_last], entries.until_ns[is_last])
     over = first_left[place]
-    return np.where(is_last & (over >= entries.entered_ns) & (over < _NEVER), over, 0)
+    is_known = is_last & (over >= entries.entered_ns) & (over < _NEVER) & (entries.kind == MEET)
+    return np.where(is_known, over, 0)
 
 
 class Late(NamedTuple):
@@ -167,14 +187,15 @@ class Late(NamedTuple):
 
 
 def late_in(entered: Collectives, error_s: Seconds) -> Late:
-    """Each entry against the first of its collective.
+    """Each entry against the first of its collective; of sends and receives nothing: one is to come before the other.
 
     Args:
         error_s: (M,) bound of the error of each member's times.
     """
-    if not len(entered.member):
-        return Late(np.zeros(0, np.int64), np.zeros(0), np.zeros(0))
     order = np.lexsort((entered.entered_s, entered.sequence, entered.group))
+    order = order if entered.kind is None else order[entered.kind[order] == MEET]
+    if not len(order):
+        return Late(np.zeros(0, np.int64), np.zeros(0), np.zeros(0))
     group, sequence = entered.group[order], entered.sequence[order]
     begins = np.concatenate([[True], (group[1:] != group[:-1]) | (sequence[1:] != sequence[:-1])])
     first = np.maximum.accumulate(np.where(begins, np.arange(len(order)), 0))

@@ -50,8 +50,14 @@ def chosen(wanted: tuple[str, ...]) -> list[tuple[Patch, bool]]:
         PatchError: a name is unknown.
     """
     if not wanted:
-        return [(patch, False) for patch in map(load, names()) if patch.default]
+        return [(patch, False) for name in names() for patch in _of_all(name) if patch.default]
     return [(load(root_of(name)), has_extra(name)) for name in wanted]
+
+
+def _of_all(name: str) -> list[Patch]:
+    """What is on by default of a framework."""
+    module = importlib.import_module(f"{patches.__name__}.{name}")
+    return [module.PATCH, *getattr(module, "ALWAYS", ())]
 
 
 def has_extra(name: str) -> bool:
