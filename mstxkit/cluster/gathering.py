@@ -174,12 +174,15 @@ class _Ring:
     def _described(self, document: Mapping[str, Any]) -> HandingProcess:
         who = table_of(document.get(WHO))
         stages = tuple(map(text_of, list_of(document.get(STAGES))[: batches.STAGES_AT_MOST]))
-        waits = document.get(WAITS) is True or who.get("under") == parts.RAY_DRIVER
-        texts = {key: text_of(who.get(key)) for key in ("role", "part", "under")}
+        waits_for = {key: text_of(whom) for key, whom in table_of(document.get(WAITS)).items() if key in stages}
+        # Who waits for its workers, or only waits, in whatever it does, is a controller.
+        waits = who.get("under") == parts.RAY_DRIVER or summaries.WORKERS in waits_for.values()
+        waits = waits or (bool(stages) and len(waits_for) == len(set(stages)))
+        texts = {key: text_of(who.get(key)) for key in ("role", "part", "under", "place")}
         rank, pid, world_size = (small_number(who.get(key)) for key in ("rank", "pid", "world_size"))
         return HandingProcess(
             self.number, self._name, rank, texts["role"], texts["part"], pid or 0, texts["under"], waits,
-            world_size or 0, stages,
+            world_size or 0, stages, texts["place"], waits_for,
         )  # fmt: skip
 
     def as_json(self) -> dict[str, Any]:

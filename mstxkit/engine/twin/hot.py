@@ -41,6 +41,7 @@ from .steps import (
     process_step,
     stage_keys,
     stage_times,
+    stage_waits,
     step,
     take_summaries,
 )  # fmt: skip
@@ -52,9 +53,9 @@ __all__ = [
     "current_step", "detach", "driven", "encode_bank", "encode_into", "encode_left", "flush_coalesced", "full_bank",
     "intern", "is_on", "limit", "mark", "mstx_range", "now", "opened", "process_step", "recording", "release_bank",
     "rotate", "set_clock", "set_direct", "set_fake_ticks", "set_hooks", "set_recording", "set_sink", "set_watch",
-    "site_costs", "stage", "stage_keys", "stage_times", "stages_seen", "start_heartbeat", "step", "stop_heartbeat",
-    "stored", "take_summaries", "text_columns", "throttle", "ticks_per_ns", "timed", "wait", "wait_for_records", "wake",
-    "watch", "watch_site",
+    "site_costs", "stage", "stage_keys", "stage_times", "stage_waits", "stages_seen", "start_heartbeat", "step",
+    "stop_heartbeat", "stored", "take_summaries", "text_columns", "throttle", "ticks_per_ns", "timed", "wait",
+    "wait_for_records", "wake", "watch", "watch_site",
 ]  # fmt: skip
 
 NATIVE = False

@@ -28,6 +28,8 @@ _stage_ids: dict[str, int] = {}
 _stages: list[StageTotal] = []
 # Keys of the stages that have begun in this process, in order.
 _seen: dict[str, None] = {}
+# Of those whose ranges have said `waits_for`, to whom.
+waits: dict[str, str] = {}
 
 
 class Site:
@@ -111,6 +113,8 @@ class StageTotal(StageSums):
         """One less; the last of those that overlap adds their union to the step in which the first began."""
         with banks.lock:
             if is_recorded:
+                if attributes and (waits_for := attributes.get("waits_for")) is not None:
+                    waits[self.key] = waits_for if type(waits_for) is str else ""
                 kept = self.latest
                 if kept.step != step:
                     kept = self.of(step)
