@@ -206,12 +206,12 @@ def _evidence(taken: Rows, groups: Mapping[int, tuple[int, ...]], source: str) -
 
 def _stages_around(taken: Rows, step: RoleStep) -> Whole:
     """(N,) the shortest stage around each; -1: it is in none."""
-    shortest_s, found = np.full(len(taken), np.inf), np.full(len(taken), -1)
+    shortest_s, around = np.full(len(taken), np.inf), np.full(len(taken), -1)
     for stage in range(len(step.stages)):
         began, ended = step.entered_s[taken["process"], stage], step.left_s[taken["process"], stage]
         is_in = (began <= taken["entered_s"]) & (taken["entered_s"] < ended) & (ended - began < shortest_s)
-        shortest_s[is_in], found[is_in] = (ended - began)[is_in], stage
-    return found
+        shortest_s[is_in], around[is_in] = (ended - began)[is_in], stage
+    return around
 
 
 def _over_by(rings: Collectives, step: RoleStep) -> Seconds:
@@ -233,4 +233,5 @@ def _together(called: Collectives | None, rings: Collectives) -> Collectives:
     if called is None:
         return rings
     names = [name for name in called._fields if name not in ("groups", "source")]
-    return called._replace(**{n: np.concatenate([getattr(called, n), getattr(rings, n)]) for n in names})
+    both: dict[str, Any] = {n: np.concatenate([getattr(called, n), getattr(rings, n)]) for n in names}
+    return called._replace(**both)

@@ -99,10 +99,10 @@ class Rings:
                 self._reading.release()
 
     def _tell_calls(self, everything: bool = False) -> None:
-        taken = entries.take(everything)
-        self._news.called(taken.began_ns)
-        if taken.rows:
-            self._put(taken.rows, self._document())
+        rows, began_ns = entries.take(everything)
+        self._news.called(began_ns)
+        if rows:
+            self._put(rows, self._document())
 
     def consider(self) -> int:
         """Once a second: read the ring if it is time. Never raises. *Cost*: microseconds where it is not.

@@ -23,17 +23,13 @@ from ..host import identity
 from ..store import collectives
 
 _C10D = "torch.distributed.distributed_c10d"
-# The methods of `ProcessGroup`, in which all calls of torch.distributed end, with what they are of `OPERATIONS`.
-METHODS = {
-    "allreduce": "all_reduce", "allreduce_coalesced": "all_reduce", "allgather": "all_gather",
-    "all_gather_single": "all_gather", "_allgather_base": "all_gather", "allgather_coalesced": "all_gather",
-    "all_gather_single_coalesced": "all_gather", "allgather_into_tensor_coalesced": "all_gather",
-    "reduce_scatter": "reduce_scatter", "reduce_scatter_single": "reduce_scatter",
-    "_reduce_scatter_base": "reduce_scatter", "reduce_scatter_single_coalesced": "reduce_scatter",
-    "reduce_scatter_tensor_coalesced": "reduce_scatter", "alltoall": "all_to_all", "alltoall_base": "all_to_all",
-    "all_to_all_single": "all_to_all", "broadcast": "broadcast", "reduce": "reduce", "gather": "gather",
-    "scatter": "scatter", "barrier": "barrier", "send": "send", "recv": "recv",
-}  # fmt: skip
+# The methods of `ProcessGroup`, in which all calls of torch.distributed end.
+METHODS = (
+    "allreduce", "allreduce_coalesced", "allgather", "all_gather_single", "_allgather_base", "allgather_coalesced",
+    "all_gather_single_coalesced", "allgather_into_tensor_coalesced", "reduce_scatter", "reduce_scatter_single",
+    "_reduce_scatter_base", "reduce_scatter_single_coalesced", "reduce_scatter_tensor_coalesced", "alltoall",
+    "alltoall_base", "all_to_all_single", "broadcast", "reduce", "gather", "scatter", "barrier", "send", "recv",
+)  # fmt: skip
 _BYTES_OF = {"Float": 4, "Int": 4, "Half": 2, "BFloat16": 2, "Short": 2, "Bool": 1, "Byte": 1, "Char": 1}
 # Backends in which the host itself carries what it sends.
 _OF_HOSTS = ("gloo", "mpi")
@@ -219,9 +215,8 @@ def as_called(group: Any, pair: tuple[bool, tuple[int, int]] | None = None) -> t
     if pair is None:
         return of_ring._replace(number=_number(f"{of_ring.number}\ncalled")), of_ring.number
     is_send, (peer, tag) = pair
-    ranks = int(c10d.get_rank()), next(rank for rank, place in members.items() if place == peer)
-    ranks = ranks if is_send else ranks[::-1]
-    return pair_of(of_ring, *ranks, tag), of_ring.number
+    own, other = int(c10d.get_rank()), next(rank for rank, place in members.items() if place == peer)
+    return pair_of(of_ring, *((own, other) if is_send else (other, own)), tag), of_ring.number
 
 
 def pair_of(group: GroupOfRing, sender: int, receiver: int, tag: int | str) -> GroupOfRing:

@@ -77,8 +77,8 @@ class HandingProcess(NamedTuple):
         stages = (text_of(stage)[:_NAME_AT_MOST] for stage in list_of(fields.get("stages"))[:STAGES_AT_MOST])
         rank, pid = small_number(fields.get("rank")), whole_number(fields.get("pid"))
         waits, world_size = fields.get("waits") is True, small_number(fields.get("world_size")) or 0
-        told = list(table_of(fields.get("waits_for")).items())[:STAGES_AT_MOST]
-        waits_for = {stage[:_NAME_AT_MOST]: text_of(whom)[:_NAME_AT_MOST] for stage, whom in told}
+        waiting = list(table_of(fields.get("waits_for")).items())[:STAGES_AT_MOST]
+        waits_for = {stage[:_NAME_AT_MOST]: text_of(whom)[:_NAME_AT_MOST] for stage, whom in waiting}
         return cls(number, name, rank, role, part, pid, under, waits, world_size, tuple(stages), place, waits_for)
 
 

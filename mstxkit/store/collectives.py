@@ -67,12 +67,7 @@ def unpack(data: bytes) -> Iterator[CollectiveEntry]:
     return map(CollectiveEntry._make, ROW.iter_unpack(data[: len(data) // ROW_BYTES * ROW_BYTES]))
 
 
-def in_stage(operation: int, stage: int) -> int:
-    """What a row has as its operation: with the id of the stage in which it was called."""
-    return operation | (stage << OPERATION_BITS if stage < 1 << 16 - OPERATION_BITS else 0)
-
-
-def operation_in(operation: int) -> int:
+def operation_in(operation: Any) -> Any:
     """Its place in OPERATIONS, of what a row has."""
     return operation & (1 << OPERATION_BITS) - 1
 

@@ -18,7 +18,7 @@ enum { HAS_TOKENS = 1, HAS_RESPONSES = 2, HAS_LONGEST = 4, HAS_BUSY = 8 };
 typedef struct { uint32_t stage; Sum sum; } Pending;
 static Pending g_pending[PENDING_MAX]; /* over, and put away: another step needed the place */
 static uint32_t g_pending_count, g_highest_step;
-static uint64_t g_summaries_lost, g_stages_waited, g_outside_since, g_woken_at;
+static uint64_t g_summaries_lost, g_outside_since, g_woken_at;
 static uint8_t g_sums_changed;
 
 static inline int is_ticks_since(uint64_t at, uint64_t before, double ns)
@@ -122,7 +122,6 @@ static void waits(Stage *stage, PyObject *for_whom)
     if (!nobody) nobody = PyUnicode_InternFromString("");
     if (!PyUnicode_CheckExact(for_whom)) for_whom = nobody;
     if (!for_whom || PyDict_SetItem(g_stage_waits, stage->key, for_whom) < 0) PyErr_Clear();
-    g_stages_waited++;
 }
 
 static void add_work(Stage *stage, Sum *sum, PyObject *const *work, int is_inner)
@@ -143,7 +142,7 @@ static void forget_sums(void)
         g_stages[id].sums_changed = g_stages[id].latest_sum = 0;
     }
     g_pending_count = g_highest_step = 0;
-    g_summaries_lost = g_stages_waited = g_woken_at = 0;
+    g_summaries_lost = g_woken_at = 0;
     g_sums_changed = 0;
     g_outside_since = now();
 }

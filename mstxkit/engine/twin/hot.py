@@ -302,7 +302,7 @@ def counters() -> dict[str, int]:
     open_now = 0 if live is None else len(live.open_words())
     named = dict(zip(livefile.COUNTERS, counted))
     del named["evicted"]
-    named |= {"summaries_lost": sums.state.lost, "stages_waited": sums.state.waited}
+    named["summaries_lost"] = sums.state.lost
     return {**named, "sites": sites.count(), "open": open_now}
 
 

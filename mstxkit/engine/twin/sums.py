@@ -52,7 +52,6 @@ class StepSum:
         if not self.active and end > self.since:
             self.total += end - self.since
             self.apart -= end - self.since
-        state.waited += attributes is not None and attributes.get(summaries.WAITS_FOR) is not None
         if attributes and not _WORK.isdisjoint(attributes):
             self._add_work(attributes, is_inner)
         self.is_changed |= not is_inner or self.count > 0
@@ -148,7 +147,7 @@ class _State:
 
     def __init__(self) -> None:
         self.pending: list[tuple[int, StepSum]] = []  # each with the id of its stage
-        self.lost = self.waited = self.highest_step = 0
+        self.lost = self.highest_step = 0
         self.outside_since, self.woken_at = clock.now(), 0
 
     def put_away(self, stage: int, away: StepSum) -> None:

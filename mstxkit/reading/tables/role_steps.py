@@ -64,10 +64,10 @@ def of_run(run: Run, processes: pl.DataFrame | None = None, has_beside: bool = F
     rows = run.stage_rows().with_columns(stage=_canonical(run.stage_rows()["stage"]))
     members = _members(run.processes() if processes is None else processes, rows)
     controllers = [place for place, peer in enumerate(members.peers) if peer.is_controller]
-    told = rows.filter(pl.col("waits_for").is_not_null() & ~pl.col("process").is_in(controllers))
+    waiting = rows.filter(pl.col("waits_for").is_not_null() & ~pl.col("process").is_in(controllers))
     waits_for = {
         (members.group[process], stage): str(whom)
-        for process, stage, whom in told.select("process", "stage", "waits_for").unique().iter_rows()
+        for process, stage, whom in waiting.select("process", "stage", "waits_for").unique().iter_rows()
     }
     every = rows.filter(pl.col("waits_for").is_null() | ~pl.col("process").is_in(controllers))
     every = every.with_columns(waits_for=pl.lit(None, rows["waits_for"].dtype))
