@@ -216,7 +216,8 @@ def as_called(group: Any, pair: tuple[bool, tuple[int, int]] | None = None) -> t
         return of_ring._replace(number=_number(f"{of_ring.number}\ncalled")), of_ring.number
     is_send, (peer, tag) = pair
     own, other = int(c10d.get_rank()), next(rank for rank, place in members.items() if place == peer)
-    return pair_of(of_ring, *((own, other) if is_send else (other, own)), tag), of_ring.number
+    sender, receiver = (own, other) if is_send else (other, own)
+    return pair_of(of_ring, sender, receiver, tag), of_ring.number
 
 
 def pair_of(group: GroupOfRing, sender: int, receiver: int, tag: int | str) -> GroupOfRing:
