@@ -194,14 +194,11 @@ def of_collectives(folder: Path, name: str) -> dict[str, Any]:
     entries = list(collectives.unpack(rows))
     newest: dict[int, CollectiveEntry] = {}
     for entry in entries:
-        if entry.group not in newest or entry.sequence >= newest[entry.group].sequence:
+        is_newest = entry.group not in newest or entry.sequence >= newest[entry.group].sequence
+        if is_newest and collectives.operation_in(entry.operation) < collectives.SEND:  # who sends need not wait
             newest[entry.group] = entry
     return {
-        "entered": [
-            _entry(entry, table_of(groups.get(str(number))))
-            for number, entry in newest.items()
-            if collectives.operation_in(entry.operation) < collectives.SEND  # who sends need not wait for who receives
-        ],
+        "entered": [_entry(entry, table_of(groups.get(str(number)))) for number, entry in newest.items()],
         "ring": [_in_ring(entry, table_of(groups.get(str(entry.group)))) for entry in reversed(entries[-_RING_SHOWN:])],
         "no_ring": text_of(document.get(collectives.WHY_NOT))[:300],
     }

@@ -94,7 +94,7 @@ class Rings:
             try:
                 self._tell_calls(everything)
             except Exception as exc:
-                self._turn_off(exc)
+                faults.note("entries", exc)
             finally:
                 self._reading.release()
 
@@ -298,7 +298,8 @@ class News:
 
     def _in_pair(self, group: GroupOfRing, name: str) -> tuple[int, int]:
         """Number and sequence of a send or receive; (0, 0) where it is not known which of its pair it is."""
-        ranks = torch_rings.pair_in(name, group.ranks) if self._has_all else None
+        is_known = self._has_all and len(self.pairs) < _GROUPS_AT_MOST
+        ranks = torch_rings.pair_in(name, group.ranks) if is_known else None
         if ranks is None:
             return 0, 0
         pair = self.pairs.setdefault((group.number, "{}>{}".format(*ranks)), torch_rings.pair_of(group, *ranks, "ring"))

@@ -71,9 +71,8 @@ class HandingProcess(NamedTuple):
         number, name = small_number(fields.get("number")), text_of(fields.get("name"))[:_NAME_AT_MOST]
         if number is None or number >= PROCESSES_AT_MOST or not name:
             return None
-        role, part, under, place = (
-            text_of(fields.get(key))[:_NAME_AT_MOST] for key in ("role", "part", "under", "place")
-        )
+        texts = (text_of(fields.get(key))[:_NAME_AT_MOST] for key in ("role", "part", "under", "place"))
+        role, part, under, place = texts
         stages = (text_of(stage)[:_NAME_AT_MOST] for stage in list_of(fields.get("stages"))[:STAGES_AT_MOST])
         rank, pid = small_number(fields.get("rank")), whole_number(fields.get("pid"))
         waits, world_size = fields.get("waits") is True, small_number(fields.get("world_size")) or 0

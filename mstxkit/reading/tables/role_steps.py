@@ -7,7 +7,7 @@ outside while it goes on. Steps that are not over are left out.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, Mapping, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -85,7 +85,12 @@ def of_run(run: Run, processes: pl.DataFrame | None = None, has_beside: bool = F
     left_out = {of for of, _ in over if groups[of][2] and groups[of][:2] in own and not has_beside}
     kept = [part for part in parted if (part["of"][0], part["step"][0]) in over and part["of"][0] not in left_out]
     kept.sort(key=lambda part: (groups[part["of"][0]][0], part["end_ns"].max()))
-    return [_role_step(part, groups[part["of"][0]], members, lives[part["of"][0]], waits_for) for part in kept]
+    steps = [_role_step(part, groups[part["of"][0]][1], members, lives[part["of"][0]]) for part in kept]
+    of_each = [groups[part["of"][0]] for part in kept]
+    return [
+        step._replace(waits_for={key: waits_for[group, key] for key in step.stages if (group, key) in waits_for})
+        for group, step in zip(of_each, steps)
+    ]
 
 
 def origin_ns(run: Run) -> int:
@@ -178,10 +183,7 @@ def _barred(last: dict[int, int], members: _Members) -> Any:
     return lambda step: step >= bar or step in broken
 
 
-def _role_step(
-    part: pl.DataFrame, group: tuple[int, str, str], members: _Members, lives: Whole,
-    waits_for: Mapping[tuple[tuple[int, str, str], str], str],
-) -> RoleStep:  # fmt: skip
+def _role_step(part: pl.DataFrame, role: str, members: _Members, lives: Whole) -> RoleStep:
     """Of the rows of one group and step, by begin. Who did something before it and after it has not gone."""
     every, first, last = lives
     processes = every[(first <= part["step"][0]) & (last >= part["step"][0])]
@@ -193,11 +195,10 @@ def _role_step(
     total_s, peers = tables["total_ns"] / _NS, tuple(members.peers[process] for process in processes)
     apart_s = WALL_ERROR_NS / _NS if len({peer.host for peer in peers if not peer.is_controller}) > 1 else 0.0
     return RoleStep(
-        group[1], int(part["step"][0]), peers, keys,
+        role, int(part["step"][0]), peers, keys,
         tables["start_ns"] / _NS, tables["end_ns"] / _NS, total_s, total_s, tables["longest_ns"] / _NS,
         np.nan_to_num(tables["count"]),
         Work(tables["tokens"], tables["responses"], tables["longest_response"]), members.error_s[processes] + apart_s,
-        waits_for={key: waits_for[group, key] for key in keys if (group, key) in waits_for},
     )  # fmt: skip
 
 
