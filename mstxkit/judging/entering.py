@@ -48,6 +48,7 @@ class _OfRole:
     def __init__(self) -> None:
         self.steps: deque[RoleStep] = deque()
         self.at_most = STEPS_AT_FIRST
+        self.new: list[tuple[int, Rows, Seconds, Whole]] = []
         self.called: list[Rows] = []
         self.ringed: list[Rows] = []
         self.begun: set[int] = set()
@@ -56,7 +57,18 @@ class _OfRole:
     def is_due(self, now_s: float) -> bool:
         """Has nothing more come of rings for a while?"""
         waited_s = now_s - self.last_s, abs(now_s - self.first_s)
-        return bool(self.ringed) and (waited_s[0] >= _SETTLES_S or waited_s[1] >= _WAITS_AT_MOST_S)
+        return self.first_s > 0 and (waited_s[0] >= _SETTLES_S or waited_s[1] >= _WAITS_AT_MOST_S)
+
+    def decode(self) -> None:
+        """All that has come since the last time, at once."""
+        if self.new:
+            numbers, rows, entered_s, stages = zip(*self.new)
+            entries = _entries(np.concatenate(rows), np.concatenate(entered_s), np.concatenate(stages))
+            entries["process"] = np.repeat(numbers, [len(of_one) for of_one in rows])
+            is_called = entries["flags"] & collectives.CALLED > 0
+            self.called.append(entries[is_called])
+            self.ringed.append(entries[~is_called])
+            self.new.clear()
 
 
 class EnteredSteps:
@@ -90,12 +102,8 @@ class EnteredSteps:
         if len(self._numbers) >= _PROCESSES_AT_MOST:
             self._numbers, self._roles, self._rows = {}, {}, 0
         of_role = self._roles.setdefault(role, _OfRole())
-        entries = _entries(rows, entered_s, stages)
-        entries["process"] = self._numbers.setdefault(process, len(self._numbers))
-        is_called = entries["flags"] & collectives.CALLED > 0
-        of_role.called.append(entries[is_called])
-        if not is_called.all():
-            of_role.ringed.append(entries[~is_called])
+        of_role.new.append((self._numbers.setdefault(process, len(self._numbers)), rows, entered_s, stages))
+        if (rows["flags"] & collectives.CALLED == 0).any():
             of_role.at_most = STEPS_AT_MOST
             of_role.first_s, of_role.last_s = of_role.first_s or now_s, now_s
         self._rows += len(rows)
@@ -104,6 +112,8 @@ class EnteredSteps:
 
     def _shorten(self) -> None:
         """Keep the newer half, by time: whoever was left out alone would hold all others up unseen."""
+        for of_role in self._roles.values():
+            of_role.decode()
         lists = [waiting for of in self._roles.values() for waiting in (of.called, of.ringed)]
         since_s = np.median(np.concatenate([part["entered_s"] for waiting in lists for part in waiting]))
         for waiting in lists:
@@ -118,6 +128,7 @@ class EnteredSteps:
             stages: Of each of its stages the number, as `put` has them.
         """
         of_role = self._roles.setdefault(step.role, _OfRole())
+        of_role.decode()
         taken, rest = self._parted(np.concatenate(of_role.called or [np.zeros(0, _ENTRY)]), step, of_role.begun)
         of_role.called, self._rows = [rest], self._rows - len(taken)
         if len(taken):
@@ -139,8 +150,10 @@ class EnteredSteps:
     def due(self, now_s: float, at_once: bool = False) -> Iterator[RoleStep]:
         """Steps that were closed before, with what rings tell of them; the first step first."""
         for of_role in self._roles.values():
-            if of_role.ringed and (at_once or of_role.is_due(now_s)):
-                waiting, of_role.ringed, of_role.first_s = np.concatenate(of_role.ringed), [], 0.0
+            if at_once or of_role.is_due(now_s):
+                of_role.decode()
+                waiting = np.concatenate([np.zeros(0, _ENTRY), *of_role.ringed])
+                of_role.ringed, of_role.first_s = [], 0.0
                 self._rows -= len(waiting)
                 yield from self._ringed(list(of_role.steps), waiting)
 

@@ -120,6 +120,8 @@ def test_memory_is_bounded_by_whatever_number_of_processes(monkeypatch: pytest.M
     for rank in range(500):
         put(rings, rank, 0.0, range(5), now_s=10.0)
 
+    assert rings._rows <= 64
+    assert sum(len(rows) for _, rows, *_ in rings._roles[""].new) <= 64
     assert sum(len(rows) for rows in rings._roles[""].ringed) <= 64
 
 
