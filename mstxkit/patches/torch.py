@@ -73,7 +73,7 @@ _ENTRIES = (
     ),
     Target(f"{_C10D}:Work.wait", kind="value", value="mstxkit.recorder.entries:wait"),
 )
-ALWAYS = (Patch(framework="torch", versions="2.13.0", targets=_ENTRIES),)
+ALWAYS = (Patch(framework="torch.distributed", versions="2.13.0", targets=_ENTRIES),)
 
 PATCH = Patch(
     framework="torch",

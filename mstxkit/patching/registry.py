@@ -34,12 +34,20 @@ def load(name: str) -> Patch:
     Raises:
         PatchError: there is none of that name; the message names the nearest.
     """
-    if name not in names():
+    if name.partition(".")[0] not in names():
         near = difflib.get_close_matches(root_of(name).lower().replace("-", "_"), names(), n=2, cutoff=0.5)
         advice = f"; did you mean {' or '.join(near)}?" if near else ""
         raise PatchError(f"no framework {name!r} to patch{advice}; known: {', '.join(names())}")
-    patch: Patch = importlib.import_module(f"{patches.__name__}.{name}").PATCH
-    return patch
+    for patch in _of_file(name.partition(".")[0]):
+        if patch.framework == name:
+            return patch
+    raise PatchError(f"no part {name!r} of a framework to patch")
+
+
+def _of_file(name: str) -> list[Patch]:
+    """A framework's patch, and what of it is on by default where that is not."""
+    module = importlib.import_module(f"{patches.__name__}.{name}")
+    return [module.PATCH, *getattr(module, "ALWAYS", ())]
 
 
 def chosen(wanted: tuple[str, ...]) -> list[tuple[Patch, bool]]:
@@ -50,14 +58,8 @@ def chosen(wanted: tuple[str, ...]) -> list[tuple[Patch, bool]]:
         PatchError: a name is unknown.
     """
     if not wanted:
-        return [(patch, False) for name in names() for patch in _of_all(name) if patch.default]
+        return [(patch, False) for name in names() for patch in _of_file(name) if patch.default]
     return [(load(root_of(name)), has_extra(name)) for name in wanted]
-
-
-def _of_all(name: str) -> list[Patch]:
-    """What is on by default of a framework."""
-    module = importlib.import_module(f"{patches.__name__}.{name}")
-    return [module.PATCH, *getattr(module, "ALWAYS", ())]
 
 
 def has_extra(name: str) -> bool:
