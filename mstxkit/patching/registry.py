@@ -34,14 +34,13 @@ def load(name: str) -> Patch:
     Raises:
         PatchError: there is none of that name; the message names the nearest.
     """
-    if name.partition(".")[0] not in names():
+    root = name.partition(".")[0]
+    named = {patch.framework: patch for patch in (_of_file(root) if root in names() else ())}
+    if name not in named:
         near = difflib.get_close_matches(root_of(name).lower().replace("-", "_"), names(), n=2, cutoff=0.5)
         advice = f"; did you mean {' or '.join(near)}?" if near else ""
         raise PatchError(f"no framework {name!r} to patch{advice}; known: {', '.join(names())}")
-    for patch in _of_file(name.partition(".")[0]):
-        if patch.framework == name:
-            return patch
-    raise PatchError(f"no part {name!r} of a framework to patch")
+    return named[name]
 
 
 def _of_file(name: str) -> list[Patch]:
