@@ -178,6 +178,7 @@ def _take(recorder: Any) -> None:
         if settings.hang_s:
             _beside.last_words = LastWordsHere(recorder.live.path, rings.read_now, recorder.learn_identity)
         words = (lambda: 0) if _beside.last_words is None else _beside.last_words.consider
+        recorder.sealer.each_tick = partial(_tell, [rings.tell_calls, recorder.sealer.each_tick])
         recorder.sealer.start_others = _resume_others
         recorder.sealer.each_quiet_look = keeper.consider
         recorder.sealer.is_looked_for = lambda: standby.is_on_duty

@@ -135,6 +135,7 @@ MAY_CATCH_EVERYTHING = {
     "recorder/watchman.py",
     "recorder/background.py",
     "recorder/process.py",
+    "recorder/entries.py",
     "recorder/rings.py",
     "recorder/forking.py",
     "recorder/sealer.py",

@@ -33,7 +33,7 @@ class Handed(NamedTuple):
         missed: Rows that nobody has read.
         has_ended: Nothing comes of it any more.
         entries: Whole rows of its entries into collectives.
-        groups: Of these, as its document says them.
+        groups: Of these, as its document says them, where who reads may not know them.
         cpu: `handed_over.CPU`; [] where it does not say.
     """
 
@@ -134,6 +134,7 @@ class _Ring:
         self._entered = HandedOver(folder / f"{name}{layout.RINGS_SUFFIX}", position, OF_COLLECTIVES)
         self._name, self.number = name, number
         self.announced: HandingProcess | None = None
+        self._groups: Mapping[str, Any] = {}
         self.is_over = False
 
     def read(self, files: frozenset[str]) -> Handed | None:
@@ -157,6 +158,9 @@ class _Ring:
             return None
         process = self._described(document)
         is_changed, self.announced, self.is_over = process != self.announced, process, has_ended
+        if not is_changed and groups == self._groups:
+            groups = {}  # who reads knows them
+        self._groups = groups or self._groups
         cpu = list_of(document.get(CPU))[:3]
         return Handed(process, is_changed, rows, missed, has_ended, entries, groups, cpu)
 
@@ -170,12 +174,15 @@ class _Ring:
     def _described(self, document: Mapping[str, Any]) -> HandingProcess:
         who = table_of(document.get(WHO))
         stages = tuple(map(text_of, list_of(document.get(STAGES))[: batches.STAGES_AT_MOST]))
-        waits = document.get(WAITS) is True or who.get("under") == parts.RAY_DRIVER
-        texts = {key: text_of(who.get(key)) for key in ("role", "part", "under")}
+        waits_for = {key: text_of(whom) for key, whom in table_of(document.get(WAITS)).items() if key in stages}
+        # Who waits for its workers, or only waits, in whatever it does, is a controller.
+        waits = who.get("under") == parts.RAY_DRIVER or summaries.WORKERS in waits_for.values()
+        waits = waits or (bool(stages) and len(waits_for) == len(set(stages)))
+        texts = {key: text_of(who.get(key)) for key in ("role", "part", "under", "place")}
         rank, pid, world_size = (small_number(who.get(key)) for key in ("rank", "pid", "world_size"))
         return HandingProcess(
             self.number, self._name, rank, texts["role"], texts["part"], pid or 0, texts["under"], waits,
-            world_size or 0, stages,
+            world_size or 0, stages, texts["place"], waits_for,
         )  # fmt: skip
 
     def as_json(self) -> dict[str, Any]:

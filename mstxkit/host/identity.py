@@ -18,7 +18,7 @@ from operator import index
 from typing import Any, Callable, Mapping
 
 from .. import faults
-from . import environment, launch, parts, proc_files, versions
+from . import environment, launch, parallel, parts, proc_files, versions
 
 _RANK_VARIABLES = ("RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID", "RANK_ID")
 _WORLD_VARIABLES = ("WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "SLURM_NTASKS", "RANK_SIZE")
@@ -164,7 +164,8 @@ def _environment_at_start() -> dict[str, str]:
 
 def newest(identity: dict[str, Any]) -> dict[str, Any]:
     """An identity with what is current. None replaces nothing: a process group is destroyed before a program ends."""
-    return {**identity, **{key: value for key, value in current().items() if value is not None}}
+    now = {**current(), "place": parallel.part_of_model() or None}
+    return {**identity, **{key: value for key, value in now.items() if value is not None}}
 
 
 def _from_environment(variables: tuple[str, ...], environment: Mapping[str, str] = os.environ) -> int | None:

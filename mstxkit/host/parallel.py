@@ -24,6 +24,7 @@ OF_MEGATRON = {
     "ep": "expert_model_parallel",
 }  # fmt: skip
 _MESH = "mesh_"
+_PARTS = ("pp", "ep")
 # Dimensions that split one copy of a model: with the data-parallel one they make up all ranks.
 MODEL_DIMENSIONS = ("tp", "pp", "cp", "sp")
 # What frameworks call the data-parallel dimension: one mesh, or two, of which the first is the outer one.
@@ -62,6 +63,14 @@ def place() -> Place:
     except Exception as exc:
         faults.note("parallel.place", exc)
         return Place({}, f"its parallel groups cannot be read: {type(exc).__name__}")
+
+
+def part_of_model() -> str:
+    """Which part of the model this rank computes: "pp1", "pp0 ep3"; "" where all have the same, or nobody says. What
+    only splits the same work evenly (`tp`, `cp`, `sp`) is no part. Never raises.
+    """
+    indices = place().indices
+    return " ".join(f"{name}{indices[name][0]}" for name in _PARTS if indices.get(name, (0, 1))[1] > 1)
 
 
 def state_of_megatron() -> Any:

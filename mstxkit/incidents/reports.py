@@ -194,7 +194,8 @@ def of_collectives(folder: Path, name: str) -> dict[str, Any]:
     entries = list(collectives.unpack(rows))
     newest: dict[int, CollectiveEntry] = {}
     for entry in entries:
-        if entry.group not in newest or entry.sequence >= newest[entry.group].sequence:
+        is_newest = entry.group not in newest or entry.sequence >= newest[entry.group].sequence
+        if is_newest and collectives.operation_in(entry.operation) < collectives.SEND:  # who sends need not wait
             newest[entry.group] = entry
     return {
         "entered": [_entry(entry, table_of(groups.get(str(number)))) for number, entry in newest.items()],
@@ -214,8 +215,10 @@ def _entry(entry: CollectiveEntry, group: Mapping[str, Any]) -> dict[str, Any]:
 def _in_ring(entry: CollectiveEntry, group: Mapping[str, Any]) -> list[Any]:
     times_ns = wall_ns(entry.entered_ns), wall_ns(entry.left_ns)
     name = text_of(group.get("name"))[:80] or str(entry.group)
-    return [name, entry.sequence, _operation(entry), *times_ns, entry.size_kib]
+    size_kib = 0 if entry.flags & collectives.CALLED else entry.size_kib
+    return [name, entry.sequence, _operation(entry), *times_ns, size_kib]
 
 
 def _operation(entry: CollectiveEntry) -> str:
-    return collectives.OPERATIONS[entry.operation] if entry.operation < len(collectives.OPERATIONS) else "other"
+    number = collectives.operation_in(entry.operation)
+    return collectives.OPERATIONS[number] if number < len(collectives.OPERATIONS) else "other"

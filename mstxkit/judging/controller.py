@@ -12,20 +12,20 @@ import numpy as np
 
 from ..host import parts
 from ..stages import canonical
-from ..store import records
+from ..store import collectives, records
 from ..store.batches import COLLECTIVES, STAGES, Batch, HandingProcess
 from ..store.job_file import JobState, RoleFigures
 from ..store.metrics_setting import NOTHING_KNOWN, Flops
 from ..store.settings_file import Figures, LiveSettings
 from ..store.verdicts import Verdict
-from . import figures, lateness, settings
+from . import figures, settings
 from .acting import Acting
 from .cpu_waits import CpuWaits
 from .directory import Directory, SendingHost, missed_rows
+from .entering import EnteredSteps, rows_in
 from .evidence import Peer, RoleStep
 from .judge import JobJudge
 from .judged import RINGS, Judged, Want
-from .late_rings import LateRings
 from .members import NOBODY, HandingProcesses
 from .steps import ROW, Closing, RoleBook
 
@@ -92,7 +92,7 @@ class Controller:
         self._pending: list[tuple[int, bytes]] = []
         self._pending_rows, self._pending_s, self._taken_s = 0, 0.0, 0.0
         self._latest: dict[str, RoleFigures] = {}
-        self._rings, self._asked_s = LateRings(), 0.0
+        self._entered, self._asked_s = EnteredSteps(), 0.0
 
     def apply(self, changed: LiveSettings) -> None:
         """Judge by these from the next step on."""
@@ -113,7 +113,7 @@ class Controller:
         host, sender = sent
         for process in batch.processes():
             sender.processes[process.number] = self._process(process, host)
-        self._rings.learn_groups(batch.head)
+        self._entered.learn_groups(batch.head)
         for kind, number, rows in batch.parts:
             if kind == COLLECTIVES and rows:
                 self._take_entries(sender.processes.get(number, NOBODY), rows, now_s)
@@ -135,7 +135,7 @@ class Controller:
         """Is it time for `work`? So that batches are worked on together, and memory is not filled with them."""
         waited_s = now_s - self._pending_s
         is_long = waited_s >= _TOGETHER_S or waited_s < 0 or self._pending_rows >= _TOGETHER_ROWS
-        return (bool(self._pending) and is_long) or self._rings.is_due(now_s)
+        return (bool(self._pending) and is_long) or self._entered.is_due(now_s)
 
     @property
     def settled_s(self) -> float:
@@ -160,12 +160,12 @@ class Controller:
         for book in self._books.values():
             for step in map(self._with_errors, book.due(now_s, self.closing, at_once)):
                 self._begin_anew_before(step)
+                step = self._entered.closed(step, [book.stage(key) for key in step.stages])
                 judged = self._close(step, now_s)
                 verdicts += judged.verdicts
                 wants += judged.wants
                 steps.append(self._note(step, int(now_s * _NS)))
-                self._rings.closed(step)
-        for step in self._rings.due(now_s, at_once):
+        for step in self._entered.due(now_s, at_once):
             verdicts += self._close(step, now_s).verdicts
         self._ask_for_rings(wants, now_s)
         return Outcome(tuple(verdicts), tuple(wants), len(steps), tuple(steps))
@@ -179,10 +179,11 @@ class Controller:
     def _take_entries(self, process: int, rows: bytes, now_s: float) -> None:
         if process == NOBODY:
             return
-        entries = lateness.rows_in(rows)
-        aligned_s = self._aligned_s(np.full(len(entries), process), entries["entered_ns"])
-        book = self._processes.books[self._processes.book_of[process]]
-        self._rings.put(book.role, self._processes.name(process), entries, aligned_s, now_s)
+        entries, role = rows_in(rows), self._processes.books[self._processes.book_of[process]].role
+        numbers = np.full(len(entries), process)
+        stages = self._processes.stages_of(numbers, entries["operation"] >> collectives.OPERATION_BITS)
+        aligned_s = self._aligned_s(numbers, entries["entered_ns"])
+        self._entered.put(role, self._processes.name(process), entries, aligned_s, stages, now_s)
 
     def _ask_for_rings(self, wants: list[Want], now_s: float) -> None:
         if any(want.kind == RINGS for want in wants) and abs(now_s - self._asked_s) >= _ASKED_EVERY_S:
@@ -194,7 +195,7 @@ class Controller:
         if step.step <= self._last.get(step.role, -1):
             self._judge = self._judge.of_next_attempt()
             self._last.clear()
-            self._rings.forget_steps()  # they would come last, and close all up to their numbers
+            self._entered.forget_steps()  # they would come last, and close all up to their numbers
         self._last[step.role] = step.step
 
     @property
@@ -251,7 +252,8 @@ class Controller:
             if len(self._books) >= ROLES_AT_MOST:
                 return NOBODY
             book = self._books[process.role] = RoleBook(process.role)
-        member = book.member(Peer(process.rank, host.host, process.name, process.part, process.waits))
+        peer = Peer(process.rank, host.host, process.name, process.part, process.waits, process.place)
+        member = book.member(peer, {canonical(stage): whom for stage, whom in process.waits_for.items()})
         # Of several names of one stage the first has its key, or who is called so: else each would replace the other.
         keys = {name: canonical(name) for name in reversed(process.stages[:STAGES_OF_A_PROCESS])}
         own = {keys[name]: name for name in sorted(keys, key=lambda name: keys[name] == name)}

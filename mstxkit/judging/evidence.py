@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     Seconds = npt.NDArray[np.float64]
     Whole = npt.NDArray[np.int64]
 
-FLIGHT_RECORDER, STAGE_ENTRY, DEVICE = SOURCES = ("flight_recorder", "stage_entry", "device")
+FLIGHT_RECORDER, STAGE_ENTRY, DEVICE, CALL = SOURCES = ("flight_recorder", "stage_entry", "device", "call")
 
 
 MEET, SEND, RECEIVE = range(3)
@@ -49,6 +49,8 @@ class Collectives(NamedTuple):
             group of its own for each pair and direction, so that the n-th receive takes what the n-th send gave.
         source: One of SOURCES.
         kind: (K,) MEET, SEND or RECEIVE; None: all of them meet.
+        waited_s: (K,) for how long that member did nothing but wait for it until it was over; NaN: not known.
+        is_of_host: (K,) does it tell of the host alone, whose device is behind? None: of none.
     """
 
     member: Whole
@@ -60,6 +62,8 @@ class Collectives(NamedTuple):
     groups: Mapping[int, tuple[int, ...]]
     source: str = FLIGHT_RECORDER
     kind: Whole | None = None
+    waited_s: Seconds | None = None
+    is_of_host: npt.NDArray[np.bool_] | None = None
 
     @property
     def is_meeting(self) -> npt.NDArray[np.bool_]:
@@ -68,11 +72,8 @@ class Collectives(NamedTuple):
 
     def only(self, keep: npt.NDArray[np.bool_] | Whole) -> Collectives:
         """Those entries alone: a mask, or their places in the order that is wanted."""
-        return self._replace(
-            member=self.member[keep], group=self.group[keep], sequence=self.sequence[keep],
-            entered_s=self.entered_s[keep], left_s=self.left_s[keep], stage=self.stage[keep],
-            kind=None if self.kind is None else self.kind[keep],
-        )  # fmt: skip
+        of_each = {name: getattr(self, name) for name in self._fields if name not in ("groups", "source")}
+        return self._replace(**{name: value[keep] for name, value in of_each.items() if value is not None})
 
 
 class Work(NamedTuple):

@@ -6,7 +6,7 @@ Everything is bounded, whatever the rows say: roles, members, stages, and tables
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, Iterator, NamedTuple
+from typing import TYPE_CHECKING, Any, Iterator, Mapping, NamedTuple
 
 import numpy as np
 
@@ -101,6 +101,7 @@ class RoleBook:
         self._stages: dict[str, int] = {}
         self._members: list[Peer] = []
         self._places: dict[str, int] = {}
+        self._waits_for: tuple[dict[str, str], dict[str, str]] = {}, {}  # of members, and of controllers
         self._gone: dict[str, None] = {}  # whose places were given to others
         self._by_rank: dict[tuple[int | None, str], str] = {}
         self._is_awaited = np.zeros(0, bool)
@@ -121,8 +122,13 @@ class RoleBook:
             number = self._stages[key] = len(self._stages)
         return number
 
-    def member(self, peer: Peer) -> int:
-        """The number of a member here; -1: there are too many, or its place is another one's since it was replaced."""
+    def member(self, peer: Peer, waits_for: Mapping[str, str] = {}) -> int:
+        """The number of a member here; -1: there are too many, or its place is another one's since it was replaced.
+
+        Args:
+            waits_for: Stages in which it only waits, with whom it waits for.
+        """
+        self._waits_for[peer.is_controller].update(waits_for)
         number = self._places.get(peer.process)
         if number is not None:
             before = self._members[number]
@@ -324,11 +330,13 @@ class RoleBook:
             return None
         kept = values[:, members[:, None], stages]
         names = list(self._stages)
+        waits_for = self._waits_for[bool(self._controllers()[members].all())]
         return RoleStep(
             self.role, step, tuple(self._members[number] for number in members),
             tuple(names[number] for number in stages), kept[_ENTERED], kept[_ENTERED] + kept[_SPAN], kept[_TOTAL],
             kept[_BUSY], kept[_LONGEST], or_zero(kept[_COUNT]),
             Work(kept[_TOKENS], kept[_RESPONSES], kept[_LONGEST_RESPONSE]), np.zeros(len(members)),
+            waits_for={key: whom for key, whom in waits_for.items() if self.stage(key) in stages},
         )  # fmt: skip
 
 

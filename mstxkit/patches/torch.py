@@ -11,6 +11,7 @@ from pathlib import PurePath
 from typing import Any
 
 from ..patching.declare import Patch, Target
+from ..recorder import torch_rings
 from . import _torch_batches
 
 
@@ -63,6 +64,17 @@ _SAVE = (
     Target(f"{_SAVER}:async_save", name="checkpoint.async_save", stage="save_checkpoint", attributes=_checkpoint),
 )
 
+# Entries into collectives, sends and receives: no ranges. `autopatch()` has them too.
+_C10D = "torch.distributed.distributed_c10d"
+_ENTRIES = (
+    *(
+        Target(f"{_C10D}:ProcessGroup.{name}", kind="value", value=f"mstxkit.recorder.entries:{name}")
+        for name in torch_rings.METHODS
+    ),
+    Target(f"{_C10D}:Work.wait", kind="value", value="mstxkit.recorder.entries:wait"),
+)
+ALWAYS = (Patch(framework="torch.distributed", versions="2.13.0", targets=_ENTRIES),)
+
 PATCH = Patch(
     framework="torch",
     versions="2.13.0",
@@ -73,6 +85,7 @@ PATCH = Patch(
             for module, name in _OPTIMIZERS
         ),
         *_SAVE,
+        *_ENTRIES,
     ),
     default=False,
     notes=(

@@ -12,6 +12,7 @@ from typing import Any, Callable, Mapping, Optional, Union
 from ..errors import PatchError
 from ..pieces.kinds import KINDS as _PIECES
 from ..pieces.sampling import PieceSampling
+from ..store import summaries
 
 Attributes = Union[Mapping[str, str], Callable[..., Mapping[str, Any]]]
 Step = Union[str, Callable[..., Optional[int]], None]
@@ -154,7 +155,7 @@ def _is_names(names: object) -> bool:
 
 _BOUNDARIES = (None, *_PIECES)
 # The attribute that says it of a range, and whom its caller waits for. Users give the same one to their own ranges.
-WAITS_FOR, WORKERS = "waits_for", "workers"
+WAITS_FOR, WORKERS = summaries.WAITS_FOR, summaries.WORKERS
 
 
 @dataclass(frozen=True)

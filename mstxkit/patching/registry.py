@@ -37,12 +37,19 @@ def load(name: str) -> Patch:
     Raises:
         PatchError: there is none of that name; the message names the nearest.
     """
-    if name not in names():
+    root = name.partition(".")[0]
+    named = {patch.framework: patch for patch in (_of_file(root) if root in names() else ())}
+    if name not in named:
         near = difflib.get_close_matches(root_of(name).lower().replace("-", "_"), names(), n=2, cutoff=0.5)
         advice = f"; did you mean {' or '.join(near)}?" if near else ""
         raise PatchError(f"no framework {name!r} to patch{advice}; known: {', '.join(names())}")
-    patch: Patch = importlib.import_module(f"{patches.__name__}.{name}").PATCH
-    return patch
+    return named[name]
+
+
+def _of_file(name: str) -> list[Patch]:
+    """A framework's patch, and what of it is on by default where that is not."""
+    module = importlib.import_module(f"{patches.__name__}.{name}")
+    return [module.PATCH, *getattr(module, "ALWAYS", ())]
 
 
 def chosen(wanted: tuple[str, ...]) -> list[tuple[Patch, bool]]:
@@ -53,7 +60,7 @@ def chosen(wanted: tuple[str, ...]) -> list[tuple[Patch, bool]]:
         PatchError: a name is unknown.
     """
     if not wanted:
-        return [(patch, False) for patch in map(load, names()) if patch.default]
+        return [(patch, False) for name in names() for patch in _of_file(name) if patch.default]
     return [(load(root_of(name)), has_extra(name)) for name in wanted]
 
 

@@ -70,7 +70,10 @@ class Symbols:
         parents, _, last = target.qualname.rpartition(".")
         if "*" in last:
             return any(fits(name, last) for name in self._names(target.module, parents))
-        symbol = self._symbol(target.module, target.qualname)
+        symbol, here = self._symbol(target.module, target.qualname), self.module(target.module)
+        if symbol is None and target.kind == VALUE and parents and here is not None:
+            compiled, _ = here.imports.get(parents, ("", ""))
+            return bool(compiled) and self.module(compiled) is None  # a class in C: importing it tells its methods
         return symbol is not None and (symbol.of_class is None or target.kind == VALUE)
 
     def has(self, path: str) -> bool:

@@ -280,7 +280,7 @@ PROCESS_SCHEMA: dict[str, Any] = {
     "start_ns": pl.Int64, "last_seen_ns": pl.Int64, "native": pl.Boolean,
     "dropped": pl.Int64, "coalesced": pl.Int64, "faults": pl.Int64, "clock_error_ns": pl.Int64,
     "own_cost_ratio": pl.Float64, "state": pl.String, "evicted": pl.Int64, "slots_overflowed": pl.Int64,
-    "under": pl.String, "label": pl.String,
+    "under": pl.String, "label": pl.String, "place": pl.String,
     "attributes_lost": pl.Int64, "names_capped": pl.Int64, "texts_cut": pl.Int64,
     "clock": pl.String, "process": pl.String, "ending": pl.String, "attempt": pl.Int32,
     "versions": pl.String,

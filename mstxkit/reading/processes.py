@@ -302,7 +302,8 @@ def row_of(process: Process, last_open_ns: int, ending: tuple[str, str | None]) 
     own_cost_ns, native = counted.pop("own_cost_ns"), identity.get("native")
     return {
         "rank": rank_of(process), "host": process.host, "pid": process.pid, "role": role_of(process),
-        "part": part_of(process), "under": text_of(identity.get("under")) or None,
+        "part": part_of(process), "place": text_of(identity.get("place")) or None,
+        "under": text_of(identity.get("under")) or None,
         "world_size": small_number(identity.get("world_size")),
         "start_ns": start_ns or None, "last_seen_ns": last_seen_ns or None,
         "native": bool(native) if native is not None else None, "clock_error_ns": process.clock.error_ns,

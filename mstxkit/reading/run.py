@@ -256,7 +256,8 @@ class Run(RunTables):
         `rank, host, pid, role, part, world_size, start_ns, last_seen_ns, native, dropped, coalesced, faults,
         clock_error_ns, own_cost_ratio, state`, and beyond the contract `ending` (how it came to its state, where there
         is more to say), `attempt` (of the job, from 0 on), `under` (what it works under; null for a rank's own
-        process), `label` (what reports and traces call it, and no other process of the run), further counters, `clock`
+        process), `place` (which part of the model it has, "pp1"), `label` (what reports and traces call it, and no
+        other process of the run), further counters, `clock`
         and `process`, the name of its files. Counters of a killed process are those of its last block or live file.
 
         Example:

@@ -60,7 +60,7 @@ class HandingOver:
             handed_over.STEP: engine.process_step(),
             handed_over.END: is_end,
             handed_over.LOST: counters["summaries_lost"],
-            handed_over.WAITS: counters["stages_waited"] > 0,
+            handed_over.WAITS: engine.stage_waits(),
             handed_over.CPU: self._counted(),
         }
         self._ring.put(self._waiting, document, {handed_over.STAGES: engine.stage_keys(), handed_over.WHO: self._who()})

@@ -1,13 +1,15 @@
-"""Entries into collectives, from torch's ring into a ring of ours: by schedule, on request, and at the end.
+"""Entries into collectives, into a ring of ours: those that Python code makes at each tick, those of torch's ring by
+schedule, on request, and at the end. What is in both is handed over once, as it was called.
 
-A reading holds the GIL, so it is short or it is not done: its length is known beforehand, from how many entries there
-are and how long an entry took before. Nothing here runs on a training thread.
+A reading of torch's ring holds the GIL, so it is short or it is not done: its length is known beforehand, from how many
+entries there are and how long an entry took before. Nothing here runs on a training thread.
 """
 
 from __future__ import annotations
 
 import threading
 import time
+from collections import deque
 from pathlib import Path
 from typing import Any, Callable, Iterable, NamedTuple
 
@@ -15,7 +17,7 @@ from .. import faults
 from ..engine.choose import engine
 from ..store import collectives, layout
 from ..store.handed_over import OF_COLLECTIVES, SummaryRing
-from . import torch_rings
+from . import entries, torch_rings
 from .torch_rings import GroupOfRing, ReadRing, TorchRing
 
 # A reading that would hold the GIL for longer is not done; one that did is followed by fewer.
@@ -28,7 +30,7 @@ _FIRST_STEP, _EVERY_STEPS, _EVERY_S = 20, 100, 60.0
 # Beyond this the wall clock was set between two readings: what was stamped before is on no clock that is known.
 _CLOCK_WAS_SET_NS = 1_000_000
 _ENDS_WITHIN_S = 1.0
-_GROUPS_AT_MOST = 64
+_GROUPS_AT_MOST, _CALLS_AT_MOST = 64, 4096
 
 Put = Callable[[bytes, "dict[str, Any]"], None]
 
@@ -84,6 +86,23 @@ class Rings:
         self._news = News()
         self._offset_ns: int | None = None
         self._why_not = ""
+        entries.forget()
+
+    def tell_calls(self, everything: bool = False) -> None:
+        """At each tick: hand over what Python code has entered since. Never raises."""
+        if not self._is_off and self._reading.acquire(blocking=False):
+            try:
+                self._tell_calls(everything)
+            except Exception as exc:
+                faults.note("entries", exc)
+            finally:
+                self._reading.release()
+
+    def _tell_calls(self, everything: bool = False) -> None:
+        rows, began_ns = entries.take(everything)
+        self._news.called(began_ns)
+        if rows:
+            self._put(rows, self._document())
 
     def consider(self) -> int:
         """Once a second: read the ring if it is time. Never raises. *Cost*: microseconds where it is not.
@@ -95,7 +114,8 @@ class Rings:
         return 0
 
     def read_now(self) -> None:
-        """At a hang, or another's death: hand over what is new. Never raises."""
+        """At a hang, or another's death: hand over what is new, and what is waited for. Never raises."""
+        self.tell_calls(everything=True)
         self._read_if(lambda: True, HELD_AT_A_HANG_MS)
 
     def _read_if(self, is_wanted: Callable[[], bool], held_at_most_ms: float) -> None:
@@ -104,6 +124,7 @@ class Rings:
                 if torch_rings.is_set_up():
                     self._learn_groups()
                     if is_wanted():
+                        self._tell_calls()
                         self._read(held_at_most_ms)
             except Exception as exc:
                 self._turn_off(exc)
@@ -112,11 +133,13 @@ class Rings:
 
     def finish(self) -> None:
         """The end: hand over what is new, as far as it may still be read. Never raises."""
-        if self._is_off or not self._groups or not self._reading.acquire(timeout=_ENDS_WITHIN_S):
+        if self._is_off or not self._reading.acquire(timeout=_ENDS_WITHIN_S):
             return
         try:
+            self._tell_calls(everything=True)
             # A group that is destroyed may leave events in the ring that are gone; those of gloo have none.
-            if torch_rings.is_set_up() or all("gloo" in group.backend for group in self._groups.values()):
+            is_safe = torch_rings.is_set_up() or all("gloo" in group.backend for group in self._groups.values())
+            if self._groups and is_safe:
                 self._read(HELD_AT_THE_END_MS)
         except Exception as exc:
             self._turn_off(exc)
@@ -192,7 +215,9 @@ class Rings:
             self._put(b"", self._document())
 
     def _document(self) -> dict[str, Any]:
-        groups = {str(group.number): group.as_json() for group in list(self._groups.values())[:_GROUPS_AT_MOST]}
+        of_ring = [*list(self._groups.values())[:_GROUPS_AT_MOST], *self._news.pairs.values()]
+        groups = {str(group.number): group.as_json() for group in of_ring}
+        groups.update(entries.groups())
         return {
             collectives.GROUPS: groups, collectives.RANK: torch_rings.rank(), collectives.WHY_NOT: self._why_not,
             collectives.RING: self._ring.size if self._ring else 0,
@@ -207,18 +232,31 @@ class _Stamp(NamedTuple):
 class News:
     """What of a ring was not handed over before.
 
-    `disturbed`: when the last reading began and ended, CLOCK_MONOTONIC.
+    Attributes:
+        disturbed: When the last reading began and ended, CLOCK_MONOTONIC.
+        pairs: Who sends to whom, by their group and what the ring calls it.
     """
 
     def __init__(self) -> None:
         self._last = _Stamp(-1, 0)
         self._sequences: dict[int, int] = {}
+        self._called: dict[tuple[int, bool], deque[int]] = {}
+        self._has_all = True  # of what was ever in the ring
+        self.pairs: dict[tuple[int, str], GroupOfRing] = {}
         self.disturbed = 0, 0
+
+    def called(self, began_ns: Iterable[tuple[int, bool, int]]) -> None:
+        """When Python code began calls, with the number of their group, and whether they are of a pair: the next that
+        the ring has of that group is the same.
+        """
+        for number, is_of_pair, began in began_ns:
+            self._called.setdefault((number, is_of_pair), deque(maxlen=_CALLS_AT_MOST)).append(began)
 
     def of(
         self, entries: Iterable[dict[str, Any]], groups: dict[str, GroupOfRing], offset_ns: int, began_ns: int
     ) -> Iterable[collectives.CollectiveEntry]:
-        """Its entries as rows, the oldest first; those of groups that nobody knows are left out.
+        """Its entries as rows, the oldest first; those of groups that nobody knows, and those that were handed over as
+        they were called, are left out.
 
         Args:
             groups: By name.
@@ -230,6 +268,7 @@ class News:
             stamp = _Stamp(_whole(entry.get("record_id")), _whole(entry.get("time_created_ns")))
             if stamp.record <= last.record and stamp.created_ns <= last.created_ns:
                 continue
+            self._has_all &= stamp.record == self._last.record + 1
             self._last = stamp
             row = self._row(entry, groups, stamp.created_ns - offset_ns)
             if row is None:
@@ -244,12 +283,33 @@ class News:
     ) -> collectives.CollectiveEntry | None:
         names, sequence = entry.get("process_group"), _whole(entry.get("collective_seq_id"))
         group = groups.get(str(names[0])) if isinstance(names, list) and names else None
-        # Several operations of one launch have one number: the first entered.
-        if group is None or entry.get("is_p2p") is True or self._sequences.get(group.number) == sequence:
+        if group is None:
             return None
-        self._sequences[group.number] = sequence
-        name, size = str(entry.get("profiling_name")), torch_rings.size_kib(entry)
-        return collectives.CollectiveEntry(group.number, sequence, entered_ns, 0, torch_rings.operation(name), 0, size)
+        name, number, is_of_pair = str(entry.get("profiling_name")), group.number, entry.get("is_p2p") is True
+        if is_of_pair:
+            number, sequence = self._in_pair(group, name)
+        # Several operations of one launch have one number: the first entered.
+        is_same = self._sequences.get(number) == sequence
+        self._sequences[number] = sequence
+        if self._was_called(group.number, is_of_pair, entered_ns) or is_same or not number:
+            return None
+        size = torch_rings.size_kib(entry)
+        return collectives.CollectiveEntry(number, sequence, entered_ns, 0, torch_rings.operation(name), 0, size)
+
+    def _in_pair(self, group: GroupOfRing, name: str) -> tuple[int, int]:
+        """Number and sequence of a send or receive; (0, 0) where it is not known which of its pair it is."""
+        is_known = self._has_all and len(self.pairs) < _GROUPS_AT_MOST
+        ranks = torch_rings.pair_in(name, group.ranks) if is_known else None
+        if ranks is None:
+            return 0, 0
+        pair = self.pairs.setdefault((group.number, "{}>{}".format(*ranks)), torch_rings.pair_of(group, *ranks, "ring"))
+        return pair.number, self._sequences.get(pair.number, -1) + 1
+
+    def _was_called(self, number: int, is_of_pair: bool, entered_ns: int) -> bool:
+        began, is_known = self._called.get((number, is_of_pair)) or deque(), False
+        while began and began[0] <= entered_ns:
+            is_known = bool(began.popleft())
+        return is_known
 
 
 def _left(row: collectives.CollectiveEntry, over_ns: int, began_ns: int) -> collectives.CollectiveEntry:

@@ -16,15 +16,25 @@ import os
 import re
 import sys
 import time
-from typing import Any, Callable, Iterable, Mapping, NamedTuple
+from typing import Any, Callable, Iterable, Mapping, NamedTuple, Sequence
 
 from .. import faults
 from ..host import identity
 from ..store import collectives
 
 _C10D = "torch.distributed.distributed_c10d"
+# The methods of `ProcessGroup`, in which all calls of torch.distributed end.
+METHODS = (
+    "allreduce", "allreduce_coalesced", "allgather", "all_gather_single", "_allgather_base", "allgather_coalesced",
+    "all_gather_single_coalesced", "allgather_into_tensor_coalesced", "reduce_scatter", "reduce_scatter_single",
+    "_reduce_scatter_base", "reduce_scatter_single_coalesced", "reduce_scatter_tensor_coalesced", "alltoall",
+    "alltoall_base", "all_to_all_single", "broadcast", "reduce", "gather", "scatter", "barrier", "send", "recv",
+)  # fmt: skip
 _BYTES_OF = {"Float": 4, "Int": 4, "Half": 2, "BFloat16": 2, "Short": 2, "Bool": 1, "Byte": 1, "Char": 1}
+# Backends in which the host itself carries what it sends.
+_OF_HOSTS = ("gloo", "mpi")
 _LOOPBACK = ("localhost", "127.0.0.1", "::1", "")
+_PAIR = re.compile(r"(\d{1,9}) ?(->|<-) ?(\d{1,9})", re.ASCII)
 _ENTRIES_AT_MOST = 1 << 20
 # Of a ring that we switch on: read in 12 ms on x86.
 ENTRIES = 512
@@ -55,7 +65,10 @@ KINDS = (
 
 
 class GroupOfRing(NamedTuple):
-    """A process group: the number that all its members give it, its name, its ranks, how it is carried."""
+    """A process group: the number that all its members give it, its name, its ranks, how it is carried.
+
+    Of a sender and a receiver, in this order, without a backend.
+    """
 
     number: int
     name: str
@@ -64,6 +77,8 @@ class GroupOfRing(NamedTuple):
 
     def as_json(self) -> dict[str, str]:
         """For the document beside the rows."""
+        if not self.backend:
+            return {"ranks": "{}>{}".format(*self.ranks)}
         ranks = collectives.ranks_as_text(self.ranks)
         return {"name": self.name[:80], "ranks": ranks, "backend": self.backend[:40]}
 
@@ -175,9 +190,58 @@ def groups() -> list[GroupOfRing]:
 
 def _group(where: str, name: str, ranks: Iterable[int], backend: str) -> GroupOfRing:
     members = tuple(sorted(int(rank) for rank in ranks))
-    text = f"{where}\n{name}\n{members}"
-    digest = hashlib.blake2b(text.encode("utf-8", "replace"), digest_size=4).digest()
-    return GroupOfRing(int.from_bytes(digest, "little"), name, members, backend)
+    return GroupOfRing(_number(f"{where}\n{name}\n{members}"), name, members, backend)
+
+
+def _number(text: str) -> int:
+    return int.from_bytes(hashlib.blake2b(text.encode("utf-8", "replace"), digest_size=4).digest(), "little")
+
+
+def as_called(group: Any, pair: tuple[bool, tuple[int, int]] | None = None) -> tuple[GroupOfRing, int]:
+    """A group as Python code meets in it, numbered apart from that of the ring, whose number comes with it.
+
+    Args:
+        group: torch's.
+        pair: Of a send or receive: does this rank send, and the peer, as the group counts its ranks, and the tag.
+
+    Raises:
+        KeyError: torch knows no such group.
+        ValueError: it is no such pair.
+    """
+    c10d: Any = sys.modules.get(_C10D)
+    world, where = c10d._world, _where(c10d)
+    name, members = str(world.pg_names[group]), world.pg_group_ranks[group]
+    of_ring = _group(where, name, members, str(world.pg_map[group][0]) or "unknown")
+    if pair is None:
+        return of_ring._replace(number=_number(f"{of_ring.number}\ncalled")), of_ring.number
+    is_send, (peer, tag) = pair
+    own, other = int(c10d.get_rank()), next(rank for rank, place in members.items() if place == peer)
+    sender, receiver = (own, other) if is_send else (other, own)
+    return pair_of(of_ring, sender, receiver, tag), of_ring.number
+
+
+def pair_of(group: GroupOfRing, sender: int, receiver: int, tag: int | str) -> GroupOfRing:
+    """Who sends to whom in a group, with this tag, as a group of its own."""
+    return GroupOfRing(_number(f"{group.number}\n{sender}>{receiver}\n{tag}"), group.name, (sender, receiver), "")
+
+
+def pair_in(name: str, ranks: Sequence[int]) -> tuple[int, int] | None:
+    """Who sends to whom, by what a ring calls it: `nccl:send 0->1`, `nccl:recv 1<-0`, as a group counts its ranks."""
+    match = _PAIR.search(name)
+    if match is None or max(int(match[1]), int(match[3])) >= len(ranks):
+        return None
+    own, other = ranks[int(match[1])], ranks[int(match[3])]
+    return (own, other) if match[2] == "->" else (other, own)
+
+
+def runs_ahead(group: Any) -> bool:
+    """Does a host that has called go on before the group's device is through?"""
+    modules: Mapping[str, Any] = sys.modules
+    accelerator = getattr(modules["torch"]._C, "_get_accelerator", None)
+    if accelerator is not None and accelerator().type == "cpu":
+        return False
+    config = str(modules[_C10D]._world.pg_backend_config.get(group, ""))
+    return any(word.rpartition(":")[2] not in _OF_HOSTS for word in config.split(","))
 
 
 def _where(c10d: Any) -> str:

@@ -44,6 +44,8 @@ class HandingProcess(NamedTuple):
         under: What it works under; docs of `host/parts.py`.
         waits: Does it wait for others, and compute nothing?
         world_size: Ranks of its job, as far as it knows; 0: it does not.
+        place: Which part of the model it has, as "pp1"; "": nobody says.
+        waits_for: Its stages in which it only waits, with whom it waits for; "": nobody says.
     """
 
     number: int
@@ -56,6 +58,8 @@ class HandingProcess(NamedTuple):
     waits: bool = False
     world_size: int = 0
     stages: tuple[str, ...] = ()
+    place: str = ""
+    waits_for: Mapping[str, str] = {}
 
     def as_json(self) -> dict[str, Any]:
         """As a head holds it."""
@@ -67,11 +71,14 @@ class HandingProcess(NamedTuple):
         number, name = small_number(fields.get("number")), text_of(fields.get("name"))[:_NAME_AT_MOST]
         if number is None or number >= PROCESSES_AT_MOST or not name:
             return None
-        role, part, under = (text_of(fields.get(key))[:_NAME_AT_MOST] for key in ("role", "part", "under"))
+        texts = (text_of(fields.get(key))[:_NAME_AT_MOST] for key in ("role", "part", "under", "place"))
+        role, part, under, place = texts
         stages = (text_of(stage)[:_NAME_AT_MOST] for stage in list_of(fields.get("stages"))[:STAGES_AT_MOST])
         rank, pid = small_number(fields.get("rank")), whole_number(fields.get("pid"))
         waits, world_size = fields.get("waits") is True, small_number(fields.get("world_size")) or 0
-        return cls(number, name, rank, role, part, pid, under, waits, world_size, tuple(stages))
+        waiting = list(table_of(fields.get("waits_for")).items())[:STAGES_AT_MOST]
+        waits_for = {stage[:_NAME_AT_MOST]: text_of(whom)[:_NAME_AT_MOST] for stage, whom in waiting}
+        return cls(number, name, rank, role, part, pid, under, waits, world_size, tuple(stages), place, waits_for)
 
 
 class Batch(NamedTuple):

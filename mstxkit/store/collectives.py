@@ -1,8 +1,10 @@
-"""One entry of a process into a collective, in 32 bytes: what a process hands over of torch's flight-recorder ring.
+"""One entry of a process into a collective, send or receive, in 32 bytes: of torch's flight-recorder ring, or CALLED.
 
-Little-endian: u32 group, a number that all its members have for it · u32 sequence, which of the group's collectives ·
-i64 entered, i64 left (0: not known), ns of the host's CLOCK_MONOTONIC · u16 operation, its place in OPERATIONS · u16
-flags · u32 size, KiB of what goes in, rounded up.
+Little-endian: u32 group, a number that all its members have for it; of sends and receives it is of one sender and one
+receiver · u32 sequence, which of the group's collectives · i64 entered, i64 left (0: not known), ns of the host's
+CLOCK_MONOTONIC · u16 operation, its place in OPERATIONS in the lowest 4 bits, above them the id of the stage in which
+it was CALLED (0: in none) · u16 flags · u32 size, KiB of what goes in, rounded up; of what was CALLED, for how many us
+it was waited for until it was left.
 """
 
 from __future__ import annotations
@@ -23,17 +25,22 @@ FIELDS = [
 ]  # fmt: skip
 OPERATIONS = (
     "other", "all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast", "barrier", "reduce", "gather",
-    "scatter",
+    "scatter", "send", "recv",
 )  # fmt: skip
+SEND, RECEIVE = OPERATIONS.index("send"), OPERATIONS.index("recv")
+OPERATION_BITS = 4
 # Entered while its ring was being read, or as the first after that: the reading may have held it up.
 DISTURBED = 1
 # `left` is when torch's watchdog saw that it was over: it was over then at the latest.
 LEFT_AT_MOST = 2
+# Seen as Python code made the call; and the device of its group runs behind the host, of which alone it tells.
+CALLED, HOST_ALONE = 4, 8
 GROUPS, RANK, RING, WHY_NOT = "groups", "rank", "ring_entries", "why_not"
 _MOST_32, _RUNS_AT_MOST, _RANKS_AT_MOST = 0xFFFFFFFF, 32, 1 << 20
 # Of `ranks_as_text`: a part of that would be other ranks.
 RANKS_TEXT_AT_MOST = _RUNS_AT_MOST * len("123456789-123456789/123456789,")
 _RUN = re.compile(r"(\d{1,9})(?:-(\d{1,9})(?:/(\d{1,9}))?)?", re.ASCII)
+_PAIR = re.compile(r"(\d{1,9})>(\d{1,9})", re.ASCII)
 
 
 class CollectiveEntry(NamedTuple):
@@ -60,6 +67,11 @@ def unpack(data: bytes) -> Iterator[CollectiveEntry]:
     return map(CollectiveEntry._make, ROW.iter_unpack(data[: len(data) // ROW_BYTES * ROW_BYTES]))
 
 
+def operation_in(operation: Any) -> Any:
+    """Its place in OPERATIONS, of what a row has."""
+    return operation & (1 << OPERATION_BITS) - 1
+
+
 def ranks_as_text(ranks: Iterable[int]) -> str:
     """Ranks as runs: "0-7", "1-1021/4" for each fourth, by commas; "" where that takes more than 32 runs."""
     ordered, runs = sorted(set(ranks)), []
@@ -79,8 +91,10 @@ def _run(first: int, last: int, stride: int) -> str:
 
 
 def ranks_in(text: object) -> tuple[int, ...]:
-    """The ranks of `ranks_as_text`; () for what is no such text."""
+    """The ranks of `ranks_as_text`, or of a pair, "3>4", who sends and who receives; () for what is no such text."""
     ranks: list[int] = []
+    if isinstance(text, str) and (pair := _PAIR.fullmatch(text)):
+        return int(pair[1]), int(pair[2])
     parts = text.split(",") if isinstance(text, str) else []
     for part in parts:
         match = _RUN.fullmatch(part)

@@ -27,8 +27,8 @@ ROWS_AT_MOST = 1 << 16
 DOCUMENT_AT, ROWS_AT = 64, 16384
 DOCUMENT_ROOM = ROWS_AT - DOCUMENT_AT
 STAGES, STEP, END, LOST, WHO, LEFT_OUT = "stages", "step", "end", "lost", "who", "stages_left_out"
-# CLOCK_MONOTONIC, and since the process began how long its main thread ran, and waited for a CPU; ns. And: does it wait
-# for others in stages of its own, as a controller does?
+# CLOCK_MONOTONIC, and since the process began how long its main thread ran, and waited for a CPU; ns. And: the stages
+# in which it only waits, with whom it waits for: a role, "controller", "loader"; "": nobody says.
 CPU, WAITS = "cpu", "waits"
 
 _HEAD = struct.Struct("<8sIIQIIQ8s")

@@ -27,7 +27,7 @@ FIELDS = [
 # Attributes of a stage's ranges that say how much it did: summed, summed, and the largest. Where a range has no
 # "responses", its "prompts" count.
 TOKENS, RESPONSES, PROMPTS, LONGEST_RESPONSE = "tokens", "responses", "prompts", "longest_response"
-WAITS_FOR = "waits_for"  # others, and nothing is computed
+WAITS_FOR, WORKERS = "waits_for", "workers"  # others, and nothing is computed; and what a controller says of its own
 UNKNOWN_16, UNKNOWN_32 = 0xFFFF, 0xFFFFFFFF
 _BUSY_PARTS = 65_534
 _COARSE, _COARSE_SHIFT, _US = 1 << 31, 10, 1000

@@ -12,14 +12,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from mstxkit.judging import lateness
+from mstxkit.judging import entering
 from mstxkit.judging.cpu_waits import CpuWaits
-from mstxkit.judging.evidence import Collectives, Peer, RoleStep, Work
+from mstxkit.judging.entering import EnteredSteps
+from mstxkit.judging.evidence import Peer, RoleStep, Work
 from mstxkit.store import collectives, handed_over, layout
 
 PROGRAM = Path(__file__).with_name("ddp_rank.py")
 ROOT = Path(__file__).resolve().parents[2]
 _LIMIT_S = 240
+INTERVAL = np.dtype([("step", "<i8"), ("stage", "<i8"), ("entered_ns", "<i8"), ("left_ns", "<i8")])
 # Of one collective a step; a ring that is longer than may be read at once is not read at all on a busy machine.
 _RING = {"TORCH_FR_BUFFER_SIZE": "256"}
 
@@ -69,18 +71,21 @@ def read(out: Path, ranks: int) -> DdpRun:
     stages = list(dict.fromkeys(interval[1] for rank in told for interval in rank["intervals"]))
     intervals = [_intervals(rank["intervals"], stages) for rank in told]
     groups: dict[int, tuple[int, ...]] = {}
-    entries = []
+    entered = EnteredSteps()
     for rank in range(ranks):
         file = out / f"rank{rank}{layout.RINGS_SUFFIX}"
         new = handed_over.HandedOver(file, kind=handed_over.OF_COLLECTIVES).read_new()
         assert not new.document[collectives.WHY_NOT], f"rank {rank}'s ring: {new.document[collectives.WHY_NOT]}"
         groups.update(collectives.groups_in(new.document))
-        entries.append(lateness.located(rank, lateness.rows_in(new.rows), intervals[rank]))
-    together = lateness.joined(entries)
+        entered.learn_groups(new.document)
+        rows = entering.rows_in(new.rows)
+        entered.put("", f"host-{rank}", rows, rows["entered_ns"] / 1e9, np.full(len(rows), -1), 0.0)
     numbers = sorted({int(step) for part in intervals for step in part["step"]})
     steps, cpu, counts = dict[int, RoleStep](), CpuWaits(), [list(rank["cpu"]) for rank in told]
     for number in numbers:
-        step = role_step(number, stages, intervals, lateness.of_step(together, number, groups))
+        steps[number] = entered.closed(role_step(number, stages, intervals), range(len(stages)))
+    steps.update((step.step, step) for step in entered.due(0.0, at_once=True))
+    for number, step in steps.items():
         for peer, left_s, waiting in zip(step.members, step.left_s, counts):
             while waiting and waiting[0][0] / 1e9 <= np.nanmax(left_s):
                 cpu.take(peer.process, waiting.pop(0))
@@ -89,10 +94,10 @@ def read(out: Path, ranks: int) -> DdpRun:
 
 
 def _intervals(raw: list[list[Any]], stages: list[str]) -> np.ndarray:
-    return np.array([(step, stages.index(name), begin, end) for step, name, begin, end in raw], dtype=lateness.INTERVAL)
+    return np.array([(step, stages.index(name), begin, end) for step, name, begin, end in raw], dtype=INTERVAL)
 
 
-def role_step(step: int, stages: list[str], intervals: list[np.ndarray], entered: Collectives | None) -> RoleStep:
+def role_step(step: int, stages: list[str], intervals: list[np.ndarray]) -> RoleStep:
     """One step of all ranks."""
     shape = len(intervals), len(stages)
     began, ended = np.full(shape, np.nan), np.full(shape, np.nan)
@@ -104,5 +109,5 @@ def role_step(step: int, stages: list[str], intervals: list[np.ndarray], entered
     peers = tuple(Peer(rank, "host", f"host-{rank}") for rank in range(len(intervals)))
     return RoleStep(
         "", step, peers, tuple(stages), began, ended, took, unknown, took, np.isfinite(took).astype(float),
-        Work(unknown, unknown, unknown), np.zeros(len(intervals)), entered,
+        Work(unknown, unknown, unknown), np.zeros(len(intervals)),
     )  # fmt: skip

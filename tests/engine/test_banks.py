@@ -440,7 +440,7 @@ def test_counters_are_those_of_the_header(engine: Any, small: Written) -> None:
     }
     assert set(counters) == {
         "dropped", "slots_overflowed", "attributes_lost", "names_capped", "texts_cut", "faults", "coalesced",
-        "summaries_lost", "stages_waited", "sites", "open",
+        "summaries_lost", "sites", "open",
     }  # fmt: skip
 
 

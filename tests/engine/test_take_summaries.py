@@ -329,19 +329,21 @@ def test_a_key_with_code_of_its_own_is_not_asked(engine: Any, stages: Written) -
     assert row.tokens == 4
 
 
-def test_ends_of_stages_in_which_others_are_waited_for_are_counted(engine: Any, stages: Written) -> None:
-    """However that was said: at the begin, meanwhile, or by what a range was made of."""
+def test_each_stage_in_which_others_are_waited_for_is_known_with_whom(engine: Any, stages: Written) -> None:
+    """However that was said: at the begin, meanwhile, or by what a range was made of; "" for what is no text."""
     engine.step(1)
-    with engine.stage("a", waits_for="workers", tokens=4), engine.stage("b", tokens=1, waits_for=None):
-        before = engine.counters()["stages_waited"]
-    with engine.stage("a") as opened:
-        opened.set(waits_for="workers")
-    with engine.timed(engine.intern("call", "a"), None, {"waits_for": "workers"}), engine.mstx_range("b", waits_for=1):
+    with engine.stage("waits a", waits_for="rollout", tokens=4), engine.stage("waits b", tokens=1, waits_for=None):
+        before = engine.stage_waits()
+    with engine.stage("waits c") as opened:
+        opened.set(waits_for="loader")
+    with engine.timed(engine.intern("call", "waits d"), None, {"waits_for": True}), engine.mstx_range("r", waits_for=1):
         pass
     rows = taken(engine, everything=True)
 
-    assert (before, engine.counters()["stages_waited"]) == (0, 3)
-    assert (rows[1, "a"].occurrences, rows[1, "a"].tokens) == (3, 4)
+    mine = {key: whom for key, whom in engine.stage_waits().items() if key.startswith("waits ")}
+    assert not [key for key in before if key.startswith("waits ")]
+    assert mine == {"waits a": "rollout", "waits c": "loader", "waits d": ""}
+    assert (rows[1, "waits a"].occurrences, rows[1, "waits a"].tokens) == (1, 4)
 
 
 # What is kept, and what is not

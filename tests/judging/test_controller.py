@@ -17,6 +17,7 @@ from mstxkit.judging.cutting import Piece
 from mstxkit.judging.evidence import RoleStep
 from mstxkit.judging.judged import Judged
 from mstxkit.judging.steps import OPEN_AT_MOST
+from mstxkit.stages import canonical
 from mstxkit.store import batches
 from mstxkit.store.batches import Batch, HandingProcess
 from mstxkit.store.collectives import CollectiveEntry
@@ -282,6 +283,26 @@ def test_a_controller_is_in_the_step_and_never_waited_for(job: Job) -> None:
     job.send({5: []}, 1.0, "h9", of_process={"waits": True})
 
     assert job.work(1.5).steps == 1
+
+
+def test_each_member_has_its_place_and_a_step_knows_which_of_its_stages_only_wait(job: Job) -> None:
+    """A stage that waits in nobody of this step is not among them, nor what a controller beside them waits for."""
+    waits = {STAGES[0]: "rollout", "elsewhere": ""}
+    job.send({0: [row(0)]}, 1.0, of_process={"place": "pp0", "waits_for": waits})
+    job.send({1: [row(0), row(0, stage=2)]}, 1.0, "h1", of_process={"place": "pp1"})
+    job.send({5: [row(0, stage=2)]}, 1.0, "h9", of_process={"waits": True, "waits_for": {STAGES[1]: "workers"}})
+    job.work(9.0, at_once=True)
+    (step,) = job.closed
+
+    assert [(peer.rank, peer.place) for peer in step.members] == [(0, "pp0"), (1, "pp1"), (5, "")]
+    assert step.waits_for == {canonical(STAGES[0]): "rollout"}
+
+
+def test_what_a_role_of_controllers_alone_waits_for_is_told(job: Job) -> None:
+    job.send({5: [row(0)]}, 1.0, of_process={"waits": True, "waits_for": {STAGES[0]: "workers"}})
+    job.work(9.0, at_once=True)
+
+    assert [step.waits_for for step in job.closed] == [{canonical(STAGES[0]): "workers"}]
 
 
 def test_helpers_of_a_rank_are_not_compared_with_ranks(job: Job) -> None:

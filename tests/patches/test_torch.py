@@ -15,8 +15,11 @@ from mstxkit.testing import run_under_cann
 BY_NAME = {target.name or target.qualname: target for target in PATCH.targets}
 
 
-def test_torch_is_not_among_what_autopatch_without_a_name_patches() -> None:
-    assert "torch" not in [patch.framework for patch, _ in registry.chosen(())]
+def test_without_a_name_autopatch_has_entries_of_torch_and_no_range() -> None:
+    chosen = [patch for patch, _ in registry.chosen(()) if patch.framework.startswith("torch")]
+
+    assert {target.kind for patch in chosen for target in patch.targets} == {"value"}
+    assert all(target in PATCH.targets for patch in chosen for target in patch.targets)
 
 
 def test_a_plain_save_is_no_stage_and_does_not_storm() -> None:

@@ -89,18 +89,44 @@ def test_a_step_is_handed_over_with_what_names_it(run: Path) -> None:
     assert (document["who"]["rank"], document["who"]["role"], document["who"]["pid"]) == (3, "actor", os.getpid())
 
 
-@pytest.mark.parametrize("waits", [False, True])
-def test_who_waits_for_others_in_its_stages_is_known_as_a_controller(run: Path, waits: bool) -> None:
-    """verl's trainer is an actor of Ray's, and no driver: its waits passed for a rank's work."""
-    with mstxkit.capture(run):
+WAITS = """
+    import sys, time, mstxkit
+    with mstxkit.capture(sys.argv[1]):
         mstxkit.step(0)
-        with mstxkit.stage("actor_generate", **({"waits_for": "workers"} if waits else {})):
-            pass
+        for name, whom in zip(sys.argv[2::2], sys.argv[3::2]):
+            with mstxkit.stage(name, waits_for=None if whom == "nobody" else whom):
+                pass
         mstxkit.step(1)
-        wait_for(own_ring(), 1)
-        handed = Gathering(own_ring().parent).gather()
+        print("there", flush=True)
+        sys.stdin.read()
+"""
 
-    assert [new.process.waits for new in handed] == [waits]
+
+@pytest.mark.parametrize(
+    ("stages", "is_controller", "waits_for"),
+    [
+        ({"actor_update": "nobody"}, False, {}),
+        ({"wait_for_samples": "rollout", "actor_update": "nobody"}, False, {"wait_for_samples": "rollout"}),
+        ({"wait_for_samples": "rollout"}, True, {"wait_for_samples": "rollout"}),
+        ({"actor_generate": "workers", "adv": "nobody"}, True, {"actor_generate": "workers"}),
+    ],
+    ids=["computes", "computes too", "only waits", "has workers"],
+)
+def test_a_stage_that_waits_is_told_with_whom_and_who_only_waits_or_has_workers_is_a_controller(
+    run: Path, stages: dict[str, str], is_controller: bool, waits_for: dict[str, str]
+) -> None:
+    """verl's trainer is an actor of Ray's, and no driver: its waits passed for a rank's work."""
+    run_file.open_run_folder(run)
+    arguments = [word for pair in stages.items() for word in pair]
+    waiting = lives.start(WAITS, run, *arguments)
+    assert waiting.stdout is not None and waiting.stdout.readline() == "there\n"
+    assert lives.wait_until(lambda: bool(rings(run)))
+    (path,) = rings(run)
+    wait_for(path, len(stages))
+    (handed,) = Gathering(path.parent).gather()
+    lives.finished(waiting)
+
+    assert (handed.process.waits, handed.process.waits_for) == (is_controller, waits_for)
 
 
 def test_a_process_without_stages_has_no_ring(run: Path) -> None:

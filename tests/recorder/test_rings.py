@@ -307,3 +307,43 @@ def test_groups_of_one_name_in_two_worlds_have_two_numbers(monkeypatch: pytest.M
         return [group.number for group in torch_rings.groups()]
 
     assert numbers(1) == numbers(1) != numbers(2)
+
+
+def sent(record: int, name: str, created_ns: int = 0) -> dict[str, Any]:
+    return entry(record, 0, created_ns, p2p_seq_id=9) | {"is_p2p": True, "profiling_name": name}
+
+
+def test_what_python_called_is_not_told_once_more_and_what_was_called_beside_it_is() -> None:
+    """DDP's reducer and a metric's all-reduce in one group: the ring has both."""
+    news = News()
+    news.called([(7, False, 1500), (7, True, 1690), (8, False, 1690)])
+    rows = list(news.of([entry(0, 1, 1400), entry(1, 2, 1600), entry(2, 3, 1700)], GROUPS, 0, 10_000))
+
+    assert [row.sequence for row in rows] == [1, 3]
+
+
+def test_sends_and_receives_of_a_ring_are_counted_for_each_pair_and_direction() -> None:
+    news, names = News(), ("nccl:send 0->1", "nccl:recv 0<-1", "nccl:send 0->1", "hccl:recv 0 <- 1")
+    rows = list(news.of([sent(at, name) for at, name in enumerate(names)], GROUPS, 0, 10_000))
+    of_pair = {pair.number: pair.ranks for pair in news.pairs.values()}
+
+    does = [collectives.OPERATIONS[row.operation] for row in rows]
+    assert [(of_pair[row.group], row.sequence, name) for row, name in zip(rows, does)] == [
+        ((0, 1), 0, "send"), ((1, 0), 0, "recv"), ((0, 1), 1, "send"), ((1, 0), 1, "recv"),
+    ]  # fmt: skip
+    assert all(collectives.ranks_in(pair.as_json()["ranks"]) == pair.ranks for pair in news.pairs.values())
+
+
+@pytest.mark.parametrize("first", [1, 5], ids=["from the beginning", "in between"])
+def test_where_a_ring_has_lost_any_nobody_knows_which_send_of_its_pair_one_is(first: int) -> None:
+    news = News()
+    rows = list(news.of([sent(0, "nccl:send 0->1")] * (first == 5), GROUPS, 0, 10_000))
+    rows += news.of([sent(first, "nccl:send 0->1"), entry(first + 1, 1)], GROUPS, 0, 10_000)
+
+    assert [collectives.OPERATIONS[row.operation] for row in rows] == ["send"] * (first == 5) + ["barrier"]
+
+
+def test_who_sends_and_what_does_not_say_so_is_left_out() -> None:
+    assert torch_rings.pair_in("gloo:send", (0, 1)) is None
+    assert torch_rings.pair_in("nccl:send 0->2", (4, 8)) is None
+    assert torch_rings.pair_in("nccl:recv 1<-0", (4, 8)) == (4, 8)

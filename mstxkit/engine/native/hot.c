@@ -157,11 +157,11 @@ static PyObject *hot_counters(PyObject *self, PyObject *unused)
 {
     (void)self, (void)unused;
     uint64_t *c = g.counters;
-    return Py_BuildValue("{s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:I,s:I}", "dropped", c[DROPPED], "slots_overflowed",
+    return Py_BuildValue("{s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:I,s:I}", "dropped", c[DROPPED], "slots_overflowed",
                          c[SLOTS_OVERFLOWED], "attributes_lost", c[ATTRIBUTES_LOST], "names_capped", c[NAMES_CAPPED],
                          "texts_cut", c[TEXTS_CUT], "faults", c[FAULTS], "coalesced", c[COALESCED],
-                         "summaries_lost", g_summaries_lost, "stages_waited", g_stages_waited, "sites", g_site_count,
-                         "open", g.slot_count - g.free_count);
+                         "summaries_lost", g_summaries_lost, "sites", g_site_count, "open",
+                         g.slot_count - g.free_count);
 }
 
 /* ---- fork: a child that did not go through os.fork() must not write into its parent's file ---- */
@@ -217,6 +217,7 @@ static PyMethodDef hot_methods[] = {
      "stage_times(step=None)\n--\n\nStage to seconds in this process, of a step or of the last finished one."},
     {"take_summaries", CALL(hot_take_summaries), METH_VARARGS | METH_KEYWORDS, NULL},
     {"stage_keys", hot_stage_keys, METH_NOARGS, NULL},
+    {"stage_waits", hot_stage_waits, METH_NOARGS, NULL},
     {"process_step", hot_process_step, METH_NOARGS, NULL},
     {"intern", CALL(hot_intern), METH_VARARGS | METH_KEYWORDS, NULL},
     {"attach", hot_attach, METH_VARARGS, NULL},
@@ -322,6 +323,7 @@ static int make_tables(void)
     g_sites = PyDict_New();
     g_by_name = PyDict_New();
     g_stage_ids = PyDict_New();
+    g_stage_waits = PyDict_New();
     g.texts = PyDict_New();
     g_ambient = PyContextVar_New("mstxkit.ambient", NULL);
     s_threading = PyUnicode_InternFromString("threading");
@@ -341,8 +343,9 @@ static int make_tables(void)
     /* CPython 3.9 to 3.11 crash where there is no memory for a process's first context: here it is, once */
     PyObject *context = PyContext_CopyCurrent();
     Py_XDECREF(context);
-    return context && g_sites && g_by_name && g_stage_ids && g.texts && g_ambient && s_threading && s_stage &&
-           s_domain && s_stream && s_default && s_send && s_throw && s_close && s_coalesced && s_total_ns && s_max_ns;
+    return context && g_sites && g_by_name && g_stage_ids && g_stage_waits && g.texts && g_ambient && s_threading &&
+           s_stage && s_domain && s_stream && s_default && s_send && s_throw && s_close && s_coalesced &&
+           s_total_ns && s_max_ns;
 }
 
 static int make_hooks_of_the_system(void)

@@ -293,6 +293,9 @@ def take_summaries(everything: bool = False) -> bytes:
 def stage_keys() -> list[str]:
     """The keys of all stages, in the order of their ids from 1."""
 
+def stage_waits() -> dict[str, str]:
+    """Key of each stage whose ranges have said `waits_for`, to whom; "" where that was no text."""
+
 def process_step() -> int | None:
     """The step in force, whatever `at_step` says."""
 

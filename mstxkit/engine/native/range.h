@@ -78,7 +78,7 @@ static void find_work_in(PyObject *dict, PyObject **work)
             if (is_name(key, s_work[kind])) work[kind] = value;
 }
 
-static COLD void add_work_of(Range *r, Sum *sum)
+static COLD void add_work_of(Range *r, Stage *stage, Sum *sum)
 {
     PyObject *work[WORK_KINDS] = {NULL};
     PyObject *settled = r->settled && PyTuple_Check(r->settled) ? PyTuple_GET_ITEM(r->settled, 0) : NULL;
@@ -92,7 +92,7 @@ static COLD void add_work_of(Range *r, Sum *sum)
         for (int kind = 0; PyUnicode_CheckExact(key) && kind < WORK_KINDS; kind++)
             if (is_name(key, s_work[kind])) work[kind] = PyTuple_GET_ITEM(pair, 1);
     }
-    add_work(sum, work, r->is_inner);
+    add_work(stage, sum, work, r->is_inner);
 }
 
 /* A stage has ended in another context than its own, as of an async generator that nobody has driven to its end. Its
@@ -113,7 +113,7 @@ static inline void end_sum(Range *r, Stage *stage, uint64_t end)
     if (UNLIKELY(!r->summed) || UNLIKELY(r->generation != g.generation)) return;
     Sum *sum = &stage->sums[r->summed - 1];
     sum_ends(stage, sum, r->start, end, r->busy, r->is_inner);
-    if (r->inline_count || r->extra || r->added) add_work_of(r, sum);
+    if (r->inline_count || r->extra || r->added) add_work_of(r, stage, sum);
 }
 
 static COLD void stage_ends(Range *r, Track *t, uint64_t end)

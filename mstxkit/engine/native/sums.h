@@ -18,7 +18,7 @@ enum { HAS_TOKENS = 1, HAS_RESPONSES = 2, HAS_LONGEST = 4, HAS_BUSY = 8 };
 typedef struct { uint32_t stage; Sum sum; } Pending;
 static Pending g_pending[PENDING_MAX]; /* over, and put away: another step needed the place */
 static uint32_t g_pending_count, g_highest_step;
-static uint64_t g_summaries_lost, g_stages_waited, g_outside_since, g_woken_at;
+static uint64_t g_summaries_lost, g_outside_since, g_woken_at;
 static uint8_t g_sums_changed;
 
 static inline int is_ticks_since(uint64_t at, uint64_t before, double ns)
@@ -114,11 +114,21 @@ static void add_kind(Sum *sum, uint8_t kind, uint64_t *kept, uint64_t amount, in
     if (!is_inner) sum->own |= kind;
 }
 
-static void add_work(Sum *sum, PyObject *const *work, int is_inner)
+static PyObject *g_stage_waits; /* key of a stage to whom it waits for, "" where that is no text */
+
+static void waits(Stage *stage, PyObject *for_whom)
+{
+    static PyObject *nobody;
+    if (!nobody) nobody = PyUnicode_InternFromString("");
+    if (!PyUnicode_CheckExact(for_whom)) for_whom = nobody;
+    if (!for_whom || PyDict_SetItem(g_stage_waits, stage->key, for_whom) < 0) PyErr_Clear();
+}
+
+static void add_work(Stage *stage, Sum *sum, PyObject *const *work, int is_inner)
 {
     PyObject *responses = work[W_RESPONSES] ? work[W_RESPONSES] : work[W_PROMPTS];
     uint64_t amount;
-    if (work[W_WAITS] && work[W_WAITS] != Py_None) g_stages_waited++;
+    if (work[W_WAITS] && work[W_WAITS] != Py_None) waits(stage, work[W_WAITS]);
     if (is_work(work[W_TOKENS], &amount)) add_kind(sum, HAS_TOKENS, &sum->tokens, amount, is_inner);
     if (is_work(responses, &amount)) add_kind(sum, HAS_RESPONSES, &sum->responses, amount, is_inner);
     if (is_work(work[W_LONGEST], &amount)) add_kind(sum, HAS_LONGEST, &sum->longest_response, amount, is_inner);
@@ -132,7 +142,7 @@ static void forget_sums(void)
         g_stages[id].sums_changed = g_stages[id].latest_sum = 0;
     }
     g_pending_count = g_highest_step = 0;
-    g_summaries_lost = g_stages_waited = g_woken_at = 0;
+    g_summaries_lost = g_woken_at = 0;
     g_sums_changed = 0;
     g_outside_since = now();
 }
@@ -241,6 +251,12 @@ static PyObject *hot_stage_keys(PyObject *self, PyObject *unused)
     for (uint32_t id = 1; keys && id <= g_stage_count; id++)
         if (PyList_Append(keys, g_stages[id].key) < 0) Py_CLEAR(keys);
     return keys;
+}
+
+static PyObject *hot_stage_waits(PyObject *self, PyObject *unused)
+{
+    (void)self, (void)unused;
+    return PyDict_Copy(g_stage_waits);
 }
 
 static PyObject *hot_take_summaries(PyObject *self, PyObject *args, PyObject *kwargs)

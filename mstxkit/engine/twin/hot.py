@@ -37,6 +37,7 @@ from .steps import (
     stage_keys,
     stage_times,
     step,
+    stage_waits,
     take_summaries,
 )  # fmt: skip
 from .watch import await_first, set_watch, watch, watch_site
@@ -48,7 +49,7 @@ __all__ = [
     "intern", "is_on", "limit", "mark", "mstx_range", "now", "opened", "process_step", "recording", "release_bank",
     "rotate", "set_clock", "set_direct", "set_fake_ticks", "set_hooks", "set_recording", "set_sink", "set_watch",
     "site_costs", "stage", "stage_keys", "stage_times", "stages_seen", "start_heartbeat", "step", "stop_heartbeat",
-    "stored", "take_summaries", "text_columns", "throttle", "ticks_per_ns", "timed", "wait", "wait_for_records", "wake",
+    "stage_waits", "stored", "take_summaries", "text_columns", "throttle", "ticks_per_ns", "timed", "wait", "wait_for_records", "wake",
     "watch", "watch_site",
 ]  # fmt: skip
 
@@ -268,7 +269,7 @@ def counters() -> dict[str, int]:
     """What was lost, and what there is."""
     named = dict(zip(livefile.COUNTERS, banks.counters()))
     del named["evicted"]
-    named |= {"summaries_lost": sums.state.lost, "stages_waited": sums.state.waited}
+    named["summaries_lost"] = sums.state.lost
     return {**named, "sites": len(sites.sites()), "open": 0 if banks.live is None else len(banks.live.open)}
 
 

@@ -119,6 +119,11 @@ def stage_keys() -> list[str]:
     return [stage.key for stage in sites.stages()]
 
 
+def stage_waits() -> dict[str, str]:
+    """Key of each stage whose ranges have said `waits_for`, to whom; "" where that was no text."""
+    return dict(sums.waits)
+
+
 def process_step() -> int | None:
     """The step in force, whatever `at_step` says."""
     return None if tracks.step == records.NO_STEP else tracks.step

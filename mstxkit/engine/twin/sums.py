@@ -18,6 +18,8 @@ _TIMES_KEPT = 8
 # A step of at_step, or one that was left by going back, is over after so long without an end; so often is handed over
 # what is in no step; so often at most the sealer is woken for a step.
 _QUIET_NS, _OUTSIDE_NS, _WAKE_NS = 2_000_000_000, 60_000_000_000, 1_000_000_000
+# Key of each stage whose ranges have said `waits_for`, to whom.
+waits: dict[str, str] = {}
 _WORK = (summaries.TOKENS, summaries.RESPONSES, summaries.LONGEST_RESPONSE)
 
 
@@ -70,7 +72,9 @@ class StepSum:
             if busy:
                 self.has_busy = True
         self.open.discard(opened)
-        state.waited += attributes.get(summaries.WAITS_FOR) is not None
+        waits_for = attributes.get(summaries.WAITS_FOR)
+        if waits_for is not None and opened.stage is not None:
+            waits[opened.stage.key] = waits_for if type(waits_for) is str else ""
         self._add_work(attributes, is_inner)
 
     def _add_work(self, attributes: Mapping[str, Any], is_inner: bool) -> None:
@@ -176,7 +180,7 @@ class _State:
 
     def __init__(self) -> None:
         self.pending: list[tuple[int, StepSum]] = []  # each with the number of its stage
-        self.lost = self.waited = self.highest_step = 0
+        self.lost = self.highest_step = 0
         self.outside_since, self.woken_at = clock.now(), 0
 
     def put_away(self, stage: int, away: StepSum) -> None:

@@ -15,7 +15,8 @@ from ...host import parts
 from ...judging.clock_bounds import WALL_ERROR_NS
 from ...judging.evidence import Peer, RoleStep, Work
 from ...stages import canonical
-from . import stages, waits
+from ...store.summaries import WORKERS
+from . import stages
 
 if TYPE_CHECKING:
     import polars as pl
@@ -62,7 +63,14 @@ def of_run(run: Run, processes: pl.DataFrame | None = None, has_beside: bool = F
 
     rows = run.stage_rows().with_columns(stage=_canonical(run.stage_rows()["stage"]))
     members = _members(run.processes() if processes is None else processes, rows)
-    every = waits.only_work(rows)
+    controllers = [place for place, peer in enumerate(members.peers) if peer.is_controller]
+    waiting = rows.filter(pl.col("waits_for").is_not_null() & ~pl.col("process").is_in(controllers))
+    waits_for = {
+        (members.group[process], stage): str(whom)
+        for process, stage, whom in waiting.select("process", "stage", "waits_for").unique().iter_rows()
+    }
+    every = rows.filter(pl.col("waits_for").is_null() | ~pl.col("process").is_in(controllers))
+    every = every.with_columns(waits_for=pl.lit(None, rows["waits_for"].dtype))
     work = stages.outermost(every).filter(pl.col("step").is_not_null())
     if work.is_empty():
         return []
@@ -77,7 +85,12 @@ def of_run(run: Run, processes: pl.DataFrame | None = None, has_beside: bool = F
     left_out = {of for of, _ in over if groups[of][2] and groups[of][:2] in own and not has_beside}
     kept = [part for part in parted if (part["of"][0], part["step"][0]) in over and part["of"][0] not in left_out]
     kept.sort(key=lambda part: (groups[part["of"][0]][0], part["end_ns"].max()))
-    return [_role_step(part, groups[part["of"][0]][1], members, lives[part["of"][0]]) for part in kept]
+    steps = [_role_step(part, groups[part["of"][0]][1], members, lives[part["of"][0]]) for part in kept]
+    of_each = [groups[part["of"][0]] for part in kept]
+    return [
+        step._replace(waits_for={key: waits_for[group, key] for key in step.stages if (group, key) in waits_for})
+        for group, step in zip(of_each, steps)
+    ]
 
 
 def origin_ns(run: Run) -> int:
@@ -94,8 +107,11 @@ def _canonical(names: pl.Series) -> pl.Series:
 
 
 def _members(processes: pl.DataFrame, rows: pl.DataFrame) -> _Members:
-    drivers = set(rows.filter(rows["waits_for"].is_not_null())["process"].to_list())
     entries = processes.to_dicts()
+    works = set(rows.filter(rows["waits_for"].is_null())["process"].to_list())
+    drivers = set(rows["process"].to_list()) - works
+    drivers.update(rows.filter(rows["waits_for"] == WORKERS)["process"].to_list())
+    drivers.update(place for place, entry in enumerate(entries) if entry["under"] == parts.RAY_DRIVER)
     return _Members(
         [(entry["attempt"] or 0, entry["role"] or "", beside(entry)) for entry in entries],
         [_peer(place, entry, place in drivers) for place, entry in enumerate(entries)],
@@ -106,7 +122,8 @@ def _members(processes: pl.DataFrame, rows: pl.DataFrame) -> _Members:
 
 
 def _peer(place: int, entry: dict[str, Any], is_controller: bool) -> Peer:
-    return Peer(entry["rank"], entry["host"] or "", entry["process"] or str(place), entry["part"] or "", is_controller)
+    texts = entry["host"] or "", entry["process"] or str(place), entry["part"] or ""
+    return Peer(entry["rank"], *texts, is_controller, entry["place"] or "")
 
 
 def beside(entry: dict[str, Any]) -> str:

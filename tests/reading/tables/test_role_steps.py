@@ -125,6 +125,31 @@ def test_a_driver_that_waits_is_a_controller_and_its_waits_are_nobodys_time(run:
     assert np.isnan(step.entered_s[driver, step.stages.index("reward")])
 
 
+def test_a_stage_that_only_waits_for_another_role_is_one_of_its_rank_and_says_for_whom(run: Path) -> None:
+    """The rank goes on to be compared, in what it computes; a rank of another role is not told so for it."""
+    for rank in (0, 1):
+        files = bank(0, stage="wait_for_samples", waits_for="rollout").range(
+            "update", 20 * MS, 50 * MS, stage="update", own=True, step=0
+        )
+        ProcessFiles(run, 1 + rank, rank=rank, role="actor", place=f"pp{rank}").seal(files)
+    ProcessFiles(run, 3, rank=0, role="rollout").seal(bank(0, stage="wait_for_samples"))
+
+    actor, rollout = sorted(role_steps.of_run(open_run(run)), key=lambda step: step.role)
+
+    assert [(peer.is_controller, peer.place) for peer in actor.members] == [(False, "pp0"), (False, "pp1")]
+    assert (actor.waits_for, rollout.waits_for) == ({"wait_for_samples": "rollout"}, {})
+    assert np.isfinite(actor.total_s).all() and set(actor.stages) == {"wait_for_samples", "update"}
+
+
+def test_who_only_waits_is_a_controller(run: Path) -> None:
+    ProcessFiles(run, 1, rank=None).seal(bank(0, waits_for="rollout"))
+    ProcessFiles(run, 2, rank=0).seal(bank(0))
+
+    (step,) = role_steps.of_run(open_run(run))
+
+    assert [peer.is_controller for peer in step.members if peer.rank is None] == [True] * (len(step.members) - 1)
+
+
 def test_the_last_step_of_a_process_that_goes_on_is_not_over(run: Path) -> None:
     ProcessFiles(run, 1, rank=0).live(bank(0, 1), pointer=alive())
     ProcessFiles(run, 2, rank=1).seal(bank(0, 1), ended=None)

@@ -1,0 +1,180 @@
+"""Entries into collectives, sends and receives that Python code makes: kept as they are made, handed over soon after.
+
+Hot path: no lock, no file, no tensor, no device; an entry is a list of numbers and the key of its stage. What group or
+pair a call is of is found out at its first call; from then on it is counted, so that all members give it one number.
+
+Source: torch 2.13, `distributed/distributed_c10d.py`: all its functions end in a method of `ProcessGroup`, also those
+of `torch.distributed.pipelining`, FSDP2 and Megatron's `p2p_communication`, and wait by `Work.wait`.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import sys
+import time
+import weakref
+from collections import deque
+from time import monotonic_ns
+from typing import Any, Callable, NamedTuple
+
+from .. import faults
+from ..engine.choose import engine
+from ..store import collectives
+from . import torch_rings
+from .torch_rings import METHODS, GroupOfRing
+
+# Entries that wait to be handed over, and groups and pairs that are counted.
+_WAITING_AT_MOST, _CHANNELS_AT_MOST = 1 << 14, 128
+# What was not waited for by then is handed over without an end.
+_LEFT_WITHIN_NS = 10_000_000_000
+# So many are packed before others may have the GIL.
+_AT_ONCE = 64
+_SEQUENCE_BITS, _STAGES_AT_MOST = 32, 1 << 16 - collectives.OPERATION_BITS
+
+Count = Callable[[], int]
+
+
+class _Channel(NamedTuple):
+    """A group as Python code meets in it, or who sends to whom in it; and its number in torch's ring."""
+
+    group: GroupOfRing
+    number_in_ring: int
+    flags: int
+
+
+_channels: list[_Channel] = []
+_counts: dict[int, Count] = {}
+# By what a call has at hand: the id of its group; of a pair with whether this rank sends, and the peer and the tag.
+_by_call: dict[Any, Count] = {}
+_living: dict[int, Any] = {}
+# Each entry: operation, number, stage, entered, left, and when it was begun to wait; 0: it has not come to that.
+_made: deque[list[Any]] = deque(maxlen=_WAITING_AT_MOST)
+_open: list[list[Any]] = []
+# By the id of the `Work` that is waited for.
+_works: dict[int, list[Any]] = {}
+_put, _is_on, _current_stage = _made.append, engine.is_on, engine.current_stage
+
+
+def __getattr__(name: str) -> Any:
+    """Of each method of METHODS, and of `Work.wait`, the function that takes its place."""
+    c10d: Any = sys.modules.get("torch.distributed.distributed_c10d")
+    if c10d is None or not (name in METHODS or name == "wait"):
+        raise AttributeError(name)
+    original = getattr(c10d.Work if name == "wait" else c10d.ProcessGroup, name)
+    made = _waiting(original) if name == "wait" else _entering(original, torch_rings.operation(name))
+    return globals().setdefault(name, functools.wraps(original)(made))
+
+
+def _entering(original: Any, operation: int) -> Any:
+    is_of_pair, is_send = operation >= collectives.SEND, operation == collectives.SEND
+
+    def enter(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if not _is_on(None):
+            return original(self, *args, **kwargs)
+        key = (id(self), is_send, args[1:]) if is_of_pair else id(self)
+        try:
+            number = _by_call[key]()
+        except (KeyError, TypeError):
+            number = _counted(key, self)()
+        entry = [operation, number, _current_stage(), monotonic_ns(), 0, 0]
+        _put(entry)
+        work = original(self, *args, **kwargs)
+        if work is None:
+            entry[4] = monotonic_ns()
+        else:
+            _works[id(work)] = entry
+        return work
+
+    return enter
+
+
+def _waiting(original: Any) -> Any:
+    def wait(self: Any, *args: Any, **kwargs: Any) -> Any:
+        entry = _works.pop(id(self), None)
+        if entry is None:
+            return original(self, *args, **kwargs)
+        entry[5] = monotonic_ns()
+        try:
+            return original(self, *args, **kwargs)
+        finally:
+            entry[4] = monotonic_ns()
+
+    return wait
+
+
+def _counted(key: Any, group: Any) -> Count:
+    """What numbers the calls of a group, or of a pair in it, from now on. Never raises."""
+    try:
+        count = _count_of(group, None if isinstance(key, int) else key[1:])
+        if id(group) not in _living:
+            _living[id(group)] = weakref.ref(group, functools.partial(_forget_group, id(group)))
+        return _by_call.setdefault(key, count)
+    except KeyError:
+        return _uncounted  # torch knows no such group, or not yet
+    except Exception as exc:
+        faults.note("entries", exc)
+        return _uncounted
+
+
+def _count_of(group: Any, pair: Any) -> Count:
+    """Of a group or pair that has come back, as a handle of its own, the one that it had."""
+    called, number_in_ring = torch_rings.as_called(group, pair)
+    if called.number not in _counts:
+        if len(_channels) >= _CHANNELS_AT_MOST:
+            return _uncounted
+        flags = collectives.CALLED | (collectives.HOST_ALONE if torch_rings.runs_ahead(group) else 0)
+        _channels.append(_Channel(called, number_in_ring, flags))
+        _counts[called.number] = itertools.count(len(_channels) << _SEQUENCE_BITS).__next__
+    return _counts[called.number]
+
+
+def _uncounted() -> int:
+    return 0
+
+
+def _forget_group(number: int, _: object) -> None:
+    """It is gone: another one may have its id."""
+    _living.pop(number, None)
+    for key in [key for key in list(_by_call) if number == (key[0] if isinstance(key, tuple) else key)]:
+        _by_call.pop(key, None)
+
+
+def groups() -> dict[str, dict[str, str]]:
+    """Those of which anything was kept, by number, for the document beside the rows."""
+    return {str(channel.group.number): channel.group.as_json() for channel in list(_channels)}
+
+
+def forget() -> None:
+    """Nothing was entered yet: in a forked child all of it is its parent's."""
+    for kept in (_made, _open, _works):
+        kept.clear()
+
+
+def take(everything: bool = False) -> tuple[bytes, list[tuple[int, bool, int]]]:
+    """Take what is over, by one thread at a time; what is still waited for only with `everything`, or after a while.
+
+    Returns:
+        Whole rows; and of each the number of its group in torch's ring, is it a send or receive, and when it began.
+    """
+    rows, began = [], []
+    entries = [*_open, *(_made.popleft() for _ in range(len(_made)))]
+    _open.clear()
+    stages = {key: number for number, key in enumerate(engine.stage_keys(), 1)} if entries else {}
+    late_ns = monotonic_ns() - _LEFT_WITHIN_NS
+    for place, entry in enumerate(entries):
+        if place % _AT_ONCE == _AT_ONCE - 1:
+            time.sleep(0)
+        operation, number, stage, entered_ns, left_ns, waited_ns = entry
+        if not (everything or left_ns or entered_ns < late_ns):
+            _open.append(entry)
+        elif number:
+            of = _channels[(number >> _SEQUENCE_BITS) - 1]
+            waited_us = (left_ns - (waited_ns or entered_ns)) // 1000 if left_ns else 0
+            does = operation | stages.get(stage, 0) % _STAGES_AT_MOST << collectives.OPERATION_BITS
+            row = collectives.CollectiveEntry(of.group.number, number, entered_ns, left_ns, does, of.flags, waited_us)
+            rows.append(row.pack())
+            began.append((of.number_in_ring, operation >= collectives.SEND, entered_ns))
+    for work in [work for work, entry in list(_works.items()) if entry[3] < late_ns]:
+        _works.pop(work, None)
+    return b"".join(rows), began
