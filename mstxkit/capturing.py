@@ -5,14 +5,12 @@
 
 from __future__ import annotations
 
-import atexit
 import os
 import sys
 import threading
 import time
 from functools import partial
 from pathlib import Path
-from types import FrameType
 from typing import Any, Callable, Mapping
 
 from . import __version__, faults
@@ -20,7 +18,8 @@ from .cluster.agent import Agent
 from .engine.choose import engine
 from .errors import CaptureError
 from .escalation.duty.standby import Standby
-from .host import environment, identity
+from .host import environment, identity, imports
+from .host.slow_folder import SlowFolder
 from .recorder import exits, forking, here, outliving, pool_children, torch_rings
 from .recorder.keeper import HandingOn, Keeper
 from .recorder.last_words import LastWordsHere
@@ -49,7 +48,7 @@ class _Beside:
     has_lock = False  # does a fork that is under way hold it?
     at_forks: list[int] = []  # threads that fork; twice where a signal's handler forks in the midst of that
     stops_late: list[tuple[Path | None, BaseException | None]] = []  # and where one calls `stop` in the midst of it
-    late_start: LateStart | None = None  # of a forked child that does not record yet
+    late_start: LateStart | None = None  # of who does not record yet
     inherits_groups = False  # was torch set up in the parent as this child was forked?
 
 
@@ -65,7 +64,7 @@ def start(folder: Path, limits: Any, settings: Any, told_to_children: Mapping[st
         folder: The run folder, resolved; made if it is missing.
         limits: What the recorder may use.
         settings: What this process does about requests.
-        told_to_children: Variables of the environment while it records, the run's id among them.
+        told_to_children: Variables of the environment while it records.
 
     Raises:
         CaptureError: the folder or a limit cannot be used, or this process records into another run already.
@@ -87,8 +86,27 @@ def start(folder: Path, limits: Any, settings: Any, told_to_children: Mapping[st
         _set_hooks()
         pool_children.stop_with_finalizers(_stop_in_child)
         _beside.keeper.begin()
-        _tell(here.when_started)
+        faults.tell(here.when_started)
         return True
+
+
+def start_late(slow: SlowFolder, settings: Any, told_to_children: Mapping[str, str]) -> None:
+    """As `start`, once a run folder answers that does not now; ranges until then are not recorded."""
+    with _lock():
+        _beside.settings = settings
+        _beside.environment_before = {name: os.environ.get(name) for name in told_to_children}
+        os.environ.update(told_to_children)
+        _set_hooks()
+        _beside.late_start = LateStart(slow, _begin_late, slow.answers)
+        try:
+            _beside.late_start.start()
+        except RuntimeError as exc:
+            raise CaptureError(f"the recorder cannot be started: {exc}") from exc
+
+
+def is_begun(late: bool = False) -> bool:
+    """Does this process record, or will it, once its folder answers (`late`: that only)? Waits for nothing."""
+    return _late_start() is not None or (not late and here.of_this_process() is not None)
 
 
 def records_into(folder: Path) -> bool:
@@ -100,7 +118,8 @@ def records_into(folder: Path) -> bool:
     recorder = recorder_here()
     # Whose C engine records without us is an mstxkit that was imported before this one.
     before = Path(os.environ.get(environment.RUN, "")) if engine.recording() else None
-    run = before if recorder is None else recorder.run
+    run, late = before if recorder is None else recorder.run, _late_start()
+    run = late.parent.run if run is None and late is not None else run
     if run is not None and run != folder:
         raise CaptureError(
             f"this process captures into {run} already: MSTXKIT_RUN, `mstxkit run` or a capture(); "
@@ -128,8 +147,7 @@ def _late_start() -> LateStart | None:
 
 
 def _begin_now(wait_s: float = forking.WAITS_AT_MOST_S) -> None:
-    late = _late_start()
-    if late is not None:
+    if (late := _late_start()) is not None:
         late.now(wait_s)
 
 
@@ -140,14 +158,6 @@ def doing() -> str | None:
     """What a profiler session records now, in words; None while nothing is."""
     standby = _beside.standby
     return None if standby is None else standby.doing()
-
-
-def _tell(hooks: list[Callable[[], None]]) -> None:
-    for call in list(hooks):
-        try:
-            call()
-        except Exception as exc:
-            faults.note("capturing.told", exc)
 
 
 def _lock() -> Any:
@@ -211,7 +221,7 @@ def expect_plans() -> None:
 
 def _forget_keeper() -> None:
     """In a forked child: what its parent watches, and says of itself, is nothing to it."""
-    for part in (_beside.keeper, _beside.last_words):
+    for part in (_beside.keeper, _beside.last_words, _beside.standby):
         if part is not None:
             part.forget()
 
@@ -230,7 +240,7 @@ def stop(run: Path | None = None, exc: BaseException | None = None) -> None:
     last_words, recorder = _beside.last_words, here.recorder
     if last_words is not None and recorder is not None and run in (None, recorder.run):
         last_words.tell_of(exc)
-    _end(_stop_and_hand_over, run)
+    _end(lambda ended, keeper, deadline: ended.stop(deadline, lambda: _hand_over(keeper, deadline)), run)
 
 
 def _end_late_start(run: Path | None, exc: BaseException | None) -> BaseException | None:
@@ -244,11 +254,9 @@ def _end_late_start(run: Path | None, exc: BaseException | None) -> BaseExceptio
         return exc or getattr(sys, "last_value", None)
     late.leave_off(time.monotonic() + wait_s)
     _beside.late_start = None
+    if late.parent.name is None:
+        environment.put_back(_beside.environment_before)
     return None
-
-
-def _stop_and_hand_over(recorder: Recorder, keeper: Keeper, deadline: float) -> None:
-    recorder.stop(deadline, lambda: _hand_over(keeper, deadline))
 
 
 def discard() -> None:
@@ -261,7 +269,7 @@ def _discard(recorder: Recorder, keeper: Keeper, _: float) -> None:
     keeper.resign()
 
 
-def _end(end: Callable[[Recorder, Keeper, float], None], run: Path | None) -> None:
+def _end(end: Callable[[Recorder, Keeper, float], object], run: Path | None) -> None:
     with _lock():
         recorder, keeper, standby, rings = here.recorder, _beside.keeper, _beside.standby, _beside.rings
         last_words = _beside.last_words
@@ -280,14 +288,14 @@ def _end(end: Callable[[Recorder, Keeper, float], None], run: Path | None) -> No
         except Exception as exc:
             faults.note("capturing.end", exc)
         environment.put_back(_beside.environment_before)
-        _tell(when_stopped)
+        faults.tell(when_stopped)
 
 
 def _set_hooks() -> None:
     """Once per process: none of them can be taken back, all of them do nothing while nothing is captured."""
     if not _beside.hooks_are_set:
         _beside.hooks_are_set = True
-        atexit.register(_at_exit)
+        imports.call_at_the_end(_at_exit)
         os.register_at_fork(
             before=_before_fork, after_in_parent=_after_fork_in_parent, after_in_child=_after_fork_in_child
         )
@@ -310,7 +318,7 @@ def _before_fork() -> None:
         late = _late_start()
         if late is not None:  # before the lock, which it needs to end
             forking.end_threads(late.leave_off, deadline)
-        _beside.has_lock = _lock().acquire(timeout=forking.WAITS_AT_MOST_S)
+        _beside.has_lock = _lock().acquire(timeout=max(0.0, deadline - time.monotonic()))
         if here.recorder is not None:
             forking.end_threads(_park, deadline)
     except Exception as exc:
@@ -318,14 +326,14 @@ def _before_fork() -> None:
 
 
 def _park(deadline: float) -> int:
-    # The recorder's first: its thread may just be going on duty.
-    recorder = here.recorder
-    parked = 0 if recorder is None else recorder.park(deadline)
-    keeper, standby, last_words = _beside.keeper, _beside.standby, _beside.last_words
-    # Any may be None, the first two where another thread starts or stops all of them, and keeps the lock for long.
-    others = [part.leave_off for part in (keeper, last_words) if part is not None]
-    others += [] if standby is None else [standby.park]
-    return parked + sum(int(end(deadline)) for end in others)
+    """All are asked to end before any is waited for: each of them needs a CPU and the GIL for that."""
+    recorder, beside = here.recorder, (_beside.keeper, _beside.last_words, _beside.standby)
+    for thread in [part.background for part in beside if part is not None]:
+        if thread is not None:
+            thread.ask()
+    parked = 0 if recorder is None else recorder.park(deadline)  # its thread may just be going on duty
+    threads = [part.background for part in beside if part is not None]
+    return int(parked + sum(thread.pause(deadline) for thread in threads if thread is not None))
 
 
 def _after_fork_in_parent() -> None:
@@ -377,7 +385,8 @@ def _resume_others() -> bool:
     try:
         if here.recorder is not None:
             here.recorder.resume()
-            _beside.standby.resume()
+            if _beside.standby.background is not None:
+                _beside.standby.background.start()
             _beside.keeper.start()
             if _beside.last_words is not None:
                 _beside.last_words.start()
@@ -401,34 +410,33 @@ def _after_fork_in_child() -> None:
     try:
         parent.abandon()
         _beside.inherits_groups = torch_rings.is_set_up()
-        if _is_about_to_exec(sys._getframe().f_back):
+        if forking.is_about_to_exec(sys._getframe().f_back):
             return
         pool_children.stop_with_finalizers(_stop_in_child)
-        _beside.late_start = LateStart(parent, _begin_in_child)
+        _beside.late_start = LateStart(parent, _begin_late)
         _resume()
     except Exception as exc:
         faults.note("capturing.in_forked_child", exc)
 
 
-def _begin_in_child(parent: Recorder) -> None:
+def _begin_late(slow: Any) -> None:
+    """What a fork, or a folder that did not answer, has put off; not where it was stopped meanwhile."""
     try:
-        recorder = Recorder(parent.run, parent.limits, __version__, parent.live.name)
+        recorder = Recorder(slow.run, slow.limits, __version__, slow.name)
         with _beside.lock:
+            if _beside.late_start is None:
+                return recorder.discard()
             _take(recorder)
-        _tell(here.when_started)
+        if slow.name is None:
+            os.environ[environment.RUN_ID] = recorder.run_id
+            _beside.keeper.begin()
+        faults.tell(here.when_started)
+    except CaptureError as exc:  # one line for each child of a program that forks all the time, and no traceback
+        faults.warn_once("capturing.late", f"process {os.getpid()} is not recorded: {exc}")
     except Exception as exc:
-        faults.note("capturing.in_forked_child", exc)
+        faults.note("capturing.late", exc)
     finally:
         _beside.late_start = None
-
-
-def _is_about_to_exec(caller: FrameType | None) -> bool:
-    """A child of `subprocess` with a `preexec_fn` runs Python for a moment: a live file would outlast it, with
-    nothing in it.
-
-    Source: CPython 3.9 to 3.13, `subprocess.py`, `Popen._execute_child`, which calls `_posixsubprocess.fork_exec`.
-    """
-    return caller is not None and caller.f_code.co_name == "_execute_child"
 
 
 def _at_exit() -> None:

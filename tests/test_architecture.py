@@ -45,6 +45,7 @@ RUNS_ELSEWHERE = {
 
 # Imports inside functions, by what is imported, and why that is not loaded at the top.
 LATE = {
+    "atexit": "who records only; `import mstxkit` is counted in modules",
     "ctypes": "the twin and CANN only; `import mstxkit` is counted in modules",
     "dis": "a stage that begins in a generator only",
     "difflib": "an error's suggestion only",

@@ -15,6 +15,7 @@ from typing import Any
 from .. import faults
 from ..errors import CaptureError, ConfigError, MstxkitError
 from ..host import environment, identity, interpreters, launch
+from ..host.slow_folder import BEGINS_WITHIN_S, SlowFolder
 from ..store import run_file
 from . import ray_job
 
@@ -54,7 +55,7 @@ class Capture:
         if self.run is not None:
             from .. import capturing
 
-            if capturing.recorder_here() is None:
+            if not capturing.records_into(self.run):
                 faults.say_once(f"{self} has ended, so nothing is recorded in this block: call capture() anew")
         return self
 
@@ -117,8 +118,10 @@ def capture(run: str | os.PathLike[str] | None = None, *, config: Any = None, **
 
     base, configured = (config, None) if settings.are_limits(config) else _configuration(config)
     asked = _asked_folder(run, "" if configured is None else configured.path)
-    folder = _resolved(asked)
     limits, of_requests = settings.resolved(base, overrides)
+    slow = None if capturing.is_begun() else _asked(asked, limits)
+    is_slow = slow is not None and not slow.answers(BEGINS_WITHIN_S)
+    folder = Path(os.path.abspath(asked)) if is_slow or capturing.is_begun(late=True) else _resolved(asked)
     if capturing.records_into(folder):
         _tell_of_what_stays({**base, **overrides}, {**limits._asdict(), **of_requests._asdict()})
         if configured is not None:
@@ -129,6 +132,14 @@ def capture(run: str | os.PathLike[str] | None = None, *, config: Any = None, **
     own = {environment.RUN: str(folder), environment.JOB: job, **settings.as_variables(base, overrides)}
     if of_requests.rings:
         own.update(torch_rings.variables(of_requests.rings, os.environ))
+    if slow is not None and is_slow:
+        capturing.start_late(slow, of_requests, own)
+        planned = "" if configured is None else "; nothing is planned by this configuration"
+        faults.say_once(
+            f"{folder} has not answered for {BEGINS_WITHIN_S:g} s: the program goes on, and is recorded once it "
+            f"does{planned}"
+        )
+        return Capture(folder)
     own[environment.RUN_ID] = run_file.likely_id(asked)
     if configured is not None:
         run_file.open_run_folder(folder, own[environment.RUN_ID])
@@ -188,6 +199,13 @@ def _asked_folder(run: str | os.PathLike[str] | None, path: str) -> str | os.Pat
             f"no run was named: others of this job may not record into {folder}; name one, by capture('runs/exp7')"
         )
     return folder
+
+
+def _asked(run: str | os.PathLike[str], limits: Any) -> SlowFolder:
+    try:
+        return SlowFolder(run, limits)
+    except (TypeError, ValueError) as exc:
+        raise CaptureError(f"run={run!r} (of capture or {environment.RUN}) is no path: {exc}") from exc
 
 
 def _resolved(run: str | os.PathLike[str]) -> Path:

@@ -6,8 +6,10 @@ torch and no polars.
 
 from __future__ import annotations
 
+import errno
 import functools
 import importlib
+import io
 import os
 import signal
 import sys
@@ -38,6 +40,8 @@ def main() -> None:
     activation = sys.modules.get("mstxkit.bootstrap.activation")
     if activation is not None:  # loaded for MSTXKIT_AUTOPATCH: that is meant for what we run, not for us
         activation.unpatch()
+    if sys.stdout is None:  # whoever called has closed it
+        sys.stdout = _ClosedOutput()
     for stream in (sys.stdout, sys.stderr):
         # A name that this terminal's encoding lacks is shown escaped instead of ending the command.
         getattr(stream, "reconfigure", lambda **_: None)(errors="backslashreplace")
@@ -48,14 +52,21 @@ def main() -> None:
         try:
             application(sys.argv[1] if len(sys.argv) > 1 else None)(prog_name="mstxkit")
         finally:
-            if sys.stdout is not None:  # else whoever called has closed it
-                sys.stdout.flush()
+            sys.stdout.flush()
     except KeyboardInterrupt:  # while modules were loaded: later typer takes it
         raise SystemExit(128 + signal.SIGINT) from None
     except OSError as exc:
         if exc.filename is not None:
             raise
         _end_without_output(exc)
+
+
+class _ClosedOutput(io.StringIO):
+    """A word too many is an error, as where a disk is full: who reads its status must not take it for written."""
+
+    def write(self, text: str) -> int:
+        """Never done."""
+        raise OSError(errno.EBADF, os.strerror(errno.EBADF))
 
 
 def _interrupt_once(*_: object) -> None:

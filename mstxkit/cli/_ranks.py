@@ -6,6 +6,7 @@ import re
 import time
 from typing import TYPE_CHECKING, Any, Iterable, Iterator, Mapping, NamedTuple, Sequence
 
+from ..reading.endings import is_wrong
 from ..reading.report.escape import NAME_LIMIT, for_rich
 from ..reading.report.text import who
 from ..reading.report.units import duration
@@ -136,7 +137,7 @@ def _many(members: Sequence[Mapping[str, Any]]) -> tuple[Any, str]:
 
 
 def _has_trouble(process: Mapping[str, Any]) -> bool:
-    return process["state"] == "killed" or any(process[trouble] for trouble in _TROUBLES)
+    return is_wrong(process["state"], process["ending"]) or any(process[trouble] for trouble in _TROUBLES)
 
 
 def _kind(process: Mapping[str, Any]) -> tuple[str, str]:
@@ -146,7 +147,7 @@ def _kind(process: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def _state(process: Mapping[str, Any]) -> Any:
-    return for_rich(_kind(process)[1], NAME_LIMIT, "bold red" if process["state"] == "killed" else "")
+    return for_rich(_kind(process)[1], NAME_LIMIT, "bold red" if is_wrong(process["state"], process["ending"]) else "")
 
 
 def _seen(members: Sequence[Mapping[str, Any]], now_ns: int) -> str:

@@ -36,8 +36,9 @@ def report(
 ) -> None:
     """Show how long steps, stages and the ranges inside take, by rank.
 
-    It also shows what recording cost, killed processes, losses and damage. Ends with 1 for killed processes, dropped
-    records, faults in mstxkit and damage, with 2 where nothing is of what was asked for. Each time has its unit.
+    It also shows what recording cost, killed processes, losses and damage. Ends with 1 for killed processes, those that
+    an exception ended, dropped records, faults in mstxkit and damage, with 2 where nothing is of what was asked for.
+    Each time has its unit.
 
     Example: mstxkit report runs/exp7 --stages actor_update --ranks 0-7
     """

@@ -15,6 +15,7 @@ from ..bootstrap.activation import EVERY, VARIABLE
 from ..bootstrap.pth import UNREACHED
 from ..errors import MstxkitError
 from ..host import environment
+from ..host.slow_folder import BEGINS_WITHIN_S, SlowFolder
 from ..marking.ranges import is_off
 from ..store import documents, layout, run_file, sealed_place
 from . import _requests, _show
@@ -60,6 +61,9 @@ def run(
     asked, planned = _asked(autopatch), _planned(config)
     default = Path((planned and planned.path) or "mstxkit-runs") / time.strftime("%Y%m%d-%H%M%S")
     wanted = Path(run or os.environ.get(environment.RUN) or default)
+    if not SlowFolder(wanted).answers(BEGINS_WITHIN_S):
+        _show.say(f"{wanted} does not answer: CMD is started all the same, and recorded once it does")
+        raise typer.Exit(_ran(command, {**os.environ, environment.RUN: os.path.abspath(wanted), VARIABLE: asked}))
     is_new = not os.path.lexists(wanted)
     folder = run_file.open_run_folder(wanted)[0]
     _show.say(f"recording into {folder}")

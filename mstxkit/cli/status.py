@@ -11,6 +11,7 @@ import typer
 
 from ..errors import MstxkitError
 from ..escalation import asking
+from ..reading.endings import is_wrong
 from ..reading.folder import Damage
 from ..reading.processes import liveness
 from ..reading.report import patch_words
@@ -50,7 +51,7 @@ def status(
     """Show a run's processes, its requests and its profiles.
 
     And what its ranks do now. It looks at the heads of blocks only: `report` reads every record. Ends with 1 if a
-    process was killed, dropped records or had faults in mstxkit, or a file is damaged.
+    process was killed, ended by an exception, dropped records or had faults in mstxkit, or a file is damaged.
 
     Example: mstxkit status runs/exp7
     """
@@ -79,7 +80,7 @@ def status(
         _print(processes, patches, damage, escalation)
         for line in elsewhere.lines(held):
             _show.console().print(line)
-    wrong = damage or any(p["state"] == "killed" or p["dropped"] or p["faults"] for p in processes)
+    wrong = damage or any(is_wrong(p["state"], p["ending"]) or p["dropped"] or p["faults"] for p in processes)
     raise typer.Exit(FOUND_WRONG if wrong else 0)
 
 

@@ -27,7 +27,7 @@ _AFTER_S = 2.0
 # A judge says once a second that it is there. One that has not for so long, while this host has handed over more, is
 # gone, and so may be the host that would start the next one: another one does, that of the lowest rank first. Where
 # that one says nothing either, twice as long is waited for the one after it. Seconds.
-_SILENT_AFTER_S, _LATER_BY_S, _RANKS_AT_MOST, _DOUBLED_AT_MOST = 20.0, 0.25, 100, 8
+_SILENT_AFTER_S, _LATER_BY_S, _RANKS_AT_MOST, _DOUBLED_AT_MOST = 12.0, 0.25, 100, 8
 
 
 class _Silence(NamedTuple):
@@ -77,8 +77,8 @@ class Beside:
         is_held = judge_lock.is_held(self._run) if is_here or is_silent else True
         # Without locks nobody can tell whether the one that was started still judges, but by what it says.
         is_missing = is_here and (is_held is False or not self._has_started)
-        if not is_held and (is_silent or is_missing):
-            self._start()
+        if is_silent or (not is_held and is_missing):
+            self._start(is_silent)
 
     def _is_silent(self, ranks: Sequence[int], batches: int) -> bool:
         """Has the job had a judge, of which nothing is heard any more?"""
@@ -92,14 +92,14 @@ class Beside:
         self._silence = _Silence(state, batches, now_s, min(tries + 1, _DOUBLED_AT_MOST))
         return True
 
-    def _start(self) -> None:
+    def _start(self, is_silent: bool) -> None:
         self._has_started = True
         numpy = PathFinder.find_spec("numpy", sys.path)
         if numpy is None or numpy.origin is None:
             why = "the job is not judged from here, as there is no numpy: `mstxkit watch RUN` judges it from elsewhere"
             faults.warn_once("cluster.beside", why)
             return
-        words = [str(self._run), self._run_id, self._metrics]
+        words = [str(self._run), self._run_id, self._metrics, *["silent"] * is_silent]
         apart.start(_MODULE, words, [str(Path(numpy.origin).parents[1]), *self._of_metrics()])
 
     def _of_metrics(self) -> set[str]:

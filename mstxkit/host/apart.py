@@ -12,9 +12,11 @@ import sys
 from pathlib import Path
 from typing import Sequence
 
-from . import environment
+from . import environment, proc_files
 
 _SHELL, _IN_BACKGROUND = "/bin/sh", '"$@" &'
+# Of a process that is the first of its container, those that it has started.
+_children: list[int] = []
 # Where the package lies: for the path of a Python that is to find it.
 ROOT = str(Path(__file__).resolve().parents[2])
 _START = (
@@ -38,11 +40,34 @@ def start(module: str, words: Sequence[str], more_folders: Sequence[str] = ()) -
     command = ["sh", "-c", _IN_BACKGROUND, "sh", python(), "-I", "-S", "-c", _START, folders, module, *words]
     null = [(os.POSIX_SPAWN_OPEN, number, os.devnull, os.O_RDWR, 0) for number in range(3)]
     kept = {k: v for k, v in os.environ.items() if not k.startswith("MSTXKIT_") and k not in _NOT_PASSED_ON}
-    shell = os.posix_spawn(_SHELL, command, {**kept, environment.OFF: "1"}, file_actions=null, setsigmask=())
+    variables = {**kept, environment.OFF: "1"}
+    if os.getpid() == 1:  # of a container: what is nobody's child is its, and nobody else waits for it
+        reap()
+        _children.append(os.posix_spawn(command[4], command[4:], variables, file_actions=null, setsigmask=()))
+        return
+    shell = os.posix_spawn(_SHELL, command, variables, file_actions=null, setsigmask=())
     try:
         os.waitpid(shell, 0)
     except ChildProcessError:
         pass  # somebody here waits for every child there is
+
+
+def reap() -> None:
+    """Wait for those that have ended, where they are children of this process. *Cost*: a call for each."""
+    for pid in list(_children):
+        try:
+            if os.waitpid(pid, os.WNOHANG)[0]:
+                _children.remove(pid)
+        except ChildProcessError:
+            _children.remove(pid)
+
+
+def is_ours(pid: int, module: str) -> bool:
+    """Is it a process that was started so, of this user?"""
+    try:
+        return os.fsencode(module) in proc_files.content(f"/proc/{pid}/cmdline", 1 << 16).split(b"\0")
+    except OSError:
+        return False
 
 
 def python() -> str:

@@ -62,6 +62,15 @@ def in_shared_memory() -> Path:
     return _of_user(Path(SHARED_MEMORY))
 
 
+def is_foreign(path: Path) -> bool:
+    """Is there something under that name that is no folder of this user's?"""
+    try:
+        status = os.lstat(path)
+    except OSError:
+        return False
+    return status.st_uid != os.geteuid() or not stat.S_ISDIR(status.st_mode)
+
+
 def _of_user(parent: Path) -> Path:
     return parent / f"mstxkit-{os.geteuid()}"
 

@@ -30,6 +30,8 @@ def own_lock() -> Any:
 
 
 _lock = own_lock()
+_at_the_end: list[Callable[[], object]] = []
+_registered: list[Callable[[], object]] = []
 _waiting: dict[str, list[Hook]] = {}
 # Every (module, hook) ever asked for and not undone, so that a second call is one call.
 _known: set[tuple[str, Hook]] = set()
@@ -168,6 +170,26 @@ def being_imported() -> list[ModuleType]:
     names = getattr(_frozen_importlib, "_module_locks", sys.modules)
     modules = [sys.modules.get(name) for name in list(names)]
     return [module for module in modules if module is not None and is_loading(module)]
+
+
+def call_at_the_end(call: Callable[[], object]) -> None:
+    """Call this, which must not raise, at the end of the interpreter: after the program's own exit handlers, where
+    atexit, which calls in the opposite order of registration, was there as mstxkit was imported.
+    """
+    import atexit  # not for the import of mstxkit
+
+    _at_the_end.append(call)
+    if not _registered:
+        _registered.append(atexit.register(_at_the_end_now))
+
+
+def _at_the_end_now() -> None:
+    while _at_the_end:
+        _at_the_end.pop()()
+
+
+if "atexit" in sys.modules:  # who has registered a handler of his own by now, or will with what is loaded
+    _registered.append(sys.modules["atexit"].register(_at_the_end_now))
 
 
 def held_in(module: object) -> dict[str, Any]:

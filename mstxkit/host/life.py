@@ -99,8 +99,11 @@ def _is_still(descriptor: int, name: str) -> bool:
     return stat.S_ISREG(there.st_mode) and (here.st_dev, here.st_ino) == (there.st_dev, there.st_ino)
 
 
-def keep(path: Path) -> None:
+def keep(path: Path) -> bool:
     """Take a lock again that a program lost for us: by closing every descriptor it has, or by clearing the folder.
+
+    Returns:
+        Is it held? False where another process has it by now.
 
     Cost: two calls of the kernel where it is still held.
 
@@ -112,7 +115,8 @@ def keep(path: Path) -> None:
     if descriptor is not None and not _is_still(descriptor, name):
         with _held.lock:
             _held.by_path.pop(name, None)  # not closed: the number may be another file's by now
-        hold(path)
+        return hold(path)
+    return descriptor is not None
 
 
 def let_go(path: Path, remove: bool = True) -> None:
@@ -164,13 +168,22 @@ def has_holder(path: Path) -> bool | None:
     may hold it: to ask would cost it the lock.
     """
     try:
-        descriptor = os.open(path, os.O_RDONLY | _FLAGS)
-    except OSError:
-        return False
-    try:
-        return _holder(descriptor) not in (None, _NOBODY)
+        return holder_of(path) is not None
     except OSError:
         return None
+
+
+def holder_of(path: Path) -> int | None:
+    """The pid of who holds it, 0 where that is not known here; None: nobody does. Raises OSError without locks."""
+    if str(path) in _held_here():
+        return os.getpid()
+    try:
+        descriptor = os.open(path, os.O_RDONLY | _FLAGS)
+    except OSError:
+        return None
+    try:
+        holder = _holder(descriptor)
+        return None if holder == _NOBODY else holder
     finally:
         os.close(descriptor)
 

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any, Iterable, Mapping, NamedTuple
 
 from ..errors import FormatError
-from ..host import parts
 from ..stages import canonical
 from ..store import documents, incidents, layout, stacks
 from ..store.documents import Unusable
@@ -24,6 +23,7 @@ from ..triggers.hang import Hang, QuietRange
 from . import deciding, kernel
 from .asking import Answer, threads_of
 from .deciding import Cause
+from .dying import Death, Dying
 from .kernel import Effort
 from .looking import RangeInside, WatchedProcess
 from .reports import WHO, Facts, JudgedRange, report, wall_ns
@@ -37,15 +37,12 @@ _WORKS_CPU, _WORKS_BYTES_S = 0.2, 256 << 10
 _WORKS_ASKED, _ASKED_AGAIN_S = 3, 1.0
 _HISTORY, _KINDS_AT_MOST, _DEAD_AT_MOST = 512, 4096, 64
 _LOST_FROM_NS, _LOST_AT_MOST = _NS // 10, 256
-_SURVIVED_NS, _DECIDED_NS, _OF_RAY_DECIDED_NS = _NS // 10, _NS, 7 * _NS // 2
 # Who has become another program shows no sign of life, although its descriptor does.
 _SILENT_NS = 2 * _NS
 # A stage and the first range in it begin as good as at once.
 _TICKS_APART_NS = 100_000
 # Memory that ran out so long before a death may be what it died of: who has much takes its time to be gone.
 _OOM_EVERY_NS, _OOM_SAMPLES = 10 * _NS, 3
-_FATAL = (4, 6, 7, 8, 11)
-_KILL, _TERMINATE = 9, 15
 _PLACE = "rank", "role", "part"
 
 
@@ -61,13 +58,6 @@ class HostEvent(NamedTuple):
     kind: str
     process: str
     time_ns: int
-
-
-class _Death(NamedTuple):
-    process: WatchedProcess
-    gone_ns: int
-    signal: int
-    oom_kills: int
 
 
 class WatchedHost:
@@ -88,7 +78,7 @@ class WatchedHost:
         self.processes: dict[str, WatchedProcess] = {}
         self._efforts: dict[str, deque[tuple[int, Effort]]] = {}
         self._past: dict[tuple[str, str, str], deque[float]] = {}
-        self._deaths: list[_Death] = []
+        self._dying = Dying()
         self._dead: deque[dict[str, Any]] = deque(maxlen=_DEAD_AT_MOST)
         self._raised: dict[str, tuple[tuple[int, int], int]] = {}
         self._judged: dict[str, list[JudgedRange]] = {}
@@ -143,12 +133,12 @@ class WatchedHost:
     def look_again_s(self) -> float:
         """How long `wait` may last. Who is gone ends it, and who has just gone on need not be looked at so soon."""
         every_s = min(_LOOKS_EVERY_S, max(_LOOKS_LEAST_S, self._limit_s() / 8))
-        return every_s if self._efforts or self._deaths else 2 * every_s
+        return every_s if self._efforts or self._dying.deaths else 2 * every_s
 
     @property
     def is_empty(self) -> bool:
         """Is nobody there, and nothing left to decide?"""
-        return not self.processes and not self._deaths
+        return not self.processes and not self._dying.deaths
 
     def is_anew(self, reports: Iterable[Mapping[str, Any]], names: set[str], time_ns: int) -> bool:
         """Has a rank of these processes, by their reports, begun in another one since then (wall clock)?"""
@@ -159,7 +149,8 @@ class WatchedHost:
     @property
     def is_deciding(self) -> bool:
         """Has somebody just died of whom is still to be told?"""
-        return any(map(self._kind, self._deaths))
+        now_ns = time.monotonic_ns()
+        return any(self._dying.kind(death, self.processes.values(), now_ns) for death in self._dying.deaths)
 
     def stuck(self) -> dict[str, list[JudgedRange]]:
         """The ranges that are stuck, by process."""
@@ -199,7 +190,7 @@ class WatchedHost:
         for process in self.processes.values():  # asking took its time: one moment for all
             self._look_at(process, now_ns)
         reports = [self._report(process, answers.get(name, Answer())) for name, process in self.processes.items()]
-        pending = [self._of_death(death) for death in self._deaths]
+        pending = [self._of_death(death) for death in self._dying.deaths]
         return [*filter(None, reports), *pending, *self._dead]
 
     def _report(self, process: WatchedProcess, answer: Answer) -> dict[str, Any] | None:
@@ -350,9 +341,10 @@ class WatchedHost:
         if has_said_goodbye and not words.fatal and not words.exceptions:
             if (process.who.get("world_size") or 1) > 1:  # others may wait for it
                 self._dead.append({**_who(process), "state": "left", "gone_ns": wall_ns(now_ns)})
+            self._dying.have_ended(process, now_ns)
             self._forget(process)
         else:
-            self._deaths.append(_Death(process, now_ns, signal, kernel.oom_kills() - self._oom_kills[0][1]))
+            self._dying.add(Death(process, now_ns, signal, kernel.oom_kills() - self._oom_kills[0][1]))
         return []
 
     def _forget(self, process: WatchedProcess) -> None:
@@ -365,44 +357,31 @@ class WatchedHost:
         process.close()
 
     def has_told(self, name: str) -> None:
-        """All that there is to tell of a process that is gone is told: what it left may be sealed."""
-        for suffix in (layout.STACKS_SUFFIX, layout.ASK_SUFFIX):  # who was killed has left them, and nobody reads them
-            try:
-                (self._folder / f"{name}{suffix}").unlink(missing_ok=True)
-            except OSError:
-                pass  # the folder is gone, or nothing can be removed in it
+        """All that there is to tell of a process that is gone is told: it may be sealed, with its last words."""
+        live_file = self._folder / f"{name}{layout.LIVE_SUFFIX}"
+        try:
+            live_file.with_suffix(layout.ASK_SUFFIX).unlink(missing_ok=True)
+            if live_file.exists():
+                live_file.with_suffix(layout.STACKS_SUFFIX).replace(live_file.with_suffix(layout.TOLD_SUFFIX))
+            else:
+                live_file.with_suffix(layout.STACKS_SUFFIX).unlink(missing_ok=True)
+        except OSError:
+            pass  # there is none, or nothing can be removed
 
     def _decide(self, now_ns: int) -> list[HostEvent]:
         """Of deaths that are some time ago: was it one, or did all end together?"""
-        ripe = [death for death in self._deaths if now_ns - death.gone_ns >= _decided_ns(death.process)]
         events = []
-        for death in ripe:
-            kind = self._kind(death)
+        for death in self._dying.ripe(now_ns):
+            kind = self._dying.kind(death, self.processes.values(), now_ns)
             events += [HostEvent(kind, death.process.name, wall_ns(death.gone_ns))] if kind else []
             self._dead.append(self._of_death(death))
-            self._deaths.remove(death)
+            self._dying.decided(death)
             self._close(death.process)
             if not kind:
                 self.has_told(death.process.name)
         return events
 
-    def _kind(self, death: _Death) -> str:
-        """Which incident a death is; "" for none."""
-        process, words = death.process, death.process.last_words()
-        if words.fatal or death.signal in _FATAL:
-            return incidents.SIGNAL
-        if process.has_said_goodbye() or death.signal == _TERMINATE:
-            return ""  # an exception has been told
-        is_beside = process.who.get("under") in parts.BESIDE
-        survivors = [other for other in self._deaths if other.gone_ns - death.gone_ns > _SURVIVED_NS]
-        # Ray ends its workers by force, at the end of a job all of them within seconds.
-        was_survived = bool(self.processes) or (bool(survivors) and not _is_of_ray(process))
-        is_kill = (death.signal == _KILL and not _is_of_ray(process)) or (
-            was_survived and bool(process.inside) and not is_beside
-        )
-        return incidents.KILLED if is_kill else ""
-
-    def _of_death(self, death: _Death) -> dict[str, Any]:
+    def _of_death(self, death: Death) -> dict[str, Any]:
         process = death.process
         judged = self._judged.get(process.name, [])
         facts = Facts(judged, gone_ns=wall_ns(death.gone_ns), signal=death.signal)
@@ -428,14 +407,6 @@ def _left_by(folder: Path, name: str) -> dict[str, Any]:
 
 def _who(process: WatchedProcess) -> dict[str, Any]:
     return {"process": process.name, **{key: process.who.get(key) for key in WHO}}
-
-
-def _is_of_ray(process: WatchedProcess) -> bool:
-    return process.who.get("under") in (parts.RAY, parts.RAY_DRIVER)
-
-
-def _decided_ns(process: WatchedProcess) -> int:
-    return _OF_RAY_DECIDED_NS if _is_of_ray(process) else _DECIDED_NS
 
 
 def _ordered(inside: Iterable[RangeInside]) -> list[RangeInside]:

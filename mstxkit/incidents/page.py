@@ -16,7 +16,7 @@ _WIDTH, _NS = 200, 10**9
 _GROUPS_SHOWN, _CALLS_SHOWN, _CALLS_OF_GROUP = 8, 16, 5
 WENT_ON, BEGUN_ANEW = "it went on by itself", "its ranks have begun anew"
 _TITLES = {
-    "hang": "stuck", "killed": "killed", "signal": "ended by a signal", "exception": "raised what nobody caught",
+    "hang": "stuck", "killed": "killed", "signal": "killed", "exception": "raised what nobody caught",
     "request": "asked for",
 }  # fmt: skip
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any, Iterator, Mapping, Sequence
 
 from ..host import parts
-from ..store import incidents
+from ..store import incidents, stacks
 from ..store.incidents import Incident
 from ..store.stacks import ThreadStack
 from ..store.values import list_of, small_number, step_number, table_of, text_of, whole_number
@@ -17,8 +17,6 @@ from . import deciding
 from .deciding import Cause, Report
 
 _GROUPS_AT_MOST, _RANKS_AT_MOST, _FRAMES_SHOWN = 40, 64, 24
-# What CPython calls a fatal signal, and the kernel's numbers of those.
-_SIGNALS = {4: "SIGILL", 6: "SIGABRT", 7: "SIGBUS", 8: "SIGFPE", 9: "SIGKILL", 11: "SIGSEGV", 15: "SIGTERM"}
 
 
 def incident(
@@ -64,19 +62,13 @@ def of_any(kind: str, reports: Sequence[Report]) -> Cause | None:
     return of_process(kind, text_of(latest.get("process")), reports)
 
 
-def signal_name(number: object) -> str:
-    """`SIGSEGV`; `signal 34` of one without a name here; "" for none."""
-    value = small_number(number) or 0
-    return _SIGNALS.get(value, f"signal {value}") if value else ""
-
-
 def _how_it_ended(kind: str, report: Report) -> str:
     if kind == incidents.EXCEPTION:
         raised = table_of((list_of(report.get("exceptions")) or [{}])[-1])
         text = text_of(raised.get("text")).strip().splitlines()
         where = "" if raised.get("is_main") is True else f" in thread {text_of(raised.get('thread'))}"
         return f"nobody caught {text[-1][:300] if text else 'an exception'}{where}"
-    fatal, signal = text_of(report.get("fatal")), signal_name(report.get("signal"))
+    fatal, signal = text_of(report.get("fatal")), stacks.signal_name(report.get("signal"))
     if kind == incidents.SIGNAL:
         return f"a fatal signal ended it: {' '.join(filter(None, (signal, fatal)))}"
     if status := small_number(report.get("exit_status")):
@@ -126,7 +118,8 @@ def _details(reports: Sequence[Report], cause: Cause | None, silent: Sequence[Wh
     named = (None if cause is None else cause.report) or {}
     return {
         "how": "" if cause is None else cause.how, "who": deciding.who(named) if named else "",
-        "process": text_of(named.get("process")), "host": text_of(named.get("host")),
+        "process": text_of(named.get("process")), "signal": small_number(named.get("signal")) or 0,
+        "fatal": text_of(named.get("fatal")), "host": text_of(named.get("host")),
         "pid": whole_number(named.get("pid")), "gone": _gone_as_well(named, reports),
         "silent": list(_of_hosts(silent)),
         "missing": None if missing is None else {**missing._asdict(), "words": missing.words},

@@ -142,7 +142,10 @@ class Watchman:
         seen_s = time.monotonic()
         while time.monotonic() - seen_s < _EMPTY_FOR_S:
             self.turn()
-            self._host.is_closing |= not documents.is_still(lock, self._watch.folder / layout.WATCH_LOCK)
+            if not documents.is_still(lock, file := self._watch.folder / layout.WATCH_LOCK):
+                if file.exists():
+                    return  # another one watches in its place
+                self._host.is_closing = True
             if not self._host.is_empty:
                 seen_s = time.monotonic()
             elif self._host.is_closing:

@@ -18,8 +18,10 @@ from ..telemetry.outlets import Outlets
 from .desk import Desk
 
 WHO = "controller"
+# Said by who starts it: one judges already, and nothing is heard of it.
+SILENT = "silent"
 _NICE = 10
-_ENDED_EVERY_S, _QUIET_S = 3.0, 2.0
+_ENDED_EVERY_S, _QUIET_S, _SAYS_WITHIN_S = 3.0, 2.0, 6.0
 # Processes of other hosts of which this one cannot tell: they live while something comes of their hosts.
 _SILENCE_S = 300.0
 
@@ -28,9 +30,11 @@ def main() -> None:
     """The process: let go of who started it, then judge. Its words are the run folder and the run's id."""
     apart.let_go()
     os.nice(_NICE)
-    run, run_id = Path(sys.argv[1]), sys.argv[2]
+    run, run_id, is_silent = Path(sys.argv[1]), sys.argv[2], sys.argv[4:5] == [SILENT]
     try:
         lock = judge_lock.take(run)
+        if lock is None and is_silent and not _is_heard(run):
+            lock = judge_lock.take_over(run)
         if lock is not None:
             judge(run, run_id, lock, goes=outlets.told(run, run_id, "".join(sys.argv[3:4])))
     except (OSError, MstxkitError):
@@ -44,6 +48,8 @@ def judge(run: Path, run_id: str, lock: int = -1, silence_s: float = _SILENCE_S,
     looked_s, was_over = 0.0, False
     while desk.writes:
         desk.look()
+        if not judge_lock.is_mine(run, lock):  # another one has taken over, or will
+            return
         # While something comes, somebody lives. What came before the clock was set back came long ago.
         if abs(time.time() - hosts.heard_s) > _QUIET_S and time.monotonic() - looked_s >= _ENDED_EVERY_S:
             is_over = _is_over(run, run_id, hosts.heard_s, silence_s)
@@ -54,6 +60,16 @@ def judge(run: Path, run_id: str, lock: int = -1, silence_s: float = _SILENCE_S,
     desk.look(at_last=True)
     desk.judge(time.time(), at_once=True)
     desk.close()
+
+
+def _is_heard(run: Path) -> bool:
+    """Does who holds the lock say anything, in a time in which a judge at rest does so twice?"""
+    before, until_s = documents.state_of(run / layout.VERDICTS / layout.JOB), time.monotonic() + _SAYS_WITHIN_S
+    while time.monotonic() < until_s:
+        time.sleep(0.2)
+        if documents.state_of(run / layout.VERDICTS / layout.JOB) != before:
+            return True
+    return False
 
 
 def _is_over(run: Path, run_id: str, heard_s: float, silence_s: float) -> bool:

@@ -6,13 +6,16 @@ goes wrong, the device is given back and session.json says what happened. An int
 
 from __future__ import annotations
 
+import importlib
 import os
+import threading
 import time
 from pathlib import Path
 from typing import Any, Sequence
 
 from .. import __version__, faults
 from ..errors import MstxkitError
+from ..host import threads
 from ..store.session_file import SessionFile, SessionStart
 from . import backends, guard, metadata, theirs
 from .backends._session import ProfilerSession
@@ -23,6 +26,7 @@ from .presets import preset_of as preset_of
 
 # Looking how much there is takes at most a fiftieth of the looker's time, and not more often than 5 times a second.
 _LOOK_EVERY_NS, _LOOK_SHARE = 200_000_000, 50
+_importing: list[threading.Thread] = []
 # Less room than that on the disk: nothing begins, as CANN (collector, `file_ageing.cpp`) records nothing below 20 MB;
 # at the end, what was to be written may be missing.
 _ROOM_TO_BEGIN_BYTES, _ROOM_AT_END_BYTES = 32 << 20, 1 << 16
@@ -36,6 +40,29 @@ def backend_here() -> tuple[str | None, dict[str, str]]:
         faults.note("session.backend", exc)
         return None, {"any": _shown(exc)}
     return (None if backend is None else backend.name), refused
+
+
+def import_ahead() -> None:
+    """While a request waits: have what the profiler imports as it first starts, seconds of it, imported by a thread of
+    ours. Once a process; never raises.
+    """
+    backend = None if _importing else backend_here()[0]
+    if backend is not None:
+        names = getattr(backends.load(backend), "imports_late", ())
+        _importing.append(threading.Thread(target=_import_all, args=[names], name="mstxkit-imports", daemon=True))
+        try:
+            _importing[-1].start()
+        except RuntimeError as exc:
+            faults.note("session.imports", exc)
+
+
+def _import_all(names: Sequence[str]) -> None:
+    threads.leave_signals()
+    for name in names:
+        try:
+            importlib.import_module(name)
+        except Exception as exc:  # the profiler meets the same, and says so
+            faults.note("session.imports", exc)
 
 
 class OneSession:

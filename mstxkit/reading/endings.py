@@ -1,9 +1,10 @@
 """How the processes of a run ended: by what each said, by what it left behind, and by what became of the others.
 
-*Ended*: it said so itself. *Left*: gone in order, without a word. *Killed*: gone inside of a range, or while the others
-went on. Who says nothing is judged by its company: those that one launcher started on one host, or all workers of a Ray
-job. A company that is gone at once left with the job. Where its launcher says that a child died, or started the
-company anew, the first of them was killed, and took the others along.
+*Ended*: it said so itself. *Left*: gone in order, without a word. *Killed*: by a signal of its own, inside of a range,
+or while the others went on. The first that failed, crashed or was killed took along who was gone soon after it. Who
+says nothing else is judged by its company: those that one launcher started on one host, or all workers of a Ray job. A
+company that is gone at once left with the job. Where its launcher says that a child died, or started the company anew,
+the first of them was killed. Whoever tells of a death asks here: the tables, and the watchman as it happens.
 """
 
 from __future__ import annotations
@@ -12,7 +13,10 @@ import time
 from collections import defaultdict
 from typing import Callable, Iterable, Mapping, NamedTuple, Sequence, TypeVar
 
-from ..store.values import small_number
+from ..host import parts
+from ..store import incidents, stacks
+from ..store.incidents import Incident
+from ..store.values import small_number, text_of
 from . import attempts
 from .processes import ENDED, KILLED, LEFT, LOST, RUNNING, Process, lifetime
 
@@ -30,6 +34,11 @@ A_CHILD_DIED = frozenset(
         "WorkerCrashedError", "OutOfMemoryError", "NodeDiedError", "BrokenProcessPool",
     )
 )  # fmt: skip
+# Errors by which a program is told to end, or leaves: nobody's fault.
+ORDERLY = frozenset(("KeyboardInterrupt", "SystemExit", "GeneratorExit", "SignalException"))
+# What is gone nearer together than this was signalled at once; a launcher ends the others so soon after the first, who
+# have this long to leave before it kills them (srun 30 s, torchrun 30 s).
+SIGNALLED_NS, TAKEN_ALONG_NS = 100_000_000, 40_000_000_000
 _NEVER = 1 << 63
 WITH_THE_JOB, WITH_ITS_POOL, NEXT_PROGRAM = "with the job", "with its pool", "for another program"
 WHILE_OTHERS_WENT_ON = "while the others went on"
@@ -55,7 +64,17 @@ class Life(NamedTuple):
     @property
     def about_gone_ns(self) -> int:
         """When it was gone, as nearly as that is known."""
-        return self.gone_ns if self.was_watched and self.gone_ns is not None else self.last_ns
+        return self.gone_ns if self.was_seen and self.gone_ns is not None else self.last_ns
+
+    @property
+    def was_seen(self) -> bool:
+        """Is it known to the moment when it was gone?"""
+        return self.was_watched and self.gone_ns is not None
+
+    def was_gone_after(self, first: Life) -> bool:
+        """Or may have been, where that is not known to the moment?"""
+        are_seen = (self.was_seen or self.process.state == ENDED) and (first.was_seen or first.process.state == ENDED)
+        return self.about_gone_ns - first.about_gone_ns > (0 if are_seen else -AT_ONCE_NS)
 
     @property
     def is_inside(self) -> bool:
@@ -67,6 +86,20 @@ class Life(NamedTuple):
         """Has it done nothing for a while, in a range or outside of any?"""
         return self.entered_ns is None or self.last_ns - self.entered_ns >= WAITS_NS
 
+    @property
+    def is_crash(self) -> bool:
+        """Did a signal of its own end it?"""
+        return bool(self.process.fatal) or self.process.signal in stacks.FATAL
+
+    @property
+    def has_failed(self) -> bool:
+        """Is it sure by itself that it failed, crashed or was killed: by what it left, or by an incident?"""
+        if self.process.state == ENDED:
+            error, is_beside = self.process.error, self.process.identity.get("under") in parts.BESIDE
+            return is_failure(error) and error not in A_CHILD_DIED and not is_beside
+        was_killed = self.process.signal == stacks.KILL and not self.process.is_of_ray
+        return self.process.state == KILLED and (self.is_crash or self.process.was_told or was_killed)
+
 
 class Fate(NamedTuple):
     """A state, and how it came to it, as words that follow it; None where there is nothing to add."""
@@ -75,12 +108,32 @@ class Fate(NamedTuple):
     how: str | None = None
 
 
-def of_run(processes: Sequence[Process], last_open_ns: Mapping[int, int]) -> dict[int, Fate]:
+def is_wrong(state: str, how: str | None) -> bool:
+    """Was a process that ended so killed, or ended by an exception?"""
+    return state == KILLED or (state == ENDED and how is not None and is_failure(how.removeprefix("by ")))
+
+
+def is_failure(error: str | None) -> bool:
+    """Does an error that ended a program say that something failed?"""
+    return error is not None and error not in ORDERLY
+
+
+def of_run(
+    processes: Sequence[Process], last_open_ns: Mapping[int, int], of_watchmen: Sequence[Incident] = ()
+) -> dict[int, Fate]:
     """How each process of a run ended, by its index; each learns which attempt of the job it belongs to.
 
     Args:
         last_open_ns: When those that are or were inside of ranges entered the last one, by index.
+        of_watchmen: The incidents of the run: deaths that the watchmen have told of.
     """
+    deaths = [incident for incident in of_watchmen if incident.kind in (incidents.KILLED, incidents.SIGNAL)]
+    details = {text_of(death.details.get("process")): death.details for death in deaths}
+    for process in processes:
+        if process.name in details:
+            process.was_told = True
+            process.signal = process.signal or small_number(details[process.name].get("signal")) or 0
+            process.fatal = process.fatal or text_of(details[process.name].get("fatal"))
     spans = [lifetime(process, last_open_ns.get(process.index, 0)) for process in processes]
     numbers = attempts.number([(process.identity, *span) for process, span in zip(processes, spans)])
     for process, attempt in zip(processes, numbers):
@@ -97,7 +150,9 @@ def of_run(processes: Sequence[Process], last_open_ns: Mapping[int, int]) -> dic
 
 
 def _was_outlived(process: Process, last_ns: int, by: Process | None, by_start_ns: int) -> bool:
-    """Did who sealed it live on in the same start of the job, not in one that came shortly after?"""
+    """Did who saw it live on in the same start of the job, not in one that came shortly after?"""
+    if process.sealed_by == stacks.WATCHMAN:
+        return True
     if by is None or by.attempt != process.attempt:
         return False
     return by_start_ns < last_ns or (by.identity.get("job") or "") == process.identity.get("job")
@@ -122,9 +177,50 @@ class _Judge:
         self._attempts = _grouped(lives, lambda life: life.process.attempt)
         self._died_inside_ns = _first_inside_ns(self._silent)
         for members in self._attempts.values():
-            self.endings.update((life.process.index, Fate(LEFT, WITH_THE_JOB)) for life in _signalled(members))
+            self.endings.update(self._of_first(members))
+            self.endings.update((life.process.index, Fate(LEFT, WITH_THE_JOB)) for life in self._signalled(members))
             for company in _grouped(members, _launched_by).values():
                 self.endings.update(self._of_company(company, members))
+
+    def _of_first(self, members: list[Life]) -> Iterable[tuple[int, Fate]]:
+        """The first of an attempt that is sure to have failed, and who was gone soon after it, as the job was."""
+        gone = sorted((life for life in members if life.process.state != RUNNING), key=lambda life: life.about_gone_ns)
+        first = next((life for life in gone if life.has_failed and not self._was_told_to_end(life, members)), None)
+        if first is None:
+            return
+        if first.process.state == KILLED:
+            yield first.process.index, _ending(first, True)
+        is_over = max(life.about_gone_ns for life in members) - first.about_gone_ns <= TAKEN_ALONG_NS
+        for life in gone:
+            if life is first or life.process.index in self.endings or not life.was_gone_after(first):
+                continue
+            if life.is_crash or life.process.was_told:
+                yield life.process.index, _ending(life, True)
+            elif is_over:
+                yield life.process.index, Fate(LEFT, WITH_THE_JOB)
+
+    def _was_told_to_end(self, life: Life, members: list[Life]) -> bool:
+        """Was the whole job signalled, and one that was killed with it, or because it had not left in time?"""
+        if life.is_crash or life.process.was_told or life.process.state == ENDED or len(members) == 1:
+            return False
+        launcher, others = self._launcher(life), [other for other in members if other is not life]
+        before = (other for other in others if 0 < life.about_gone_ns - other.about_gone_ns <= TAKEN_ALONG_NS)
+        return (
+            all(other.about_gone_ns - life.about_gone_ns <= SIGNALLED_NS for other in others)
+            or any(other.process.signal == stacks.TERMINATE for other in before)
+            or (launcher is not None and launcher.process.error in ORDERLY)
+        )
+
+    def _signalled(self, members: list[Life]) -> list[Life]:
+        """All that were left of a job, where they were gone at once without a word, and nobody lived to see that."""
+        over_ns = max(life.last_ns for life in members)
+        last = [life for life in members if over_ns - life.last_ns <= AT_ONCE_NS]
+        seen = [life.about_gone_ns for life in last if life.was_seen]
+        if len(seen) < len(last) or max(seen) - min(seen) > SIGNALLED_NS:
+            last = [life for life in last if life.gone_ns is None]
+        is_anew = any(life.is_inside for life in last) and self._was_started_anew(last[0], over_ns + TAKEN_ALONG_NS)
+        are_silent = all(life.process.index not in self.endings for life in last)
+        return last if len(last) > 1 and are_silent and not is_anew else []
 
     def _of_company(self, company: list[Life], members: list[Life]) -> list[tuple[int, Fate]]:
         silent = [life for life in company if life.process.index not in self.endings]
@@ -187,10 +283,11 @@ class _Judge:
         others = (first_ns for host, first_ns in by_host.items() if host != life.process.host)
         return any(life.last_ns - first_ns > AT_ONCE_NS for first_ns in others)
 
-    def _was_started_anew(self, life: Life) -> bool:
-        """Has its launcher started a later attempt?"""
+    def _was_started_anew(self, life: Life, until_ns: int = _NEVER) -> bool:
+        """Has its launcher started a later attempt by then?"""
         later = (members for attempt, members in self._attempts.items() if attempt > life.process.attempt)
-        return any(_launched_by(other) == _launched_by(life) for members in later for other in members)
+        theirs = (other for members in later for other in members if other.start_ns <= until_ns)
+        return any(_launched_by(other) == _launched_by(life) for other in theirs)
 
 
 def _by_its_own_word(life: Life) -> Fate | None:
@@ -212,6 +309,8 @@ def _by_its_own_word(life: Life) -> Fate | None:
 def _ending(life: Life, is_killed: bool) -> Fate:
     if not is_killed:
         return Fate(LEFT, WITH_THE_JOB)
+    if life.process.signal or life.process.fatal:
+        return Fate(KILLED, f"by {stacks.signal_name(life.process.signal, life.process.fatal)}")
     return Fate(KILLED, None if life.is_inside else WHILE_OTHERS_WENT_ON)
 
 
@@ -253,14 +352,6 @@ def _together(gone: list[Life]) -> list[list[Life]]:
             over_ns = life.gone_ns or _NEVER
         sets[-1].append(life)
     return sets
-
-
-def _signalled(members: Sequence[Life]) -> list[Life]:
-    """All that were left of a job, where they were gone at once without a word, and nobody lived to see that."""
-    over_ns = max(life.last_ns for life in members)
-    last = [life for life in members if over_ns - life.last_ns <= AT_ONCE_NS and life.gone_ns is None]
-    are_silent = all(_by_its_own_word(life) is None for life in last)
-    return last if len(last) > 1 and are_silent else []
 
 
 def _failed_before(other: Life, life: Life) -> bool:

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import os
 import struct
+from pathlib import Path
 from typing import Any
 
 from ..errors import FormatError
 from ..host import identity, life
-from ..store import documents, layout, livefile, process_pointer, records
+from ..store import documents, layout, livefile, process_pointer, records, stacks
 from ..store.values import text_of, whole_number
 from .folder import LIMIT_BYTES, Damage, Folder
 from .processes import ENDED, KILLED, LEFT, LOST, RUNNING, Process, Processes
@@ -45,6 +46,8 @@ def _read_file(folder: Folder, name: str, processes: Processes, damage: list[Dam
     process.learn({"identity": {k: pointer[k] for k in ("run", "boot") if k in pointer}}, -1.0)
     process.state = state_of(pointer)
     process.live_path = text_of(pointer.get("path"))
+    if process.state == KILLED and (death := stacks.left_beside(Path(process.live_path)).death):
+        process.learn_death(death)
     if process.state != KILLED and not _is_on_this_kernel(pointer):
         return
     try:
@@ -56,8 +59,10 @@ def _read_file(folder: Folder, name: str, processes: Processes, damage: list[Dam
         damage.append(Damage.because(process.live_path, exc))
         return
     try:
-        status = os.fstat(fd)
-        if status.st_blocks * _STAT_BLOCK_BYTES < status.st_size:  # ours are allocated as a whole
+        status, head = os.fstat(fd), documents.read_part(fd, 0, livefile.HEADER_BYTES)
+        # Ours are allocated as a whole; who ends by os._exit gives back what it has not used.
+        is_whole = status.st_blocks * _STAT_BLOCK_BYTES >= status.st_size
+        if not is_whole and (len(head) < livefile.HEADER_BYTES or livefile.read_exit_status(head) is None):
             raise FormatError("a live file with holes: it claims more than there is")
         # The whole file, slots before banks: a range that ends meanwhile is in one of them.
         _take(bytearray(documents.read_part(fd, 0, LIMIT_BYTES)), fd, pointer, process, damage)

@@ -61,6 +61,9 @@ class Process:
     gone_ns: int = 0  # CLOCK_MONOTONIC, when who sealed it saw that it was gone; 0: it did so itself
     sealed_by: str = ""  # the name of that process of the run
     was_watched: bool = False  # did that one see it at that moment?
+    fatal: str = ""  # what it wrote as a signal of its own ended it
+    signal: int = 0  # that has ended it, as the kernel said; 0: not known, or none
+    was_told: bool = False  # has a watchman told that it was killed?
     blocks: list[BlockRef] = field(default_factory=list)
     sealed_banks: dict[int, int] = field(default_factory=dict)  # sequence number to what is sealed of it
     open_block: BlockRef | None = None
@@ -146,8 +149,13 @@ class Process:
         self.ended = True
         self.error = text_of(meta.get("error")) or None
         self.exit_status = small_number(meta.get("status"))
-        self.gone_ns, self.sealed_by = whole_number(meta.get("gone_ns")), text_of(meta.get("by"))
-        self.was_watched = meta.get("watched") is True
+        self.learn_death(meta)
+
+    def learn_death(self, death: Mapping[str, Any]) -> None:
+        """What it, or those who lived on, have left of how and when it was gone."""
+        self.gone_ns, self.sealed_by = whole_number(death.get("gone_ns")), text_of(death.get("by"))
+        self.was_watched = death.get("watched") is True
+        self.fatal, self.signal = text_of(death.get("fatal")), small_number(death.get("signal")) or 0
 
     def take(self, ref: BlockRef) -> None:
         """A block of records. Of a bank that was sealed twice, by its process and by who adopted it, the later counts:

@@ -269,9 +269,10 @@ class Run(RunTables):
         import polars as pl
 
         from . import endings, frames, labels
+        from .tables import incidents
 
         seen = self._last_open_ns()
-        judged = endings.of_run(self._processes, seen)
+        judged = endings.of_run(self._processes, seen, incidents.stored(self.path, self.id, self.damage))
         rows = [row_of(process, seen.get(process.index, 0), judged[process.index]) for process in self._processes]
         return pl.DataFrame(labels.with_labels(rows), schema=frames.PROCESS_SCHEMA)
 

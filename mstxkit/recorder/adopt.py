@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import mmap
 import os
+import sys
 import time
 from pathlib import Path
-from typing import Any, Callable, Iterable, NamedTuple
+from typing import Any, Callable, Collection, Iterable, NamedTuple
 
 from .. import faults
 from ..errors import FormatError, MstxkitError, NewerVersionError
-from ..host import identity, life
-from ..store import documents, layout, livefile, process_pointer, run_file, sealed_place, segment
+from ..host import apart, identity, life
+from ..store import documents, layout, livefile, process_pointer, run_file, sealed_place, segment, stacks
 from ..store.block_index import Indexed
 from ..store.values import whole_number
 from . import blocks, live
@@ -47,6 +48,12 @@ class Adopted(NamedTuple):
     open_ranges: bool
 
 
+def main() -> None:
+    """A process of its own, where there is much to do: its word is the run folder."""
+    apart.let_go()
+    collect(sys.argv[1])
+
+
 class _Interrupted(Exception):
     """The adopter was told to leave off; what it has done stays done."""
 
@@ -57,6 +64,7 @@ def collect(
     by: str | None = None,
     when_gone: Callable[[str], int | None] = lambda name: None,
     on_problem: Callable[[str, Exception], object] = lambda name, exc: faults.note("adopt", exc),
+    but: Collection[str] = (),
 ) -> list[Adopted]:
     """Seal everything that dead processes of a run left on this host.
 
@@ -67,6 +75,7 @@ def collect(
         when_gone: When one was gone that it watched, by its name, CLOCK_MONOTONIC; None of the others: it sees now that
             they are gone.
         on_problem: Told, by the name of a pointer, why what is left of its process could not be sealed now.
+        but: Processes that are left alone, by name.
 
     Raises:
         MstxkitError: `run` is no run folder.
@@ -77,6 +86,8 @@ def collect(
         raise MstxkitError(run_file.why_none(run))
     adopted = []
     for pointer in pointers(folder):
+        if pointer.name.partition(layout.POINTER)[0] in but:
+            continue
         try:
             adopted.append(_adopt(folder, pointer, run_id, go_on, _Adopter(by, when_gone)))
         except _Interrupted:
@@ -209,7 +220,8 @@ def _seal_file(run: Path, left: _Left, go_on: Callable[[], bool]) -> Adopted | N
     if mapping is not None:
         with mapping, memoryview(mapping) as view:
             result = _seal_view(run, left, view, go_on)
-    left.path.unlink(missing_ok=True)
+    for suffix in (layout.LIVE_SUFFIX, layout.STACKS_SUFFIX, layout.TOLD_SUFFIX):
+        left.path.with_suffix(suffix).unlink(missing_ok=True)
     return result
 
 
@@ -239,7 +251,9 @@ def _seal_banks(
             return Adopted(left.name, records, False)
         open_ranges = blocks.of_open_ranges(view)
         # In one write: a killed adopter leaves both or none.
-        end = blocks.of_end(view, _how_it_ended(header, left), **left.adopter.saw(left.name))
+        seen, death = left.adopter.saw(left.name), stacks.left_beside(left.path).death
+        death = {**death, **seen} if seen.get("watched") else {**seen, **death}  # who watched it knows the order best
+        end = blocks.of_end(view, _how_it_ended(header, left), **death)
         files.append((open_ranges or Indexed(b"")) + end, is_last=True)
         return Adopted(left.name, records, open_ranges is not None)
     finally:

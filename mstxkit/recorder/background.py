@@ -7,7 +7,6 @@ ends by itself once the write returns, or goes on if it was started again by the
 from __future__ import annotations
 
 import threading
-import time
 from typing import Callable
 
 from .. import faults
@@ -49,7 +48,7 @@ class Background:
             if self._thread is None:
                 _need_threads()
                 thread = threading.Thread(target=self._run, name=self._name, daemon=True)
-                thread.start()
+                threads.start_unwaited(thread)
                 self._thread = thread
 
     def pause(self, deadline: float | None = None) -> bool:
@@ -61,14 +60,17 @@ class Background:
         Returns:
             Has a thread ended? False where there was none, and where it is left behind.
         """
+        self.ask()
+        thread = self._thread
+        return thread is not None and threads.wait_for(thread, deadline)
+
+    def ask(self) -> None:
+        """Have the thread end after the turn that it is in; `pause` waits for that."""
         with self._changing:
-            thread = self._thread
+            is_there = self._thread is not None
             self._pausing.set()
-        if thread is None:
-            return False
-        self._wake()
-        thread.join(None if deadline is None else max(0.0, deadline - time.monotonic()))
-        return not thread.is_alive()
+        if is_there:
+            self._wake()
 
     def finish(self, last: Callable[[], object], deadline: float) -> bool:
         """End the thread with one last piece of work, done in it after the turn that it is in; where there is no
@@ -89,8 +91,7 @@ class Background:
             last()
             return True
         self._wake()
-        thread.join(max(0.0, deadline - time.monotonic()))
-        return not thread.is_alive()
+        return threads.wait_for(thread, deadline)
 
     def sleep(self, seconds: float) -> None:
         """In a turn: wait, but not while it is paused."""

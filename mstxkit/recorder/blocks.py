@@ -120,7 +120,8 @@ def of_end(view: Buffer, ended: str, **more: Any) -> Indexed:
     Args:
         ended: `exit`, `left` (it became another program), or `killed` (it is gone without a word).
         more: `error`, the exception that ended its program; `gone_ns`, when it was seen to be gone, CLOCK_MONOTONIC,
-            `watched`, was that at the moment itself, and `by`, by which process of the run. None: nothing is known.
+            `watched`, was that at the moment itself, and `by`, by which process of the run; `fatal` and `signal`, by
+            which it was ended. None: nothing is known.
     """
     meta = {**about(view), "ended": ended, "status": livefile.read_exit_status(view), **more}
     return block_index.block(segment.END, {name: value for name, value in meta.items() if value is not None})

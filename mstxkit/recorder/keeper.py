@@ -9,15 +9,17 @@ it has sealed files looked after (`caretaking.py`).
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from pathlib import Path
 from typing import Callable, NamedTuple
 
 from .. import faults
-from ..host import identity, jitter, life, parts
+from ..host import apart, identity, jitter, life, parts
 from ..host.listing import ListedFolder
-from ..store import layout
+from ..host.stopped import StoppedHolder
+from ..store import layout, stacks
 from ..store.lookout import Lookout
 from ..store.sealed_care import SealedCare
 from . import adopt, live
@@ -34,6 +36,8 @@ _LOOKS_EVERY_S = 3.0
 _SEEN_WITHIN_S = 15.0
 # Where a whole job is signalled, the keeper is gone before this has passed: whom it says is gone, it has outlived.
 _OUTLIVES_BY_S = 0.02
+# What those who are gone may take in shared memory, of a run on this host; fewer than this are not counted.
+DEAD_AT_MOST_BYTES, _FEW_DEAD, _HELPED_EVERY_S = 256 << 20, 16, 5.0
 # Processes of a job end together: one of them is the last, and passes on what all have left.
 _ENDS_TOGETHER_S, _ASKED_EVERY_S = 0.05, 0.005
 # At the end of a Ray driver, its workers have been told to end, and do so in milliseconds.
@@ -76,11 +80,14 @@ class Keeper:
         self._is_keeper, self._has_looked, self._spent_ns = False, False, 0
         self._starting, self._looking, self._is_over = threading.Lock(), threading.Lock(), False
         self._left: frozenset[str] = frozenset()
+        self._noted = set[str]()  # who is gone, and of whom that was said
+        self._gone_since_s: dict[str, float] = {}
+        self._helped_s = 0.0
         self._unseen_s = 0.0
         self._listed = ListedFolder(self._folder)
         self._seen: tuple[frozenset[str], tuple[str, ...]] = frozenset(), ()
         self._looks = jitter.Every(_LOOKS_EVERY_S, "keeper", time.monotonic())
-        self._neighbours = Neighbours(self._folder)
+        self._neighbours, self._stopped = Neighbours(self._folder), StoppedHolder(self._lock)
         self._lookout = Lookout(run, run_id, self._folder, watchman.is_there)
         self._handing_on = handing_on or HandingOn()
         self._caretaker = SealedCaretaker(care or SealedCare(run, run_id, self._folder))
@@ -104,8 +111,10 @@ class Keeper:
             return  # another thread is at it
         try:
             if self._is_keeper:
-                life.keep(self._lock)
+                self._is_keeper = life.keep(self._lock)
             elif not self._is_over:
+                if self._stopped.for_long():  # once he goes on, he finds that the file is another's
+                    self._lock.unlink(missing_ok=True)
                 self._is_keeper = life.hold(self._lock)
             self.start()
         except Exception as exc:
@@ -151,8 +160,13 @@ class Keeper:
         except Exception as exc:
             faults.note("keeper", exc)
 
+    @property
+    def background(self) -> Background:
+        """The thread, which ends around a fork."""
+        return self._background
+
     def leave_off(self, deadline: float | None = None) -> bool:
-        """End the thread after what it is at, around a fork. Has one ended?"""
+        """End the thread after what it is at. Has one ended?"""
         return self._background.pause(deadline)
 
     def end(self, deadline: float) -> None:
@@ -211,37 +225,78 @@ class Keeper:
             return True  # the last of them has removed the folder
 
     def _turn(self) -> bool:
-        """See who is gone, for a second at most, and seal what they left."""
+        """See who is gone, for a second at most, and seal what they left. What a fork interrupts goes on after it: a
+        program that forks all the time leaves but moments, in which nothing is waited for that is there already.
+        """
         before = time.thread_time_ns()
+        if not self._is_keeper:
+            return False
         self._watchman.consider()
         self._neighbours.watch(self._others())
-        self._neighbours.wait(_TURN_S if self._has_looked or self._unseen_s else 0)
-        others = self._others()
-        gone = self._neighbours.gone(others)
-        self._left = self._left & gone
-        if (gone - self._left or not self._has_looked) and not self._is_unseen(gone - self._left):
+        self._neighbours.wait(0)  # in the order in which they were gone
+        gone = self._gone()
+        if not self._is_due(gone):
+            self._neighbours.wait(_TURN_S if self._has_looked or self._unseen_s else 0)
+            gone = self._gone()
+        self._note_deaths()
+        if self._is_due(gone):
             self._seal(gone)
         if not self._background.is_pausing:
             self._handing_on.turn()
-            self._lookout.tell_if_due([self._own, *(name for name in others if name not in gone)])
+            self._lookout.tell_if_due([self._own, *(name for name in self._others() if name not in gone)])
         self._spent_ns += time.thread_time_ns() - before
         return self._caretaker.is_apart or bool(self._others())
 
-    def _is_unseen(self, gone: frozenset[str]) -> bool:
-        """Has the watchman, or who follows a killed one, still to tell of them? It removes their stacks then. At first
-        somebody may die just while it is sealed what was left before.
-        """
-        is_left = any((self._folder / f"{n}{layout.STACKS_SUFFIX}").exists() for n in gone)
-        is_left = self._watchman.is_on and (is_left or not (self._has_looked or self._watchman.is_there()))
-        self._unseen_s = (self._unseen_s or time.monotonic()) if is_left else 0.0
-        return is_left and time.monotonic() - self._unseen_s < _SEEN_WITHIN_S
+    def _gone(self) -> frozenset[str]:
+        """Who is gone, and has left something."""
+        gone = self._neighbours.gone(self._others())
+        self._gone_since_s = {name: self._gone_since_s.get(name, time.monotonic()) for name in gone}
+        self._left = self._left & gone
+        return gone
+
+    def _is_due(self, gone: frozenset[str]) -> bool:
+        """Is anything there to be sealed, of which the watchman has told, if it is to tell of it?"""
+        new = gone - self._left
+        self._have_help(new)
+        return not self._is_watchman_due() and bool(new - self._unseen(new) or not self._has_looked)
+
+    def _have_help(self, new: frozenset[str]) -> None:
+        """Where the dead take more than they may, a process apart seals them: no fork interrupts it."""
+        files = new if len(new) >= _FEW_DEAD and time.monotonic() > self._helped_s else ()
+        if sum(_bytes_of(self._folder / f"{name}{layout.LIVE_SUFFIX}") for name in files) > DEAD_AT_MOST_BYTES:
+            self._helped_s = time.monotonic() + _HELPED_EVERY_S
+            apart.start(adopt.__name__, [str(self._run)])
+
+    def _is_watchman_due(self) -> bool:
+        """At first somebody may die just while it is sealed what was left before."""
+        is_due = self._watchman.is_on and not (self._has_looked or self._watchman.is_there())
+        self._unseen_s = (self._unseen_s or time.monotonic()) if is_due else 0.0
+        return is_due and time.monotonic() - self._unseen_s < _SEEN_WITHIN_S
+
+    def _unseen(self, gone: frozenset[str]) -> frozenset[str]:
+        """Those of whom the watchman, or who follows a killed one, has still to tell: it renames their stacks then."""
+        since_s = time.monotonic() - _SEEN_WITHIN_S
+        lately = [n for n in gone if self._gone_since_s.get(n, 0.0) > since_s] if self._watchman.is_on else []
+        return frozenset(n for n in lately if (self._folder / f"{n}{layout.STACKS_SUFFIX}").exists())
+
+    def _note_deaths(self) -> None:
+        """Beside what they left, whatever becomes of this process: who was first took the others along."""
+        self._noted &= self._neighbours.gone_ns.keys()
+        if new := self._neighbours.gone_ns.keys() - self._noted:
+            self._background.sleep(_OUTLIVES_BY_S)
+            for name in new:
+                live_file = self._folder / f"{name}{layout.LIVE_SUFFIX}"
+                stacks.add_death(live_file, self._own, self._neighbours.gone_ns[name], watched=True)
+            self._noted |= new
 
     def _seal(self, gone: frozenset[str]) -> None:
-        self._background.sleep(_OUTLIVES_BY_S)
+        first_s, unseen = min(self._gone_since_s.values(), default=0.0), self._unseen(gone)
+        self._background.sleep(max(0.0, first_s + _OUTLIVES_BY_S - time.monotonic()))
         if not self._background.is_pausing:
-            adopt.collect(self._run, lambda: not self._background.is_pausing, self._own, self._neighbours.when_gone)
+            goes_on: Callable[[], bool] = lambda: not self._background.is_pausing  # noqa: E731
+            adopt.collect(self._run, goes_on, self._own, self._neighbours.when_gone, but=unseen)
         if not self._background.is_pausing:
-            self._has_looked, self._left = True, gone
+            self._has_looked, self._left = True, gone - unseen
 
     def _others(self) -> tuple[str, ...]:
         """Names of the other processes of this run that have, or have left, a live file here."""
@@ -253,6 +308,13 @@ class Keeper:
             others = tuple(layout.of_keeper(kept, self._own.rsplit("-", 2)[0], names))
             self._seen = names, others
         return others
+
+
+def _bytes_of(file: Path) -> int:
+    try:
+        return os.stat(file).st_blocks * 512
+    except OSError:
+        return 0
 
 
 def _within(seconds: float, asks: Callable[[], bool | None]) -> bool:

@@ -86,9 +86,10 @@ class LastWordsHere:
         except RuntimeError as exc:  # no thread can be started, as at the end of the interpreter
             faults.note("last_words", exc)
 
-    def leave_off(self, deadline: float | None = None) -> bool:
-        """End the thread, around a fork. Has one ended?"""
-        return self._background.pause(deadline)
+    @property
+    def background(self) -> Background:
+        """The thread, which ends around a fork."""
+        return self._background
 
     def end(self, deadline: float) -> None:
         """Say no more, and leave signals and hooks as they were. The file goes, as who reads it has it open; where it

@@ -1,4 +1,5 @@
-"""A forked child begins to record with its first range or mark, or a second after its fork.
+"""A forked child begins to record with its first range or mark, or a second after its fork; a process whose run folder
+does not answer when it begins, once that does.
 
 Programs fork for each sample of a batch. What a child takes that has nothing to say is a thread that sleeps: a live
 file, locks, threads and descriptors come with the recorder.
@@ -26,14 +27,17 @@ class LateStart:
     """Begins in a thread of its own, so that nobody waits for a run folder that hangs.
 
     Args:
-        parent: The recorder of whoever forked this process, which is not touched.
+        parent: The recorder of whoever forked this process, which is not touched; or a `SlowFolder`.
         begin: Called once, in that thread; must not raise.
+        is_ready: Called again and again before that: may it begin, within so many seconds?
 
     Threads/fork: any thread. A forked child makes a new one.
     """
 
-    def __init__(self, parent: Any, begin: Callable[[Any], None]) -> None:
-        self.parent, self.pid, self._begin = parent, os.getpid(), begin
+    def __init__(
+        self, parent: Any, begin: Callable[[Any], None], is_ready: Callable[[float], bool] = lambda wait_s: True
+    ) -> None:
+        self.parent, self.pid, self._begin, self._is_ready = parent, os.getpid(), begin, is_ready
         self._due_s, self._asked, self._begun = time.monotonic() + _AFTER_S, threading.Event(), threading.Event()
         self._background = Background("mstxkit-begin", self._turn, self._asked.set)
 
@@ -41,7 +45,8 @@ class LateStart:
         """Wait for the first range, here or again after `leave_off`. Raises RuntimeError: no thread can be started."""
         self._asked.clear()
         self._background.start()
-        engine.await_first(self._at_first)
+        if self._is_ready(0.0):
+            engine.await_first(self._at_first)
 
     def leave_off(self, deadline: float) -> bool:
         """End the thread, around a fork or for good. Has one ended?"""
@@ -64,7 +69,7 @@ class LateStart:
 
     def _turn(self) -> bool:
         self._asked.wait(max(0.0, self._due_s - time.monotonic()))
-        if self._background.is_pausing:
+        if not self._is_ready(_LOOKS_EVERY_S) or self._background.is_pausing:
             return True
         self._begin(self.parent)
         engine.await_first(None)

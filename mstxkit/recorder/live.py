@@ -20,21 +20,25 @@ from .. import faults
 from ..errors import CaptureError
 from ..host import folders, identity, life
 from ..host.folder_events import is_local
-from ..store import documents, livefile, process_pointer
+from ..store import documents, livefile, process_pointer, records
 from ..store import layout as names
 
 _ON_DISK = (
     "{shm} has no room for what is recorded, or cannot be used: it is written to {folder} meanwhile, a disk, which can "
     "make the program wait; in a container, raise --shm-size, or give live_folder= another tmpfs"
 )
+_FOREIGN = "{mine} is another user's, or no folder: remove it; live files are in {folder} meanwhile, on a disk"
 # What must stay free on tmpfs after a live file was made: others need it too.
 _RESERVE_BYTES = 8 << 20
 # Linux: fault all pages in now, so that the hot path never does (mman.h; in the mmap module since Python 3.10).
 _MAP_POPULATE = 0x8000
+# Linux: give the pages back, and what of the file is in them (mman.h).
+_MADV_REMOVE, _PAGE_BYTES = 9, mmap.PAGESIZE
 # The last process of a run takes the run's folder on tmpfs with it, perhaps between another one's mkdir and open.
 _TRIES = 20
 # What a process leaves for others beside its live file.
-_HANDED_ON = (names.HANDED_OVER_SUFFIX, names.RINGS_SUFFIX, names.STACKS_SUFFIX, names.ASK_SUFFIX)
+_WORDS = names.STACKS_SUFFIX, names.TOLD_SUFFIX
+_HANDED_ON = (names.HANDED_OVER_SUFFIX, names.RINGS_SUFFIX, names.ASK_SUFFIX, *_WORDS)
 # A mapping has a descriptor too, and closes its number as it is freed, whosever that is by then: these never are.
 _lost: list[mmap.mmap] = []
 
@@ -90,7 +94,8 @@ def _map_somewhere(
         try:
             path, mapping = _map_in(parent, run, who, layout, draft)
             if preferred is None and Path(folders.SHARED_MEMORY) not in path.parents:
-                faults.say_once(_ON_DISK.format(shm=folders.SHARED_MEMORY, folder=path.parent))
+                template = _FOREIGN if folders.is_foreign(mine := folders.in_shared_memory()) else _ON_DISK
+                faults.say_once(template.format(shm=folders.SHARED_MEMORY, mine=mine, folder=path.parent))
             return path, mapping
         except OSError as exc:
             problems.append(f"{parent or folders.SHARED_MEMORY}: {exc.strerror or exc}")
@@ -158,6 +163,27 @@ def _allocate_and_map(path: Path, size: int) -> mmap.mmap:
         raise
     finally:
         os.close(descriptor)
+
+
+def shrink(live: LiveFile) -> None:
+    """Give back what nothing was written to: the process is just ending, and nobody may seal what it left for long.
+
+    Never raises. What a thread still writes there is room again for, as long as tmpfs has any.
+    """
+    used = range(live.layout.bank_count)
+    heads = [livefile.read_bank_head(live.view, live.layout.bank_at(index)) for index in used]
+    for index, head in enumerate(heads):
+        at, size = live.layout.bank_at(index), live.layout.bank_bytes
+        is_used = head.state in (livefile.ACTIVE, livefile.FULL)
+        begin = at + livefile.BANK_HEADER_BYTES + (head.record_count * records.RECORD_BYTES if is_used else 0)
+        end = at + size - (head.text_bytes if is_used else 0)
+        # A page more on both sides: another thread may just be writing a record.
+        begin, end = (begin // _PAGE_BYTES + 2) * _PAGE_BYTES, (end // _PAGE_BYTES - 1) * _PAGE_BYTES
+        try:
+            if end > begin:
+                live.mapping.madvise(_MADV_REMOVE, begin, end - begin)
+        except (OSError, ValueError):
+            return  # no tmpfs
 
 
 def announce_again(live: LiveFile) -> None:

@@ -129,6 +129,11 @@ class Recorder:
             sealed_place.made(self._disk, self.run_id)
 
     @property
+    def name(self) -> str:
+        """Of its files."""
+        return self.live.name
+
+    @property
     def care(self) -> SealedCare:
         """What is to be done with the sealed files of this run on this host."""
         limits = self.limits
@@ -153,6 +158,7 @@ class Recorder:
     def _say_exit_status(self, status: int) -> None:
         if os.getpid() == self.pid:
             livefile.write_exit_status(self.live.view, status)
+            live.shrink(self.live)
 
     def _evicted(self, count: int) -> None:
         livefile.add_to_counter(self.live.view, "evicted", count)
@@ -189,11 +195,15 @@ class Recorder:
         error = exits.error()
         if not self.sealer.background.finish(lambda: self._close_and_seal(error, then), deadline):
             self._close()
-            faults.warn_once(
-                "recorder.stop",
-                f"{self.run} has not answered for {self.limits.stop_s:g} s: what is not sealed stays in "
-                f"{self.live.path}, to be sealed by the next process of this run here, or by `mstxkit collect`",
+            what = (
+                f"what processes of {self.run} that are gone have left was more than {self.limits.stop_s:g} s of work: "
+                f"the rest stays in {self.live.path.parent}"
+                if self.is_sealed
+                else f"{self.run} has not answered for {self.limits.stop_s:g} s: what is not sealed stays in "
+                f"{self.live.path}"
             )
+            by = "to be sealed by the next process of this run here, or by `mstxkit collect`"
+            faults.warn_once("recorder.stop", f"{what}, {by}")
 
     def _close_and_seal(self, error: str | None, then: Callable[[], object]) -> None:
         # Before anything that may hang, and again once nothing ends any more.

@@ -1,14 +1,17 @@
 """Starts the process that watches the others of the run on this host for hangs (`incidents/watchman.py`), and starts it
-again where it was killed: on the keeper's background threads, never on one that trains.
+again where it was killed, or is stopped: on the keeper's background threads, never on one that trains.
 """
 
 from __future__ import annotations
 
+import os
+import signal
 import time
 from pathlib import Path
 
 from .. import faults
 from ..host import apart, life
+from ..host.stopped import StoppedHolder
 from ..store import layout
 
 _MODULE = "mstxkit.incidents.watchman"
@@ -32,15 +35,19 @@ class WatchmanStarter:
     def __init__(self, words: tuple[Path, str, Path], hang_s: float, incidents: int, incidents_bytes: int) -> None:
         self._lock, self.is_on = words[2] / layout.WATCH_LOCK, hang_s > 0
         self._words = [*map(str, words), f"{hang_s:g}", str(incidents), str(incidents_bytes)]
-        self._next_s = time.monotonic() + min(_AFTER_S, hang_s / 2)
+        self._next_s, self._stopped = time.monotonic() + min(_AFTER_S, hang_s / 2), StoppedHolder(self._lock)
 
     def consider(self) -> None:
         """Start it, if there is none. Never raises. *Cost*: a comparison; every few seconds a look at its lock."""
         if not self.is_on or time.monotonic() < self._next_s:
             return
         self._next_s = time.monotonic() + _AGAIN_AFTER_S
+        apart.reap()
         try:
-            if not self.is_there():
+            if (stopped := self._stopped.for_long()) and apart.is_ours(stopped, _MODULE):
+                os.kill(stopped, signal.SIGKILL)
+                self._next_s = 0.0  # the next one once it is gone
+            elif not self.is_there():
                 apart.start(_MODULE, self._words)
         except Exception as exc:
             faults.note("watchman", exc)

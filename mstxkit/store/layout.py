@@ -69,7 +69,7 @@ LIVE_SUFFIX, SEALED_SUFFIX, PATCHES_SUFFIX = life.LIVE_SUFFIX, ".mxs", ".json"
 # Beginning of the names of what processes of one host pass on to each other beside their live files.
 PASSED_ON = "control-"
 RINGS_SUFFIX, ASKED_FOR_RINGS = ".rings", f"{PASSED_ON}rings"
-STACKS_SUFFIX, ASK_SUFFIX, WATCH_LOCK = ".stacks", ".ask", f"{PASSED_ON}watch"
+STACKS_SUFFIX, TOLD_SUFFIX, ASK_SUFFIX, WATCH_LOCK = ".stacks", ".told", ".ask", f"{PASSED_ON}watch"
 INCIDENT_NEWS = f"{PASSED_ON}incident"
 KEEPER = "keeper-"
 # The newest figures of the job, beside the live files.

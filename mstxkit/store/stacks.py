@@ -1,5 +1,8 @@
 """`<process>.stacks` beside a live file: what each thread of Python was at, exceptions and signals that ended it.
 
+Who sees that it is gone adds when and how; once a watchman has told of it, it is `<process>.told`. Who seals the live
+file takes what it says of the death along.
+
 Text. Lines that begin with `@mstxkit` are ours, JSON after a word; what lies between is as CPython's faulthandler
 writes it, from a signal handler at times, and so never trusted.
 
@@ -9,16 +12,26 @@ Source: CPython 3.9 to 3.14, `Python/traceback.c` (`_Py_DumpTracebackThreads`), 
 from __future__ import annotations
 
 import json
+import os
 import re
+import signal
+from pathlib import Path
 from typing import Any, Mapping, NamedTuple
 
+from . import documents, layout
 from .values import list_of, small_number, table_of, text_of
 
-BEGIN, THREADS, EXCEPTION, TOLD = "begin", "threads", "exception", "told"
+BEGIN, THREADS, EXCEPTION, TOLD, GONE = "begin", "threads", "exception", "told", "gone"
+# Who says that one is gone, where no process of the run does.
+WATCHMAN = "watchman"
+# By which a process ends through its own fault, with what CPython calls them; and by which others end it.
+_CALLED = {4: "Illegal instruction", 6: "Aborted", 7: "Bus error", 8: "Floating", 11: "Segmentation fault"}
+FATAL, KILL, TERMINATE = frozenset(_CALLED), 9, 15
 # Of a file nobody reads more than its end; of a thread its innermost frames.
 LIMIT_BYTES = 1 << 20
 FRAMES_AT_MOST, THREADS_AT_MOST, _TEXT_AT_MOST = 64, 128, 300
 _MARK = "@mstxkit "
+_ADDS = os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
 # What is written into the pipe of a process: that its threads are wanted, its ring as well; that there is news to log.
 ASK_THREADS, ASK_ALL, NEWS = b"?", b"!", b"n"
 _THREAD = re.compile(r"(?:Current thread|Thread) 0x([0-9a-f]{1,16})(?: \[(.*?)\])? \(most recent call first\):")
@@ -73,6 +86,7 @@ class LastWords(NamedTuple):
         signal: Whoever sends this one has all threads written; 0: nobody is there to do so.
         answers: How often it has written them itself, as it was asked, with the GIL.
         full_answers: How often it has also said who it is, and handed over its ring where that was asked for.
+        gone: Of whoever saw that it was gone: `by`, `gone_ns`, `watched`, `signal`.
     """
 
     threads: tuple[ThreadStack, ...] = ()
@@ -81,6 +95,22 @@ class LastWords(NamedTuple):
     signal: int = 0
     answers: int = 0
     full_answers: int = 0
+    gone: Mapping[str, Any] = {}
+
+    @property
+    def death(self) -> dict[str, Any]:
+        """What the end of a process says of that."""
+        fields = {key: self.gone.get(key) for key in ("by", "gone_ns", "watched", "signal")}
+        return {key: value for key, value in {**fields, "fatal": self.fatal}.items() if value}
+
+
+def signal_name(number: object, fatal: str = "") -> str:
+    """`SIGSEGV`, by its number or by CPython's words; these where they are of none; "" for none."""
+    value = small_number(number) or next((n for n, words in _CALLED.items() if fatal.startswith(words)), 0)
+    try:
+        return signal.Signals(value).name if value else fatal
+    except ValueError:
+        return f"signal {value}"
 
 
 def line_of(word: str, fields: Mapping[str, Any]) -> bytes:
@@ -88,22 +118,56 @@ def line_of(word: str, fields: Mapping[str, Any]) -> bytes:
     return f"{_MARK}{word} {json.dumps(dict(fields))}\n".encode()
 
 
+def add_death(live_file: Path, by: str, gone_ns: int, **more: Any) -> None:
+    """Say that the process of a live file is gone. Never raises: whoever seals that says when he saw it.
+
+    Args:
+        by: Who saw it: a process of the run by its name, or WATCHMAN.
+        gone_ns: CLOCK_MONOTONIC.
+        more: `watched`, was it seen at that moment, and `signal`.
+    """
+    line = b"\n" + line_of(GONE, {"by": by, "gone_ns": gone_ns, **more})
+    for suffix, made in ((layout.STACKS_SUFFIX, 0), (layout.TOLD_SUFFIX, os.O_CREAT)):
+        try:
+            descriptor = os.open(live_file.with_suffix(suffix), _ADDS | made, documents.FILE_MODE)
+        except OSError:
+            continue
+        os.write(descriptor, line)
+        os.close(descriptor)
+        return
+
+
+def left_beside(live_file: Path) -> LastWords:
+    """What is left of the process of a live file, told of or not."""
+    for suffix in (layout.TOLD_SUFFIX, layout.STACKS_SUFFIX):
+        try:
+            content = documents.read(live_file.with_suffix(suffix), 2 * LIMIT_BYTES)
+        except (OSError, documents.Unusable):
+            content = None
+        if content is not None:
+            return read(content.decode("utf-8", "replace"))
+    return LastWords()
+
+
 def read(text: str) -> LastWords:
     """What is said in a file, or in its end."""
     threads: dict[int, list[StackFrame]] = {}
     about: dict[int, tuple[int, str]] = {}
     exceptions: list[Mapping[str, Any]] = []
-    fatal, frames, signal, answers, full_answers = "", list[StackFrame](), 0, 0, 0
+    fatal, frames, sent, answers, full_answers, gone = "", list[StackFrame](), 0, 0, 0, dict[str, Any]()
     for line in text[-LIMIT_BYTES:].splitlines():
         if line.startswith(_MARK):
             word, _, rest = line[len(_MARK) :].partition(" ")
             fields = _object(rest)
             if word in (BEGIN, THREADS):
                 about, threads = _about(fields), {}
-                signal = small_number(fields.get("signal")) or signal
+                sent = small_number(fields.get("signal")) or sent
                 answers += word == THREADS
             elif word == EXCEPTION:
                 exceptions.append(fields)
+            elif word == GONE:
+                # A process of the run watches the others, and the watchman looks at them now and then.
+                gone = {**fields, **gone} if fields.get("by") == WATCHMAN else {**gone, **fields}
             full_answers += word == TOLD
         elif match := _THREAD.match(line):
             frames = threads[int(match[1], 16)] = []
@@ -117,7 +181,7 @@ def read(text: str) -> LastWords:
         ThreadStack(ident, tuple(frames[:FRAMES_AT_MOST]), *about.get(ident, (0, "")))
         for ident, frames in list(threads.items())[:THREADS_AT_MOST]
     ]
-    return LastWords(tuple(stacks), tuple(exceptions[-THREADS_AT_MOST:]), fatal, signal, answers, full_answers)
+    return LastWords(tuple(stacks), tuple(exceptions[-THREADS_AT_MOST:]), fatal, sent, answers, full_answers, gone)
 
 
 def _about(fields: Mapping[str, Any]) -> dict[int, tuple[int, str]]:

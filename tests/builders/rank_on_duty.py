@@ -105,7 +105,7 @@ class Rank:
         self.session = Recording()
         self.duty = Duty(Post(self.run, RUN_ID, self.host, rank, world_size, role), settings, self.session)  # type: ignore[arg-type]
         self.duty.start()
-        self.duty.park()
+        self.duty.watcher.background.pause()
         self.look()
 
     def look(self) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import time
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -162,3 +163,60 @@ def test_attempts_of_one_job_are_told_apart(run: Path) -> None:
     assert sorted((row["rank"], row["attempt"]) for row in lives.processes(run) if row["rank"] is not None) == [
         (0, 0), (0, 1),
     ]  # fmt: skip
+
+
+ENDED_BY_THEIR_LAUNCHER = """
+    import ctypes, os, sys, time, mstxkit
+    mstxkit.capture(sys.argv[1])
+    os.write(1, b".")
+    with mstxkit.stage("update"), mstxkit.mstx_range("work"):
+        if os.environ["RANK"] != "1":
+            time.sleep(60)
+        sys.stdin.readline()
+        if sys.argv[2] == "raises":
+            raise ValueError("bad batch")
+        if sys.argv[2] == "crashes":
+            ctypes.string_at(0)
+        os.kill(os.getpid(), 9)
+"""
+
+
+@pytest.mark.parametrize(
+    ("deed", "how", "watched"),
+    [
+        ("crashes", "by SIGSEGV", "30"),
+        ("is killed", None, "30"),
+        ("is killed", None, "0"),
+        ("raises", "by ValueError", "0"),
+    ],
+)
+def test_the_rank_for_which_a_launcher_ended_the_others_is_named(
+    run: Path, deed: str, how: str | None, watched: str
+) -> None:
+    """As srun and mpirun do, some moments later: all that is known lies beside the live files."""
+    ranks = [
+        lives.start(ENDED_BY_THEIR_LAUNCHER, run, deed, RANK=str(rank), WORLD_SIZE="3", MSTXKIT_HANG_S=watched)
+        for rank in range(3)
+    ]
+    for rank in ranks:
+        assert rank.stdout is not None and rank.stdout.read(1) == "."
+    assert lives.wait_until(lambda: len(list((run / "live").glob("*.json"))) == 3)
+    time.sleep(1.5)  # the keeper watches who is new once a second
+    ranks[1].communicate("\n")
+    assert deed == "raises" or lives.wait_until(lambda: is_noted(run))
+    for rank in (ranks[0], ranks[2]):
+        lives.killed(rank)
+
+    for is_collected in (False, True):
+        if is_collected:
+            assert call("collect", run).exit_code == 0
+        rows = {row["rank"]: (row["state"], row["ending"]) for row in lives.processes(run)}
+        assert rows[1] == ("ended" if deed == "raises" else "killed", how)
+        assert rows[0] == rows[2] == ("left", "with the job")
+        assert call("status", run).exit_code == call("report", run).exit_code == 1
+
+
+def is_noted(run: Path) -> bool:
+    """Has somebody who lived on noted that one is gone?"""
+    left = [*lives.live_folder(run).glob("*.stacks"), *lives.live_folder(run).glob("*.told")]
+    return any(b"@mstxkit gone" in file.read_bytes() for file in left)

@@ -101,3 +101,25 @@ def test_an_exit_in_the_middle_of_an_adoption_leaves_the_rest_to_the_next_one(ru
     assert lives.ended(run) == {"ended": 3}
     assert lives.still_open(run) == {"open": 3}
     assert not list((run / "live").iterdir())
+
+
+def test_what_exit_handlers_of_the_program_do_is_recorded(run: Path) -> None:
+    """Also of one that was registered before capture began, and of one that a later import registers."""
+    lives.run(
+        """
+        import atexit, sys
+        import mstxkit
+        def saves(name):
+            with mstxkit.stage(name):
+                pass
+        atexit.register(saves, "checkpoint")
+        mstxkit.capture(sys.argv[1])
+        atexit.register(saves, "upload")
+        with mstxkit.stage("train"):
+            pass
+        """,
+        run,
+    )
+
+    assert lives.ended(run) == {"train": 1, "upload": 1, "checkpoint": 1}
+    assert [row["state"] for row in lives.processes(run)] == ["ended"]

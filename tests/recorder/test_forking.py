@@ -51,6 +51,7 @@ def test_a_thread_that_has_the_number_of_one_long_gone_is_not_waited_for(monkeyp
     monkeypatch.setattr(forking, "_COUNTS", True)
     background = Background("stays", lambda: background.sleep(60) or True)
     background.start()
+    assert lives.wait_until(lambda: background._thread.native_id is not None)
     thread = str(background._thread.native_id)
     monkeypatch.setattr(forking, "_left", [(thread, time.monotonic() - 2)])
     waited: list[float] = []

@@ -267,7 +267,7 @@ def test_who_sleeps_in_a_pipe_that_is_lost_ends_all_the_same(tmp_path: Path, har
     if harm == "removed and made anew":
         (tmp_path / "live").mkdir()
         words._look()
-    has_ended = words.leave_off(time.monotonic() + 10)
+    has_ended = words.background.pause(time.monotonic() + 10)
     words.end(time.monotonic() + 10)
 
     assert has_ended

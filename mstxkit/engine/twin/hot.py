@@ -36,8 +36,8 @@ from .steps import (
     process_step,
     stage_keys,
     stage_times,
-    step,
     stage_waits,
+    step,
     take_summaries,
 )  # fmt: skip
 from .watch import await_first, set_watch, watch, watch_site

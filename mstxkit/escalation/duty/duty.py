@@ -25,7 +25,7 @@ from ...pieces import edges
 from ...profiling import others, presets, theirs
 from ...profiling.declare import Preset
 from ...profiling.schedule import Schedule
-from ...profiling.session import OneSession, Order, backend_here, preset_of
+from ...profiling.session import OneSession, Order, backend_here, import_ahead, preset_of
 from ...recorder.background import ENDS_WITHIN_S
 from ...store import hccl, local_place, messages
 from ...store.aftercare import Care
@@ -142,13 +142,10 @@ class Duty:
         """Before it starts: hear what is planned already."""
         self._poll()
 
-    def park(self, deadline: float | None = None) -> bool:
-        """End the watcher's thread before a fork, but wait no longer than `deadline`. Has it ended?"""
-        return self._watcher.stop(deadline)
-
-    def resume(self) -> None:
-        """After a fork, in the parent."""
-        self._watcher.start()
+    @property
+    def watcher(self) -> Watcher:
+        """Whose thread ends before a fork."""
+        return self._watcher
 
     def stop(self, deadline: float | None = None) -> None:
         """The process ends, or capture does: close what is open, on this thread, and say so, if the run folder answers
@@ -365,6 +362,7 @@ class Duty:
         for report in self._inbox.heard_from(self._control, awaited, self.post.role):
             self._hear(moves.Acknowledged(report))
         if self._machine.has_work:
+            import_ahead()
             self._hear(moves.Tick(session_bytes=self._session.bytes_so_far()))
         if self._has_news(len(seen)):
             self._say()

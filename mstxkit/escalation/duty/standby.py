@@ -20,6 +20,7 @@ from .post import own_rank, post_here
 from .settings import DutySettings
 
 if TYPE_CHECKING:
+    from ...recorder.background import Background
     from .duty import Duty
 
 
@@ -142,14 +143,15 @@ class Standby:
             engine.set_watch(None, None, None)
         self._expects_since = None
 
-    def park(self, deadline: float | None = None) -> bool:
-        """End the thread before a fork, but wait no longer than `deadline`. Has one ended?"""
-        return self._duty is not None and self._duty.park(deadline)
+    @property
+    def background(self) -> Background | None:
+        """The thread, which ends before a fork and is started again in the parent; None: there is none yet."""
+        return None if self._duty is None else self._duty.watcher.background
 
-    def resume(self) -> None:
-        """Start them again, in the parent."""
+    def forget(self) -> None:
+        """In a forked child: what the thread waits on is its parent's."""
         if self._duty is not None:
-            self._duty.resume()
+            self._duty.watcher.forget()
 
     def stop(self, deadline: float | None = None) -> None:
         """Capture ends: what is open is closed on this thread, and said, if the run folder answers by `deadline`."""

@@ -47,12 +47,14 @@ class Watcher:
         """Start polling, at once; nothing where it polls."""
         self.background.start()
 
-    def stop(self, deadline: float | None = None) -> bool:
-        """End the thread, and wait for it, at most until `deadline` of `time.monotonic`. Has one ended?"""
-        has_ended = self.background.pause(deadline)
-        if not self.background.runs:
-            self._events.close()  # a forked child would share it
-        return has_ended
+    def stop(self) -> None:
+        """End the thread, and wait for it."""
+        self.background.pause()
+        self.forget()
+
+    def forget(self) -> None:
+        """Close what it waits on; in a forked child, which shares it. Its parent keeps it: to close it takes 10 ms."""
+        self._events.close()
 
     def look_now(self) -> None:
         """Let it poll now, and not only after its interval."""

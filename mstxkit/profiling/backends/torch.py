@@ -37,6 +37,7 @@ class Torch:
 
     name = "torch"
     on_disk = False
+    imports_late = ("torch._inductor.config",)  # 800 modules. Source: torch 2.13.0 `profiler.py`, `prepare_trace`
 
     def version(self) -> str:
         """That of torch."""

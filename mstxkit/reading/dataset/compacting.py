@@ -245,6 +245,7 @@ def _about(process: Process) -> dict[str, Any]:
     end = {
         "ended": words.get(process.state, "exit"), "error": process.error, "status": process.exit_status,
         "gone_ns": process.gone_ns, "by": process.sealed_by, "watched": process.was_watched,
+        "fatal": process.fatal, "signal": process.signal,
     }  # fmt: skip
     return {"about": about, "end": {key: value for key, value in end.items() if value not in (None, "")}}
 

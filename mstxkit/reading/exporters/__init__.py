@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import importlib
+import os
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Callable, Mapping
 
 from ...errors import MstxkitError
 from ...host import listing
+
+# Of what is written: as the run, for this user, and to be read by its group.
+_MASK = 0o027
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -40,18 +44,23 @@ class Exporter:
     advice: Callable[[Path], list[str]] = lambda target: []
 
     def write_to(self, run: Run, target: Path, **options: str) -> int:
-        """Write a run to a file, or into an empty folder that is there; the number of events.
+        """Write a run to a file, or into an empty folder that is there; the number of events. Others may read no more
+        of it than of the run.
 
         Raises:
             OSError: it cannot be written.
         """
-        if self.form == FOLDER:
-            return self.write(run, target, **options)
-        if self.form == BYTES:
-            with open(target, "wb") as file:
-                return self.write(run, file, **options)
-        with open(target, "w", encoding="utf-8") as text_file:
-            return self.write(run, text_file, **options)
+        before = os.umask(_MASK)
+        try:
+            if self.form == FOLDER:
+                return self.write(run, target, **options)
+            if self.form == BYTES:
+                with open(target, "wb") as file:
+                    return self.write(run, file, **options)
+            with open(target, "w", encoding="utf-8") as text_file:
+                return self.write(run, text_file, **options)
+        finally:
+            os.umask(before)
 
 
 def formats() -> list[str]:

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 FORMULA = r"^([=+\-@\t\r])"
 _TOO_LONG = 10**15
+# What a terminal, or a program of tables, would act on.
+_CONTROL = r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]"
 
 
 def write(run: Run, folder: Path, excel: str = "") -> int:
@@ -38,13 +40,13 @@ def write(run: Run, folder: Path, excel: str = "") -> int:
 
 
 def _harmless(piece: pl.DataFrame) -> pl.DataFrame:
-    """Nothing in it is a formula, and nothing is a list."""
+    """Nothing in it is a formula, a list, or a control character."""
     import polars as pl
     import polars.selectors as columns
 
     lists = [name for name, dtype in piece.schema.items() if isinstance(dtype, pl.List)]
     flat = piece.with_columns(pl.col(name).list.eval(pl.element().cast(pl.String)).list.join(" ") for name in lists)
-    return flat.with_columns(columns.string().str.replace(FORMULA, "'${1}"))
+    return flat.with_columns(columns.string().str.replace(FORMULA, "'${1}").str.replace_all(_CONTROL, "\ufffd"))
 
 
 def _for_excel(piece: pl.DataFrame) -> pl.DataFrame:

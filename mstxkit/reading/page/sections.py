@@ -369,8 +369,12 @@ def health(summary: dict[str, Any], figures: dict[str, Any]) -> str:
         )
     parts = ["<ul>", *(f"<li>{text(line)}</li>" for line in lines), "</ul>"]
     if summary["killed"]:
-        rows = ((named(p["label"]), named(p["host"]), text(_inside(p))) for p in summary["killed"][:ROWS])
-        parts.append("<h3>Killed</h3>" + table(("process", "host", "inside of"), rows, "Processes that were killed"))
+        killed = (
+            (named(p["label"]), named(p["host"]), text(p["how"] or ""), text(_inside(p)))
+            for p in summary["killed"][:ROWS]
+        )
+        columns = "process", "host", "how", "inside of"
+        parts.append("<h3>Killed</h3>" + table(columns, killed, "Processes that were killed"))
         parts.append(_rest(summary["killed"]))
     if losses:
         rows = (

@@ -13,7 +13,7 @@ from .units import duration
 
 _SHOWN = 10
 _WORDS = {
-    "hang": "hung", "killed": "was killed", "signal": "was ended by a signal", "exception": "raised what nobody caught",
+    "hang": "hung", "killed": "was killed", "signal": "was killed", "exception": "raised what nobody caught",
     "request": "was looked at, as asked",
 }  # fmt: skip
 
@@ -46,4 +46,5 @@ def sentence(incident: dict[str, Any]) -> str:
     since_ns, time_ns = incident["since_ns"], incident["time_ns"]
     is_hang = incident["kind"] == "hang" and since_ns and time_ns and since_ns <= time_ns
     since = f" for {duration(time_ns - since_ns)}" if is_hang else ""
-    return f"{who} {_WORDS[incident['kind']]}" + (f" in {place}{since}" if place else "")
+    by = f" by {shown(incident['signal'])}" if incident.get("signal") else ""
+    return f"{who} {_WORDS[incident['kind']]}{by}" + (f" in {place}{since}" if place else "")

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ...store import records
+from .. import endings, places
 from .. import judged as judging
-from .. import places
 from ..tables import incidents, split, stages, stragglers, what_if
 from . import captures, causes, device_words, devices, elsewhere, measuring, patch_words, step_means, waits
 from .choice import EVERYTHING, NOTHING_SUPPOSED, ReportChoice, Supposed
@@ -90,9 +90,10 @@ def _plain(verdict: Verdict) -> dict[str, Any]:
 
 
 def is_something_wrong(summary: dict[str, Any]) -> bool:
-    """Was a process killed, a record lost, or a file damaged?"""
+    """Was a process killed or ended by an exception, a record lost, or a file damaged?"""
     has_losses = any(process["dropped"] or process["faults"] for process in summary["losses"])
-    return bool(summary["killed"] or summary["damage"] or has_losses)
+    has_raised = any(endings.is_wrong(ending["state"], ending["how"]) for ending in summary["endings"])
+    return bool(summary["killed"] or has_raised or summary["damage"] or has_losses)
 
 
 def _own_cost(processes: pl.DataFrame) -> dict[str, Any] | None:
