@@ -188,7 +188,7 @@ def _take(recorder: Any) -> None:
         if settings.hang_s:
             _beside.last_words = LastWordsHere(recorder.live.path, rings.read_now, recorder.learn_identity)
         words = (lambda: 0) if _beside.last_words is None else _beside.last_words.consider
-        recorder.sealer.each_tick = partial(_tell, [rings.tell_calls, recorder.sealer.each_tick])
+        recorder.sealer.each_tick = partial(faults.tell, [rings.tell_calls, recorder.sealer.each_tick])
         recorder.sealer.start_others = _resume_others
         recorder.sealer.each_quiet_look = keeper.consider
         recorder.sealer.is_looked_for = lambda: standby.is_on_duty
@@ -202,7 +202,7 @@ def _take(recorder: Any) -> None:
 
 
 def _told() -> int:
-    _tell(here.each_second)
+    faults.tell(here.each_second)
     return 0
 
 
@@ -275,7 +275,7 @@ def _end(end: Callable[[Recorder, Keeper, float], object], run: Path | None) -> 
         last_words = _beside.last_words
         if recorder is None or (run is not None and recorder.run != run):
             return
-        _tell(here.when_ending)
+        faults.tell(here.when_ending)
         _take(None)
         deadline = time.monotonic() + recorder.limits.stop_s
         try:

@@ -70,12 +70,12 @@ def in_pieces(step: RoleStep, ended_s: Vector | None) -> StepPieces:
         cut.leave_until(outer)
         cut.enter(stage, order[around == stage])
     cut.leave_until(-1)
-    count = len(cut.kinds)
-    columns = [np.stack(part, axis=1) if count else np.zeros((len(step.members), 0)) for part in cut.times]
+    count, nothing_s = len(cut.kinds), np.zeros((len(step.members), 0))
+    came_s, done_s, took_s = (np.stack(part, axis=1) if count else nothing_s for part in cut.times)
     is_first = np.zeros(count, bool)
     is_first[:1] = True
     return StepPieces(
-        tuple(cut.kinds), np.array(cut.stages, np.int64), *columns, tuple(cut.owners), is_first,
+        tuple(cut.kinds), np.array(cut.stages, np.int64), came_s, done_s, took_s, tuple(cut.owners), is_first,
         np.repeat(step.error_s[:, None], count, axis=1),
     )  # fmt: skip
 

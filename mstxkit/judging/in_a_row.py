@@ -61,7 +61,7 @@ def after_the_row_before(rows: Rows, took_s: Vector, done_s: Vector) -> Vector:
     """(M,) how long after the row before each was done; of the first row its whole time. Members are handed something
     by who has the same place in its row: ranks of one part of the model are in order.
     """
-    after_s = took_s.copy()
+    after_s: Vector = took_s.copy()
     for row in range(1, int(rows.max()) + 1):
         after_s[rows == row] = np.maximum(0.0, done_s[rows == row] - done_s[rows == row - 1])
     return after_s
@@ -75,7 +75,8 @@ def handed_on(rows: Rows, took_s: Vector, lead: Vector, less_s: Vector) -> Vecto
         lead: (M,) by how much earlier it comes.
         less_s: (M,) taken away of what it takes after the row before.
     """
-    earlier, first_s = lead + less_s, middle_of(took_s[rows == 0])
+    earlier: Vector = lead + less_s
+    first_s = middle_of(took_s[rows == 0])
     for row in range(1, int(rows.max()) + 1):
         here, before = rows == row, rows == row - 1
         by_itself = lead[here] + np.maximum(0.0, took_s[here] - first_s)

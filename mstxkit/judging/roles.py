@@ -123,8 +123,8 @@ class RoleHistory:
             pieces = with_inside(pieces, step, tells)
             self._norms.learn_groups(step, step.collectives)  # type: ignore[arg-type]
         self._losses.closed(step, before_s)
-        are_told = np.isfinite(np.stack(step.work)).any(axis=(0, 1))
-        self._told = {stage for stage, is_told in zip(step.stages, are_told.tolist()) if is_told}
+        are_told: npt.NDArray[np.bool_] = np.isfinite(np.stack(step.work))
+        self._told = {stage for at, stage in enumerate(step.stages) if are_told[:, :, at].any()}
         self._norms.suspected = {*explained, *self._changed_stages(settings)}
         return self._judge(step, pieces, tells, settings, may_judge, set(explained))
 

@@ -49,8 +49,8 @@ __all__ = [
     "intern", "is_on", "limit", "mark", "mstx_range", "now", "opened", "process_step", "recording", "release_bank",
     "rotate", "set_clock", "set_direct", "set_fake_ticks", "set_hooks", "set_recording", "set_sink", "set_watch",
     "site_costs", "stage", "stage_keys", "stage_times", "stages_seen", "start_heartbeat", "step", "stop_heartbeat",
-    "stage_waits", "stored", "take_summaries", "text_columns", "throttle", "ticks_per_ns", "timed", "wait", "wait_for_records", "wake",
-    "watch", "watch_site",
+    "stage_waits", "stored", "take_summaries", "text_columns", "throttle", "ticks_per_ns", "timed", "wait",
+    "wait_for_records", "wake", "watch", "watch_site",
 ]  # fmt: skip
 
 NATIVE = False
