@@ -169,15 +169,15 @@ class Feeds:
 
     def _choose(self, role: str, kind: Piece, is_declared: bool) -> None:
         """The source that a piece is known to be fed by: of several the one that it follows most closely."""
-        known = [
+        closest = [
             (self._is_waiting(source), tie.lag_spread_s + tie.lag_s, source)
             for (of, piece, source), tie in self._ties.items()
             if of == role and piece == kind
             and tie.odds >= (_UNKNOWN if self._fed.get((role, kind)) == source else _KNOWN)
             and (is_declared or tie.is_tight)
         ]  # fmt: skip
-        if known:
-            self._fed[role, kind] = min(known)[2]
+        if closest:
+            self._fed[role, kind] = min(closest)[2]
         else:
             self._fed.pop((role, kind), None)
 

@@ -7,7 +7,7 @@ from typing import Any, Mapping, NamedTuple
 
 from ..store.verdicts import ALL_SLOW, COMPUTE, INPUT, SERIAL
 
-# Of `Part.excess`: all of its time.
+# Of `Surplus.excess`: all of its time.
 EVERYTHING = 50.0
 
 
@@ -20,7 +20,7 @@ class Key(NamedTuple):
     member: str = ""
 
 
-class Part(NamedTuple):
+class Surplus(NamedTuple):
     """Time that is too much: in one piece, of some members.
 
     Args:
@@ -66,12 +66,12 @@ class Finding(NamedTuple):
     owner: str = ""
     members: tuple[str, ...] = ()
 
-    def part(self, excess: float | None = None) -> Part:
+    def part(self, excess: float | None = None) -> Surplus:
         """What it takes too much, by what was seen of it since it began or by this."""
         members = self.members or ((self.key.member,) if self.key.member else ())
         excess = math.log1p(max(0.0, self.ratio)) if excess is None else excess
         excess = EVERYTHING if self.key.kind == SERIAL else excess
-        return Part(self.key.where, self.key.stage, members, excess, self.slow)
+        return Surplus(self.key.where, self.key.stage, members, excess, self.slow)
 
     @property
     def is_of_controller(self) -> bool:

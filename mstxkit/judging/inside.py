@@ -96,6 +96,8 @@ def _usable(rings: Collectives, members: int, stages: int) -> Collectives:
     """Entries with a time, of a member and a stage that there are, in the order of each group's collectives."""
     usable = np.isfinite(rings.entered_s) & (rings.stage >= 0) & (rings.stage < stages)
     usable &= (rings.member >= 0) & (rings.member < members)
+    if rings.is_of_host is not None:  # its device is behind: when that came is not known
+        usable &= ~rings.is_of_host
     order = np.flatnonzero(usable)
     order = order[np.lexsort((rings.sequence[order], rings.group[order]))]
     return rings.only(order)
@@ -132,10 +134,18 @@ def _own_times(
     begun = step.entered_s[member, stage]
     since = np.where(is_same, since, np.where(is_next, np.fmax(begun, since), begun))
     own, has_waited, is_crossing = np.empty(len(order)), np.empty(len(order), bool), np.empty(len(order), bool)
-    own[order] = np.maximum(0.0, entered - since)
+    own[order] = np.maximum(0.0, entered - since) + np.where(is_next & ~went_on, _meanwhile(rings, order), 0.0)
     has_waited[order] = is_next & ~went_on & waited_before & (is_same | (over_before >= begun))
     is_crossing[order] = is_same & ~np.roll(has_left, 1) & ~went_on
     return np.nan_to_num(own), has_waited, is_crossing
+
+
+def _meanwhile(rings: Collectives, order: Whole) -> Vector:
+    """(K,) what the member did for itself between the entry before and when it began to wait for that."""
+    if rings.waited_s is None:
+        return np.zeros(len(order))
+    meanwhile = rings.left_s[order] - rings.waited_s[order] - rings.entered_s[order]
+    return np.roll(np.where(np.isfinite(meanwhile), np.maximum(0.0, meanwhile), 0.0), 1)
 
 
 def _behind(step: RoleStep, rings: Collectives, call: Whole) -> npt.NDArray[np.float64]:
@@ -174,6 +184,10 @@ def _group_times(rings: Collectives, call: Whole) -> tuple[GroupTime, ...]:
     # Who entered last waited for nobody; by its own clock, so that no clock's error counts.
     own = rings.left_s - rings.entered_s
     took = np.minimum.reduceat(np.where(np.isfinite(own), own, np.inf), begins)
+    # Who sends may be through before the other has come: there it is from when both had come to when both are through.
+    is_handed, last_s = ~rings.is_meeting[begins], np.maximum.reduceat(rings.entered_s, begins)
+    through_s = np.maximum.reduceat(np.where(np.isfinite(rings.left_s), rings.left_s, -np.inf), begins)
+    took = np.where(is_handed & np.isfinite(took), through_s - last_s, took)
     usable = np.isfinite(took) & (members > 1)
     keys, inverse = np.unique(
         np.stack([rings.group[begins][usable], rings.stage[begins][usable]], axis=1), axis=0, return_inverse=True

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from . import cutting, replay
 from .evidence import RoleStep
 from .feeds import Feeds, places_of
-from .findings import Part
+from .findings import Surplus
 from .in_a_row import after_the_row_before
 from .inside import inside
 from .links import LINK
@@ -136,7 +136,7 @@ class Losses:
         """Of the last steps."""
         return (past.course for past in self._steps)
 
-    def now(self, parts: Sequence[Part], base_s: float) -> StepLoss | None:
+    def now(self, parts: Sequence[Surplus], base_s: float) -> StepLoss | None:
         """What the newest step of those that tell of it loses by some causes together; None where it does not show.
 
         Args:
@@ -146,7 +146,7 @@ class Losses:
         steps = list(self._of(parts))
         return self._lost(steps, len(steps) - 1, parts, base_s) if steps else None
 
-    def lately(self, parts: Sequence[Part], base_s: float, steps: int) -> Iterator[StepLoss]:
+    def lately(self, parts: Sequence[Surplus], base_s: float, steps: int) -> Iterator[StepLoss]:
         """The same of each of the last so many steps."""
         of = list(self._of(parts))
         for at in range(max(0, len(of) - max(1, steps)), len(of)):
@@ -161,14 +161,14 @@ class Losses:
         piece = -1 if course is None else course.piece(where, stage)
         if course is None or piece < 0:
             return seconds
-        one = np.arange(len(course.ended_s)) == place
-        lead = replay.earlier([course], {course.place: [Less(piece, np.where(one, seconds, 0.0), where == INSIDE)]})
-        return max(0.0, replay.won_s(course, lead[course.place], replay.near(course, one)))
+        is_it = np.arange(len(course.ended_s)) == place
+        lead = replay.earlier([course], {course.place: [Less(piece, np.where(is_it, seconds, 0.0), where == INSIDE)]})
+        return max(0.0, replay.won_s(course, lead[course.place], replay.near(course, is_it)))
 
-    def _of(self, parts: Sequence[Part]) -> deque[_Past]:
+    def _of(self, parts: Sequence[Surplus]) -> deque[_Past]:
         return self._with_rings if any(part.where in (INSIDE, LINK) for part in parts) else self._steps
 
-    def _lost(self, steps: Sequence[_Past], at: int, parts: Sequence[Part], base_s: float) -> StepLoss | None:
+    def _lost(self, steps: Sequence[_Past], at: int, parts: Sequence[Surplus], base_s: float) -> StepLoss | None:
         """What the step at that place of these loses, what was won in those before it being won already."""
         last, by_rings = self._job.with_feeds(steps[at].course), self._of(parts) is self._with_rings
         window = list(steps[max(0, at - (_WINDOW_OF_RINGS if by_rings else _WINDOW) + 1) : at + 1])
@@ -213,13 +213,13 @@ def _keep(steps: deque[_Past], past: _Past) -> None:
         steps.popleft()
 
 
-def _whose(course: Course, parts: Iterable[Part]) -> npt.NDArray[np.bool_]:
+def _whose(course: Course, parts: Iterable[Surplus]) -> npt.NDArray[np.bool_]:
     """(M,) are they of the causes? None of them where a cause is of no single member."""
     keys = {key for part in parts for key in part.members}
     return np.array([key_of(peer) in keys for peer in course.members], bool)
 
 
-def _less(past: _Past, parts: Iterable[Part], base_s: float) -> Iterator[Less]:
+def _less(past: _Past, parts: Iterable[Surplus], base_s: float) -> Iterator[Less]:
     course = past.course
     places = {key_of(peer): at for at, peer in enumerate(course.members)}
     for part in parts:

@@ -106,8 +106,8 @@ class Norms:
         """Members have come or gone: who meets is to be learned anew."""
         self._meets.clear()
         self.waiting.forget()
-        for known in (self.rows, self._of_members, self._of_places):
-            known.forget()
+        for memory in (self.rows, self._of_members, self._of_places):
+            memory.forget()
 
     def meets(self, kinds: Iterable[Piece]) -> list[Labels | None]:
         """Who meets in each piece; None: all, or nobody is known to."""
@@ -162,8 +162,8 @@ class Norms:
         is_inside = np.array([kind.where == INSIDE for kind in kinds], bool)
         meets = np.array([kind.stage in self.collective_in and kind.where == IN for kind in kinds], bool)
         mode[slope - 3 * error > -0.5] = FREE
-        known = self.waiting.known(np.maximum(place, 0))
-        mode[known > 0], mode[known < 0] = WAITS, FREE
+        sureness = self.waiting.known(np.maximum(place, 0))
+        mode[sureness > 0], mode[sureness < 0] = WAITS, FREE
         is_handed = np.array([kind.stage in self.handed_in and kind.where == IN for kind in kinds], bool)
         mode[[self.rows.of(column) is not None for column in place.tolist()]] = IN_A_ROW
         mode[meets & ~is_handed], mode[is_handed] = WAITS, HANDED

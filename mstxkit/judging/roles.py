@@ -15,27 +15,25 @@ from ..triggers.late_rank import LateRank, lateness, middle_of
 from ..triggers.serial import Serial
 from ..triggers.slow_link import SlowLink
 from . import cutting, naming
+from .alone import AloneInStages
 from .columns import Matrix, Ranks, grown, or_zero
 from .cpu_waits import explains, held_up
 from .cutting import BEFORE, IN, Piece, StepPieces
+from .everybody import Everybody
 from .evidence import Peer, RoleStep
-from .feeds import CONTROLLER
-from .findings import EVERYTHING, Finding, Key, Part, RoleFound, Seen
+from .findings import Finding, Key, RoleFound, Seen, Surplus
 from .gates import Gates, Holding
 from .inside import Inside, inside
-from .levels import Levels, LevelsNow
 from .links import LINK, Links
-from .losses import JobLosses, LossRatio, StepLoss
+from .losses import JobLosses, StepLoss
 from .measuring import (
     BASE_RATIO,
     BEHIND,
     BEHIND_GAP,
-    FEATURES,
     FED,
     FREE,
     IN_A_ROW,
     INSIDE,
-    UNKNOWN,
     WAITS,
     MeasuredStep,
     Norms,
@@ -80,13 +78,12 @@ class RoleHistory:
         self._base_s = 0.0
         self.holding, self.links, self._stalls = Holding(), Links(), Stalls()
         self.ring_steps, self._judged = deque[int](maxlen=_REMEMBERED), deque[int](maxlen=_REMEMBERED)
-        self._norms, self._levels = Norms(), Levels(FEATURES)
+        self._norms, self._everybody, self._alone = Norms(), Everybody(role, self._job.feeds), AloneInStages()
         self._losses = self._job.of(role, self._norms)
         self._keys: tuple[str, ...] = ()
         self._ranks, self._loads, self._works = Ranks(0), Ranks(0), Ranks(0)
         self._ended_s: npt.NDArray[np.float64] | None = None
         self._usual_s = np.zeros(0)
-        self._serial: dict[Key, LossRatio] = {}
         self._told: set[str] = set()  # stages of whose work something is told
         self._shown: list[MeasuredStep] = []
         self._builds_up, self._knows_work = tuple[str, ...](), False
@@ -134,7 +131,7 @@ class RoleHistory:
         self.step_s = before_s + _STEP_FOLLOWS * (min(took_s, _STEP_AT_MOST * before_s) - before_s)
         if not 0.5 < self._base_s / (BASE_RATIO * self.step_s) < 2:
             base_s, self._base_s = self._base_s, BASE_RATIO * self.step_s
-            self._levels.rebase(base_s, self._base_s)
+            self._everybody.levels.rebase(base_s, self._base_s)
 
     def modes(self) -> dict[Piece, int]:
         """Where members wait for each other, as far as is known."""
@@ -149,16 +146,20 @@ class RoleHistory:
         self.judged_steps += may_judge and len(step.members) > 1
         findings = self._slow_ranks(measured, settings, may_judge)
         findings = [held_up(finding, step.cpu, self.step_s) for finding in findings]
-        findings += self._alone(measured, settings, may_judge)
+        if may_judge:
+            findings += self._alone.find(settings.of(Serial), measured, self._keys, self.step_s, self.lost)
         if tells is not None:
             self.ring_steps.append(step.step)
             findings += self._slow_links(step, tells, settings, may_judge)
+        limits = settings.of(slow_stage.SlowStage)
         if not may_judge:
-            self._own_history(measured, settings, False, explained)
+            self._everybody.learn(limits, measured, False, explained)
             return RoleFound(is_evidence=True, has_rings=tells is not None)
         explained |= {finding.key.stage for finding in findings}
-        slower, asks = self._slower(step, measured, settings, explained)
-        return RoleFound((*findings, *slower), asks, True, tells is not None)
+        slower = self._everybody.find(limits, measured, explained, self.step_s, self._base_s, self._may_hide)
+        asked = dict.fromkeys([*slower.asks, *self._builds_up_inside(measured, settings)])
+        asks = tuple(stage for stage in asked if stage not in explained)
+        return RoleFound((*findings, *slower.findings[:3]), asks, True, tells is not None)
 
     # Who is slow.
 
@@ -291,26 +292,6 @@ class RoleHistory:
         findings = self._findings(measured, sums, fires, limits, mean.size)
         return [finding._replace(key=finding.key._replace(kind="imbalance")) for finding in findings]
 
-    def _alone(self, measured: MeasuredStep, settings: JudgeSettings, may_judge: bool) -> list[Finding]:
-        """What one or a few do in a stage in which no other is, while all wait for them."""
-        limits, findings = settings.of(Serial), []
-        count = len(self.members)
-        here = np.isfinite(measured.took_s) & np.array([kind.where == IN for kind in measured.kinds], bool)
-        is_few = here.any(axis=0) & (here.sum(axis=0) <= max(1, limits.alone * count)) & (count > 1)
-        is_few &= measured.mode != FED
-        for piece in np.flatnonzero(is_few & may_judge).tolist():
-            places = np.flatnonzero(here[:, piece])
-            key = Key("serial", IN, measured.kinds[piece].stage, self._keys[places[0]])
-            lost = self.lost([Part(IN, key.stage, tuple(self._keys[at] for at in places.tolist()), EVERYTHING)])
-            self._serial.setdefault(key, LossRatio()).add(lost)
-            loss = self._serial[key]
-            if loss.times >= limits.steps and loss.ratio >= limits.impact:
-                took_s = float(np.fmax.reduce(measured.took_s[places, piece]))
-                findings.append(Finding(
-                    key, int(places[0]), loss.times, took_s / self.step_s, took_s, 1.2, (), {"usual_s": took_s},
-                ))  # fmt: skip
-        return findings
-
     # Whose links are slow, and what has become slower for all.
 
     def _slow_links(self, step: RoleStep, tells: Inside, settings: JudgeSettings, may_judge: bool) -> list[Finding]:
@@ -318,66 +299,9 @@ class RoleHistory:
         findings = self.links.add(settings.of(SlowLink), step, step.collectives, tells.groups, self.step_s)
         return [each for each in findings if may_judge and not explains(step.cpu, each.lost_s, self.step_s)]
 
-    def _own_history(
-        self, measured: MeasuredStep, settings: JudgeSettings, is_judged: bool, explained: set[str]
-    ) -> npt.NDArray[np.bool_]:
-        """(K,): which pieces can be compared with their own history: not those of which it is known why they are slow,
-        from which nothing is learned either.
-        """
-        waited = measured.came_s - np.fmax.reduce(measured.came_s, axis=0)
-        with np.errstate(invalid="ignore"):
-            is_sure = (measured.mode != UNKNOWN) | (-middle_of(waited) < 0.1 * measured.usual_s)
-        is_sure &= measured.is_comparable
-        is_explained = np.array([kind.stage in explained for kind in measured.kinds], bool)
-        self._levels.drop(measured.at[is_explained])
-        is_sure &= ~is_explained
-        now = LevelsNow(measured.at, np.where(is_sure, measured.level, np.nan), measured.work, measured.cost)
-        self._levels.add(settings.of(slow_stage.SlowStage), now, is_judged)
-        return np.asarray(is_sure)
-
-    def _slower(
-        self, step: RoleStep, measured: MeasuredStep, settings: JudgeSettings, explained: set[str]
-    ) -> tuple[list[Finding], tuple[str, ...]]:
-        limits, at = settings.of(slow_stage.SlowStage), measured.at
-        is_sure = self._own_history(measured, settings, True, explained)
-        change = slow_stage.Change(*(values[at] for values in self._levels.change))
-        mean = slow_stage.mean_excess(change)
-        lost_s = -np.expm1(-mean) * (measured.usual_s + self._base_s)
-        fires = slow_stage.fires(limits, change) & is_sure & (lost_s >= limits.impact * self.step_s)
-        asks = slow_stage.asks(limits, change) & is_sure & (measured.mode != FREE)
-        asks &= lost_s >= 0.5 * limits.impact * self.step_s
-        findings, asked = [], []
-        order = np.argsort(-change.score, kind="stable")
-        for piece in order[(fires | asks)[order]].tolist():
-            kind = measured.kinds[piece]
-            if kind.stage in explained or kind.where == INSIDE:
-                continue
-            waiting = self._job.feeds.roles_waiting_for(self._role, kind.stage) if kind.where in (IN, BEHIND) else []
-            is_hidden = self._is_hidden(measured, piece) and not self._rings_since(int(change.steps[piece]))
-            is_hidden |= self.links.suspects(kind.stage)  # more rings tell whether a link is slow
-            if asks[piece] and is_hidden:
-                asked.append(kind.stage)
-            if fires[piece]:
-                name = "not_enough_evidence" if is_hidden and not waiting else "all_slow"
-                findings.append(Finding(
-                    Key(name, kind.where, kind.stage), -1, int(change.steps[piece]), math.expm1(mean[piece]),
-                    float(lost_s[piece]), float(change.score[piece] / limits.threshold), (),
-                    {"usual_s": float(measured.usual_s[piece]), **self._other_side(kind, waiting)},
-                    owner=measured.owners[piece],
-                ))  # fmt: skip
-        asked += self._builds_up_inside(measured, settings)
-        return findings[:3], tuple(dict.fromkeys(stage for stage in asked if stage not in explained))
-
-    def _other_side(self, kind: Piece, waiting: list[str]) -> dict[str, str]:
-        """Who else has to do with what has become longer for all: who waits for this role, or who begins its stages."""
-        if kind.where != BEHIND_GAP:
-            return {"waited_for_by": ", ".join(waiting)} if waiting else {}
-        stage = self._job.feeds.controller_stage(self._role, Piece(BEFORE, kind.stage))
-        return {"of_role": CONTROLLER, **({"of_stage": stage} if stage else {})}
-
     def _changed_stages(self, settings: JudgeSettings) -> set[str]:
         """Stages that may have become slower, by the steps so far."""
-        score, asks_at = self._levels.change.score, settings.of(slow_stage.SlowStage).asks_at
+        score, asks_at = self._everybody.levels.change.score, settings.of(slow_stage.SlowStage).asks_at
         pieces = [piece for piece in self._norms.columns if isinstance(piece, Piece)]
         return {piece.stage for at, piece in enumerate(pieces) if at < len(score) and score[at] > asks_at}
 
@@ -391,10 +315,10 @@ class RoleHistory:
             self._builds_up = tuple(measured.kinds[place].stage for place in inside_at if builds_up[:, place].any())
         return self._builds_up
 
-    def _is_hidden(self, measured: MeasuredStep, piece: int) -> bool:
-        """May somebody be late inside of it without being seen?"""
-        kind = measured.kinds[piece]
-        return len(self.members) > 1 and measured.mode[piece] != FREE and kind.where in (IN, BEHIND)
+    def _may_hide(self, kind: Piece, mode: int, steps: int) -> bool:
+        """May somebody be late inside of a piece without being seen in so many steps, or may a link be slow in it?"""
+        is_hidden = len(self.members) > 1 and mode != FREE and kind.where in (IN, BEHIND)
+        return (is_hidden and not self._rings_since(steps)) or self.links.suspects(kind.stage)
 
     def _rings_since(self, steps: int) -> bool:
         """Have there been rings of enough of the last so many steps?"""
@@ -431,7 +355,7 @@ class RoleHistory:
         self._knows_work = self._knows_work or not np.isnan(step.work).all()
         for ranks in (self._loads, self._works):
             ranks.widen(len(self._norms.columns))
-        self._levels.widen(len(self._norms.columns))
+        self._everybody.levels.widen(len(self._norms.columns))
         self._follow_usual(measured)
         self._shown.append(measured)
         return measured
@@ -487,11 +411,11 @@ class RoleHistory:
         where = measured.kinds[later[0]]
         return Seen(excess, more_s / all_late_s if all_late_s > 0 else 0.0, where.stage, where.where == BEHIND_GAP)
 
-    def lost(self, parts: Sequence[Part]) -> StepLoss | None:
+    def lost(self, parts: Sequence[Surplus]) -> StepLoss | None:
         """What the step that was closed last loses by some causes together; None where it does not show."""
         return self._losses.now(parts, self._base_s)
 
-    def lost_lately(self, parts: Sequence[Part], steps: int) -> list[StepLoss]:
+    def lost_lately(self, parts: Sequence[Surplus], steps: int) -> list[StepLoss]:
         """The same of each of the last so many steps."""
         return list(self._losses.lately(parts, self._base_s, steps))
 
@@ -500,7 +424,7 @@ class RoleHistory:
         key, members = finding.key, finding.part().members
         column = self._norms.columns.find(Piece(key.where, key.stage))
         if column >= 0 and not members:
-            self._levels.forget(column)
+            self._everybody.levels.forget(column)
         for member in members if column >= 0 else ():
             if member in self._keys:
                 (self._works if key.kind == "imbalance" else self._ranks).forget(self._keys.index(member), column)

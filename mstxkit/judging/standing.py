@@ -9,7 +9,7 @@ from typing import Any, Sequence
 
 from ..store.verdicts import ALL_SLOW, NOT_ENOUGH_EVIDENCE, SERIAL, Verdict
 from . import wording
-from .findings import Finding, Part, Seen
+from .findings import Finding, Seen, Surplus
 from .links import LINK
 from .losses import LossRatio, StepLoss
 from .measuring import BEHIND, INSIDE
@@ -41,7 +41,7 @@ class _Excess:
         self.steps += 1
         self.value += max(1 / self.steps, _FOLLOWS) * (excess - self.value)
 
-    def part(self) -> Part:
+    def part(self) -> Surplus:
         return self.finding.part(self.value)
 
 
@@ -96,7 +96,7 @@ class StandingVerdict:
         begun.evidence = _evidence(finding, history)
         return begun
 
-    def parts(self) -> list[Part]:
+    def parts(self) -> list[Surplus]:
         """All that takes too long by this cause."""
         excesses = [] if self.excess is None else [self.excess, *self.also.values()]
         return [excess.part() for excess in excesses]
@@ -209,7 +209,7 @@ class StandingVerdict:
         """The same beside what was found with it."""
         self._compare([other.part() for other in others])
 
-    def _compare(self, others: list[Part]) -> None:
+    def _compare(self, others: list[Surplus]) -> None:
         steps = self.finding.steps
         together = self.history.lost_lately([*others, *self.parts()], steps)
         self.together, self.beside = LossRatio(), LossRatio()
@@ -249,10 +249,11 @@ class StandingVerdict:
     def _of_several(self) -> dict[str, Any]:
         """What is lost together with other causes, and where else these ranks take too long."""
         also = sorted({excess.finding.owner or stage for (_, stage), excess in self.also.items()})
-        said: dict[str, Any] = {"also_in": ", ".join(also)} if also else {}
+        evidence: dict[str, Any] = {"also_in": ", ".join(also)} if also else {}
         if self.together is not None and self.beside is not None:
-            said["together_ratio"], said["beside_ratio"] = round(self.together.ratio, 4), round(self.beside.ratio, 4)
-        return said
+            evidence["together_ratio"] = round(self.together.ratio, 4)
+            evidence["beside_ratio"] = round(self.beside.ratio, 4)
+        return evidence
 
 
 def share_out(several: Sequence[StandingVerdict]) -> None:
