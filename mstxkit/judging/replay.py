@@ -140,14 +140,14 @@ def earlier(courses: Sequence[Course], less: Mapping[Place, Sequence[Less]]) -> 
         courses: Steps of all roles that have to do with each other, in the order in which they were over.
         less: What is taken away of which.
     """
-    walk = _Walk(courses, less)
+    walk = _Replay(courses, less)
     # Members of a role may be steps apart: who is handed something by who comes later here learns of it the next time.
     for _ in range(2 if any(feed is not None for course in courses for feed in course.feeds) else 1):
         walk.go()
     return walk.leads
 
 
-class _Walk:
+class _Replay:
     """Goes through the pieces of all steps in the order in which they were over.
 
     Attributes:
