@@ -6,6 +6,7 @@ Everything that calls somebody slow goes by this: the report, "suspect+peer", th
 from __future__ import annotations
 
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Iterable, NamedTuple
 
 from ..store import judge_lock
@@ -89,10 +90,10 @@ def await_last_word(run: Run) -> None:
     """Of a job that is over, wait for the judge that still goes through its last steps, some seconds at most: what is
     said in the second in which it ends is then what is said ever after.
     """
-    if not judge_lock.is_held(run.path) or _RUNNING in run.processes()["state"].to_list():
+    if not judge_lock.is_held(Path(run.path)) or _RUNNING in run.processes()["state"].to_list():
         return
     deadline = time.monotonic() + _LAST_WORD_S
-    while judge_lock.is_held(run.path) and time.monotonic() < deadline:
+    while judge_lock.is_held(Path(run.path)) and time.monotonic() < deadline:
         time.sleep(_LOOKS_EVERY_S)
 
 
