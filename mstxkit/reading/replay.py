@@ -49,7 +49,9 @@ def saved_s(run: RoleRun, own_s: Seconds, since: int, until: int) -> tuple[float
         own_s: As of `ends_s`.
         since, until: Places of the first step and of the one after the last.
     """
-    before, after = run.once("replayed as it was", lambda: ends_s(run, run.own_s)), ends_s(run, own_s)
+    held_s = np.where(run.waits, 0.0, run.wait_s)  # what is waited for somebody else stays as it was
+    before = run.once("replayed as it was", lambda: ends_s(run, run.own_s + held_s))
+    after = ends_s(run, own_s + held_s)
     count = max(1, until - since)
 
     def between(ends: Seconds) -> float:

@@ -1,19 +1,25 @@
 """All steps of a role as arrays: cut into pieces, each member's own time in a piece apart from what it waits there.
 
-Everything that says where a step's time goes (bubbles, critical path, stragglers, what-if) is made of these.
+Everything that says where a step's time goes (bubbles, critical path, stragglers, what-if) is made of these. Who waits
+where, and for whom, is what the judge learns of it.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Callable, Iterable, NamedTuple, TypeVar, cast
+from itertools import groupby
+from typing import TYPE_CHECKING, Any, Callable, Iterable, Iterator, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
 
-from ..judging import cutting, shaping
-from ..judging import inside as judging_inside
-from ..judging.cutting import BEFORE, IN, Piece
+from ..judging import shaping
+from ..judging.cutting import BEFORE, IN, REST, Piece
+from ..judging.in_a_row import after_the_row_before
+from ..judging.inside import inside
+from ..judging.measuring import FED, HANDED, IN_A_ROW, UNKNOWN, WAITS
+from ..judging.whole_run import CutStep, WholeRun
 from ..triggers.late_rank import middle_of
 
 if TYPE_CHECKING:
@@ -38,11 +44,12 @@ class RoleRun:
         role: Its name; "" where none is known.
         members: M of them; whoever was there in any step.
         kinds: K pieces, in their order.
+        owners: Of each the stage that its time is of; "": it is a gap.
         steps: (T,) numbers of the steps.
         came_s, done_s: (T, M, K) seconds when a member came to a piece and was done with it; NaN: it was not there.
         own_s: (T, M, K) seconds of its own there: of a piece in which members wait, since the last of them has come.
-        wait_s: (T, M, K) seconds that it waited there until then; 0 where nobody waits.
-        waits: (K,) do members wait for each other in that piece?
+        wait_s: (T, M, K) seconds that it waited there; 0 where nobody waits.
+        mode: (K,) how a piece is over: as `judging.measuring` has it.
         labels: (M, K) who waits for whom there: members of one number.
         inside_s: (T, M, K) own seconds between the collectives of a stage; NaN where nothing tells of them.
         links: Of each step, stage and group what its collectives took: (place of the step, piece, members, seconds).
@@ -54,12 +61,13 @@ class RoleRun:
     role: str
     members: tuple[Peer, ...]
     kinds: tuple[Piece, ...]
+    owners: tuple[str, ...]
     steps: Whole
     came_s: Seconds
     done_s: Seconds
     own_s: Seconds
     wait_s: Seconds
-    waits: Truths
+    mode: Whole
     labels: Whole
     inside_s: Seconds
     links: tuple[tuple[int, int, tuple[int, ...], float], ...]
@@ -73,9 +81,40 @@ class RoleRun:
         return [peer.rank for peer in self.members]
 
     @property
+    def waits(self) -> Truths:
+        """(K,) do members wait there until all of them have come?"""
+        return np.asarray(self.mode == WAITS)
+
+    @property
     def is_free(self) -> bool:
-        """Does nobody wait for anybody here?"""
-        return not self.waits.any()
+        """Does nobody wait for another member here?"""
+        return not np.isin(self.mode, (WAITS, IN_A_ROW, HANDED)).any()
+
+    def is_gap(self, piece: int) -> bool:
+        """Is it in no stage?"""
+        return not self.owners[piece]
+
+    def stage(self, piece: int) -> str:
+        """The stage whose time it is; of a gap the one behind it."""
+        return self.owners[piece] or self.kinds[piece].stage
+
+    def where(self, piece: int) -> str:
+        """Is it "in" that stage, or "before" it?"""
+        return BEFORE if self.is_gap(piece) else IN
+
+    def stages(self) -> dict[str, list[int]]:
+        """The pieces that are a stage's time, its begin first: of one around others there are several."""
+        pieces = {kind.stage: [at] for at, kind in enumerate(self.kinds) if kind.where == IN}
+        for at, owner in enumerate(self.owners):
+            if owner and self.kinds[at] != Piece(IN, owner):
+                pieces[owner].append(at)
+        return pieces
+
+    def own_of(self, pieces: list[int]) -> Seconds:
+        """(T, M) own seconds in all pieces of a stage; NaN: it was not there."""
+        if len(pieces) == 1:
+            return np.asarray(self.own_s[:, :, pieces[0]])
+        return np.where(np.isfinite(self.own_s[:, :, pieces[0]]), np.nansum(self.own_s[:, :, pieces], axis=2), np.nan)
 
     def once(self, name: str, make: Callable[[], T]) -> T:
         """What is computed of it for several tables, and kept under that name."""
@@ -114,133 +153,180 @@ def of_steps(steps: Iterable[RoleStep]) -> tuple[RoleRun, ...]:
         steps: Of any roles, in any order; of two of one role and number the one with collectives counts.
     """
     by_role: dict[str, dict[int, RoleStep]] = {}
-    for step in map(shaping.compared, steps):
-        if np.isfinite(step.entered_s).any():
-            of_role = by_role.setdefault(step.role, {})
-            before = of_role.get(step.step)
-            if before is None or before.collectives is None or step.collectives is not None:
-                of_role[step.step] = step
-    runs = (_of_role([of_role[number] for number in sorted(of_role)]) for _, of_role in sorted(by_role.items()))
-    return tuple(run for run in runs if run is not None)
+    for step in steps:
+        of_role = by_role.setdefault(step.role, {})
+        before = of_role.get(step.step)
+        if before is None or before.collectives is None or step.collectives is not None:
+            of_role[step.step] = step
+    whole = WholeRun(_last_steps([of_role[number] for of_role in by_role.values() for number in sorted(of_role)]))
+    cut: dict[str, list[CutStep]] = {}
+    for each in whole.steps:
+        if each.pieces.kinds:
+            cut.setdefault(each.step.role, []).append(each)
+    return tuple(_of_role(whole, role, cut[role]) for role in sorted(cut))
 
 
-def _of_role(steps: list[RoleStep]) -> RoleRun | None:
-    widest = max(len(step.members) * 2 * len(step.stages) for step in steps)
-    steps = steps[-max(1, CELLS_AT_MOST // widest) :]
-    members = _members(steps)
+def _last_steps(steps: list[RoleStep]) -> Iterator[RoleStep]:
+    """Of each role, as many as there is room for."""
+    for _, of_role in groupby(steps, key=lambda step: step.role):
+        every = list(of_role)
+        widest = max(1, max(len(step.members) * 2 * len(step.stages) for step in every))
+        yield from every[-max(1, CELLS_AT_MOST // widest) :]
+
+
+def _of_role(whole: WholeRun, role: str, cut: list[CutStep]) -> RoleRun:
+    members = _members(cut)
     places = {shaping.key_of(peer): place for place, peer in enumerate(members)}
-    cut = _cut(steps, places)
-    kinds = _in_order([pieces.kinds for pieces, _ in cut])
-    if not kinds:
-        return None
-    shape = len(steps), len(members), len(kinds)
-    arrays = [np.full(shape, np.nan) for _ in range(4)]
-    work, error = np.full((*shape, 3), np.nan), np.zeros(len(members))
-    for at, (step, (pieces, rows)) in enumerate(zip(steps, cut)):
-        columns = [kinds.index(kind) for kind in pieces.kinds]
+    rows = [np.array([places[shaping.key_of(peer)] for peer in each.step.members], np.int64) for each in cut]
+    kinds, owners = _in_order(cut)
+    seen = _Seen(members, kinds, len(cut))
+    for at, (each, of_step) in enumerate(zip(cut, rows)):
+        seen.fill(at, each, of_step)
+    labels = seen.labels()
+    mode = whole.modes(role, kinds)
+    for piece in np.flatnonzero(mode == UNKNOWN).tolist():
+        if seen.seems_to_wait(piece, labels[:, piece]):
+            mode[piece] = WAITS
+    own, wait = seen.took.copy(), np.where(np.isfinite(seen.took), 0.0, np.nan)
+    for piece in range(len(kinds)):
+        of_rows = whole.rows(role, kinds[piece]) if mode[piece] == IN_A_ROW else {}
+        row = np.array([of_rows.get(shaping.key_of(peer), 0) for peer in members])
+        own[:, :, piece], wait[:, :, piece] = seen.apart(piece, int(mode[piece]), labels[:, piece], row)
+    return RoleRun(
+        role, members, kinds, owners, np.array([each.step.step for each in cut], np.int64), seen.came, seen.done, own,
+        wait, mode, labels, seen.inside, tuple(seen.links), seen.work, seen.error,
+    )  # fmt: skip
+
+
+class _Seen:
+    """What the steps of a role show of its members' pieces, step by step."""
+
+    def __init__(self, members: tuple[Peer, ...], kinds: tuple[Piece, ...], steps: int) -> None:
+        self._kinds = kinds
+        shape = steps, len(members), len(kinds)
+        self.came, self.done, self.took, self.inside, self._lag, self._between = (
+            np.full(shape, np.nan) for _ in range(6)
+        )  # fmt: skip
+        self.work, self.error = np.full((*shape, 3), np.nan), np.zeros(len(members))
+        self.links: list[tuple[int, int, tuple[int, ...], float]] = []
+        self._met: dict[int, set[tuple[int, ...]]] = {}
+
+    def fill(self, at: int, cut: CutStep, rows: Whole) -> None:
+        """One step more; its members are those in these rows."""
+        step, pieces, feeds = cut
+        columns = [self._kinds.index(kind) for kind in pieces.kinds]
         here: tuple[Any, ...] = np.ix_(np.array([at]), rows, np.array(columns, np.int64))
-        for array, values in zip(arrays, (pieces.came_s, pieces.done_s, pieces.took_s)):
+        for array, values in zip((self.came, self.done, self.took), (pieces.came_s, pieces.done_s, pieces.took_s)):
             array[here] = values[None]
-        is_stage = np.array([kind.where == IN for kind in pieces.kinds])
+        is_stage = np.array([kind.where != BEFORE for kind in pieces.kinds])
         for number, values in enumerate(step.work):
-            work[here + (number,)] = np.where(is_stage, values[:, pieces.stages], np.nan)[None]
-        np.maximum.at(error, rows, step.error_s)
-    links, meets = _inside(steps, cut, kinds, arrays[3])
-    return _apart(steps, members, kinds, arrays, _Met(tuple(links), meets), work, error)
+            self.work[here + (number,)] = np.where(is_stage, values[:, pieces.stages], np.nan)[None]
+        for column, feed in zip(columns, feeds):
+            self._lag[at, rows, column] = np.nan if feed is None else feed.lag_s
+        np.maximum.at(self.error, rows, step.error_s)
+        if step.collectives is not None:
+            self._look_inside(at, step, rows)
+
+    def _look_inside(self, at: int, step: RoleStep, rows: Whole) -> None:
+        """Own times between collectives, what the collectives took, and who met in each piece."""
+        rings = step.collectives
+        assert rings is not None
+        tells = inside(step, rings)
+        of_stage = {
+            n: self._kinds.index(Piece(IN, s)) for n, s in enumerate(step.stages) if Piece(IN, s) in self._kinds
+        }
+        entered, between = tells.entered, tells.entered.behind_s.copy()
+        np.add.at(between, (entered.rings.member, entered.rings.stage), entered.own_s)
+        for stage, piece in of_stage.items():
+            self.inside[at, rows, piece] = tells.own_s[:, stage]
+            self._between[at, rows, piece] = between[:, stage]
+        who: dict[tuple[int, int], set[int]] = {}
+        meeting = set[tuple[int, int]]()
+        columns = (rings.member.tolist(), rings.group.tolist(), rings.stage.tolist(), rings.is_meeting.tolist())
+        for member, group, stage, is_meeting in set(zip(*columns)):
+            if stage in of_stage and 0 <= member < len(rows):
+                who.setdefault((of_stage[stage], group), set()).add(int(rows[member]))
+                meeting |= {(of_stage[stage], group)} if is_meeting else set()
+        for piece, group in meeting:
+            self._met.setdefault(piece, set()).add(tuple(sorted(who[piece, group])))
+        self.links += [
+            (at, of_stage[time.stage], tuple(sorted(who[of_stage[time.stage], time.group])), time.took_s)
+            for time in tells.groups
+            if time.stage in of_stage
+        ]
+
+    def labels(self) -> Whole:
+        """(M, K) who meets whom. Nobody knows of gaps who does; where all stages have the same groups, it is these."""
+        labels = np.zeros(self.took.shape[1:], np.int64)
+        for piece, together in self._met.items():
+            labels[:, piece] = _connected(len(labels), together)
+        of_stages = [labels[:, piece] for piece in range(labels.shape[1]) if labels[:, piece].any()]
+        if of_stages and all((other == of_stages[0]).all() for other in of_stages):
+            return np.repeat(of_stages[0][:, None], labels.shape[1], axis=1)
+        return labels
+
+    def seems_to_wait(self, piece: int, labels: Whole) -> bool:
+        """Where the judge does not know, as times do not change or steps are few: does the time fall by as much as a
+        member comes later, for sure, and are members closer together after?
+        """
+        before, after, longer = (_off(part[:, :, piece], labels) for part in (self.came, self.done, self.took))
+        later = np.sign(before) * np.maximum(0.0, np.abs(before) - 2 * self.error)
+        both = np.isfinite(later) & np.isfinite(longer)
+        x, y = later[both], longer[both]
+        spread = float(x @ x)
+        if spread <= 0:
+            return False
+        slope = float(x @ y) / spread
+        rest = float(((y - slope * x) ** 2).sum()) / max(1, len(x) - 1)
+        with np.errstate(all="ignore"):
+            closer = np.sqrt(np.nansum(after**2, axis=1) / np.nansum(before**2, axis=1))
+        is_sure = slope + 2 * math.sqrt(rest / spread) < -0.5
+        return is_sure and float(np.median(np.append(closer[np.isfinite(closer)], 1))) < _CLOSER
+
+    def apart(self, piece: int, mode: int, labels: Whole, row: Whole) -> tuple[Seconds, Seconds]:
+        """(T, M) own time in a piece, and what each waited there."""
+        came, done, took = (part[:, :, piece] for part in (self.came, self.done, self.took))
+        if mode == WAITS:
+            last = last_of(came, labels)
+            return np.maximum(0.0, done - last), np.clip(last - came, 0.0, np.maximum(0.0, took))
+        own = took
+        if mode == FED:
+            own = np.fmin(np.where(np.isfinite(took), np.nan_to_num(self._lag[:, :, piece]), np.nan), took)
+        elif mode == IN_A_ROW:
+            own = np.stack([after_the_row_before(row, *each) for each in zip(took, done)])
+        elif mode == HANDED:
+            own = _between_entries(took, self._between[:, :, piece])
+        return own, np.maximum(0.0, took - own)
 
 
-class _Met(NamedTuple):
-    """What collectives tell: what they took, and of each piece who met in it."""
+def _between_entries(took: Seconds, between: Seconds) -> Seconds:
+    """(T, M) own time where members send and receive; of steps of which no entries tell, by its share in the others."""
+    with np.errstate(all="ignore"):
+        share = middle_of(np.clip(between / took, 0.0, 1.0))
+    return np.fmin(took, np.where(np.isfinite(between), between, took * np.where(np.isfinite(share), share, 1.0)))
 
-    links: tuple[tuple[int, int, tuple[int, ...], float], ...]
-    meets: dict[int, list[tuple[int, ...]]]
 
-
-def _members(steps: list[RoleStep]) -> tuple[Peer, ...]:
-    every = {shaping.key_of(peer): peer for step in steps for peer in step.members}
+def _members(cut: list[CutStep]) -> tuple[Peer, ...]:
+    every = {shaping.key_of(peer): peer for each in cut for peer in each.step.members}
     return tuple(sorted(every.values(), key=lambda peer: (peer.rank is None, peer.rank or 0, peer.process)))
 
 
-def _cut(steps: list[RoleStep], places: dict[str, int]) -> list[tuple[cutting.StepPieces, Whole]]:
-    """Each step in pieces, and the places of its members."""
-    ended, number = np.full(len(places), np.nan), -2
-    cut: list[tuple[cutting.StepPieces, Whole]] = []
-    for step in steps:
-        rows = np.array([places[shaping.key_of(peer)] for peer in step.members], np.int64)
-        before = ended[rows] if step.step == number + 1 else None
-        cut.append((cutting.in_pieces(step, before), rows))
-        ended, number = np.full(len(places), np.nan), step.step
-        ended[rows] = np.fmax.reduce(step.left_s, axis=1)
-    return cut
+def _in_order(cut: list[CutStep]) -> tuple[tuple[Piece, ...], tuple[str, ...]]:
+    """All pieces, by where they stand in the steps that have them, and of which stage each is."""
+    seen: dict[Piece, list[float]] = {}
+    owners: dict[Piece, str] = {}
+    for each in cut:
+        kinds = each.pieces.kinds
+        owners.update(zip(kinds, each.pieces.owners))
+        for place, kind in enumerate(kinds):
+            seen.setdefault(kind, []).append(place / len(kinds))
 
+    def key(kind: Piece) -> tuple[float, str, bool]:  # the gap before a stage stays before it
+        by = kind if kind.where == REST else Piece(IN, kind.stage)
+        return float(np.mean(seen[by])), kind.stage, kind.where == IN
 
-def _in_order(kinds: list[tuple[Piece, ...]]) -> tuple[Piece, ...]:
-    """All pieces, by where they stand in the steps that have them."""
-    seen: dict[str, list[float]] = {}
-    for of_step in kinds:
-        for place, kind in enumerate(of_step[1::2]):
-            seen.setdefault(kind.stage, []).append(place / max(1, len(of_step)))
-    ordered = sorted(seen, key=lambda stage: (float(np.mean(seen[stage])), stage))
-    return tuple(Piece(where, stage) for stage in ordered for where in (BEFORE, IN))
-
-
-def _inside(
-    steps: list[RoleStep], cut: list[tuple[cutting.StepPieces, Whole]], kinds: tuple[Piece, ...], own: Seconds
-) -> tuple[list[tuple[int, int, tuple[int, ...], float]], dict[int, list[tuple[int, ...]]]]:
-    """Fill in own times between collectives; what the collectives took, and who met in each piece."""
-    links: list[tuple[int, int, tuple[int, ...], float]] = []
-    meets: dict[int, list[tuple[int, ...]]] = {}
-    for at, (step, (_, rows)) in enumerate(zip(steps, cut)):
-        if step.collectives is None:
-            continue
-        tells = judging_inside.inside(step, step.collectives)
-        piece_of = {n: kinds.index(Piece(IN, s)) for n, s in enumerate(step.stages) if Piece(IN, s) in kinds}
-        for number, piece in piece_of.items():
-            own[at, rows, piece] = tells.own_s[:, number]
-        who: dict[tuple[int, int], set[int]] = {}
-        rings = step.collectives
-        for member, group, stage in set(zip(rings.member.tolist(), rings.group.tolist(), rings.stage.tolist())):
-            if stage in piece_of and 0 <= member < len(rows):
-                who.setdefault((piece_of[stage], group), set()).add(int(rows[member]))
-        for (piece, _), together in who.items():
-            meets.setdefault(piece, []).append(tuple(sorted(together)))
-        links += [
-            (at, piece_of[time.stage], tuple(sorted(who[piece_of[time.stage], time.group])), time.took_s)
-            for time in tells.groups
-            if time.stage in piece_of
-        ]
-    return links, meets
-
-
-def _apart(
-    steps: list[RoleStep], members: tuple[Peer, ...], kinds: tuple[Piece, ...], arrays: list[Seconds], met: _Met,
-    work: Seconds, error: Seconds,
-) -> RoleRun:  # fmt: skip
-    """Put own time and waiting apart."""
-    came, done, took, inside = arrays
-    labels = np.zeros((len(members), len(kinds)), np.int64)
-    for piece, together in met.meets.items():
-        labels[:, piece] = _connected(len(members), set(together))
-    labels = _of_gaps_too(labels, kinds)
-    waits = _waiting(came, done, took, labels, error)
-    waits |= np.array([piece in met.meets for piece in range(len(kinds))])
-    own, wait = took.copy(), np.where(np.isfinite(took), 0.0, np.nan)
-    for piece in np.flatnonzero(waits).tolist():
-        last = last_of(came[:, :, piece], labels[:, piece])
-        own[:, :, piece] = np.maximum(0.0, done[:, :, piece] - last)
-        wait[:, :, piece] = np.clip(last - came[:, :, piece], 0.0, np.maximum(0.0, took[:, :, piece]))
-    numbers = np.array([step.step for step in steps], np.int64)
-    return RoleRun(
-        steps[0].role, members, kinds, numbers, came, done, own, wait, waits, labels, inside, met.links, work, error
-    )
-
-
-def _of_gaps_too(labels: Whole, kinds: tuple[Piece, ...]) -> Whole:
-    """Nobody knows of gaps who meets in them; where all stages have the same groups, it is these."""
-    of_stages = [labels[:, piece] for piece in range(len(kinds)) if labels[:, piece].any()]
-    if of_stages and all((other == of_stages[0]).all() for other in of_stages):
-        return np.repeat(of_stages[0][:, None], len(kinds), axis=1)
-    return labels
+    kinds = tuple(sorted(seen, key=key))
+    return kinds, tuple(owners[kind] for kind in kinds)
 
 
 def _connected(count: int, groups: Iterable[tuple[int, ...]]) -> Whole:
@@ -250,42 +336,6 @@ def _connected(count: int, groups: Iterable[tuple[int, ...]]) -> Whole:
         same = np.isin(labels, labels[list(group)])
         labels[same] = labels[same].min()
     return np.unique(labels, return_inverse=True)[1].reshape(-1).astype(np.int64)
-
-
-def _waiting(came: Seconds, done: Seconds, took: Seconds, labels: Whole, error: Seconds) -> Truths:
-    """(K,) where the time falls by as much as a member comes later, for sure, and members are closer together after."""
-    with np.errstate(all="ignore"):
-        later = np.stack([_off(came[:, :, k], labels[:, k]) for k in range(came.shape[2])], axis=2)
-        later = np.sign(later) * np.maximum(0.0, np.abs(later) - 2 * error[None, :, None])
-        longer = np.stack([_off(took[:, :, k], labels[:, k]) for k in range(came.shape[2])], axis=2)
-        both = np.isfinite(later) & np.isfinite(longer)
-        x, y = np.where(both, later, 0.0), np.where(both, longer, 0.0)
-        spread = (x * x).sum(axis=(0, 1))
-        slope = (x * y).sum(axis=(0, 1)) / spread
-        rest = ((y - slope * x) ** 2).sum(axis=(0, 1)) / np.maximum(1, both.sum(axis=(0, 1)) - 1)
-        is_sure = (spread > 0) & (slope + 2 * np.sqrt(rest / spread) < -0.5)
-        return np.asarray(is_sure & _gather(came, done, labels))
-
-
-def _gather(came: Seconds, done: Seconds, labels: Whole) -> Truths:
-    """(K,) are members closer together when they are done than when they came? A single late one does not count."""
-    closer = np.zeros(came.shape[2], bool)
-    for k in range(came.shape[2]):
-        before, after = _off(came[:, :, k], labels[:, k]), _off(done[:, :, k], labels[:, k])
-        ratios = (spread(after) / spread(before) for spread in (_mean_off, _middle_off))
-        closer[k] = any(np.median(np.append(ratio[np.isfinite(ratio)], 1.0)) < _CLOSER for ratio in ratios)
-    return closer
-
-
-def _mean_off(values: Seconds) -> Seconds:
-    """(T,) how far the members are from their mean, in the mean of squares."""
-    squares = np.nan_to_num(values**2).sum(axis=1)
-    return np.asarray(np.sqrt(squares / np.isfinite(values).sum(axis=1)))
-
-
-def _middle_off(values: Seconds) -> Seconds:
-    """(T,) how far the members are from their middle, in the middle."""
-    return middle_of(np.abs(values - middle_of(values.T)[:, None]).T)
 
 
 def _off(values: Seconds, labels: Whole) -> Seconds:
@@ -305,11 +355,6 @@ def last_of(came: Seconds, labels: Whole) -> Seconds:
         members = labels == label
         last[:, members] = np.fmax.reduce(came[:, members], axis=1)[:, None]
     return np.where(np.isfinite(came), last, np.nan)
-
-
-def of_gap(kind: Piece) -> bool:
-    """Is it the gap before a stage?"""
-    return kind.where == BEFORE
 
 
 def shown_ns(seconds: float) -> int | None:

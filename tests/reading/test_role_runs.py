@@ -7,12 +7,16 @@ import pytest
 pytest.importorskip("polars")
 
 import numpy as np
+from builders.buffered_job import buffered_runs
+from builders.handed_on import PART_S, PARTS, Nested, Row
 from builders.judged import role_step
 from builders.simulated_steps import role_of
 
 from mstxkit.judging.cutting import Piece
 from mstxkit.reading import excess, replay, role_runs
+from mstxkit.reading.tables import bubbles, critical_path, ranks, stragglers, throughput
 from mstxkit.testing.simulator import InjectedFault, JobShape
+from mstxkit.testing.simulator.shape import ALWAYS
 
 
 def waiting(run: role_runs.RoleRun) -> set[tuple[str, str]]:
@@ -35,6 +39,42 @@ def test_rollouts_of_an_async_job_wait_for_nobody() -> None:
     run = role_of(JobShape(is_async=True), role="rollout")
 
     assert run.is_free
+
+
+@pytest.mark.parametrize("shape", [JobShape(rings=ALWAYS), JobShape(has_rings=False)], ids=["entries", "blind"])
+def test_who_is_handed_something_waits_for_it_and_works_for_as_long_as_the_others(shape: JobShape) -> None:
+    (run,) = role_runs.of_steps(list(Row(shape, 3).steps(60)))
+    forward = run.kinds.index(Piece("in", "forward"))
+
+    own, wait = (np.nanmean(values[20:, :, forward], axis=0) for values in (run.own_s, run.wait_s))
+
+    np.testing.assert_allclose(own[1:], PART_S, rtol=0.15)
+    np.testing.assert_allclose(wait, PART_S * np.arange(PARTS), rtol=0.15, atol=0.3)
+    assert stragglers.table((run,)).filter(stage="forward").is_empty()
+
+
+def test_what_a_role_waits_for_another_one_is_no_time_of_its_own() -> None:
+    actor, rollout = buffered_runs(12, 4, 5000)
+    before = actor.kinds.index(Piece("before", "load_batch"))
+    free_s = actor.came_s[1:, :, before + 1] - actor.done_s[:-1, :, -1]
+
+    assert np.nansum(actor.wait_s[1:, :, before]) == pytest.approx(float(np.nansum(free_s)), rel=0.01)
+    assert rollout.is_free and not actor.is_free
+    assert ranks.table((actor,))["wait_ratio"].min() > 0.3
+
+
+def test_a_stage_around_another_one_has_the_time_before_and_behind_it() -> None:
+    (run,) = runs = role_runs.of_steps(list(Nested(JobShape(has_rings=False), 3).steps(30)))
+    pieces = run.stages()["actor_generate"]
+
+    assert np.nanmean(run.own_of(pieces)) == pytest.approx(4.0, rel=0.05)
+    assert np.nanmean(run.own_of(run.stages()["reward"])) == pytest.approx(2.0, rel=0.05)
+    path = critical_path.table(runs)
+    spent = {key: part["duration_ns"].sum() / 30e9 for (key,), part in path.group_by("stage")}
+    assert spent["actor_generate"] == pytest.approx(4.0, rel=0.15)
+    rows = throughput.table(runs).filter(stage="actor_generate")
+    assert rows["stage_ns"].mean() / 1e9 == pytest.approx(6.0, rel=0.15)
+    assert set(bubbles.table(runs)["gate_stage"].drop_nulls()) <= {"actor_generate", "reward", "actor_update"}
 
 
 def test_own_time_and_waiting_are_what_a_member_was_in_a_stage() -> None:

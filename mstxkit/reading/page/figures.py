@@ -11,7 +11,6 @@ from .. import excess
 from ..report import step_words
 from ..report.escape import shown
 from ..report.units import spans
-from ..role_runs import of_gap
 from .packed import bounds, farthest, means, packed, percents
 
 if TYPE_CHECKING:
@@ -86,8 +85,7 @@ def _late(row: dict[str, Any]) -> dict[str, Any]:
 def _works(role: RoleRun) -> list[str]:
     """The stages that say how much work they did."""
     return [
-        shown(kind.stage) for piece, kind in enumerate(role.kinds)
-        if not of_gap(kind) and np.isfinite(role.work[:, :, piece]).any()
+        shown(stage) for stage, pieces in role.stages().items() if np.isfinite(role.work[:, :, pieces[0]]).any()
     ]  # fmt: skip
 
 
@@ -130,9 +128,8 @@ def _heat(role: RoleRun, columns: Any, rows: Any) -> list[dict[str, Any]]:
         values = np.where(np.isfinite(inside[:, :, piece]), inside[:, :, piece], off[:, :, piece])
         tables = [means(table.T, columns, axis=1) for table in (values, waited[:, :, piece])]
         slower, waits = (farthest(each, rows) for each in tables)
-        kind = role.kinds[piece]
         heat.append({
-            "stage": shown(kind.stage), "where": "before" if of_gap(kind) else "in", "meets": bool(role.waits[piece]),
+            "stage": shown(role.stage(piece)), "where": role.where(piece), "meets": bool(role.waits[piece]),
             "slower": percents(slower), "waits": percents(waits),
         })  # fmt: skip
     return heat
@@ -143,7 +140,7 @@ def _shown_pieces(role: RoleRun) -> list[int]:
     with np.errstate(all="ignore"):
         spent = np.nan_to_num(np.nansum(role.own_s, axis=(0, 1)) + np.nansum(role.wait_s, axis=(0, 1)))
     lasted = max(float(spent.sum()), 1e-12)
-    kept = [k for k, kind in enumerate(role.kinds) if not of_gap(kind) or spent[k] > 0.02 * lasted]
+    kept = [k for k in range(len(role.kinds)) if not role.is_gap(k) or spent[k] > 0.02 * lasted]
     return sorted(kept, key=lambda k: -spent[k])[:STAGES_AT_MOST]
 
 
@@ -153,7 +150,7 @@ def _waits(role: RoleRun) -> dict[str, Any]:
     with np.errstate(all="ignore"):
         mean = np.nan_to_num(np.nansum(role.wait_s, axis=0) / np.isfinite(role.own_s).any(axis=2).sum(axis=0)[:, None])
     pieces = [k for k in np.argsort(-mean.sum(axis=0))[:6].tolist() if mean[:, k].sum() > 0]
-    names = [f"{'before' if of_gap(role.kinds[k]) else 'in'} {shown(role.kinds[k].stage)}" for k in pieces]
+    names = [f"{role.where(k)} {shown(role.stage(k))}" for k in pieces]
     return {
         "rows": _names_of_rows(role, rows), "places": names,
         "seconds": packed([means(mean[:, piece], rows) for piece in pieces] or np.zeros((0, 0)), "f4"),

@@ -11,7 +11,6 @@ import numpy as np
 import polars as pl
 
 from ...triggers.late_rank import middle_of
-from ..role_runs import of_gap
 
 if TYPE_CHECKING:
     from ..role_runs import RoleRun, Seconds, Whole
@@ -85,8 +84,7 @@ def _more(run: RoleRun, steps: Whole, members: Whole, last: Whole, piece: int) -
 
 def _of_pieces(run: RoleRun) -> Iterator[pl.DataFrame]:
     for piece in np.flatnonzero(run.waits).tolist():
-        where = "before" if of_gap(run.kinds[piece]) else "in"
-        yield _frame(run, piece, where, run.wait_s[:, :, piece], gates(run, piece))
+        yield _frame(run, piece, run.where(piece), run.wait_s[:, :, piece], gates(run, piece))
 
 
 def _of_inside(run: RoleRun) -> Iterator[pl.DataFrame]:
@@ -111,13 +109,14 @@ def _of_inside(run: RoleRun) -> Iterator[pl.DataFrame]:
 def _frame(run: RoleRun, piece: int, where: str, wait_s: Seconds, gate: WaitGates) -> pl.DataFrame:
     steps, members = np.nonzero(np.isfinite(wait_s) & (gate.member >= 0))
     ranks = pl.Series(run.ranks, dtype=pl.Int32)
-    wheres = ["inside" if where == "inside" else _where(kind) for kind in run.kinds]
-    kinds = pl.DataFrame({"stage": [kind.stage for kind in run.kinds], "where": wheres})
+    pieces = range(len(run.kinds))
+    wheres = ["inside" if where == "inside" else run.where(at) for at in pieces]
+    kinds = pl.DataFrame({"stage": [run.stage(at) for at in pieces], "where": wheres})
     gate_piece = pl.Series(gate.piece[steps, members])
     gate_piece = gate_piece.replace(-1, None)
     columns: dict[str, Any] = {
         "step": pl.Series(run.steps[steps]), "role": pl.repeat(run.role, len(steps), dtype=pl.String, eager=True),
-        "stage": pl.repeat(run.kinds[piece].stage, len(steps), dtype=pl.String, eager=True),
+        "stage": pl.repeat(run.stage(piece), len(steps), dtype=pl.String, eager=True),
         "where": pl.repeat(where, len(steps), dtype=pl.String, eager=True),
         "rank": ranks.gather(pl.Series(members)), "wait_ns": ns_column(wait_s[steps, members]),
         "gate_rank": ranks.gather(pl.Series(gate.member[steps, members])),
@@ -125,10 +124,6 @@ def _frame(run: RoleRun, piece: int, where: str, wait_s: Seconds, gate: WaitGate
         "gate_more_ns": ns_column(gate.more_s[steps, members]),
     }  # fmt: skip
     return pl.DataFrame(columns).cast(SCHEMA)  # type: ignore[arg-type]
-
-
-def _where(kind: Any) -> str:
-    return "before" if of_gap(kind) else "in"
 
 
 def ns_column(seconds: Seconds) -> pl.Series:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import polars as pl
 
-from ..role_runs import last_of, of_gap
+from ..role_runs import last_of
 from .bubbles import ns_column
 
 if TYPE_CHECKING:
@@ -86,8 +86,7 @@ def _frame(run: RoleRun, parts: list[dict[str, Any]], origin_ns: int) -> pl.Data
             "duration_ns": ns_column(part["until"] - part["since"]),
             "more_ns": ns_column(part["more"]),
         }).with_columns(
-            role=pl.lit(run.role), stage=pl.lit(run.kinds[part["piece"]].stage),
-            where=pl.lit("before" if of_gap(run.kinds[part["piece"]]) else "in"),
+            role=pl.lit(run.role), stage=pl.lit(run.stage(part["piece"])), where=pl.lit(run.where(part["piece"])),
         )
         for place, part in enumerate(parts)
     ]  # fmt: skip

@@ -9,7 +9,7 @@ import polars as pl
 
 from ...triggers.late_rank import middle_of
 from .. import excess
-from ..role_runs import of_gap, shown_ns
+from ..role_runs import shown_ns
 
 if TYPE_CHECKING:
     from ..role_runs import RoleRun
@@ -33,7 +33,7 @@ def table(runs: tuple[RoleRun, ...]) -> pl.DataFrame:
 
 
 def _of_role(run: RoleRun) -> Iterator[tuple[Any, ...]]:
-    gaps = np.array([of_gap(kind) for kind in run.kinds])
+    gaps = np.array([run.is_gap(piece) for piece in range(len(run.kinds))])
     own, waits = np.nan_to_num(run.own_s), np.nan_to_num(run.wait_s)
     here = np.asarray(np.isfinite(run.own_s).any(axis=2))
     steps = np.maximum(1, here.sum(axis=0))
@@ -47,7 +47,7 @@ def _of_role(run: RoleRun) -> Iterator[tuple[Any, ...]]:
         yield (
             run.role, peer.rank, peer.host, int(here[:, member].sum()), shown_ns(work[member]), shown_ns(gap[member]),
             shown_ns(wait[member]), wait[member] / total if total > 0 else None,
-            float(np.expm1(off[member, piece])) if np.isfinite(off[member, piece]) else None, run.kinds[piece].stage,
+            float(np.expm1(off[member, piece])) if np.isfinite(off[member, piece]) else None, run.stage(piece),
             int(gated[member]),
         )  # fmt: skip
 

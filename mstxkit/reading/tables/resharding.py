@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 
 from ...stages import canonical
-from ..role_runs import of_gap, shown_ns
+from ..role_runs import shown_ns
 
 if TYPE_CHECKING:
     from ..role_runs import RoleRun
@@ -40,16 +40,16 @@ def table(runs: tuple[RoleRun, ...], waits: pl.DataFrame) -> pl.DataFrame:
 
 def _of_role(run: RoleRun) -> Iterator[tuple[Any, ...]]:
     lengths = run.length_s()
-    for piece, kind in enumerate(run.kinds):
-        if of_gap(kind) or canonical(kind.stage) not in STAGES:
+    for stage, pieces in run.stages().items():
+        if canonical(stage) not in STAGES:
             continue
         for at, step in enumerate(run.steps.tolist()):
-            own = run.own_s[at, :, piece]
+            own = run.own_of(pieces)[at]
             own = own[np.isfinite(own)]
             if len(own):
                 last = float(own.max())
                 yield (
-                    step, run.role, WEIGHTS, kind.stage, len(own), shown_ns(float(np.median(own))), shown_ns(last),
+                    step, run.role, WEIGHTS, stage, len(own), shown_ns(float(np.median(own))), shown_ns(last),
                     last / lengths[at] if lengths[at] > 0 else None,
                 )  # fmt: skip
 

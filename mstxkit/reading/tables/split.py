@@ -15,7 +15,7 @@ import numpy as np
 from ...errors import ReadError
 from ...stages import canonical
 from .. import excess, replay
-from ..role_runs import of_gap, shown_ns
+from ..role_runs import shown_ns
 
 if TYPE_CHECKING:
     from ..role_runs import RoleRun, Seconds
@@ -131,7 +131,7 @@ def _ahead(trainers: RoleRun, rollouts: RoleRun) -> int:
 
 
 def _stages(run: RoleRun) -> list[int]:
-    return [piece for piece, kind in enumerate(run.kinds) if not of_gap(kind)]
+    return [piece for piece in range(len(run.kinds)) if not run.is_gap(piece)]
 
 
 def _steps_a_step(rollouts: RoleRun, trainers: RoleRun) -> float:

@@ -55,5 +55,5 @@ def _gate(run: RoleRun, at: int, gates: dict[int, bubbles.WaitGates]) -> tuple[A
     gate, where = int(gates[piece].member[at, member]), int(gates[piece].piece[at, member])
     if gate < 0:
         return None, None, None
-    stage = run.kinds[where].stage if where >= 0 else None
+    stage = run.stage(where) if where >= 0 else None
     return run.members[gate].rank, stage, shown_ns(float(gates[piece].more_s[at, member]))

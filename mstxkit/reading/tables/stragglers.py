@@ -11,12 +11,12 @@ import numpy as np
 import polars as pl
 
 from .. import excess
-from ..role_runs import of_gap, shown_ns
+from ..role_runs import shown_ns
 
 if TYPE_CHECKING:
     from ..role_runs import RoleRun, Seconds
 
-BEFORE, IN, INSIDE = "before", "in", "inside"
+INSIDE = "inside"
 SCHEMA = {
     "role": pl.String, "stage": pl.String, "where": pl.String, "rank": pl.Int32, "host": pl.String,
     "first_step": pl.Int64, "last_step": pl.Int64, "steps": pl.Int64, "effect_ratio": pl.Float64,
@@ -62,9 +62,9 @@ def table(runs: tuple[RoleRun, ...]) -> pl.DataFrame:
     rows = []
     for run in runs:
         for slow in of_role(run):
-            peer, kind = run.members[slow.member], run.kinds[slow.piece]
+            peer = run.members[slow.member]
             rows.append((
-                run.role, kind.stage, slow.where, peer.rank, peer.host, int(run.steps[slow.since]),
+                run.role, run.stage(slow.piece), slow.where, peer.rank, peer.host, int(run.steps[slow.since]),
                 int(run.steps[slow.until - 1]), slow.steps, float(np.expm1(slow.effect)), shown_ns(slow.more_s),
                 slow.step_ratio, slow.confidence,
             ))  # fmt: skip
@@ -100,13 +100,13 @@ def _of_kind(run: RoleRun, values: Seconds, time_s: Seconds, is_inside: bool) ->
     step_s, base_s = run.step_s(), excess.base_s(run)
     wanted = (slow.steps >= STEPS_AT_LEAST) & (slow.confidence >= CONFIDENCE_AT_LEAST) & slow.stands_out
     if run.is_free:  # in a gap it has nothing to do
-        wanted[:, [piece for piece, kind in enumerate(run.kinds) if of_gap(kind)]] = False
+        wanted[:, [piece for piece in range(len(run.kinds)) if run.is_gap(piece)]] = False
     for member, piece in np.argwhere(wanted & (slow.effect >= np.log1p(EFFECT_AT_LEAST))).tolist():
         since, until = int(slow.since[member, piece]), int(slow.until[member, piece])
         effect = float(slow.effect[member, piece])
         spent = time_s[since:until, member, piece]
         more_s = float(np.nanmean(spent[np.isfinite(spent)]) + base_s) * -float(np.expm1(-effect))
-        where = INSIDE if is_inside else BEFORE if of_gap(run.kinds[piece]) else IN
+        where = INSIDE if is_inside else run.where(piece)
         if step_s > 0 and more_s >= STEP_AT_LEAST * step_s:
             yield Straggler(
                 member, piece, where, since, until, int(slow.steps[member, piece]), effect, more_s, more_s / step_s,

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any, Iterator
 import numpy as np
 import polars as pl
 
-from ..role_runs import of_gap, shown_ns
+from ..role_runs import shown_ns
 
 if TYPE_CHECKING:
-    from ..role_runs import RoleRun
+    from ..role_runs import RoleRun, Seconds
 
 SCHEMA = {
     "step": pl.Int64, "role": pl.String, "stage": pl.String, "ranks": pl.Int32, "middle_ns": pl.Int64,
@@ -33,19 +33,17 @@ def table(runs: tuple[RoleRun, ...]) -> pl.DataFrame:
 
 
 def _of_role(run: RoleRun) -> Iterator[tuple[Any, ...]]:
-    for piece, kind in enumerate(run.kinds):
-        has_work = np.isfinite(run.work[:, :, piece]).any()
-        if of_gap(kind) or run.waits[piece] or not has_work:
+    for stage, pieces in run.stages().items():
+        if run.waits[pieces].any() or not np.isfinite(run.work[:, :, pieces[0]]).any():
             continue
         for at, step in enumerate(run.steps.tolist()):
-            own = run.own_s[at, :, piece]
+            own = run.own_of(pieces)[at]
             there = np.flatnonzero(np.isfinite(own))
             if len(there) > 1:
-                yield step, run.role, kind.stage, len(there), *_figures(run, at, piece, there)
+                yield step, run.role, stage, len(there), *_figures(run, at, pieces[0], own[there], there)
 
 
-def _figures(run: RoleRun, at: int, piece: int, there: Any) -> tuple[Any, ...]:
-    own = run.own_s[at, there, piece]
+def _figures(run: RoleRun, at: int, piece: int, own: Seconds, there: Any) -> tuple[Any, ...]:
     last = there[own.argmax()]
     middle, high, most = np.quantile(own, [0.5, 0.9, 1.0]).tolist()
     tokens, longest = run.work[at, :, piece, 0], run.work[at, :, piece, 2]

@@ -9,7 +9,7 @@ import polars as pl
 
 from ...errors import CaptureError, ReadError
 from ...store import metrics_setting
-from ..role_runs import of_gap, shown_ns
+from ..role_runs import shown_ns
 
 if TYPE_CHECKING:
     from ...store.metrics_setting import ByStage, Flops
@@ -47,21 +47,21 @@ def table(
 
 def _of_role(run: RoleRun, flops: Flops) -> Iterator[tuple[Any, ...]]:
     lengths = run.length_s()
-    for piece, kind in enumerate(run.kinds):
-        if of_gap(kind) or not np.isfinite(run.work[:, :, piece, 0]).any():
+    for stage, (piece, *rest) in run.stages().items():
+        if not np.isfinite(run.work[:, :, piece, 0]).any():
             continue
         for at, step in enumerate(run.steps.tolist()):
             tokens = run.work[at, :, piece, 0]
             if not np.isfinite(tokens).any():
                 continue
-            came, done = run.came_s[at, :, piece], run.done_s[at, :, piece]
+            came, done = run.came_s[at, :, piece], np.fmax.reduce(run.done_s[at][:, [piece, *rest]], axis=1)
             stage_s = float(np.nanmean(done - came) if run.is_free else np.nanmax(done) - np.nanmin(came))
             total, ranks = float(np.nansum(tokens)), int(np.isfinite(came).sum())
             per_s, of_step = _over(total, stage_s), _over(total, float(lengths[at]))
             yield (
-                step, run.role, kind.stage, ranks, total, _sum(run.work[at, :, piece, 1]), shown_ns(stage_s),
+                step, run.role, stage, ranks, total, _sum(run.work[at, :, piece, 1]), shown_ns(stage_s),
                 shown_ns(float(lengths[at])), per_s, of_step,
-                None if per_s is None else flops.mfu_ratio(kind.stage, per_s, ranks),
+                None if per_s is None else flops.mfu_ratio(stage, per_s, ranks),
             )  # fmt: skip
 
 

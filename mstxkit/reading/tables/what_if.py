@@ -17,7 +17,7 @@ from ...stages import canonical
 from ...triggers.late_rank import middle_of
 from .. import excess, replay
 from ..report.units import spans
-from ..role_runs import of_gap, shown_ns
+from ..role_runs import shown_ns
 from . import split, stragglers
 from .links import slow_links
 
@@ -79,8 +79,8 @@ def _of_role(run: RoleRun, verdicts: Iterable[Verdict]) -> Iterator[tuple[Any, .
         yield _row(run, LINK, link.piece, own, "in", None, None, [run.members[m].rank for m in link.members])
     for piece in range(len(run.kinds)):
         if run.waits[piece] and np.nansum(run.wait_s[:, :, piece]) > 0:
-            yield _row(run, BUBBLE, piece, _balanced(run, piece), "before" if of_gap(run.kinds[piece]) else "in")
-        if not run.waits[piece] and canonical(run.kinds[piece].stage) in TAIL_STAGES and not of_gap(run.kinds[piece]):
+            yield _row(run, BUBBLE, piece, _balanced(run, piece), run.where(piece))
+        if not run.waits[piece] and canonical(run.stage(piece)) in TAIL_STAGES and not run.is_gap(piece):
             yield _row(run, TAIL, piece, _without_tail(run, piece), "in")
     yield from _changes(run, verdicts)
 
@@ -93,7 +93,7 @@ def _row(
     step_s, saved_s = replay.saved_s(run, own, since, until)
     ranks = spans(rank for rank in group if rank is not None)
     return (
-        kind, run.role, run.kinds[piece].stage, where, rank, ranks or None, None, None, int(run.steps[since]),
+        kind, run.role, run.stage(piece), where, rank, ranks or None, None, None, int(run.steps[since]),
         int(run.steps[until - 1]), shown_ns(step_s), shown_ns(step_s - saved_s), shown_ns(saved_s),
         saved_s / step_s if step_s > 0 else None, None,
     )  # fmt: skip
@@ -168,7 +168,7 @@ def _without_tail(run: RoleRun, piece: int) -> Seconds:
 def _changes(run: RoleRun, verdicts: Iterable[Verdict]) -> Iterator[tuple[Any, ...]]:
     for verdict in verdicts:
         is_of_role = (verdict.role or "") == run.role and verdict.rank is None and verdict.kind in _OF_ALL
-        places = [k for k, kind in enumerate(run.kinds) if kind.stage == verdict.stage and not of_gap(kind)]
+        places = [k for k, owner in enumerate(run.owners) if owner == verdict.stage]
         if not is_of_role or not places or verdict.since_step is None:
             continue
         since = int(np.searchsorted(run.steps, verdict.since_step))

@@ -1,0 +1,139 @@
+"""Who waits where in a run, and for whom, by all of its steps: what the judge learns from them, told at the end.
+
+What is known in the end holds for all steps of the run, those too from which it was learned.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Iterable, NamedTuple, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from . import cutting
+from .columns import Ranks
+from .cutting import Piece, StepPieces
+from .evidence import Peer, RoleStep
+from .feeds import Feeds
+from .in_a_row import Rows
+from .measuring import BASE_RATIO, FED, UNKNOWN, Norms
+from .replay import Feed
+from .shaping import compared, key_of, length_s
+
+Vector = npt.NDArray[np.float64]
+_STEP_FOLLOWS, _STEP_AT_MOST = 0.1, 3.0
+
+
+class CutStep(NamedTuple):
+    """A step without controllers, in pieces.
+
+    Args:
+        step, pieces: The step, and its pieces.
+        feeds: Of each piece that another side decides by whom it was over; None: it does not, or nobody is known.
+    """
+
+    step: RoleStep
+    pieces: StepPieces
+    feeds: tuple[Feed | None, ...] = ()
+
+
+class WholeRun:
+    """What all steps teach.
+
+    Args:
+        steps: Of all roles, of controllers too; each role's in their order.
+
+    Attributes:
+        steps: The same, in the order in which they were over.
+    """
+
+    def __init__(self, steps: Iterable[RoleStep]) -> None:
+        every = _in_order(steps)
+        self._feeds = Feeds()
+        self._roles: dict[str, _RoleLessons] = {}
+        cut = [self._learn(step) for step in every]
+        self._modes = {
+            role: of_role.modes(self._feeds.roles_of(role, of_role.waits_for)) for role, of_role in self._roles.items()
+        }
+        self.steps = [self._with_feeds(step, of_step) for step, of_step in zip(every, cut)]
+
+    def modes(self, role: str, kinds: Sequence[Piece]) -> npt.NDArray[np.int64]:
+        """(K,) WAITS, FREE, FED, IN_A_ROW, HANDED or UNKNOWN."""
+        return np.array([self._modes[role].get(kind, UNKNOWN) for kind in kinds], np.int64)
+
+    def rows(self, role: str, kind: Piece) -> dict[str, int]:
+        """Of a piece that is IN_A_ROW the row of each member, by its key."""
+        return self._roles[role].rows(kind)
+
+    def _learn(self, step: RoleStep) -> CutStep:
+        self._feeds.closed(step)
+        step = compared(step)
+        return CutStep(step, self._roles.setdefault(step.role, _RoleLessons()).learn(step, self._feeds))
+
+    def _with_feeds(self, step: RoleStep, cut: CutStep) -> CutStep:
+        self._feeds.closed(step)
+        role, pieces = step.role, cut.pieces
+        feeds = (
+            self._feeds.feed(role, kind, pieces.done_s[:, at]) if self._modes[role].get(kind) == FED else None
+            for at, kind in enumerate(pieces.kinds)
+        )
+        return cut._replace(feeds=tuple(feeds))
+
+
+class _RoleLessons:
+    """What one role's steps teach; of each set of members by itself, as who is who changes with it."""
+
+    def __init__(self) -> None:
+        self.waits_for: dict[str, str] = {}
+        self._of_members: dict[tuple[Peer, ...], tuple[Norms, Ranks]] = {}
+        self._step_s, self._ended_s, self._number = 0.0, dict[str, float](), -2
+
+    def learn(self, step: RoleStep, feeds: Feeds) -> StepPieces:
+        """One step more, in its order; its pieces."""
+        keys = [key_of(peer) for peer in step.members]
+        before_s = np.array([self._ended_s.get(key, math.nan) for key in keys])
+        pieces = cutting.in_pieces(step, before_s if step.step == self._number + 1 else None)
+        ended_s = np.fmax.reduce(step.left_s, axis=1)
+        self._ended_s, self._number = dict(zip(keys, ended_s.tolist())), step.step
+        self.waits_for.update(step.waits_for)
+        took_s = length_s(pieces, step)
+        if pieces.kinds and math.isfinite(took_s) and took_s > 0:
+            before = self._step_s or took_s
+            self._step_s = before + _STEP_FOLLOWS * (min(took_s, _STEP_AT_MOST * before) - before)
+            feeds.learn(step, pieces, self._step_s)
+            norms, ranks = self._of_members.setdefault(step.members, (Norms(), Ranks(len(keys))))
+            norms.fed = feeds.roles_of(step.role, step.waits_for)
+            if step.collectives is not None:
+                norms.learn_groups(step, step.collectives)
+            norms.measure(step, pieces, self._step_s, BASE_RATIO * self._step_s, ranks)
+        return pieces
+
+    def modes(self, fed: Iterable[Piece]) -> dict[Piece, int]:
+        """Of each piece that was seen: where it is not known of the last members, by those before them."""
+        modes: dict[Piece, int] = {}
+        for norms, _ in self._of_members.values():
+            norms.fed = {}
+            modes.update((kind, mode) for kind, mode in norms.learned_modes().items() if mode != UNKNOWN)
+        return {**modes, **dict.fromkeys(fed, FED)}
+
+    def rows(self, kind: Piece) -> dict[str, int]:
+        """The row of each member, by its key."""
+        every: dict[str, int] = {}
+        for members, (norms, _) in self._of_members.items():
+            rows: Rows | None = norms.rows_of(kind)
+            if rows is not None:
+                every.update(zip(map(key_of, members), rows.tolist()))
+        return every
+
+
+def _in_order(steps: Iterable[RoleStep]) -> list[RoleStep]:
+    """By when they were over in the middle of their members; each role's in their order."""
+    over_s: dict[str, float] = {}
+    placed: list[tuple[float, RoleStep]] = []
+    for step in steps:
+        ended_s = step.left_s[np.isfinite(step.left_s)]
+        last_s = over_s.get(step.role, -math.inf)
+        over_s[step.role] = max(last_s, float(np.median(ended_s))) if len(ended_s) else last_s
+        placed.append((over_s[step.role], step))
+    return [step for _, step in sorted(placed, key=lambda pair: pair[0])]
