@@ -21,13 +21,8 @@ class OwnDescriptor(NamedTuple):
 
     @classmethod
     def of(cls, number: int, sign: str) -> OwnDescriptor:
-        """One that was just opened.
-
-        Args:
-            sign: What its target has: a file's name, or the kind of what has no name.
-
-        Raises:
-            OSError: another thread has closed it already, and its number may be that thread's.
+        """One that was just opened. `sign`: what its target has: a file's name, or the kind of what has no name. Raises
+        OSError: another thread has closed it already, and its number may be that thread's.
         """
         target = _target(number)
         _check_is_there(target, sign)
@@ -53,11 +48,7 @@ class OwnDescriptor(NamedTuple):
 
 
 class WakePipe:
-    """Ends a `poll` on another thread.
-
-    Raises:
-        OSError: no descriptor is left, or somebody closed it at once.
-    """
+    """Ends a `poll` on another thread. Raises OSError: no descriptor is left, or somebody closed it at once."""
 
     def __init__(self) -> None:
         read, write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
@@ -147,9 +138,7 @@ class ReadyQueue:
 
     def wait(self, seconds: float) -> list[int]:
         """Those that are ready, the first one first; at once those that were closed before they came here.
-
-        Raises:
-            OSError: it was closed just now.
+        Raises OSError: it was closed just now.
         """
         return self._closed or [number for number, _ in self._epoll.poll(seconds)]
 

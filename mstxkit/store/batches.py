@@ -162,11 +162,7 @@ class Batch(NamedTuple):
 
 
 def encode(head: Mapping[str, Any], parts: Sequence[tuple[str, int, bytes]]) -> bytes:
-    """The bytes of a batch.
-
-    Raises:
-        FormatError: it is larger than a batch may be, or a section is not whole rows.
-    """
+    """The bytes of a batch. Raises FormatError: it is larger than a batch may be, or a section is not whole rows."""
     if any(len(rows) % ROW_BYTES[kind] for kind, _, rows in parts):
         raise FormatError("a section that is not whole rows")
     sections = [[kind, number, len(rows) // ROW_BYTES[kind]] for kind, number, rows in parts]

@@ -71,11 +71,7 @@ def block(kind: int, meta: Mapping[str, Any], payload: bytes = b"", records: int
 
 
 class Growing:
-    """The index of a file that is being written.
-
-    Args:
-        size_bytes: The file's length when this begins: that of its header.
-    """
+    """The index of a file that is being written. `size_bytes`: its length when this begins: that of its header."""
 
     def __init__(self, size_bytes: int = segment.FILE_HEADER_BYTES) -> None:
         self._entries: list[IndexEntry] = []
@@ -147,11 +143,7 @@ class FileIndex(NamedTuple):
 
 
 def read(data: bytes, head: segment.Head) -> FileIndex:
-    """An index block, from all of its bytes.
-
-    Raises:
-        FormatError: it is damaged, or does not say what it should.
-    """
+    """An index block, from all of its bytes. Raises FormatError: it is damaged, or does not say what it should."""
     meta = segment.meta_of(data, head)
     payload = data[head.payload_at - head.offset : head.end - head.offset]
     if isinstance(meta, segment.BlockDamage) or not segment.is_payload(payload, head):

@@ -120,9 +120,7 @@ def groups_in(document: Mapping[str, Any]) -> dict[int, tuple[int, ...]]:
 
 def ask(folder: Path) -> None:
     """Ask all processes whose live files are in this folder to hand over what is new in their rings, within seconds.
-
-    Raises:
-        OSError: it cannot be written.
+    Raises OSError: it cannot be written.
     """
     documents.replace_file(folder / layout.ASKED_FOR_RINGS, b"")
 

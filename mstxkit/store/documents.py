@@ -44,14 +44,8 @@ class WrittenByNewer(Unusable):
 
 
 def open_folder(path: str | os.PathLike[str], is_private: bool = False) -> int:
-    """A descriptor of a folder that is no link.
-
-    Args:
-        is_private: Only this user may be able to write into it.
-
-    Raises:
-        Unusable: somebody else may write into it.
-        OSError: it cannot be had.
+    """A descriptor of a folder that is no link. `is_private`: only this user may be able to write into it. Raises
+    Unusable: somebody else may write into it; OSError: it cannot be had.
     """
     descriptor = os.open(path, _FOLDER_FLAGS)
     try:
@@ -89,10 +83,7 @@ def listed(path: str | os.PathLike[str], suffix: str = "") -> list[str]:
 
 def open_regular(path: str | os.PathLike[str], folder: int | None = None) -> int:
     """A descriptor, for reading, of a regular file, in the folder of that descriptor; its last part may be no link.
-
-    Raises:
-        FormatError: not a regular file.
-        OSError: it cannot be opened.
+    Raises FormatError: not a regular file; OSError: it cannot be opened.
     """
     descriptor = os.open(path, _FILE_FLAGS, dir_fd=folder)
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
@@ -159,12 +150,8 @@ def settled_state(descriptor: int) -> tuple[int, ...]:
 
 def read(file: Path, limit_bytes: int = LIMIT_BYTES, is_private: bool = False) -> bytes | None:
     """All of a small file; None where there is none. Neither it nor its folder may be a link.
-
-    Args:
-        is_private: Only this user may be able to write to the file and its folder.
-
-    Raises:
-        Unusable: the folder or the file is not what it should be.
+    `is_private`: only this user may be able to write to the file and its folder. Raises Unusable: the folder or the
+    file is not what it should be.
     """
     try:
         folder = open_folder(file.parent, is_private)
@@ -242,9 +229,7 @@ def read_json(file: Path, limit_bytes: int = LIMIT_BYTES) -> dict[str, Any] | No
 
 def text_of(path: str, error: type[MstxkitError], limit_bytes: int = 1 << 20) -> str:
     """A user's text file, UTF-8 with or without a mark.
-
-    Raises:
-        `error`: it cannot be read, is no file, too large, or not UTF-8; the message says in which line.
+    Raises `error`: it cannot be read, is no file, too large, or not UTF-8; the message says in which line.
     """
     try:
         if not stat.S_ISREG(os.stat(path).st_mode):
@@ -316,10 +301,7 @@ def _draft_of(file: Path) -> Path:
 
 def open_lock_file(path: Path) -> int:
     """A file of this user's own to lock, made where it is missing. Closing any descriptor of it frees a `lockf` lock.
-
-    Raises:
-        CaptureError: what is there is no such file.
-        OSError: it cannot be opened.
+    Raises CaptureError: what is there is no such file; OSError: it cannot be opened.
     """
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o600)
     status = os.fstat(descriptor)
@@ -340,10 +322,7 @@ def is_still(descriptor: int, path: Path) -> bool:
 @contextmanager
 def locked(path: Path, within_s: float) -> Iterator[None]:
     """Alone among the writers of all hosts, as far as their file system has locks.
-
-    Raises:
-        MstxkitError: somebody else has the lock for so long.
-        CaptureError, OSError: as `open_lock_file`.
+    Raises MstxkitError: somebody else has the lock for so long; CaptureError, OSError: as `open_lock_file`.
     """
     if not _locking.acquire(timeout=within_s):
         raise MstxkitError(f"another thread of this process holds {path} for {within_s:.0f} s")

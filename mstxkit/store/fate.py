@@ -126,9 +126,7 @@ def speaker_of(ack: Acknowledgement, is_alive: Liveness = alive_here) -> Heard |
 
 def asked(control: ControlFolder) -> list[Asked]:
     """The requests of a run that are still in its folder (the newest some hundred), oldest first.
-
-    Raises:
-        Unusable: the file of requests is not what it should be.
+    Raises Unusable: the file of requests is not what it should be.
     """
     received: list[RequestReceived] = []
     cancels: dict[str, str] = {}

@@ -166,9 +166,7 @@ def is_same(source: Path, place: Path) -> bool:
 
 def copy_file(source: Path, place: Path, pace: Pace) -> int:
     """Copy a file under another name, read the copy again, compare and rename it; its bytes.
-
-    Raises:
-        OSError, FormatError, MstxkitError: it could not be copied, or the copy is another.
+    Raises OSError, FormatError, MstxkitError: it could not be copied, or the copy is another.
     """
     draft = place.with_name(f"{place.name}{_DRAFT}")
     with os.fdopen(documents.open_regular(source), "rb") as stream:

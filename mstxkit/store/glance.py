@@ -45,9 +45,7 @@ class Glimpse(NamedTuple):
 
 class LiveGlance:
     """One process's live file, to be looked at again and again. Keeps the names of its stages, and its last step.
-
-    Args:
-        file: The live file.
+    `file`: the live file.
     """
 
     def __init__(self, file: Path) -> None:
@@ -59,10 +57,7 @@ class LiveGlance:
 
     def look(self) -> Glimpse | None:
         """What it does now; None where it is not recording, and of a worker of a pool or a data loader.
-
-        Raises:
-            OSError: it cannot be read.
-            FormatError: it is no live file.
+        Raises OSError: it cannot be read; FormatError: it is no live file.
         """
         if self._is_beside:
             return None

@@ -104,9 +104,7 @@ class HandedOver:
         """What is new; where nothing is, no rows and the same document.
 
         *Cost*: five system calls where nothing is new.
-
-        Raises:
-            Unusable: there is no such file, or none of this user, or none that can be believed.
+        Raises Unusable: there is no such file, or none of this user, or none that can be believed.
         """
         try:
             descriptor = documents.open_regular(self.path)
@@ -216,13 +214,8 @@ class SummaryRing:
         return bool(self._nonce)
 
     def put(self, rows: bytes, document: dict[str, Any], fixed: dict[str, Any] | None = None) -> None:
-        """Add whole rows; of more than it holds, the newest. The document is replaced where it is another.
-
-        Args:
-            fixed: More of the document, which seldom changes.
-
-        Raises:
-            OSError: they were not added; a later call may succeed.
+        """Add whole rows; of more than it holds, the newest. The document is replaced where it is another. `fixed`:
+        more of the document, which seldom changes. Raises OSError: they were not added; a later call may succeed.
         """
         descriptor = self._opened()
         try:

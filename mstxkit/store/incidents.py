@@ -102,11 +102,7 @@ def folder_of(run: Path, name: str) -> Path:
 
 
 def summary(run: Path, name: str, run_id: str) -> Incident | None:
-    """What an incident came to; None while it is open.
-
-    Raises:
-        Unusable: its file is no such file.
-    """
+    """What an incident came to; None while it is open. Raises Unusable: its file is no such file."""
     file = folder_of(run, name) / layout.INCIDENT_FILE
     content = documents.read(file, SUMMARY_LIMIT_BYTES)
     if content is None:

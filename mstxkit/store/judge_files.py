@@ -41,11 +41,7 @@ def fence(sizes: Mapping[str, int]) -> bytes:
 
 
 def in_order(contents: Mapping[str, bytes]) -> Iterable[tuple[LifeName, bytes]]:
-    """What counts of each file, a judge's lives one after the other.
-
-    Args:
-        contents: By the names of the files.
-    """
+    """What counts of each file, a judge's lives one after the other. `contents`: by the names of the files."""
     lives = {name: life_of(name) for name in contents}
     at_most = {name: len(content) for name, content in contents.items()}
     for later, content in contents.items():

@@ -41,9 +41,7 @@ class Writers:
 
     def may_write(self, process: str) -> bool:
         """May this one? Ask after its files were listed: it says that it is there before it writes the first one.
-
-        Raises:
-            OSError: the run folder cannot be listed.
+        Raises OSError: the run folder cannot be listed.
         """
         if life.is_held(str(self._live / f"{process}{life.SUFFIX}")):
             return True
@@ -63,9 +61,7 @@ def announced_by(name: str) -> str:
 
 def finished(names: list[str], writers: Writers) -> list[str]:
     """Of all sealed files in a place those to which nobody will write any more, oldest of a process first.
-
-    Raises:
-        OSError: it cannot be told.
+    Raises OSError: it cannot be told.
     """
     newest = layout.newest_of_each(names)
     return [name for name in layout.in_order(names)
@@ -90,9 +86,7 @@ def move_all(place: Path, run: Path, writers: Writers, pace: Pace) -> Moved:
 
 def move(place: Path, sealed: Path, name: str, pace: Pace) -> None:
     """Move one file, from whatever state it is in.
-
-    Raises:
-        OSError, MstxkitError: it cannot be; then it is where it was, or claimed.
+    Raises OSError, MstxkitError: it cannot be; then it is where it was, or claimed.
     """
     claimed, target = place / f"{name}{sealed_place.MOVING}", sealed / name
     source = claimed if os.path.lexists(claimed) else place / name

@@ -117,9 +117,7 @@ class Standing(NamedTuple):
     @classmethod
     def read(cls, document: Mapping[str, Any]) -> Standing:
         """Of the document of an acknowledgement; reports that are none are left out.
-
-        Raises:
-            ConfigError: it is no such document.
+        Raises ConfigError: it is no such document.
         """
         try:
             step, step_ns, backend = (document[key] for key in ("step", "step_ns", "backend"))
@@ -161,9 +159,7 @@ def encoded(run_id: str, rank: int, role: str, document: Mapping[str, Any]) -> b
 
 def read(file: Path, run_id: str, is_private: bool = False) -> Acknowledgement | None:
     """The acknowledgement in a file; None where there is none, and of a copy of another rank's file.
-
-    Raises:
-        Unusable: it is no acknowledgement of this run.
+    Raises Unusable: it is no acknowledgement of this run.
     """
     fields = documents.document(file, run_id, is_private)
     if fields is None:

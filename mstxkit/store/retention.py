@@ -48,9 +48,7 @@ class _Kept(NamedTuple):
 
 def make_room(run: Path, run_id: str, limit_bytes: int, root: Path | None = None) -> list[Removed]:
     """Remove the oldest data in the run, or with a root on this host's own disk, until so many bytes are left.
-
-    Raises:
-        OSError, MstxkitError: somebody else is at it, or something cannot be removed.
+    Raises OSError, MstxkitError: somebody else is at it, or something cannot be removed.
     """
     if limit_bytes <= 0 or not (run / layout.PROFILES).is_dir():
         return []

@@ -58,10 +58,7 @@ def likely_id(asked: str | os.PathLike[str]) -> str:
 
 def put_back_run_folder(folder: Path, run_id: str) -> None:
     """Make a run folder again that was removed under its running processes, as the same run.
-
-    Raises:
-        CaptureError: something else stands there now.
-        OSError: it cannot be made.
+    Raises CaptureError: something else stands there now; OSError: it cannot be made.
     """
     _make(folder)
     _write(folder, run_id)

@@ -105,12 +105,7 @@ def main() -> None:
 
 def take_care(care: SealedCare, within_s: float = 0.0) -> Moved | None:
     """Do all that there is to do on this host; what was moved, and why the rest was not. None: somebody else is at it.
-
-    Args:
-        within_s: So long is waited for somebody else.
-
-    Raises:
-        OSError, MstxkitError: it cannot be done.
+    `within_s`: so long is waited for somebody else. Raises OSError, MstxkitError: it cannot be done.
     """
     with _alone(care, within_s) as is_alone:
         if not is_alone:
@@ -169,11 +164,7 @@ class _Ledger:
             self._keep(self.record._replace(removed=removed, removing={}))
 
     def remove(self, files: list[tidying.SealedFile]) -> None:
-        """Remove these, and count what it costs.
-
-        Raises:
-            OSError: it could not be written down first.
-        """
+        """Remove these, and count what it costs. Raises OSError: it could not be written down first."""
         for some in (files[at : at + _AT_ONCE] for at in range(0, len(files), _AT_ONCE)):
             paths = {file.name: sealed_place.path_of(self._care.folders, file.name) for file in some}
             costs = {file.name: Cost(1, file.bytes, tidying.records_in(paths[file.name])) for file in some}
@@ -203,9 +194,7 @@ class _Ledger:
 
     def say(self, problem: str = "") -> None:
         """Let the run know: what is here still, and what was removed.
-
-        Raises:
-            OSError, CaptureError: it cannot be written there; it is kept here, and said the next time.
+        Raises OSError, CaptureError: it cannot be written there; it is kept here, and said the next time.
         """
         sizes = [] if self._care.place is None or self._is_of_run else _listed(self._care, self._care.folders[:1])
         record = self.record._replace(files=len(sizes), bytes=sum(file.bytes for file in sizes), problem=problem)

@@ -135,10 +135,7 @@ def pack_block(kind: int, meta: dict[str, Any], payload: bytes = b"") -> bytes:
 
 def scan(data: Buffer) -> Iterator[Block | BlockDamage]:
     """Every whole block of a sealed file, and every stretch that is none, in file order.
-
-    Raises:
-        FormatError: these bytes are no sealed file at all.
-        NewerVersionError: written by a newer mstxkit.
+    Raises FormatError: these bytes are no sealed file at all; NewerVersionError: written by a newer mstxkit.
     """
     check_file_header(data)
     at = FILE_HEADER_BYTES
@@ -151,10 +148,7 @@ def scan(data: Buffer) -> Iterator[Block | BlockDamage]:
 
 def check_file_header(data: Buffer) -> None:
     """Are these the first bytes of a sealed file?
-
-    Raises:
-        FormatError: these bytes are no sealed file at all.
-        NewerVersionError: written by a newer mstxkit.
+    Raises FormatError: these bytes are no sealed file at all; NewerVersionError: written by a newer mstxkit.
     """
     if len(data) < FILE_HEADER_BYTES or bytes(data[:8]) != FILE_MAGIC:
         raise FormatError("not a sealed file of mstxkit", 0)
@@ -190,9 +184,7 @@ def head_of(data: Buffer, offset: int, file_bytes: int) -> Head | BlockDamage:
 
 def meta_of(data: Buffer, head: Head) -> dict[str, Any] | BlockDamage:
     """What a block says about itself.
-
-    Args:
-        data: The block's bytes up to its payload; all of them where one checksum holds for both.
+    `data`: the block's bytes up to its payload; all of them where one checksum holds for both.
     """
     text = data[head.meta_at - head.offset : head.payload_at - head.offset]
     size = head.end - head.offset
@@ -330,9 +322,7 @@ def compress(stream: Buffer) -> tuple[str, bytes]:
 
 def decompress(codec: str, payload: bytes, limit_bytes: int = 1 << 30) -> bytes:
     """Undo `compress`.
-
-    Raises:
-        FormatError: an unknown codec, one that is not installed, damaged content, or one larger than the limit.
+    Raises FormatError: an unknown codec, one that is not installed, damaged content, or one larger than the limit.
     """
     try:
         if codec == "zlib":

@@ -188,9 +188,7 @@ def _made(run: Path, start: SessionStart) -> Path:
 
 def into_request(run: Path, folder: Path, document: dict[str, Any], output: Path, is_only_window: bool) -> str:
     """Move what a profiler wrote into the folder of its request; the way there from the session's folder.
-
-    Raises:
-        OSError, CaptureError: it stays where it is.
+    Raises OSError, CaptureError: it stays where it is.
     """
     place = place_in_request(run, folder, document, is_only_window)
     if os.path.lexists(place / output.name):

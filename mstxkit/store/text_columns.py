@@ -32,9 +32,7 @@ def sealed(texts: bytes, columns: bytes | None) -> bytes:
 
 def read(stored: bytes) -> bytes:
     """The texts of a block as they lay, without checksums.
-
-    Raises:
-        FormatError: they are marked as columns, and are none.
+    Raises FormatError: they are marked as columns, and are none.
     """
     if len(stored) < TRAILER.size:
         return stored
@@ -81,12 +79,7 @@ def _shared(last: bytes, payload: bytes) -> int:
 
 def from_columns(columns: bytes, size: int) -> bytes:
     """Undo `to_columns`.
-
-    Args:
-        size: So many bytes it gives; no more are made.
-
-    Raises:
-        FormatError: these are no such columns.
+    `size`: so many bytes it gives; no more are made. Raises FormatError: these are no such columns.
     """
     count = _COUNT.unpack_from(columns)[0] if len(columns) >= _COUNT.size else -1
     if count < 0 or count * TRAILER.size > size or _COUNT.size + count * _ENTRY_BYTES > len(columns):

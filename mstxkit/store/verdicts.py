@@ -163,12 +163,7 @@ def _in_lines(content: bytes) -> Iterable[Verdict]:
 
 def append(file: Path, verdicts: Iterable[Verdict], first: bytes = b"") -> None:
     """Add lines to a file, which only its owner writes.
-
-    Args:
-        first: The line that the file begins with.
-
-    Raises:
-        OSError: it cannot be written; nothing of them is left in it.
+    `first`: the line that the file begins with. Raises OSError: it cannot be written; nothing of them is left in it.
     """
     block = b"".join(verdict.line() for verdict in verdicts)
     flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC

@@ -86,9 +86,7 @@ class Whereabouts(NamedTuple):
 
 def write(run: Path, run_id: str, folder: Path, processes: Iterable[Mapping[str, Any]]) -> None:
     """Say where the processes are that have their live files in `folder` of this host.
-
-    Raises:
-        OSError, CaptureError: it cannot be written; FileNotFoundError where there is no such run.
+    Raises OSError, CaptureError: it cannot be written; FileNotFoundError where there is no such run.
     """
     about = {
         "format": FORMAT, "run": run_id, "host": identity.host(), "boot": identity.boot_id(),
@@ -112,10 +110,7 @@ def _is_own_folder(place: Path) -> bool:
 
 def name_of_host(folder: Path, suffix: str) -> str:
     """Of a file of this host in a run: containers may share its name, and have another /dev/shm each, and a keeper
-    each.
-
-    Args:
-        folder: Of the live files of this host.
+    each. `folder`: of the live files of this host.
     """
     place = f"{identity.boot_id()} {folder} {folder.stat().st_dev}"
     return f"{identity.host()}-{hashlib.sha256(place.encode()).hexdigest()[:8]}{suffix}"
