@@ -28,6 +28,7 @@ _PIECE_BYTES = 1 << 26
 # Of a file that was written to within this, another write may get the same time stamp.
 _SETTLES_WITHIN_NS = 50_000_000
 _UP_TO_MTIME = 4
+_ASK_AGAIN_S = 0.2
 _locking = threading.Lock()  # between threads, where `lockf` does nothing
 
 
@@ -41,6 +42,15 @@ class Unusable(MstxkitError):
 
 class WrittenByNewer(Unusable):
     """A file of a format that this mstxkit does not know yet: others can read it."""
+
+
+@contextmanager
+def closing(descriptor: int) -> Iterator[int]:
+    """This descriptor, which is closed at the end."""
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
 
 
 def open_folder(path: str | os.PathLike[str], is_private: bool = False) -> int:
@@ -75,10 +85,8 @@ def listed(path: str | os.PathLike[str], suffix: str = "") -> list[str]:
         descriptor = open_folder(path)
     except FileNotFoundError:
         return []
-    try:
+    with closing(descriptor):
         return sorted(name for name in os.listdir(descriptor) if name.endswith(suffix))
-    finally:
-        os.close(descriptor)
 
 
 def open_regular(path: str | os.PathLike[str], folder: int | None = None) -> int:
@@ -120,10 +128,9 @@ def appended(descriptor: int, before: int, block: bytes, first: bytes) -> int:
 def state_of(file: Path) -> tuple[int, ...]:
     """What changes with a file's content, and where it is replaced; () where there is none. *Cost*: one call."""
     try:
-        status = os.lstat(file)
+        return _state(os.lstat(file))
     except OSError:
         return ()
-    return _state(status)
 
 
 def _state(status: os.stat_result) -> tuple[int, ...]:
@@ -216,6 +223,15 @@ def document_in(content: bytes, file: Path, run_id: str, what: str = "file") -> 
     if run_id and fields.get("run") != run_id:
         raise Unusable(file, "belongs to another run")
     return fields
+
+
+def object_in(content: bytes | str) -> dict[str, Any]:
+    """The JSON object that this is; {} where it is none: a checksum that holds does not say who wrote it."""
+    try:
+        value = json.loads(content) if content else None
+    except (ValueError, RecursionError):
+        return {}
+    return value if isinstance(value, dict) else {}
 
 
 def read_json(file: Path, limit_bytes: int = LIMIT_BYTES) -> dict[str, Any] | None:
@@ -327,14 +343,31 @@ def locked(path: Path, within_s: float) -> Iterator[None]:
     if not _locking.acquire(timeout=within_s):
         raise MstxkitError(f"another thread of this process holds {path} for {within_s:.0f} s")
     try:
-        file = open_lock_file(path)
-        try:
+        with closing(open_lock_file(path)) as file:
             _wait_for(file, path, within_s)
             yield
-        finally:
-            os.close(file)
     finally:
         _locking.release()
+
+
+@contextmanager
+def alone(path: Path, within_s: float = 0.0) -> Iterator[bool]:
+    """Is nobody else of this host at work under this lock, which ends with its holder? So long is waited for somebody.
+    Raises CaptureError, OSError: as `open_lock_file`.
+    """
+    with closing(open_lock_file(path)) as lock:
+        yield _is_had(lock, time.monotonic() + within_s)
+
+
+def _is_had(lock: int, deadline: float) -> bool:
+    while True:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return True
+        except OSError:
+            if time.monotonic() >= deadline:
+                return False
+            time.sleep(_ASK_AGAIN_S)
 
 
 def _wait_for(file: int, path: Path, within_s: float) -> None:

@@ -23,7 +23,7 @@ from .layout import PROFILES, SESSION_FILE
 from .values import text_of
 
 _PIECE_BYTES = 1 << 22
-ROOM_BYTES = 64 << 20  # stays free on the run's disk
+_ROOM_BYTES = 64 << 20  # stays free on the run's disk
 _PART, _DRAFT = ".part", ".~"
 _SAME_TIME_NS = 2 * 10**9  # some file systems keep whole seconds
 
@@ -83,7 +83,8 @@ class _Move:
         """Bytes that were copied. Raises: OSError, MstxkitError where it cannot be done; the source stays then."""
         count = 0
         if self._document.get("stored") is not None:
-            self._refuse_if_full()
+            if why := why_no_room(self._folder, folders.size_bytes(self._source)):
+                raise MstxkitError(why)
             for name in documents.listed(self._source):
                 count += self._bring(name)
             # From then on it says where there may still be something to do, to whoever comes next.
@@ -93,12 +94,6 @@ class _Move:
         shutil.rmtree(self._source)
         self._prune()
         return count
-
-    def _refuse_if_full(self) -> None:
-        disk, needed = os.statvfs(self._folder), size_below(self._source)
-        free = disk.f_bavail * disk.f_frsize
-        if disk.f_blocks and needed + ROOM_BYTES > free:
-            raise MstxkitError(f"{needed >> 20} MiB are to come, and only {free >> 20} MiB are free on the run's disk")
 
     def _bring(self, name: str) -> int:
         """One file or folder of the source."""
@@ -205,6 +200,10 @@ def _sizes(path: Path) -> dict[str, int]:
     return {str(file.relative_to(path)): file.lstat().st_size for file in files if not file.name.endswith(_DRAFT)}
 
 
-def size_below(path: Path) -> int:
-    """Bytes of all files below a folder, or of a file; 0 where nothing is there."""
-    return sum(_sizes(path).values()) if path.exists() else 0
+def why_no_room(folder: Path, needed_bytes: int) -> str:
+    """Why so many bytes have no room on a run's disk, of which some stays free; "" where they have."""
+    disk = os.statvfs(folder)
+    free = disk.f_bavail * disk.f_frsize
+    if not disk.f_blocks or needed_bytes + _ROOM_BYTES <= free:
+        return ""
+    return f"{needed_bytes >> 20} MiB are to come, and only {free >> 20} MiB are free on the run's disk"

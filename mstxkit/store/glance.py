@@ -61,11 +61,8 @@ class LiveGlance:
         """
         if self._is_beside:
             return None
-        descriptor = documents.open_regular(self._file)
-        try:
+        with documents.closing(documents.open_regular(self._file)) as descriptor:
             return self._looked(descriptor)
-        finally:
-            os.close(descriptor)
 
     def _looked(self, descriptor: int) -> Glimpse | None:
         raw = documents.read_part(descriptor, 0, livefile.HEADER_BYTES + SLOTS * livefile.SLOT_BYTES)

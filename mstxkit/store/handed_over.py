@@ -163,7 +163,7 @@ class HandedOver:
         if not text or len(text) != length or zlib.crc32(text) != crc:
             is_left, self._torn = self._torn == (length, crc), (length, crc)
             return is_left
-        self._document, self._document_of, self._torn = _object_in(text), (length, crc), None
+        self._document, self._document_of, self._torn = documents.object_in(text), (length, crc), None
         return True
 
 
@@ -179,14 +179,6 @@ def _read_rows(descriptor: int, first: int, head: _Head, row_bytes: int) -> byte
     if len(rows) != count * row_bytes:
         raise OSError(errno.EIO, "it was cut short")
     return rows
-
-
-def _object_in(text: bytes) -> dict[str, Any]:
-    try:
-        value = json.loads(text)
-    except (ValueError, RecursionError):  # a checksum that holds does not say who wrote it
-        return {}
-    return value if isinstance(value, dict) else {}
 
 
 class SummaryRing:
@@ -217,11 +209,8 @@ class SummaryRing:
         """Add whole rows; of more than it holds, the newest. The document is replaced where it is another. `fixed`:
         more of the document, which seldom changes. Raises OSError: they were not added; a later call may succeed.
         """
-        descriptor = self._opened()
-        try:
+        with documents.closing(self._opened()) as descriptor:
             self._put(descriptor, rows, self._text_of(document, fixed))
-        finally:
-            os.close(descriptor)
 
     def _opened(self) -> int:
         if not self._nonce:

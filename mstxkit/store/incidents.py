@@ -19,7 +19,6 @@ from .values import list_of, small_number, table_of, text_of, whole_number
 KINDS = HANG, KILLED, SIGNAL, EXCEPTION, REQUEST = "hang", "killed", "signal", "exception", "request"
 # Of one host's reports; of them all there is a limit of what incidents may take together (`incidents_bytes`).
 HOST_LIMIT_BYTES, SUMMARY_LIMIT_BYTES = 32 << 20, 8 << 20
-_LATEST_NS = (1 << 63) - 1
 _TEXT_AT_MOST, _INCIDENTS_AT_MOST = 1000, 10_000
 _NAME = re.compile(r"\d{8}T\d{6}\.\d{3}", re.ASCII)
 
@@ -74,16 +73,11 @@ class Incident(NamedTuple):
         texts: dict[str, Any] = {
             key: text_of(fields.get(key))[:_TEXT_AT_MOST] for key in ("stage", "range", "role", "waits_for", "reason")
         }
-        numbers: dict[str, Any] = {key: _time_ns(fields.get(key)) for key in ("time_ns", "since_ns", "over_ns")}
+        numbers: dict[str, Any] = {key: whole_number(fields.get(key)) for key in ("time_ns", "since_ns", "over_ns")}
         return cls(
             incident=name, kind=kind, rank=small_number(fields.get("rank")), **texts, **numbers,
             reports=small_number(fields.get("reports")) or 0, details=table_of(fields.get("details")),
         )  # fmt: skip
-
-
-def _time_ns(value: Any) -> int:
-    number = whole_number(value)
-    return number if 0 < number <= _LATEST_NS else 0
 
 
 def is_name(text: str) -> bool:

@@ -11,6 +11,7 @@ from typing import Any, Iterator
 from ..errors import SettingError
 from ..host import folders, identity
 from . import documents, layout
+from .values import table_of
 
 _WORD = "local:"
 
@@ -59,12 +60,8 @@ def root_named_by(document: dict[str, Any], below: tuple[str, ...], run_id: str)
     """The root on this host that a session.json names, perhaps as one from which all was fetched; None where it names
     none, or one that cannot be believed. `below`: the way to the session's folder below profiles/.
     """
-    stored = document.get("stored") or document.get("fetched_from")
-    if (
-        not isinstance(stored, dict)
-        or stored.get("host") != identity.host()
-        or not isinstance(stored.get("folder"), str)
-    ):
+    stored = table_of(document.get("stored") or document.get("fetched_from"))
+    if stored.get("host") != identity.host() or not isinstance(stored.get("folder"), str):
         return None
     folder = Path(stored["folder"])
     if not folder.is_absolute() or folder.parts[-len(below) :] != below:

@@ -130,7 +130,11 @@ class Standing(NamedTuple):
                 backend=None if backend is None else str(backend),
                 why_no_backend={str(name): str(why) for name, why in document["why_no_backend"].items()},
                 reports=tuple(_reports(document["reports"])),
-                groups=dict(_places(document.get("groups", {}))),
+                groups={
+                    str(dimension): (int(index), int(size))
+                    for dimension, (index, size) in document.get("groups", {}).items()
+                    if 0 <= int(index) < int(size)
+                },
                 why_no_group=str(document.get("why_no_group", "")),
                 timeouts=_texts(document.get("timeouts")),
                 act=ESCALATE if document.get("act") == ESCALATE else OBSERVE,
@@ -189,12 +193,6 @@ def fitted(document: dict[str, Any]) -> dict[str, Any]:
 
 def _newer(listed: list[Any]) -> list[Any]:
     return listed[(len(listed) + 1) // 2 :]
-
-
-def _places(groups: Mapping[str, Any]) -> Iterator[tuple[str, tuple[int, int]]]:
-    for dimension, (index, size) in groups.items():
-        if 0 <= int(index) < int(size):
-            yield str(dimension), (int(index), int(size))
 
 
 def _texts(table: Any) -> dict[str, str] | None:

@@ -102,8 +102,5 @@ def opened(folders: Sequence[Path], name: str) -> int:
 
 
 def _opened_in(folder: Path, name: str) -> int:
-    descriptor = documents.open_folder(folder)
-    try:
+    with documents.closing(documents.open_folder(folder)) as descriptor:
         return documents.open_regular(name, descriptor)
-    finally:
-        os.close(descriptor)

@@ -156,11 +156,9 @@ class SessionFile:
     def _overwrite(self, text: bytes) -> None:
         """In the place that it has: a reader may see it half written, which beats one that says it still records."""
         try:
-            descriptor = os.open(self.folder / SESSION_FILE, os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
-            try:
+            flags = os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC
+            with documents.closing(os.open(self.folder / SESSION_FILE, flags)) as descriptor:
                 os.pwrite(descriptor, text + b" " * (_ROOM_BYTES - len(text)), 0)
-            finally:
-                os.close(descriptor)
         except OSError:
             pass  # it was said that the file is not what it should be
 

@@ -9,7 +9,6 @@ import hashlib
 import json
 import math
 import os
-import stat
 import time
 from pathlib import Path
 from typing import Any, Iterable, Mapping, NamedTuple
@@ -93,19 +92,9 @@ def write(run: Path, run_id: str, folder: Path, processes: Iterable[Mapping[str,
         "timens": identity.namespace("time"), "keeper": os.getpid(),
         "written_ns": time.time_ns(), "mono_ns": time.monotonic_ns(), "processes": list(processes)[:PROCESSES_AT_MOST],
     }  # fmt: skip
-    if not _is_own_folder(run / layout.NOW):
-        os.stat(run)  # what somebody has removed is not made anew here
-        folders.make_folder(run / layout.NOW)
+    os.stat(run)  # what somebody has removed is not made anew here
+    folders.make_folder(run / layout.NOW)
     documents.replace_file(run / layout.NOW / name_of_host(folder, layout.NOW_SUFFIX), json.dumps(about).encode())
-
-
-def _is_own_folder(place: Path) -> bool:
-    """A folder of this user, and no link to one."""
-    try:
-        status = os.lstat(place)
-        return stat.S_ISDIR(status.st_mode) and status.st_uid == os.geteuid()
-    except OSError:
-        return False
 
 
 def name_of_host(folder: Path, suffix: str) -> str:
