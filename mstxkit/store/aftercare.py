@@ -7,7 +7,7 @@ when nothing is left to do. `mstxkit profiles RUN --fetch` does the same by hand
 from __future__ import annotations
 
 import sys
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -38,8 +38,7 @@ class Care(NamedTuple):
 
     def as_words(self) -> list[str]:
         """For a command line."""
-        disk = "" if self.disk is None else str(self.disk)
-        return [str(self.run), self.run_id, disk, str(self.mb_s), str(self.host_bytes), str(self.run_bytes)]
+        return ["" if value is None else str(value) for value in self]
 
     @classmethod
     def of_words(cls, words: list[str]) -> Care:
@@ -86,7 +85,5 @@ def _once(care: Care, root: Path | None) -> list[Fetched]:
 
 
 def _made_room(care: Care, limit_bytes: int, root: Path | None) -> None:
-    try:
+    with suppress(OSError, MstxkitError):  # the next one goes on
         retention.make_room(care.run, care.run_id, limit_bytes, root)
-    except (OSError, MstxkitError):
-        pass  # the next one goes on

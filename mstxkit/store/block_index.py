@@ -102,17 +102,13 @@ class Growing:
         """The index as a block, to be appended now; None where there is nothing new to say, or nothing can be said."""
         if self._end is None or len(self._entries) == self._indexed_blocks:
             return None
-        index = _packed(self._about, self._entries, _thinned(list(self._anchors)))
+        anchors = sorted(self._anchors)
+        while len(anchors) > _ANCHORS_AT_MOST:
+            anchors = [*anchors[:-1:2], anchors[-1]]
+        index = _packed(self._about, self._entries, anchors)
         self._last_bytes = len(index.data)
         self._indexed_blocks, self._indexed_bytes = len(self._entries) + 1, self._end + len(index.data)
         return index
-
-
-def _thinned(anchors: list[tuple[int, ...]]) -> list[tuple[int, ...]]:
-    ordered = sorted(anchors)
-    while len(ordered) > _ANCHORS_AT_MOST:
-        ordered = [*ordered[:-1:2], ordered[-1]]
-    return ordered
 
 
 def _packed(about: Mapping[str, Any], entries: list[IndexEntry], anchors: list[tuple[int, ...]]) -> Indexed:

@@ -181,13 +181,12 @@ def read(file: Path, limit_bytes: int = LIMIT_BYTES, is_private: bool = False) -
 
 def _whole(descriptor: int, file: Path, limit_bytes: int, is_private: bool) -> bytes:
     try:
-        if is_private:
-            _check_owner(descriptor, file)
-        content = read_part(descriptor, 0, limit_bytes + 1)
+        with closing(descriptor):
+            if is_private:
+                _check_owner(descriptor, file)
+            content = read_part(descriptor, 0, limit_bytes + 1)
     except OSError as exc:
         raise Unusable(file, f"cannot be read: {exc.strerror}") from None
-    finally:
-        os.close(descriptor)
     if len(content) > limit_bytes:
         raise Unusable(file, f"is larger than {limit_bytes} bytes")
     return content

@@ -178,18 +178,14 @@ def copy_file(source: Path, place: Path, pace: Pace) -> int:
             os.fsync(copy.fileno())
             os.posix_fadvise(copy.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)  # what is compared comes from the disk
             copy.seek(0)
-            _compare(copy, wanted.digest(), source)
+            copied = hashlib.blake2b()
+            while piece := copy.read(_PIECE_BYTES):
+                copied.update(piece)
+            if copied.digest() != wanted.digest():
+                raise MstxkitError(f"the copy of {source} is not what was read: it stays where it is")
     os.utime(draft, ns=(times.st_atime_ns, times.st_mtime_ns))
     os.rename(draft, place)
     return count
-
-
-def _compare(copy: Any, wanted: bytes, source: Path) -> None:
-    read = hashlib.blake2b()
-    while piece := copy.read(_PIECE_BYTES):
-        read.update(piece)
-    if read.digest() != wanted:
-        raise MstxkitError(f"the copy of {source} is not what was read: it stays where it is")
 
 
 def _sizes(path: Path) -> dict[str, int]:

@@ -94,7 +94,9 @@ class LiveGlance:
     ) -> Glimpse:  # fmt: skip
         at, bank = placed
         seen = [(slot.start, slot.step) for slot in slots if slot.step != records.NO_STEP]
-        seen += _newest(descriptor, at, bank)
+        newest = newest_records(descriptor, at, bank, _RECORDS)
+        stepped = (record for record in newest if record.step != records.NO_STEP)
+        seen += [(bank.origin + record.end, record.step) for record in itertools.islice(stepped, 1)]
         self._step = max(seen)[1] if seen else self._step
         stage, start = self._stage(descriptor, at + header.layout.bank_bytes, bank, slots)
         since_ns = None if start is None else monotonic_ns(head, header, start)
@@ -129,12 +131,6 @@ def open_slots(head: bytes, header: livefile.Header, used: bytes) -> list[livefi
     count = -(-len(used) // livefile.SLOT_BYTES)
     layout = header.layout._replace(slot_count=count)
     return livefile.read_slots(head + used.ljust(count * livefile.SLOT_BYTES, b"\0"), header._replace(layout=layout))
-
-
-def _newest(descriptor: int, at: int, bank: livefile.BankHead) -> list[tuple[int, int]]:
-    """(end in ticks, step) of the newest record that has a step; empty where none of the last few has."""
-    stepped = (record for record in newest_records(descriptor, at, bank, _RECORDS) if record.step != records.NO_STEP)
-    return [(bank.origin + record.end, record.step) for record in itertools.islice(stepped, 1)]
 
 
 def newest_records(descriptor: int, at: int, bank: livefile.BankHead, at_most: int) -> Iterator[records.Record]:

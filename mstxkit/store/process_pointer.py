@@ -24,11 +24,8 @@ def write(file: Path, path: Path, who: Mapping[str, Any], life: str | None = Non
 
 def parse(raw: bytes) -> dict[str, Any]:
     """The fields of a pointer file. Raises FormatError: it is none, or a newer mstxkit's."""
-    try:
-        pointer = json.loads(raw)
-    except (ValueError, RecursionError) as exc:
-        raise FormatError("not a pointer file of mstxkit", 0) from exc
-    if not isinstance(pointer, dict) or not isinstance(pointer.get("path"), str):
+    pointer = documents.object_in(raw)
+    if not isinstance(pointer.get("path"), str):
         raise FormatError("not a pointer file of mstxkit", 0)
     if (version := whole_number(pointer.get("format"))) > FORMAT:
         raise FormatError(f"pointer file of format {version}, written by a newer mstxkit: upgrade this one", 0)

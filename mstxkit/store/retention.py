@@ -37,7 +37,7 @@ class _Kept(NamedTuple):
 
     @property
     def end_ns(self) -> int:
-        return whole_number(self.session.document.get("end_ns")) or 0
+        return whole_number(self.session.document.get("end_ns"))
 
     @property
     def series(self) -> tuple[str, str, Any]:

@@ -45,13 +45,8 @@ def likely_id(asked: str | os.PathLike[str]) -> str:
     """The id of a run in a folder that is none yet: as it was handed on to this process, else as all hosts of its job
     draw it from what their launcher says and from the folder, else a random one.
     """
-    handed_on, folder = os.environ.get(environment.RUN_ID), os.environ.get(environment.RUN)
-    if (
-        handed_on is not None
-        and is_run_id(handed_on)
-        and folder
-        and os.path.realpath(folder) == os.path.realpath(asked)
-    ):
+    handed_on, folder = os.environ.get(environment.RUN_ID, ""), os.environ.get(environment.RUN)
+    if is_run_id(handed_on) and folder and os.path.realpath(folder) == os.path.realpath(asked):
         return handed_on
     return launch.run_id(os.path.abspath(os.fspath(asked))) or os.urandom(16).hex()
 

@@ -33,8 +33,6 @@ BLOCK_HEADER_BYTES = _HEAD.size + _CRC.size
 # Of any version: the checksum of the meta comes last.
 HEAD_AT_MOST_BYTES = BLOCK_HEADER_BYTES + _CRC.size
 NO_MATCH = "a block's content does not match its checksum"
-
-
 _of_thread = threading.local()
 # Of zstd: level 3 takes 1.7 times as long, and makes planes smaller by 1 to 7 percent.
 _LEVEL = 1
@@ -347,15 +345,8 @@ def _decompress_zstd(payload: bytes, limit_bytes: int) -> bytes:
         # The decompressor allocates what a frame claims, whatever its limit says.
         if zstandard.frame_content_size(payload) > limit_bytes:
             raise FormatError("a block's content is too large")
-        return bytes(_unpacker().decompress(payload, max_output_size=limit_bytes))
+        if not hasattr(_of_thread, "unpacker"):  # to make one costs as much as to unpack a small block
+            _of_thread.unpacker = zstandard.ZstdDecompressor()
+        return bytes(_of_thread.unpacker.decompress(payload, max_output_size=limit_bytes))
     except zstandard.ZstdError as exc:
         raise FormatError(f"a block's content cannot be uncompressed: {exc}") from exc
-
-
-def _unpacker() -> Any:
-    """This thread's own: to make one costs as much as to unpack a small block."""
-    if not hasattr(_of_thread, "unpacker"):
-        import zstandard
-
-        _of_thread.unpacker = zstandard.ZstdDecompressor()
-    return _of_thread.unpacker

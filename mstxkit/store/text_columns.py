@@ -54,7 +54,8 @@ def to_columns(texts: bytes) -> bytes | None:
     rows, parts = [], []
     for kind, entry_id, payload in entries:
         last_id, last = before.get(kind, (0, b""))
-        shared = _shared(last, payload)
+        most = min(len(last), len(payload))
+        shared = next((at for at in range(most) if last[at] != payload[at]), most)
         rows.append((kind, entry_id - last_id & _U32, len(payload), shared))
         parts.append(payload[shared:])
         before[kind] = entry_id, payload
@@ -70,11 +71,6 @@ def _entries(texts: bytes) -> Iterator[tuple[int, int, bytes]]:
             return
         yield kind, entry_id, payload
         end = first
-
-
-def _shared(last: bytes, payload: bytes) -> int:
-    most = min(len(last), len(payload))
-    return next((at for at in range(most) if last[at] != payload[at]), most)
 
 
 def from_columns(columns: bytes, size: int) -> bytes:
