@@ -91,9 +91,7 @@ def forget() -> None:
 
 
 def forked() -> None:
-    """In a forked child: it has its parent's rank and role until it learns its own, but never its parent's part. Never
-    raises.
-    """
+    """In a forked child: it has its parent's rank and role until it learns its own, never its part. Never raises."""
     try:
         _inherited["rank"] = _numbers()["rank"]
         _learnt.pop("part", None)

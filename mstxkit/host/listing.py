@@ -16,9 +16,7 @@ _SETTLES_WITHIN_NS = 50_000_000
 
 
 class ListedFolder:
-    """The names in a folder, listed again only where it has changed. Any thread.
-    `folder`: on a file system of this host.
-    """
+    """The names in a folder of a file system of this host, listed again only where it has changed. Any thread."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder

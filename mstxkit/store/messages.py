@@ -128,9 +128,7 @@ def _whole(value: Any, key: str, source: str, below: int = _RANKS_AT_MOST) -> in
 
 
 def messages_in(content: bytes, file: Path, run_id: str) -> list[dict[str, Any]]:
-    """The messages in a file of requests, without entries that are none.
-    Raises Unusable: it is no such file of this run.
-    """
+    """The messages in a file of requests, without what is none. Raises Unusable: it is no such file of this run."""
     listed = document_in(content, file, run_id, "control file").get("messages")
     if not isinstance(listed, list):
         raise Unusable(file, "holds no list of messages")

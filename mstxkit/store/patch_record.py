@@ -27,9 +27,7 @@ def write(run: Path, process: str, states: Iterable[Any], settings: Mapping[str,
 
 
 def parse(raw: bytes) -> list[tuple[Any, ...]]:
-    """The fields of each target, as texts, and its calls, where they are known.
-    Raises FormatError: it is no such record.
-    """
+    """The fields of each target, as texts, and its calls, where known. Raises FormatError: it is no such record."""
     try:
         targets = json.loads(raw)["targets"]
         return [(*(_text(target.get(name, "")) for name in FIELDS), _calls(target.get("calls"))) for target in targets]

@@ -116,9 +116,7 @@ class Standing(NamedTuple):
 
     @classmethod
     def read(cls, document: Mapping[str, Any]) -> Standing:
-        """Of the document of an acknowledgement; reports that are none are left out.
-        Raises ConfigError: it is no such document.
-        """
+        """Of an acknowledgement's document; reports that are none are left out. Raises ConfigError: it is none."""
         try:
             step, step_ns, backend = (document[key] for key in ("step", "step_ns", "backend"))
             return cls(

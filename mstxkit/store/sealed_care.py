@@ -248,8 +248,7 @@ def _tidied_as_a_whole(care: SealedCare) -> None:
 
 def _is_due(care: SealedCare, name: str) -> bool:
     record = care_record.read(care.run, care.run_id, name)
-    age_s = RUN_EVERY * care.every_s if record is None else abs(time.time_ns() - record.as_of_ns) / 1e9
-    return age_s >= RUN_EVERY * care.every_s
+    return record is None or abs(time.time_ns() - record.as_of_ns) / 1e9 >= RUN_EVERY * care.every_s
 
 
 def _listed(care: SealedCare, folders: list[Path], prefix: str = "") -> list[tidying.SealedFile]:

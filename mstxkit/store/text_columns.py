@@ -31,9 +31,7 @@ def sealed(texts: bytes, columns: bytes | None) -> bytes:
 
 
 def read(stored: bytes) -> bytes:
-    """The texts of a block as they lay, without checksums.
-    Raises FormatError: they are marked as columns, and are none.
-    """
+    """The texts of a block as they lay, without checksums. Raises FormatError: they are no columns, but marked so."""
     if len(stored) < TRAILER.size:
         return stored
     size, kind, *_ = TRAILER.unpack_from(stored, len(stored) - TRAILER.size)
@@ -74,9 +72,7 @@ def _entries(texts: bytes) -> Iterator[tuple[int, int, bytes]]:
 
 
 def from_columns(columns: bytes, size: int) -> bytes:
-    """Undo `to_columns`.
-    `size`: so many bytes it gives; no more are made. Raises FormatError: these are no such columns.
-    """
+    """Undo `to_columns`; `size`: so many bytes it gives, and no more. Raises FormatError: these are no columns."""
     count = _COUNT.unpack_from(columns)[0] if len(columns) >= _COUNT.size else -1
     if count < 0 or count * TRAILER.size > size or _COUNT.size + count * _ENTRY_BYTES > len(columns):
         raise FormatError("a block whose texts are no columns")
