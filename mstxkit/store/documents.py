@@ -12,7 +12,7 @@ import os
 import stat
 import threading
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Iterator
 
@@ -139,11 +139,9 @@ def _state(status: os.stat_result) -> tuple[int, ...]:
 
 def withdraw(file: Path, state: tuple[int, ...]) -> None:
     """Remove a file that is still as `state_of` gave it; what somebody has put in its place stays. Never raises."""
-    try:
+    with suppress(OSError):
         if state_of(file)[:_UP_TO_MTIME] == state[:_UP_TO_MTIME]:  # whoever changes its mode leaves it what it is
             file.unlink()
-    except OSError:
-        pass
 
 
 def settled_state(descriptor: int) -> tuple[int, ...]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import time
+from contextlib import suppress
 from pathlib import Path
 
 from ..errors import CaptureError
@@ -61,14 +62,12 @@ def put_back_run_folder(folder: Path, run_id: str) -> None:
 
 def remove_empty(folder: Path) -> None:
     """Remove the folder of a run in which there is nothing but its id. One that holds more stays as it is."""
-    try:
+    with suppress(OSError):  # somebody has begun to use it, or cleared it
         for part in (layout.LIVE, layout.SEALED):
             os.rmdir(folder / part)
         if os.listdir(folder) == [layout.RUN_FILE]:
             (folder / layout.RUN_FILE).unlink()
             os.rmdir(folder)
-    except OSError:
-        pass  # somebody has begun to use it, or cleared it
 
 
 def id_of(folder: Path) -> str | None:

@@ -16,6 +16,7 @@ from __future__ import annotations
 import json
 import os
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Iterator, NamedTuple, Sequence
 
@@ -155,12 +156,10 @@ class SessionFile:
 
     def _overwrite(self, text: bytes) -> None:
         """In the place that it has: a reader may see it half written, which beats one that says it still records."""
-        try:
-            flags = os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC
+        flags = os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC
+        with suppress(OSError):  # it was said that the file is not what it should be
             with documents.closing(os.open(self.folder / SESSION_FILE, flags)) as descriptor:
                 os.pwrite(descriptor, text + b" " * (_ROOM_BYTES - len(text)), 0)
-        except OSError:
-            pass  # it was said that the file is not what it should be
 
 
 def _text(document: dict[str, Any]) -> bytes:
