@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+from . import proc_files
 
 _FILE, _MOST_BYTES = "/proc/self/schedstat", 128
 
@@ -10,11 +10,7 @@ _FILE, _MOST_BYTES = "/proc/self/schedstat", 128
 def ran_and_waited_ns() -> tuple[int, int] | None:
     """Since it began; None where the kernel does not count it. *Cost*: a few microseconds, in the kernel's memory."""
     try:
-        descriptor = os.open(_FILE, os.O_RDONLY | os.O_CLOEXEC)
-        try:
-            ran, waited, _ = os.read(descriptor, _MOST_BYTES).split()
-        finally:
-            os.close(descriptor)
+        ran, waited, _ = proc_files.content(_FILE, _MOST_BYTES).split()
         return int(ran), int(waited)
     except (OSError, ValueError):
         return None

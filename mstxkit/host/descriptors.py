@@ -8,6 +8,7 @@ from __future__ import annotations
 import errno
 import os
 import select
+from contextlib import suppress
 from typing import Collection, NamedTuple
 
 from . import proc_files
@@ -21,13 +22,8 @@ class OwnDescriptor(NamedTuple):
 
     @classmethod
     def of(cls, number: int, sign: str) -> OwnDescriptor:
-        """One that was just opened.
-
-        Args:
-            sign: What its target has: a file's name, or the kind of what has no name.
-
-        Raises:
-            OSError: another thread has closed it already, and its number may be that thread's.
+        """One that was just opened. `sign`: what its target has: a file's name, or the kind of what has no name. Raises
+        OSError: another thread has closed it already, and its number may be that thread's.
         """
         target = _target(number)
         _check_is_there(target, sign)
@@ -45,19 +41,13 @@ class OwnDescriptor(NamedTuple):
 
     def close(self) -> None:
         """Close it, unless its number is somebody else's by now. Never raises."""
-        try:
+        with suppress(OSError):  # somebody was faster
             if self.is_ours or self.is_removed:
                 os.close(self.number)
-        except OSError:
-            pass  # somebody was faster
 
 
 class WakePipe:
-    """Ends a `poll` on another thread.
-
-    Raises:
-        OSError: no descriptor is left, or somebody closed it at once.
-    """
+    """Ends a `poll` on another thread. Raises OSError: no descriptor is left, or somebody closed it at once."""
 
     def __init__(self) -> None:
         read, write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
@@ -71,18 +61,14 @@ class WakePipe:
     def wake(self) -> None:
         """End it. Never raises."""
         if self._write.is_ours:
-            try:
+            with suppress(OSError):  # it is full: who waits is awake; or it is closed just now
                 os.write(self._write.number, b"\0")
-            except OSError:
-                pass  # it is full: who waits is awake; or it is closed just now
 
     def clear(self) -> None:
         """What was written has been seen."""
         if self.end.is_ours:
-            try:
+            with suppress(OSError):  # nothing was
                 os.read(self.end.number, 4096)
-            except OSError:
-                pass  # nothing was
 
     def close(self) -> None:
         """Never raises."""
@@ -139,17 +125,13 @@ class ReadyQueue:
     def drop(self, number: int) -> None:
         """Wait for it no more; before it is closed. Raises OSError: somebody closed the queue just now."""
         self._closed = [closed for closed in self._closed if closed != number]
-        try:
+        with suppress(OSError):  # it is not in it: it was closed before
             self._epoll.unregister(number)
-        except OSError:
-            pass  # it is not in it: it was closed before
         self._learn()
 
     def wait(self, seconds: float) -> list[int]:
         """Those that are ready, the first one first; at once those that were closed before they came here.
-
-        Raises:
-            OSError: it was closed just now.
+        Raises OSError: it was closed just now.
         """
         return self._closed or [number for number, _ in self._epoll.poll(seconds)]
 
@@ -158,20 +140,16 @@ class ReadyQueue:
         if not self.is_ours:
             self._lost.append(self._epoll)
             return
-        try:
+        with suppress(OSError):  # somebody was faster
             self._epoll.close()
-        except OSError:
-            pass  # somebody was faster
 
 
 def leave_standard_ones() -> None:
     """Whichever of standard input, output and error the program has closed is /dev/null now, and no file of ours."""
-    try:
+    with suppress(OSError):  # no descriptor is left, or there is no such device
         while (number := os.open(os.devnull, os.O_RDWR)) in range(3):
             pass
         os.close(number)
-    except OSError:
-        pass  # no descriptor is left, or there is no such device
 
 
 def _said_of(number: int) -> str:

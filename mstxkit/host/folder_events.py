@@ -150,13 +150,10 @@ def is_local(folder: Path) -> bool:
     """Is this folder's file system this kernel's alone? Where that cannot be told, it is not."""
     try:
         device = os.stat(folder).st_dev
+        which = f"{os.major(device)}:{os.minor(device)}"  # the third word of a line
         mounts = proc_files.text("/proc/self/mountinfo", _MOUNTS_AT_MOST_BYTES).splitlines()
-        kinds = {line.partition(" - ")[2].partition(" ")[0] for line in mounts if _is_of(device, line)}
+        of_device = [line for line in mounts if line.split(" ", 3)[2:3] == [which]]
+        kinds = {line.partition(" - ")[2].partition(" ")[0] for line in of_device}
     except (OSError, ValueError):
         return False
     return bool(kinds) and kinds <= _LOCAL_KINDS
-
-
-def _is_of(device: int, line: str) -> bool:
-    """Is this line of mountinfo of that device? Its third word is."""
-    return line.split(" ", 3)[2:3] == [f"{os.major(device)}:{os.minor(device)}"]

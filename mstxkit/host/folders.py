@@ -15,10 +15,7 @@ SHARED_MEMORY = "/dev/shm"
 
 def make_folder(folder: Path) -> None:
     """Make a private folder, or check that the one there is a real one of this user.
-
-    Raises:
-        CaptureError: it is a link, no folder, or belongs to somebody else.
-        OSError: it cannot be made.
+    Raises CaptureError: it is a link, no folder, or belongs to somebody else; OSError: it cannot be made.
     """
     try:
         status = os.lstat(folder)

@@ -91,9 +91,7 @@ def forget() -> None:
 
 
 def forked() -> None:
-    """In a forked child: it has its parent's rank and role until it learns its own, but never its parent's part. Never
-    raises.
-    """
+    """In a forked child: it has its parent's rank and role until it learns its own, never its part. Never raises."""
     try:
         _inherited["rank"] = _numbers()["rank"]
         _learnt.pop("part", None)
@@ -154,10 +152,8 @@ def _inherited_rank() -> int | None:
 
 def _environment_at_start() -> dict[str, str]:
     try:
-        pairs = (
-            os.fsdecode(line).partition("=") for line in proc_files.content("/proc/self/environ", 8 << 20).split(b"\0")
-        )
-        return {name: value for name, _, value in pairs}
+        lines = proc_files.content("/proc/self/environ", 8 << 20).split(b"\0")
+        return {name: value for name, _, value in (os.fsdecode(line).partition("=") for line in lines)}
     except OSError:
         return dict(os.environ)
 
@@ -193,33 +189,20 @@ def _from_torch_distributed() -> dict[str, int]:
 
 def of_life() -> dict[str, Any]:
     """What `life.is_alive` needs to tell this process from any other, on this host or another, now or later."""
-    return {
-        "host": host(),
-        "boot": boot_id(),
-        "pid": os.getpid(),
-        "pid_start": pid_start(os.getpid()),
-        "pidns": namespace("pid"),
-    }
+    pid = os.getpid()
+    return {"host": host(), "boot": boot_id(), "pid": pid, "pid_start": pid_start(pid), "pidns": namespace("pid")}
 
 
 def of_process(run_id: str, native: bool, version: str) -> dict[str, Any]:
     """All that stays the same for the life of this process, with its rank, role and part so far."""
     learn_actor()
     return {
-        "run": run_id,
-        **of_life(),
-        "ppid": os.getppid(),
-        "job": _fitted(os.environ.get(environment.JOB)),
-        "launch": launch.start_id(),
+        "run": run_id, **of_life(), "ppid": os.getppid(),
+        "job": _fitted(os.environ.get(environment.JOB)), "launch": launch.start_id(),
         "restart": _from_environment(_RESTART_VARIABLES),
-        "start": f"{time.time_ns():x}{os.urandom(2).hex()}",
-        "start_ns": time.time_ns(),
-        "timens": namespace("time"),
-        "native": native,
-        "python": platform.python_version(),
-        "mstxkit": version,
-        **current(),
-    }
+        "start": f"{time.time_ns():x}{os.urandom(2).hex()}", "start_ns": time.time_ns(), "timens": namespace("time"),
+        "native": native, "python": platform.python_version(), "mstxkit": version, **current(),
+    }  # fmt: skip
 
 
 def host() -> str:

@@ -61,13 +61,8 @@ def _close(descriptor: int) -> None:
 
 
 def hold(path: Path) -> bool:
-    """Take the lock of this file, made if it is missing, until `let_go` or the end of this process.
-
-    Returns:
-        Is it held? False where another process holds it, and where this file system has no locks.
-
-    Raises:
-        OSError: the file cannot be made.
+    """Take the lock of this file, made if it is missing, until `let_go` or the end of this process. Is it held? False
+    where another process holds it, and where this file system has no locks. Raises OSError: the file cannot be made.
     """
     name = str(path)
     held = _held_here()
@@ -93,22 +88,17 @@ def hold(path: Path) -> bool:
 
 def _is_still(descriptor: int, name: str) -> bool:
     try:
-        here, there = os.fstat(descriptor), os.lstat(name)
+        there = os.lstat(name)
+        return stat.S_ISREG(there.st_mode) and os.path.samestat(os.fstat(descriptor), there)
     except OSError:
         return False
-    return stat.S_ISREG(there.st_mode) and (here.st_dev, here.st_ino) == (there.st_dev, there.st_ino)
 
 
 def keep(path: Path) -> bool:
-    """Take a lock again that a program lost for us: by closing every descriptor it has, or by clearing the folder.
+    """Take a lock again that a program lost for us: by closing every descriptor it has, or by clearing the folder. Is
+    it held? False where another process has it by now. Raises OSError: the file cannot be made.
 
-    Returns:
-        Is it held? False where another process has it by now.
-
-    Cost: two calls of the kernel where it is still held.
-
-    Raises:
-        OSError: the file cannot be made.
+    *Cost*: two calls of the kernel where it is still held.
     """
     name = str(path)
     descriptor = _held_here().get(name)
@@ -152,15 +142,9 @@ def _holder_of(path: str) -> int | None:
         if path in held:
             return os.getpid()
         try:
-            descriptor = os.open(path, os.O_RDONLY | _FLAGS)
-        except (OSError, ValueError):
-            return None
-        try:
-            return _holder(descriptor)
+            return _holder(path)
         except OSError:
             return None
-        finally:
-            os.close(descriptor)
 
 
 def has_holder(path: Path) -> bool | None:
@@ -177,26 +161,26 @@ def holder_of(path: Path) -> int | None:
     """The pid of who holds it, 0 where that is not known here; None: nobody does. Raises OSError without locks."""
     if str(path) in _held_here():
         return os.getpid()
+    holder = _holder(path)
+    return None if holder == _NOBODY else holder
+
+
+def _holder(path: str | Path) -> int | None:
+    """The pid of another process that holds the lock of this file, `_ELSEWHERE` where that is not known here, or
+    `_NOBODY`; None: it cannot be opened, or is no regular file. Raises OSError: its file system has no locks.
+    """
     try:
         descriptor = os.open(path, os.O_RDONLY | _FLAGS)
-    except OSError:
+    except (OSError, ValueError):
         return None
     try:
-        holder = _holder(descriptor)
-        return None if holder == _NOBODY else holder
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            return None
+        asked = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
+        answer = _FLOCK.unpack(fcntl.fcntl(descriptor, fcntl.F_GETLK, asked))
+        return _NOBODY if answer[0] == fcntl.F_UNLCK else max(_ELSEWHERE, answer[4])
     finally:
         os.close(descriptor)
-
-
-def _holder(descriptor: int) -> int | None:
-    """The pid of another process that holds the lock of this open file, `_ELSEWHERE` where that is not known here, or
-    `_NOBODY`; None: it is no regular file.
-    """
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-        return None
-    asked = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
-    answer = _FLOCK.unpack(fcntl.fcntl(descriptor, fcntl.F_GETLK, asked))
-    return _NOBODY if answer[0] == fcntl.F_UNLCK else max(_ELSEWHERE, answer[4])
 
 
 def of_this() -> dict[str, Any]:

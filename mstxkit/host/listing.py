@@ -16,11 +16,7 @@ _SETTLES_WITHIN_NS = 50_000_000
 
 
 class ListedFolder:
-    """The names in a folder, listed again only where it has changed. Any thread.
-
-    Args:
-        folder: On a file system of this host.
-    """
+    """The names in a folder of a file system of this host, listed again only where it has changed. Any thread."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -28,10 +24,7 @@ class ListedFolder:
 
     def names(self) -> frozenset[str]:
         """The names now; the same object as before where these are the same, as where a file was replaced. *Cost*: one
-        system call where nothing was made, removed or renamed in it.
-
-        Raises:
-            OSError: there is no such folder.
+        system call where nothing was made, removed or renamed in it. Raises OSError: there is no such folder.
         """
         status = os.stat(self._folder)
         state = status.st_dev, status.st_ino, status.st_mtime_ns
@@ -47,11 +40,8 @@ class ListedFolder:
 def modules_in(folders: Iterable[str]) -> list[str]:
     """Names of the modules in a package's folders, sorted; not those that begin with an underscore.
 
-    The folder is read the first time only: the environment often lies on a file system that a whole cluster shares,
-    and who is on duty asks several times a second.
-
-    Args:
-        folders: The package's `__path__`.
+    The folder is read the first time only: the environment often lies on a file system that a whole cluster shares, and
+    who is on duty asks several times a second. `folders`: the package's `__path__`.
     """
     return list(_listed(tuple(folders)))
 

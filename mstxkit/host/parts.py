@@ -89,11 +89,7 @@ def current(rank: int | None, inherited_rank: Callable[[], int | None], replica:
             part = Part("child", FORK) if process is None else Part(f"process {_number(process)}", PROCESS)
     else:
         part = next(filter(any, (_starting(), _of_ray())), Part(None if rank is None else TRAINER))
-    return part if replica is None else _in_replica(part, replica)
-
-
-def _in_replica(part: Part, replica: str) -> Part:
-    if part.text == TRAINER or (part.text or "").startswith("replica "):
+    if replica is None or part.text == TRAINER or (part.text or "").startswith("replica "):
         return part
     return part._replace(text=f"replica {replica} {part.text or ''}".rstrip())
 

@@ -12,11 +12,7 @@ _LIMIT_BYTES = 1 << 20
 
 
 def content(path: str, limit_bytes: int = _LIMIT_BYTES) -> bytes:
-    """All of it, as far as the limit goes.
-
-    Raises:
-        OSError: it cannot be read.
-    """
+    """All of it, as far as the limit goes. Raises OSError: it cannot be read."""
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         parts = []
@@ -35,8 +31,6 @@ def text(path: str, limit_bytes: int = _LIMIT_BYTES) -> str:
 
 def stat_of(folder: str) -> list[str]:
     """The fields of `stat` of a process or thread, from its state on, which proc(5) counts as the third.
-
-    Raises:
-        OSError: it is gone.
+    Raises OSError: it is gone.
     """
     return text(f"{folder}/stat").rpartition(")")[2].split()

@@ -12,11 +12,7 @@ LONG_S = 15.0
 
 
 class StoppedHolder:
-    """Of one lock, looked at every few seconds by one thread.
-
-    Args:
-        lock: Its file.
-    """
+    """Of one lock, looked at every few seconds by one thread. `lock`: its file."""
 
     def __init__(self, lock: Path) -> None:
         self._lock, self._seen, self._since_s = lock, 0, 0.0

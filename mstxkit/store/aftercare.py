@@ -6,12 +6,10 @@ when nothing is left to do. `mstxkit profiles RUN --fetch` does the same by hand
 
 from __future__ import annotations
 
-import fcntl
-import os
 import sys
-from contextlib import contextmanager
+from contextlib import nullcontext, suppress
 from pathlib import Path
-from typing import Iterator, NamedTuple
+from typing import NamedTuple
 
 from ..errors import MstxkitError
 from ..host import apart
@@ -40,8 +38,7 @@ class Care(NamedTuple):
 
     def as_words(self) -> list[str]:
         """For a command line."""
-        disk = "" if self.disk is None else str(self.disk)
-        return [str(self.run), self.run_id, disk, str(self.mb_s), str(self.host_bytes), str(self.run_bytes)]
+        return ["" if value is None else str(value) for value in self]
 
     @classmethod
     def of_words(cls, words: list[str]) -> Care:
@@ -67,7 +64,9 @@ def take_care(care: Care) -> list[Fetched]:
     done: list[Fetched] = []
     root = None if care.disk is None else local_place.root_of(care.disk, care.run_id)
     while True:
-        with _alone(root) as is_alone:
+        # Where nothing is kept on a disk of this host there is nothing to be alone at.
+        lock = documents.alone(root / _LOCK) if root is not None and root.is_dir() else nullcontext(True)
+        with lock as is_alone:
             new = _once(care, root) if is_alone else []
         # What came while the lock was held found it held: look again without it.
         done += new
@@ -86,25 +85,5 @@ def _once(care: Care, root: Path | None) -> list[Fetched]:
 
 
 def _made_room(care: Care, limit_bytes: int, root: Path | None) -> None:
-    try:
+    with suppress(OSError, MstxkitError):  # the next one goes on
         retention.make_room(care.run, care.run_id, limit_bytes, root)
-    except (OSError, MstxkitError):
-        pass  # the next one goes on
-
-
-@contextmanager
-def _alone(root: Path | None) -> Iterator[bool]:
-    """Is nobody else of this host at work on this run?"""
-    if root is None or not root.is_dir():
-        yield True
-        return
-    lock = documents.open_lock_file(root / _LOCK)
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        is_alone = True
-    except OSError:
-        is_alone = False
-    try:
-        yield is_alone
-    finally:
-        os.close(lock)

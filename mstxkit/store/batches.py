@@ -162,11 +162,7 @@ class Batch(NamedTuple):
 
 
 def encode(head: Mapping[str, Any], parts: Sequence[tuple[str, int, bytes]]) -> bytes:
-    """The bytes of a batch.
-
-    Raises:
-        FormatError: it is larger than a batch may be, or a section is not whole rows.
-    """
+    """The bytes of a batch. Raises FormatError: it is larger than a batch may be, or a section is not whole rows."""
     if any(len(rows) % ROW_BYTES[kind] for kind, _, rows in parts):
         raise FormatError("a section that is not whole rows")
     sections = [[kind, number, len(rows) // ROW_BYTES[kind]] for kind, number, rows in parts]
@@ -241,11 +237,8 @@ def _batch_at(data: bytes, start: int, run_id: str) -> Batch | None:
         return None
     if zlib.crc32(memoryview(data)[start + _FRAME.size : end]) != checksum:
         return None
-    try:
-        head = json.loads(data[start + _FRAME.size : middle])
-    except (ValueError, RecursionError):
-        return None
-    if not isinstance(head, dict) or head.get("format") != FORMAT or (run_id and head.get("run") != run_id):
+    head = documents.object_in(data[start + _FRAME.size : middle])
+    if head.get("format") != FORMAT or (run_id and head.get("run") != run_id):
         return None
     parts = _parts(head, data, middle, end)
     return None if parts is None else Batch(head, parts, end - start)
@@ -306,11 +299,8 @@ class BatchFile:
         elif self._which is not None and which != self._which:
             yield from self._of_old(self._which)  # it has been put aside since: its rest first
             self._at = 0
-        descriptor = documents.open_regular(self._path)
-        try:
+        with documents.closing(documents.open_regular(self._path)) as descriptor:
             yield from self._rest(descriptor)
-        finally:
-            os.close(descriptor)
 
     def _rest(self, descriptor: int) -> Iterator[Batch]:
         status = os.fstat(descriptor)

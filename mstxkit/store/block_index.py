@@ -71,11 +71,7 @@ def block(kind: int, meta: Mapping[str, Any], payload: bytes = b"", records: int
 
 
 class Growing:
-    """The index of a file that is being written.
-
-    Args:
-        size_bytes: The file's length when this begins: that of its header.
-    """
+    """The index of a file that is being written. `size_bytes`: its length when this begins: that of its header."""
 
     def __init__(self, size_bytes: int = segment.FILE_HEADER_BYTES) -> None:
         self._entries: list[IndexEntry] = []
@@ -106,17 +102,13 @@ class Growing:
         """The index as a block, to be appended now; None where there is nothing new to say, or nothing can be said."""
         if self._end is None or len(self._entries) == self._indexed_blocks:
             return None
-        index = _packed(self._about, self._entries, _thinned(list(self._anchors)))
+        anchors = sorted(self._anchors)
+        while len(anchors) > _ANCHORS_AT_MOST:
+            anchors = [*anchors[:-1:2], anchors[-1]]
+        index = _packed(self._about, self._entries, anchors)
         self._last_bytes = len(index.data)
         self._indexed_blocks, self._indexed_bytes = len(self._entries) + 1, self._end + len(index.data)
         return index
-
-
-def _thinned(anchors: list[tuple[int, ...]]) -> list[tuple[int, ...]]:
-    ordered = sorted(anchors)
-    while len(ordered) > _ANCHORS_AT_MOST:
-        ordered = [*ordered[:-1:2], ordered[-1]]
-    return ordered
 
 
 def _packed(about: Mapping[str, Any], entries: list[IndexEntry], anchors: list[tuple[int, ...]]) -> Indexed:
@@ -147,11 +139,7 @@ class FileIndex(NamedTuple):
 
 
 def read(data: bytes, head: segment.Head) -> FileIndex:
-    """An index block, from all of its bytes.
-
-    Raises:
-        FormatError: it is damaged, or does not say what it should.
-    """
+    """An index block, from all of its bytes. Raises FormatError: it is damaged, or does not say what it should."""
     meta = segment.meta_of(data, head)
     payload = data[head.payload_at - head.offset : head.end - head.offset]
     if isinstance(meta, segment.BlockDamage) or not segment.is_payload(payload, head):

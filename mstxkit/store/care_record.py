@@ -66,9 +66,7 @@ def name_of(host: str, key: str) -> str:
 
 def announce(run: Path, run_id: str, folder: Path, token: str) -> None:
     """Say, before anything is there, where this host keeps sealed files. Nothing where that was said before.
-
-    Raises:
-        OSError, CaptureError: it cannot be written.
+    Raises OSError, CaptureError: it cannot be written.
     """
     file = run / layout.CARE / name_of(identity.host(), token)
     if not os.path.lexists(file):
@@ -78,21 +76,13 @@ def announce(run: Path, run_id: str, folder: Path, token: str) -> None:
 
 
 def write(run: Path, run_id: str, name: str, record: CareRecord) -> None:
-    """Replace a record.
-
-    Raises:
-        OSError, CaptureError: it cannot be written.
-    """
+    """Replace a record. Raises OSError, CaptureError: it cannot be written."""
     folders.make_folder(run / layout.CARE)
     write_file(run / layout.CARE / name, run_id, record)
 
 
 def write_file(file: Path, run_id: str, record: CareRecord) -> None:
-    """Replace a record, wherever it is kept.
-
-    Raises:
-        OSError: it cannot be written.
-    """
+    """Replace a record, wherever it is kept. Raises OSError: it cannot be written."""
     documents.replace_file(file, _as_json(record, run_id))
 
 

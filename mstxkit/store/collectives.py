@@ -79,15 +79,10 @@ def ranks_as_text(ranks: Iterable[int]) -> str:
         stride = ordered[1] - ordered[0] if len(ordered) > 1 else 1
         length = next((n for n in range(1, len(ordered)) if ordered[n] - ordered[n - 1] != stride), len(ordered))
         length = length if length > 2 or stride == 1 else 1
-        runs.append(_run(ordered[0], ordered[length - 1], stride))
+        every = f"/{stride}" if stride > 1 else ""
+        runs.append(f"{ordered[0]}-{ordered[length - 1]}{every}" if length > 1 else str(ordered[0]))
         ordered = ordered[length:]
     return ",".join(runs) if len(runs) <= _RUNS_AT_MOST else ""
-
-
-def _run(first: int, last: int, stride: int) -> str:
-    if first == last:
-        return str(first)
-    return f"{first}-{last}" + (f"/{stride}" if stride > 1 else "")
 
 
 def ranks_in(text: object) -> tuple[int, ...]:
@@ -120,9 +115,7 @@ def groups_in(document: Mapping[str, Any]) -> dict[int, tuple[int, ...]]:
 
 def ask(folder: Path) -> None:
     """Ask all processes whose live files are in this folder to hand over what is new in their rings, within seconds.
-
-    Raises:
-        OSError: it cannot be written.
+    Raises OSError: it cannot be written.
     """
     documents.replace_file(folder / layout.ASKED_FOR_RINGS, b"")
 

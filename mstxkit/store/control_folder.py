@@ -35,12 +35,8 @@ class ControlFolder:
 
     def send(self, message: Mapping[str, Any]) -> bool:
         """Add a message for all processes of the run; False when its id is there already, so nothing was done.
-
-        Args:
-            message: What JSON can hold; `id` is a text that no other message has.
-
-        Raises:
-            MstxkitError: it is no such message, or the folder cannot be used.
+        `message`: what JSON can hold; `id` is a text that no other message has. Raises MstxkitError: it is no such
+        message, or the folder cannot be used.
         """
         return self._send([messages.fit_to_send(message)])
 
@@ -83,11 +79,7 @@ class ControlFolder:
             return []
 
     def messages(self) -> list[dict[str, Any]]:
-        """What was sent, oldest first: the newest some hundred.
-
-        Raises:
-            Unusable: the file is not what it should be.
-        """
+        """What was sent, oldest first: the newest some hundred. Raises Unusable: the file is not what it should be."""
         file = self.path / layout.REQUESTS
         content = documents.read(file, is_private=self._is_private)
         return [] if content is None else messages.messages_in(content, file, self.run_id)

@@ -75,13 +75,8 @@ def day_of(time_ns: int) -> str:
 def batches(
     run: Path, run_id: str, host: str | None = None, unusable: list[Unusable] | None = None
 ) -> Iterator[CompactedBatch]:
-    """All batches of a run, or of one host, by host and number.
-
-    Args:
-        unusable: What cannot be read, a manifest or the folder, or is none of this run, is added here.
-
-    Raises:
-        Unusable: there is one, and no such list.
+    """All batches of a run, or of one host, by host and number. `unusable`: what cannot be read, a manifest or the
+    folder, or is none of this run, is added here. Raises Unusable: there is one, and no such list.
     """
     try:
         names = documents.listed(run / FOLDER, MANIFEST_SUFFIX)
@@ -122,9 +117,7 @@ def _is_own(name: str, host: str, number: int) -> bool:
 
 def write(run: Path, run_id: str, batch: CompactedBatch) -> None:
     """Write a manifest, or replace it; on the disk: sealed files are removed for what it says.
-
-    Raises:
-        OSError, MstxkitError: it cannot be written.
+    Raises OSError, MstxkitError: it cannot be written.
     """
     folders.make_folder(run / FOLDER)
     fields = {"format": documents.FORMAT, "run": run_id, **batch._asdict()}

@@ -12,7 +12,7 @@ import os
 import stat
 import threading
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Iterator
 
@@ -28,6 +28,7 @@ _PIECE_BYTES = 1 << 26
 # Of a file that was written to within this, another write may get the same time stamp.
 _SETTLES_WITHIN_NS = 50_000_000
 _UP_TO_MTIME = 4
+_ASK_AGAIN_S = 0.2
 _locking = threading.Lock()  # between threads, where `lockf` does nothing
 
 
@@ -43,15 +44,18 @@ class WrittenByNewer(Unusable):
     """A file of a format that this mstxkit does not know yet: others can read it."""
 
 
+@contextmanager
+def closing(descriptor: int) -> Iterator[int]:
+    """This descriptor, which is closed at the end."""
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
 def open_folder(path: str | os.PathLike[str], is_private: bool = False) -> int:
-    """A descriptor of a folder that is no link.
-
-    Args:
-        is_private: Only this user may be able to write into it.
-
-    Raises:
-        Unusable: somebody else may write into it.
-        OSError: it cannot be had.
+    """A descriptor of a folder that is no link. `is_private`: only this user may be able to write into it. Raises
+    Unusable: somebody else may write into it; OSError: it cannot be had.
     """
     descriptor = os.open(path, _FOLDER_FLAGS)
     try:
@@ -81,18 +85,13 @@ def listed(path: str | os.PathLike[str], suffix: str = "") -> list[str]:
         descriptor = open_folder(path)
     except FileNotFoundError:
         return []
-    try:
+    with closing(descriptor):
         return sorted(name for name in os.listdir(descriptor) if name.endswith(suffix))
-    finally:
-        os.close(descriptor)
 
 
 def open_regular(path: str | os.PathLike[str], folder: int | None = None) -> int:
     """A descriptor, for reading, of a regular file, in the folder of that descriptor; its last part may be no link.
-
-    Raises:
-        FormatError: not a regular file.
-        OSError: it cannot be opened.
+    Raises FormatError: not a regular file; OSError: it cannot be opened.
     """
     descriptor = os.open(path, _FILE_FLAGS, dir_fd=folder)
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
@@ -129,10 +128,9 @@ def appended(descriptor: int, before: int, block: bytes, first: bytes) -> int:
 def state_of(file: Path) -> tuple[int, ...]:
     """What changes with a file's content, and where it is replaced; () where there is none. *Cost*: one call."""
     try:
-        status = os.lstat(file)
+        return _state(os.lstat(file))
     except OSError:
         return ()
-    return _state(status)
 
 
 def _state(status: os.stat_result) -> tuple[int, ...]:
@@ -141,11 +139,9 @@ def _state(status: os.stat_result) -> tuple[int, ...]:
 
 def withdraw(file: Path, state: tuple[int, ...]) -> None:
     """Remove a file that is still as `state_of` gave it; what somebody has put in its place stays. Never raises."""
-    try:
+    with suppress(OSError):
         if state_of(file)[:_UP_TO_MTIME] == state[:_UP_TO_MTIME]:  # whoever changes its mode leaves it what it is
             file.unlink()
-    except OSError:
-        pass
 
 
 def settled_state(descriptor: int) -> tuple[int, ...]:
@@ -159,12 +155,8 @@ def settled_state(descriptor: int) -> tuple[int, ...]:
 
 def read(file: Path, limit_bytes: int = LIMIT_BYTES, is_private: bool = False) -> bytes | None:
     """All of a small file; None where there is none. Neither it nor its folder may be a link.
-
-    Args:
-        is_private: Only this user may be able to write to the file and its folder.
-
-    Raises:
-        Unusable: the folder or the file is not what it should be.
+    `is_private`: only this user may be able to write to the file and its folder. Raises Unusable: the folder or the
+    file is not what it should be.
     """
     try:
         folder = open_folder(file.parent, is_private)
@@ -187,13 +179,12 @@ def read(file: Path, limit_bytes: int = LIMIT_BYTES, is_private: bool = False) -
 
 def _whole(descriptor: int, file: Path, limit_bytes: int, is_private: bool) -> bytes:
     try:
-        if is_private:
-            _check_owner(descriptor, file)
-        content = read_part(descriptor, 0, limit_bytes + 1)
+        with closing(descriptor):
+            if is_private:
+                _check_owner(descriptor, file)
+            content = read_part(descriptor, 0, limit_bytes + 1)
     except OSError as exc:
         raise Unusable(file, f"cannot be read: {exc.strerror}") from None
-    finally:
-        os.close(descriptor)
     if len(content) > limit_bytes:
         raise Unusable(file, f"is larger than {limit_bytes} bytes")
     return content
@@ -231,6 +222,15 @@ def document_in(content: bytes, file: Path, run_id: str, what: str = "file") -> 
     return fields
 
 
+def object_in(content: bytes | str) -> dict[str, Any]:
+    """The JSON object that this is; {} where it is none: a checksum that holds does not say who wrote it."""
+    try:
+        value = json.loads(content) if content else None
+    except (ValueError, RecursionError):
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
 def read_json(file: Path, limit_bytes: int = LIMIT_BYTES) -> dict[str, Any] | None:
     """A JSON object from a regular file; None when it is missing, a link, too large, or no JSON object."""
     try:
@@ -242,9 +242,7 @@ def read_json(file: Path, limit_bytes: int = LIMIT_BYTES) -> dict[str, Any] | No
 
 def text_of(path: str, error: type[MstxkitError], limit_bytes: int = 1 << 20) -> str:
     """A user's text file, UTF-8 with or without a mark.
-
-    Raises:
-        `error`: it cannot be read, is no file, too large, or not UTF-8; the message says in which line.
+    Raises `error`: it cannot be read, is no file, too large, or not UTF-8; the message says in which line.
     """
     try:
         if not stat.S_ISREG(os.stat(path).st_mode):
@@ -316,10 +314,7 @@ def _draft_of(file: Path) -> Path:
 
 def open_lock_file(path: Path) -> int:
     """A file of this user's own to lock, made where it is missing. Closing any descriptor of it frees a `lockf` lock.
-
-    Raises:
-        CaptureError: what is there is no such file.
-        OSError: it cannot be opened.
+    Raises CaptureError: what is there is no such file; OSError: it cannot be opened.
     """
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o600)
     status = os.fstat(descriptor)
@@ -340,22 +335,36 @@ def is_still(descriptor: int, path: Path) -> bool:
 @contextmanager
 def locked(path: Path, within_s: float) -> Iterator[None]:
     """Alone among the writers of all hosts, as far as their file system has locks.
-
-    Raises:
-        MstxkitError: somebody else has the lock for so long.
-        CaptureError, OSError: as `open_lock_file`.
+    Raises MstxkitError: somebody else has the lock for so long; CaptureError, OSError: as `open_lock_file`.
     """
     if not _locking.acquire(timeout=within_s):
         raise MstxkitError(f"another thread of this process holds {path} for {within_s:.0f} s")
     try:
-        file = open_lock_file(path)
-        try:
+        with closing(open_lock_file(path)) as file:
             _wait_for(file, path, within_s)
             yield
-        finally:
-            os.close(file)
     finally:
         _locking.release()
+
+
+@contextmanager
+def alone(path: Path, within_s: float = 0.0) -> Iterator[bool]:
+    """Is nobody else of this host at work under this lock, which ends with its holder? So long is waited for somebody.
+    Raises CaptureError, OSError: as `open_lock_file`.
+    """
+    with closing(open_lock_file(path)) as lock:
+        yield _is_had(lock, time.monotonic() + within_s)
+
+
+def _is_had(lock: int, deadline: float) -> bool:
+    while True:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return True
+        except OSError:
+            if time.monotonic() >= deadline:
+                return False
+            time.sleep(_ASK_AGAIN_S)
 
 
 def _wait_for(file: int, path: Path, within_s: float) -> None:

@@ -126,9 +126,7 @@ def speaker_of(ack: Acknowledgement, is_alive: Liveness = alive_here) -> Heard |
 
 def asked(control: ControlFolder) -> list[Asked]:
     """The requests of a run that are still in its folder (the newest some hundred), oldest first.
-
-    Raises:
-        Unusable: the file of requests is not what it should be.
+    Raises Unusable: the file of requests is not what it should be.
     """
     received: list[RequestReceived] = []
     cancels: dict[str, str] = {}
@@ -171,7 +169,7 @@ class Fates:
         self._is_over = bool(speakers) and all(speaker.is_alive is False for speaker in speakers)
         self._words: dict[str, list[tuple[Heard, frozenset[str], Report]]] = {}
         for speaker in speakers:
-            seen = frozenset(stages.canonical(stage) for stage in speaker.standing.stages)
+            seen = frozenset(speaker.keys)
             for report in filter(is_sound, speaker.standing.reports):
                 self._words.setdefault(report.id, []).append((speaker, seen, report))
 

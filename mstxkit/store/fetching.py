@@ -23,7 +23,7 @@ from .layout import PROFILES, SESSION_FILE
 from .values import text_of
 
 _PIECE_BYTES = 1 << 22
-ROOM_BYTES = 64 << 20  # stays free on the run's disk
+_ROOM_BYTES = 64 << 20  # stays free on the run's disk
 _PART, _DRAFT = ".part", ".~"
 _SAME_TIME_NS = 2 * 10**9  # some file systems keep whole seconds
 
@@ -83,7 +83,8 @@ class _Move:
         """Bytes that were copied. Raises: OSError, MstxkitError where it cannot be done; the source stays then."""
         count = 0
         if self._document.get("stored") is not None:
-            self._refuse_if_full()
+            if why := why_no_room(self._folder, folders.size_bytes(self._source)):
+                raise MstxkitError(why)
             for name in documents.listed(self._source):
                 count += self._bring(name)
             # From then on it says where there may still be something to do, to whoever comes next.
@@ -93,12 +94,6 @@ class _Move:
         shutil.rmtree(self._source)
         self._prune()
         return count
-
-    def _refuse_if_full(self) -> None:
-        disk, needed = os.statvfs(self._folder), size_below(self._source)
-        free = disk.f_bavail * disk.f_frsize
-        if disk.f_blocks and needed + ROOM_BYTES > free:
-            raise MstxkitError(f"{needed >> 20} MiB are to come, and only {free >> 20} MiB are free on the run's disk")
 
     def _bring(self, name: str) -> int:
         """One file or folder of the source."""
@@ -166,9 +161,7 @@ def is_same(source: Path, place: Path) -> bool:
 
 def copy_file(source: Path, place: Path, pace: Pace) -> int:
     """Copy a file under another name, read the copy again, compare and rename it; its bytes.
-
-    Raises:
-        OSError, FormatError, MstxkitError: it could not be copied, or the copy is another.
+    Raises OSError, FormatError, MstxkitError: it could not be copied, or the copy is another.
     """
     draft = place.with_name(f"{place.name}{_DRAFT}")
     with os.fdopen(documents.open_regular(source), "rb") as stream:
@@ -185,18 +178,14 @@ def copy_file(source: Path, place: Path, pace: Pace) -> int:
             os.fsync(copy.fileno())
             os.posix_fadvise(copy.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)  # what is compared comes from the disk
             copy.seek(0)
-            _compare(copy, wanted.digest(), source)
+            copied = hashlib.blake2b()
+            while piece := copy.read(_PIECE_BYTES):
+                copied.update(piece)
+            if copied.digest() != wanted.digest():
+                raise MstxkitError(f"the copy of {source} is not what was read: it stays where it is")
     os.utime(draft, ns=(times.st_atime_ns, times.st_mtime_ns))
     os.rename(draft, place)
     return count
-
-
-def _compare(copy: Any, wanted: bytes, source: Path) -> None:
-    read = hashlib.blake2b()
-    while piece := copy.read(_PIECE_BYTES):
-        read.update(piece)
-    if read.digest() != wanted:
-        raise MstxkitError(f"the copy of {source} is not what was read: it stays where it is")
 
 
 def _sizes(path: Path) -> dict[str, int]:
@@ -207,6 +196,10 @@ def _sizes(path: Path) -> dict[str, int]:
     return {str(file.relative_to(path)): file.lstat().st_size for file in files if not file.name.endswith(_DRAFT)}
 
 
-def size_below(path: Path) -> int:
-    """Bytes of all files below a folder, or of a file; 0 where nothing is there."""
-    return sum(_sizes(path).values()) if path.exists() else 0
+def why_no_room(folder: Path, needed_bytes: int) -> str:
+    """Why so many bytes have no room on a run's disk, of which some stays free; "" where they have."""
+    disk = os.statvfs(folder)
+    free = disk.f_bavail * disk.f_frsize
+    if not disk.f_blocks or needed_bytes + _ROOM_BYTES <= free:
+        return ""
+    return f"{needed_bytes >> 20} MiB are to come, and only {free >> 20} MiB are free on the run's disk"

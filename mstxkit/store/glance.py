@@ -45,9 +45,7 @@ class Glimpse(NamedTuple):
 
 class LiveGlance:
     """One process's live file, to be looked at again and again. Keeps the names of its stages, and its last step.
-
-    Args:
-        file: The live file.
+    `file`: the live file.
     """
 
     def __init__(self, file: Path) -> None:
@@ -59,18 +57,12 @@ class LiveGlance:
 
     def look(self) -> Glimpse | None:
         """What it does now; None where it is not recording, and of a worker of a pool or a data loader.
-
-        Raises:
-            OSError: it cannot be read.
-            FormatError: it is no live file.
+        Raises OSError: it cannot be read; FormatError: it is no live file.
         """
         if self._is_beside:
             return None
-        descriptor = documents.open_regular(self._file)
-        try:
+        with documents.closing(documents.open_regular(self._file)) as descriptor:
             return self._looked(descriptor)
-        finally:
-            os.close(descriptor)
 
     def _looked(self, descriptor: int) -> Glimpse | None:
         raw = documents.read_part(descriptor, 0, livefile.HEADER_BYTES + SLOTS * livefile.SLOT_BYTES)
@@ -102,7 +94,9 @@ class LiveGlance:
     ) -> Glimpse:  # fmt: skip
         at, bank = placed
         seen = [(slot.start, slot.step) for slot in slots if slot.step != records.NO_STEP]
-        seen += _newest(descriptor, at, bank)
+        newest = newest_records(descriptor, at, bank, _RECORDS)
+        stepped = (record for record in newest if record.step != records.NO_STEP)
+        seen += [(bank.origin + record.end, record.step) for record in itertools.islice(stepped, 1)]
         self._step = max(seen)[1] if seen else self._step
         stage, start = self._stage(descriptor, at + header.layout.bank_bytes, bank, slots)
         since_ns = None if start is None else monotonic_ns(head, header, start)
@@ -137,12 +131,6 @@ def open_slots(head: bytes, header: livefile.Header, used: bytes) -> list[livefi
     count = -(-len(used) // livefile.SLOT_BYTES)
     layout = header.layout._replace(slot_count=count)
     return livefile.read_slots(head + used.ljust(count * livefile.SLOT_BYTES, b"\0"), header._replace(layout=layout))
-
-
-def _newest(descriptor: int, at: int, bank: livefile.BankHead) -> list[tuple[int, int]]:
-    """(end in ticks, step) of the newest record that has a step; empty where none of the last few has."""
-    stepped = (record for record in newest_records(descriptor, at, bank, _RECORDS) if record.step != records.NO_STEP)
-    return [(bank.origin + record.end, record.step) for record in itertools.islice(stepped, 1)]
 
 
 def newest_records(descriptor: int, at: int, bank: livefile.BankHead, at_most: int) -> Iterator[records.Record]:

@@ -42,9 +42,7 @@ def are_groups(ranks: object) -> bool:
 
 def plain(text: str) -> str:
     """The same without spaces around its parts: equal words are one request.
-
-    Raises:
-        ValueError: it is none, in words that go on after what was given.
+    Raises ValueError: it is none, in words that go on after what was given.
     """
     if len(text) > _TEXT_AT_MOST or not text.isprintable():
         raise ValueError(f"must have at most {_TEXT_AT_MOST} printable characters")

@@ -104,9 +104,7 @@ class HandedOver:
         """What is new; where nothing is, no rows and the same document.
 
         *Cost*: five system calls where nothing is new.
-
-        Raises:
-            Unusable: there is no such file, or none of this user, or none that can be believed.
+        Raises Unusable: there is no such file, or none of this user, or none that can be believed.
         """
         try:
             descriptor = documents.open_regular(self.path)
@@ -165,7 +163,7 @@ class HandedOver:
         if not text or len(text) != length or zlib.crc32(text) != crc:
             is_left, self._torn = self._torn == (length, crc), (length, crc)
             return is_left
-        self._document, self._document_of, self._torn = _object_in(text), (length, crc), None
+        self._document, self._document_of, self._torn = documents.object_in(text), (length, crc), None
         return True
 
 
@@ -181,14 +179,6 @@ def _read_rows(descriptor: int, first: int, head: _Head, row_bytes: int) -> byte
     if len(rows) != count * row_bytes:
         raise OSError(errno.EIO, "it was cut short")
     return rows
-
-
-def _object_in(text: bytes) -> dict[str, Any]:
-    try:
-        value = json.loads(text)
-    except (ValueError, RecursionError):  # a checksum that holds does not say who wrote it
-        return {}
-    return value if isinstance(value, dict) else {}
 
 
 class SummaryRing:
@@ -216,19 +206,11 @@ class SummaryRing:
         return bool(self._nonce)
 
     def put(self, rows: bytes, document: dict[str, Any], fixed: dict[str, Any] | None = None) -> None:
-        """Add whole rows; of more than it holds, the newest. The document is replaced where it is another.
-
-        Args:
-            fixed: More of the document, which seldom changes.
-
-        Raises:
-            OSError: they were not added; a later call may succeed.
+        """Add whole rows; of more than it holds, the newest. The document is replaced where it is another. `fixed`:
+        more of the document, which seldom changes. Raises OSError: they were not added; a later call may succeed.
         """
-        descriptor = self._opened()
-        try:
+        with documents.closing(self._opened()) as descriptor:
             self._put(descriptor, rows, self._text_of(document, fixed))
-        finally:
-            os.close(descriptor)
 
     def _opened(self) -> int:
         if not self._nonce:

@@ -19,7 +19,6 @@ from .values import list_of, small_number, table_of, text_of, whole_number
 KINDS = HANG, KILLED, SIGNAL, EXCEPTION, REQUEST = "hang", "killed", "signal", "exception", "request"
 # Of one host's reports; of them all there is a limit of what incidents may take together (`incidents_bytes`).
 HOST_LIMIT_BYTES, SUMMARY_LIMIT_BYTES = 32 << 20, 8 << 20
-_LATEST_NS = (1 << 63) - 1
 _TEXT_AT_MOST, _INCIDENTS_AT_MOST = 1000, 10_000
 _NAME = re.compile(r"\d{8}T\d{6}\.\d{3}", re.ASCII)
 
@@ -74,16 +73,11 @@ class Incident(NamedTuple):
         texts: dict[str, Any] = {
             key: text_of(fields.get(key))[:_TEXT_AT_MOST] for key in ("stage", "range", "role", "waits_for", "reason")
         }
-        numbers: dict[str, Any] = {key: _time_ns(fields.get(key)) for key in ("time_ns", "since_ns", "over_ns")}
+        numbers: dict[str, Any] = {key: whole_number(fields.get(key)) for key in ("time_ns", "since_ns", "over_ns")}
         return cls(
             incident=name, kind=kind, rank=small_number(fields.get("rank")), **texts, **numbers,
             reports=small_number(fields.get("reports")) or 0, details=table_of(fields.get("details")),
         )  # fmt: skip
-
-
-def _time_ns(value: Any) -> int:
-    number = whole_number(value)
-    return number if 0 < number <= _LATEST_NS else 0
 
 
 def is_name(text: str) -> bool:
@@ -102,11 +96,7 @@ def folder_of(run: Path, name: str) -> Path:
 
 
 def summary(run: Path, name: str, run_id: str) -> Incident | None:
-    """What an incident came to; None while it is open.
-
-    Raises:
-        Unusable: its file is no such file.
-    """
+    """What an incident came to; None while it is open. Raises Unusable: its file is no such file."""
     file = folder_of(run, name) / layout.INCIDENT_FILE
     content = documents.read(file, SUMMARY_LIMIT_BYTES)
     if content is None:
@@ -144,8 +134,7 @@ def answers_of(run: Path, name: str) -> list[Path]:
 def reports_in(file: Path, run_id: str) -> list[dict[str, Any]] | None:
     """What one host has reported; None where there is no such file, or none that can be used."""
     try:
-        content = documents.read(file, HOST_LIMIT_BYTES)
-        fields = {} if content is None else documents.document_in(content, file, run_id)
+        fields = documents.document(file, run_id, limit_bytes=HOST_LIMIT_BYTES)
     except Unusable:
         return None
     return [dict(table_of(report)) for report in list_of(fields.get("processes"))] if fields else None

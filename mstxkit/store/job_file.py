@@ -127,9 +127,7 @@ def write(run: Path, run_id: str, state: JobState) -> None:
 def read(run: Path, run_id: str) -> JobState | None:
     """What was said last; None where nothing was, or it cannot be used."""
     try:
-        file = run / layout.VERDICTS / layout.JOB
-        content = documents.read(file, _LIMIT_BYTES)
-        fields = None if content is None else documents.document_in(content, file, run_id)
+        fields = documents.document(run / layout.VERDICTS / layout.JOB, run_id, limit_bytes=_LIMIT_BYTES)
     except Unusable:
         return None
     return None if fields is None else _state_of(fields)
@@ -137,9 +135,8 @@ def read(run: Path, run_id: str) -> JobState | None:
 
 def _state_of(fields: Mapping[str, Any]) -> JobState:
     hosts, ended, silences = (small_number(fields.get(name)) or 0 for name in ("hosts", "ended", "silences"))
-    missed, dropped, written_ns = (
-        whole_number(fields.get(name)) for name in ("missed_rows", "dropped_batches", "written_ns")
-    )
+    wholes = ("missed_rows", "dropped_batches", "written_ns")
+    missed, dropped, written_ns = (whole_number(fields.get(name)) for name in wholes)
     roles = tuple(_role_of(table_of(role)) for role in list_of(fields.get("roles"))[:ROLES_AT_MOST])
     silent = tuple(_name(host) for host in list_of(fields.get("silent"))[:SILENT_AT_MOST])
     return JobState(

@@ -10,7 +10,7 @@ import json
 import re
 from typing import Iterable, Mapping, NamedTuple
 
-from . import layout
+from . import documents, layout
 from .values import table_of
 
 _NAME = re.compile(r"(.+)\.(\d{1,9})\.jsonl", re.DOTALL | re.ASCII)
@@ -41,25 +41,13 @@ def fence(sizes: Mapping[str, int]) -> bytes:
 
 
 def in_order(contents: Mapping[str, bytes]) -> Iterable[tuple[LifeName, bytes]]:
-    """What counts of each file, a judge's lives one after the other.
-
-    Args:
-        contents: By the names of the files.
-    """
+    """What counts of each file, a judge's lives one after the other. `contents`: by the names of the files."""
     lives = {name: life_of(name) for name in contents}
     at_most = {name: len(content) for name, content in contents.items()}
     for later, content in contents.items():
-        for name, size in _fence_in(content).items():
+        first = documents.object_in(content.partition(b"\n")[0])
+        for name, size in table_of(first.get(_FENCE)).items():
             is_before = name in lives and lives[name].who == lives[later].who and lives[name].life < lives[later].life
             if is_before and type(size) is int:
                 at_most[name] = min(at_most[name], max(0, size))
     return [(lives[name], contents[name][: at_most[name]]) for name in sorted(contents, key=lambda name: lives[name])]
-
-
-def _fence_in(content: bytes) -> Mapping[str, object]:
-    first = content.partition(b"\n")[0]
-    try:
-        line = json.loads(first) if first else None
-    except (ValueError, RecursionError):
-        return {}
-    return table_of(line.get(_FENCE)) if isinstance(line, dict) else {}

@@ -60,9 +60,5 @@ class JudgeLife:
         return max(self._lives().values(), default=0) > self._life
 
     def append(self, judged: Iterable[verdicts.Verdict]) -> None:
-        """Add lines.
-
-        Raises:
-            OSError: they cannot be written; nothing of them is left.
-        """
+        """Add lines. Raises OSError: they cannot be written; nothing of them is left."""
         verdicts.append(self._file, judged, self._fence)

@@ -12,9 +12,7 @@ from . import documents, layout
 
 def take(run: Path) -> int | None:
     """A descriptor that holds the lock while it is open; None: somebody else judges this run.
-
-    Raises:
-        OSError, CaptureError: it cannot be had.
+    Raises OSError, CaptureError: it cannot be had.
     """
     folders.make_folder(run / layout.VERDICTS)
     descriptor = documents.open_lock_file(run / layout.VERDICTS / layout.JUDGE_LOCK)

@@ -185,14 +185,8 @@ def lay_out(view: memoryview, layout: Layout, nonce: int, native: bool) -> None:
 
 
 def read_header(view: Buffer, size: int | None = None) -> Header:
-    """Decode the header.
-
-    Args:
-        size: Of the whole file, in bytes, where `view` is only its beginning.
-
-    Raises:
-        FormatError: not a live file, or sizes that do not fit it.
-        NewerVersionError: written by a newer mstxkit.
+    """Decode the header. `size`: of the whole file, in bytes, where `view` is only its beginning. Raises FormatError:
+    not a live file, or sizes that do not fit it; NewerVersionError: written by a newer mstxkit.
     """
     if len(view) < HEADER_BYTES or bytes(view[:8]) != MAGIC:
         raise FormatError("not a live file of mstxkit", 0)

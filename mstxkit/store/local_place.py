@@ -11,15 +11,14 @@ from typing import Any, Iterator
 from ..errors import SettingError
 from ..host import folders, identity
 from . import documents, layout
+from .values import table_of
 
 _WORD = "local:"
 
 
 def given_in(setting: Any, name: str = "profiles") -> Path | None:
     """The folder that `profiles=`, or another setting of this name, names, resolved; None where all goes into the run.
-
-    Raises:
-        SettingError: it is no such setting.
+    Raises SettingError: it is no such setting.
     """
     if not setting:
         return None
@@ -36,9 +35,7 @@ def root_of(disk: Path, run_id: str) -> Path:
 
 def made(disk: Path, run_id: str, below: tuple[str, ...]) -> Path:
     """A folder of a session, each part of the way below the disk's made, or checked to be ours and no link.
-
-    Raises:
-        OSError, CaptureError: it cannot be; the disk's folder itself is never made: it may not be mounted.
+    Raises OSError, CaptureError: it cannot be; the disk's folder itself is never made: it may not be mounted.
     """
     if not disk.is_dir():
         raise FileNotFoundError(f"{disk} is not there")
@@ -61,17 +58,10 @@ def sessions_below(folder: Path, parts: tuple[str, ...] = ()) -> Iterator[tuple[
 
 def root_named_by(document: dict[str, Any], below: tuple[str, ...], run_id: str) -> Path | None:
     """The root on this host that a session.json names, perhaps as one from which all was fetched; None where it names
-    none, or one that cannot be believed.
-
-    Args:
-        below: The way to the session's folder below profiles/.
+    none, or one that cannot be believed. `below`: the way to the session's folder below profiles/.
     """
-    stored = document.get("stored") or document.get("fetched_from")
-    if (
-        not isinstance(stored, dict)
-        or stored.get("host") != identity.host()
-        or not isinstance(stored.get("folder"), str)
-    ):
+    stored = table_of(document.get("stored") or document.get("fetched_from"))
+    if stored.get("host") != identity.host() or not isinstance(stored.get("folder"), str):
         return None
     folder = Path(stored["folder"])
     if not folder.is_absolute() or folder.parts[-len(below) :] != below:

@@ -47,20 +47,17 @@ class Lookout:
         if not self._looking.acquire(blocking=False):
             return
         try:
-            self._tell(list(names))
+            places = {name: self._folder / f"{name}{layout.LIVE_SUFFIX}" for name in names}
+            self._glances = {name: self._glances.get(name) or LiveGlance(place) for name, place in places.items()}
+            seen = ((_looked(glance), time.monotonic_ns()) for glance in self._glances.values())
+            processes = [_as_json(glimpse, now_ns) for glimpse, now_ns in seen if glimpse is not None]
+            whereabouts.write(self._run, self._run_id, self._folder, processes)
         except FileNotFoundError:
             pass  # somebody has removed the run folder: the sealer puts it back
         except (OSError, MstxkitError) as exc:
             faults.note("whereabouts", exc)
         finally:
             self._looking.release()
-
-    def _tell(self, names: list[str]) -> None:
-        places = {name: self._folder / f"{name}{layout.LIVE_SUFFIX}" for name in names}
-        self._glances = {name: self._glances.get(name) or LiveGlance(place) for name, place in places.items()}
-        seen = ((_looked(glance), time.monotonic_ns()) for glance in self._glances.values())
-        processes = [_as_json(glimpse, now_ns) for glimpse, now_ns in seen if glimpse is not None]
-        whereabouts.write(self._run, self._run_id, self._folder, processes)
 
 
 def _looked(glance: LiveGlance) -> Glimpse | None:

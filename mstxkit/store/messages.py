@@ -73,13 +73,8 @@ def of_decision(decided: Commit | Drop) -> dict[str, Any]:
 
 
 def read(message: Mapping[str, Any], presets: Iterable[str] | None = None) -> Message:
-    """A message out of the file. Ranks are checked by the machine, which knows how many there are.
-
-    Args:
-        presets: Those that a request may name; None: any.
-
-    Raises:
-        ConfigError: it is no message, or asks for what cannot be.
+    """A message out of the file. Ranks are checked by the machine, which knows how many there are. `presets`: those
+    that a request may name; None: any. Raises ConfigError: it is no message, or asks for what cannot be.
     """
     source = f"message {shortened(message.get('id'))}"
     kind = message.get("kind")
@@ -133,11 +128,7 @@ def _whole(value: Any, key: str, source: str, below: int = _RANKS_AT_MOST) -> in
 
 
 def messages_in(content: bytes, file: Path, run_id: str) -> list[dict[str, Any]]:
-    """The messages in a file of requests, without entries that are none.
-
-    Raises:
-        Unusable: it is no such file of this run.
-    """
+    """The messages in a file of requests, without what is none. Raises Unusable: it is no such file of this run."""
     listed = document_in(content, file, run_id, "control file").get("messages")
     if not isinstance(listed, list):
         raise Unusable(file, "holds no list of messages")
@@ -154,11 +145,7 @@ def encoded(run_id: str, messages: list[dict[str, Any]]) -> bytes:
 
 
 def fit_to_send(message: Mapping[str, Any]) -> dict[str, Any]:
-    """A copy of a message, as it will be read.
-
-    Raises:
-        MstxkitError: it is none, or too large.
-    """
+    """A copy of a message, as it will be read. Raises MstxkitError: it is none, or too large."""
     if not is_id(message.get("id")):
         raise MstxkitError(f"id={message.get('id')!r}: a text of 1 to {ID_AT_MOST} printable characters is needed")
     try:

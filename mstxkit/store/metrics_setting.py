@@ -92,11 +92,7 @@ class MetricsSetting(NamedTuple):
 
 
 def checked(metrics: Any = None, flops_per_token: Any = None, peak_flops: Any = None) -> MetricsSetting:
-    """What was given.
-
-    Raises:
-        SettingError: one of them cannot be; the message says what can.
-    """
+    """What was given. Raises SettingError: one of them cannot be; the message says what can."""
     flops = Flops(by_stage(flops_per_token, "flops_per_token"), by_stage(peak_flops, "peak_flops"))
     return MetricsSetting(outlets_in(metrics), flops)
 
@@ -140,9 +136,7 @@ def _url_of(text: str) -> str:
 
 def by_stage(value: Any, name: str) -> ByStage:
     """Of what a user gave: a number, `stage=number,…`, or a table.
-
-    Raises:
-        SettingError: it is none; `name` is what the message calls it.
+    Raises SettingError: it is none; `name` is what the message calls it.
     """
     if value in (None, "", 0):
         return 0.0

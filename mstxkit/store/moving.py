@@ -15,7 +15,7 @@ from typing import NamedTuple
 from ..errors import MstxkitError
 from ..host import life
 from . import documents, layout, sealed_place
-from .fetching import ROOM_BYTES, Pace, copy_file, is_same
+from .fetching import Pace, copy_file, is_same, why_no_room
 
 _ADOPTING = f"{layout.POINTER}{layout.CLAIMED}"
 
@@ -41,9 +41,7 @@ class Writers:
 
     def may_write(self, process: str) -> bool:
         """May this one? Ask after its files were listed: it says that it is there before it writes the first one.
-
-        Raises:
-            OSError: the run folder cannot be listed.
+        Raises OSError: the run folder cannot be listed.
         """
         if life.is_held(str(self._live / f"{process}{life.SUFFIX}")):
             return True
@@ -63,9 +61,7 @@ def announced_by(name: str) -> str:
 
 def finished(names: list[str], writers: Writers) -> list[str]:
     """Of all sealed files in a place those to which nobody will write any more, oldest of a process first.
-
-    Raises:
-        OSError: it cannot be told.
+    Raises OSError: it cannot be told.
     """
     newest = layout.newest_of_each(names)
     return [name for name in layout.in_order(names)
@@ -90,30 +86,19 @@ def move_all(place: Path, run: Path, writers: Writers, pace: Pace) -> Moved:
 
 def move(place: Path, sealed: Path, name: str, pace: Pace) -> None:
     """Move one file, from whatever state it is in.
-
-    Raises:
-        OSError, MstxkitError: it cannot be; then it is where it was, or claimed.
+    Raises OSError, MstxkitError: it cannot be; then it is where it was, or claimed.
     """
     claimed, target = place / f"{name}{sealed_place.MOVING}", sealed / name
     source = claimed if os.path.lexists(claimed) else place / name
     if not stat.S_ISREG(os.lstat(source).st_mode):
         raise MstxkitError(f"{source} is no file")
-    folder = documents.open_folder(sealed)
-    try:
-        if not is_same(source, target):
-            _refuse_if_full(sealed, source)  # before it is claimed: its writer's own quota goes on counting it
+    with documents.closing(documents.open_folder(sealed)) as folder:
+        # Before it is claimed: its writer's own quota goes on counting it.
+        if not is_same(source, target) and (why := why_no_room(sealed, os.lstat(source).st_size)):
+            raise OSError(28, why)
         if source != claimed:
             os.rename(source, claimed)
         if not is_same(claimed, target):
             copy_file(claimed, target, pace)
         os.fsync(folder)
-    finally:
-        os.close(folder)
     claimed.unlink()
-
-
-def _refuse_if_full(sealed: Path, source: Path) -> None:
-    disk, needed = os.statvfs(sealed), os.lstat(source).st_size
-    free = disk.f_bavail * disk.f_frsize
-    if disk.f_blocks and needed + ROOM_BYTES > free:
-        raise OSError(28, f"{needed >> 20} MiB are to come, and only {free >> 20} MiB are free on the run's disk")

@@ -74,11 +74,8 @@ class RowGroup(NamedTuple):
 def look(file: IO[bytes]) -> list[RowGroup]:
     """Follow what a file's footer claims; it is at its begin again afterwards.
 
-    *Cost*: 5 ms for a thousand chunks of columns.
-
-    Raises:
-        FormatError: it claims what it does not hold, or more than a file of a run can hold; `offset` says where.
-        OSError: it cannot be read.
+    *Cost*: 5 ms for a thousand chunks of columns. Raises FormatError: it claims what it does not hold, or more than a
+    file of a run can hold; `offset` says where; OSError: it cannot be read.
     """
     size = file.seek(0, os.SEEK_END)
     ending = _bytes_at(file, max(size - 8, 0), 8)

@@ -17,9 +17,7 @@ FIELDS = ("framework", "path", "state", "reason", "detail", "tier", "version")
 
 def write(run: Path, process: str, states: Iterable[Any], settings: Mapping[str, Any]) -> None:
     """Replace the record of a process; its states have the attributes of FIELDS, and `calls`.
-
-    Raises:
-        OSError, CaptureError: it cannot be written.
+    Raises OSError, CaptureError: it cannot be written.
     """
     targets = [{name: getattr(state, name) for name in (*FIELDS, "calls")} for state in states]
     folder = run / layout.PATCHES
@@ -29,11 +27,7 @@ def write(run: Path, process: str, states: Iterable[Any], settings: Mapping[str,
 
 
 def parse(raw: bytes) -> list[tuple[Any, ...]]:
-    """The fields of each target, as texts, and its calls, where they are known.
-
-    Raises:
-        FormatError: it is no such record.
-    """
+    """The fields of each target, as texts, and its calls, where known. Raises FormatError: it is no such record."""
     try:
         targets = json.loads(raw)["targets"]
         return [(*(_text(target.get(name, "")) for name in FIELDS), _calls(target.get("calls"))) for target in targets]
@@ -43,9 +37,7 @@ def parse(raw: bytes) -> list[tuple[Any, ...]]:
 
 def parse_settings(raw: bytes) -> dict[str, str]:
     """What the trainer of the process was configured with, as texts; nothing where that is not known.
-
-    Raises:
-        FormatError: it is no such record.
+    Raises FormatError: it is no such record.
     """
     try:
         settings = json.loads(raw).get("settings", {}).items()

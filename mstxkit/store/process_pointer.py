@@ -16,25 +16,16 @@ _KEPT = ("run", "host", "boot", "pid", "pidns", "pid_start", "start")
 
 def write(file: Path, path: Path, who: Mapping[str, Any], life: str | None = None) -> None:
     """Say that the process with this identity has its live file at `path`, and its proof of life at `life`.
-
-    Raises:
-        OSError: it cannot be written.
+    Raises OSError: it cannot be written.
     """
     pointer = {"format": FORMAT, "path": str(path), **{key: who[key] for key in _KEPT}, "life": life}
     documents.replace_file(file, json.dumps(pointer).encode())
 
 
 def parse(raw: bytes) -> dict[str, Any]:
-    """The fields of a pointer file.
-
-    Raises:
-        FormatError: it is none, or a newer mstxkit's.
-    """
-    try:
-        pointer = json.loads(raw)
-    except (ValueError, RecursionError) as exc:
-        raise FormatError("not a pointer file of mstxkit", 0) from exc
-    if not isinstance(pointer, dict) or not isinstance(pointer.get("path"), str):
+    """The fields of a pointer file. Raises FormatError: it is none, or a newer mstxkit's."""
+    pointer = documents.object_in(raw)
+    if not isinstance(pointer.get("path"), str):
         raise FormatError("not a pointer file of mstxkit", 0)
     if (version := whole_number(pointer.get("format"))) > FORMAT:
         raise FormatError(f"pointer file of format {version}, written by a newer mstxkit: upgrade this one", 0)

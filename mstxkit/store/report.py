@@ -116,11 +116,7 @@ class Standing(NamedTuple):
 
     @classmethod
     def read(cls, document: Mapping[str, Any]) -> Standing:
-        """Of the document of an acknowledgement; reports that are none are left out.
-
-        Raises:
-            ConfigError: it is no such document.
-        """
+        """Of an acknowledgement's document; reports that are none are left out. Raises ConfigError: it is none."""
         try:
             step, step_ns, backend = (document[key] for key in ("step", "step_ns", "backend"))
             return cls(
@@ -132,7 +128,11 @@ class Standing(NamedTuple):
                 backend=None if backend is None else str(backend),
                 why_no_backend={str(name): str(why) for name, why in document["why_no_backend"].items()},
                 reports=tuple(_reports(document["reports"])),
-                groups=dict(_places(document.get("groups", {}))),
+                groups={
+                    str(dimension): (int(index), int(size))
+                    for dimension, (index, size) in document.get("groups", {}).items()
+                    if 0 <= int(index) < int(size)
+                },
                 why_no_group=str(document.get("why_no_group", "")),
                 timeouts=_texts(document.get("timeouts")),
                 act=ESCALATE if document.get("act") == ESCALATE else OBSERVE,
@@ -161,9 +161,7 @@ def encoded(run_id: str, rank: int, role: str, document: Mapping[str, Any]) -> b
 
 def read(file: Path, run_id: str, is_private: bool = False) -> Acknowledgement | None:
     """The acknowledgement in a file; None where there is none, and of a copy of another rank's file.
-
-    Raises:
-        Unusable: it is no acknowledgement of this run.
+    Raises Unusable: it is no acknowledgement of this run.
     """
     fields = documents.document(file, run_id, is_private)
     if fields is None:
@@ -193,12 +191,6 @@ def fitted(document: dict[str, Any]) -> dict[str, Any]:
 
 def _newer(listed: list[Any]) -> list[Any]:
     return listed[(len(listed) + 1) // 2 :]
-
-
-def _places(groups: Mapping[str, Any]) -> Iterator[tuple[str, tuple[int, int]]]:
-    for dimension, (index, size) in groups.items():
-        if 0 <= int(index) < int(size):
-            yield str(dimension), (int(index), int(size))
 
 
 def _texts(table: Any) -> dict[str, str] | None:

@@ -176,9 +176,7 @@ def parse(text: str | bytes, names: Known, source: str = "request", now_ns: int 
 
 def checked(fields: Any, names: Known, source: str = "request", now_ns: int | None = None) -> Request:
     """A request from a dict that came from anywhere: as `parse`, and what `escalate()` builds its request with.
-
-    Raises:
-        ConfigError: with one `Problem` for each thing that is wrong.
+    Raises ConfigError: with one `Problem` for each thing that is wrong.
     """
     return _RequestFields(fields, names, source, time.time_ns() if now_ns is None else now_ns).request()
 

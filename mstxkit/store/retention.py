@@ -13,9 +13,9 @@ import time
 from pathlib import Path
 from typing import Any, Iterable, NamedTuple
 
-from ..host import identity
+from ..host import folders, identity
 from . import documents, layout
-from .fetching import has_ended, size_below
+from .fetching import has_ended
 from .session_file import RecordedSession, sessions
 from .values import text_of, whole_number
 
@@ -37,7 +37,7 @@ class _Kept(NamedTuple):
 
     @property
     def end_ns(self) -> int:
-        return whole_number(self.session.document.get("end_ns")) or 0
+        return whole_number(self.session.document.get("end_ns"))
 
     @property
     def series(self) -> tuple[str, str, Any]:
@@ -48,9 +48,7 @@ class _Kept(NamedTuple):
 
 def make_room(run: Path, run_id: str, limit_bytes: int, root: Path | None = None) -> list[Removed]:
     """Remove the oldest data in the run, or with a root on this host's own disk, until so many bytes are left.
-
-    Raises:
-        OSError, MstxkitError: somebody else is at it, or something cannot be removed.
+    Raises OSError, MstxkitError: somebody else is at it, or something cannot be removed.
     """
     if limit_bytes <= 0 or not (run / layout.PROFILES).is_dir():
         return []
@@ -87,14 +85,11 @@ def _kept(run: Path, session: RecordedSession, root: Path | None) -> _Kept | Non
     else:
         parts = layout.data_parts(below, text_of(about.get("output")), text_of(document.get("request")))
         path = run.joinpath(layout.PROFILES, *parts) if parts is not None and stored is None else None
-    if path is None or not os.path.exists(path) or os.path.realpath(path) != str(path) or _is_parsed_now(run, session):
+    if path is None or not os.path.exists(path) or os.path.realpath(path) != str(path):
         return None
-    return _Kept(session, path, size_below(path))
-
-
-def _is_parsed_now(run: Path, session: RecordedSession) -> bool:
-    record = documents.read_json(run / session.folder / layout.ANALYSIS_FILE)
-    return record is not None and record.get("state") == "parsing"
+    if (documents.read_json(run / session.folder / layout.ANALYSIS_FILE) or {}).get("state") == "parsing":
+        return None
+    return _Kept(session, path, folders.size_bytes(path))
 
 
 def _removed(run: Path, kept: _Kept, limit_bytes: int) -> Removed:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import time
+from contextlib import suppress
 from pathlib import Path
 
 from ..errors import CaptureError
@@ -45,23 +46,15 @@ def likely_id(asked: str | os.PathLike[str]) -> str:
     """The id of a run in a folder that is none yet: as it was handed on to this process, else as all hosts of its job
     draw it from what their launcher says and from the folder, else a random one.
     """
-    handed_on, folder = os.environ.get(environment.RUN_ID), os.environ.get(environment.RUN)
-    if (
-        handed_on is not None
-        and is_run_id(handed_on)
-        and folder
-        and os.path.realpath(folder) == os.path.realpath(asked)
-    ):
+    handed_on, folder = os.environ.get(environment.RUN_ID, ""), os.environ.get(environment.RUN)
+    if is_run_id(handed_on) and folder and os.path.realpath(folder) == os.path.realpath(asked):
         return handed_on
     return launch.run_id(os.path.abspath(os.fspath(asked))) or os.urandom(16).hex()
 
 
 def put_back_run_folder(folder: Path, run_id: str) -> None:
     """Make a run folder again that was removed under its running processes, as the same run.
-
-    Raises:
-        CaptureError: something else stands there now.
-        OSError: it cannot be made.
+    Raises CaptureError: something else stands there now; OSError: it cannot be made.
     """
     _make(folder)
     _write(folder, run_id)
@@ -69,14 +62,12 @@ def put_back_run_folder(folder: Path, run_id: str) -> None:
 
 def remove_empty(folder: Path) -> None:
     """Remove the folder of a run in which there is nothing but its id. One that holds more stays as it is."""
-    try:
+    with suppress(OSError):  # somebody has begun to use it, or cleared it
         for part in (layout.LIVE, layout.SEALED):
             os.rmdir(folder / part)
         if os.listdir(folder) == [layout.RUN_FILE]:
             (folder / layout.RUN_FILE).unlink()
             os.rmdir(folder)
-    except OSError:
-        pass  # somebody has begun to use it, or cleared it
 
 
 def id_of(folder: Path) -> str | None:

@@ -7,14 +7,12 @@ work for a run. Only sealed files of this run are ever removed: no summary, no v
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import os
 import sys
 import time
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Iterator, NamedTuple
+from typing import NamedTuple
 
 from ..errors import MstxkitError
 from ..host import apart, identity, life
@@ -24,7 +22,7 @@ from .care_record import CareRecord, Cost
 from .fetching import Pace
 from .moving import Moved, Writers, move_all
 
-_LOCK = f"{layout.PASSED_ON}care.lock"
+LOCK = f"{layout.PASSED_ON}care.lock"
 _OWN_COPY = f"{layout.PASSED_ON}care.json"
 _WAIT_S, _ASK_S = 600.0, 0.2
 _DAY_NS = 86400 * 10**9
@@ -105,21 +103,18 @@ def main() -> None:
 
 def take_care(care: SealedCare, within_s: float = 0.0) -> Moved | None:
     """Do all that there is to do on this host; what was moved, and why the rest was not. None: somebody else is at it.
-
-    Args:
-        within_s: So long is waited for somebody else.
-
-    Raises:
-        OSError, MstxkitError: it cannot be done.
+    `within_s`: so long is waited for somebody else. Raises OSError, MstxkitError: it cannot be done.
     """
-    with _alone(care, within_s) as is_alone:
+    with documents.alone((care.place or care.live) / LOCK, within_s) as is_alone:
         if not is_alone:
             return None
         if not _is_there(care):
             return Moved([], f"{care.run} is not there: what is on this host stays")
         ledger = _Ledger(care)
         ledger.finish()
-        moved = _moved(care)
+        moved = Moved([])
+        if care.place is not None and care.mb_s > 0:
+            moved = move_all(care.place, care.run, Writers(care.run, care.live), Pace(care.mb_s * 1e6))
         try:
             _tidied_here(care, ledger, moved)
             ledger.say(moved.problem)
@@ -138,12 +133,6 @@ def _is_there(care: SealedCare) -> bool:
     return run_file.id_of(care.run) == care.run_id
 
 
-def _moved(care: SealedCare) -> Moved:
-    if care.place is None or care.mb_s <= 0:
-        return Moved([])
-    return move_all(care.place, care.run, Writers(care.run, care.live), Pace(care.mb_s * 1e6))
-
-
 class _Ledger:
     """What was removed, here and in the run: a copy here counts, as the run's disk may be full."""
 
@@ -152,13 +141,11 @@ class _Ledger:
         token = None if care.place is None else sealed_place.token_of(care.place)
         self._own = None if name else (care.place or care.live) / _OWN_COPY
         self._name = name or care_record.name_of(identity.host(), token or _key_of(care.live))
-        before = self._read_own() or care_record.read(care.run, care.run_id, self._name) or CareRecord("")
+        own = None if self._own is None else care_record.read_file(self._own, care.run_id)
+        before = own or care_record.read(care.run, care.run_id, self._name) or CareRecord("")
         place = ("", "") if care.place is None or name else (str(care.place), token or "")
         self.record = before._replace(host="" if name else identity.host(), folder=place[0], token=place[1])
         self._before = before
-
-    def _read_own(self) -> CareRecord | None:
-        return None if self._own is None else care_record.read_file(self._own, self._care.run_id)
 
     def finish(self) -> None:
         """What the one before has begun to remove, and could not say to be done."""
@@ -169,11 +156,7 @@ class _Ledger:
             self._keep(self.record._replace(removed=removed, removing={}))
 
     def remove(self, files: list[tidying.SealedFile]) -> None:
-        """Remove these, and count what it costs.
-
-        Raises:
-            OSError: it could not be written down first.
-        """
+        """Remove these, and count what it costs. Raises OSError: it could not be written down first."""
         for some in (files[at : at + _AT_ONCE] for at in range(0, len(files), _AT_ONCE)):
             paths = {file.name: sealed_place.path_of(self._care.folders, file.name) for file in some}
             costs = {file.name: Cost(1, file.bytes, tidying.records_in(paths[file.name])) for file in some}
@@ -185,11 +168,8 @@ class _Ledger:
         """Was it there? Another one that removes it counts it."""
         try:
             path = sealed_place.path_of(self._care.folders, name)
-            folder = documents.open_folder(path.parent)
-            try:
+            with documents.closing(documents.open_folder(path.parent)) as folder:
                 os.unlink(path.name, dir_fd=folder)
-            finally:
-                os.close(folder)
             return True
         except FileNotFoundError:
             return False
@@ -203,9 +183,7 @@ class _Ledger:
 
     def say(self, problem: str = "") -> None:
         """Let the run know: what is here still, and what was removed.
-
-        Raises:
-            OSError, CaptureError: it cannot be written there; it is kept here, and said the next time.
+        Raises OSError, CaptureError: it cannot be written there; it is kept here, and said the next time.
         """
         sizes = [] if self._care.place is None or self._is_of_run else _listed(self._care, self._care.folders[:1])
         record = self.record._replace(files=len(sizes), bytes=sum(file.bytes for file in sizes), problem=problem)
@@ -264,16 +242,13 @@ def _tidied_as_a_whole(care: SealedCare) -> None:
                 ledger.remove(old)
                 ledger.remove(tidying.beyond([file for file in files if file not in old], care.run_bytes))
                 ledger.say()
-    except FileNotFoundError:
-        pass  # the run is gone
-    except MstxkitError:
-        pass  # another host is at it
+    except (FileNotFoundError, MstxkitError):
+        pass  # the run is gone, or another host is at it
 
 
 def _is_due(care: SealedCare, name: str) -> bool:
     record = care_record.read(care.run, care.run_id, name)
-    age_s = RUN_EVERY * care.every_s if record is None else abs(time.time_ns() - record.as_of_ns) / 1e9
-    return age_s >= RUN_EVERY * care.every_s
+    return record is None or abs(time.time_ns() - record.as_of_ns) / 1e9 >= RUN_EVERY * care.every_s
 
 
 def _listed(care: SealedCare, folders: list[Path], prefix: str = "") -> list[tidying.SealedFile]:
@@ -286,24 +261,3 @@ def _listed(care: SealedCare, folders: list[Path], prefix: str = "") -> list[tid
 def _key_of(live: Path) -> str:
     """Of a host with no place of its own: containers may share its name, and have another /dev/shm each."""
     return hashlib.sha256(f"{identity.boot_id()} {live}".encode("utf-8", "surrogateescape")).hexdigest()[:16]
-
-
-@contextmanager
-def _alone(care: SealedCare, within_s: float) -> Iterator[bool]:
-    """Is nobody else of this host at work on this run's sealed files?"""
-    lock = documents.open_lock_file((care.place or care.live) / _LOCK)
-    try:
-        yield _locked(lock, time.monotonic() + within_s)
-    finally:
-        os.close(lock)
-
-
-def _locked(lock: int, deadline: float) -> bool:
-    while True:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return True
-        except OSError:
-            if time.monotonic() >= deadline:
-                return False
-            time.sleep(_ASK_S)

@@ -22,9 +22,7 @@ _TOKEN, _TOKEN_DIGITS = ".place", 16
 
 def made(disk: Path, run_id: str) -> Path:
     """The folder of this run and host on a disk, a folder that `sealed=` names, made where it is missing.
-
-    Raises:
-        SettingError: it cannot be had.
+    Raises SettingError: it cannot be had.
     """
     try:
         folder = local_place.made(disk, run_id, (FOLDER,))
@@ -66,11 +64,7 @@ def _believed(record: care_record.CareRecord, run_id: str) -> Path | None:
 
 
 def names_in(folder: Path) -> list[str]:
-    """The sealed files in it, sorted, those that are being moved too.
-
-    Raises:
-        OSError: it cannot be listed.
-    """
+    """The sealed files in it, sorted, those that are being moved too. Raises OSError: it cannot be listed."""
     names = {name.removesuffix(MOVING) for name in os.listdir(folder)}
     return sorted(name for name in names if name.endswith(layout.SEALED_SUFFIX))
 
@@ -96,10 +90,7 @@ def path_of(folders: Sequence[Path], name: str) -> Path:
 
 def opened(folders: Sequence[Path], name: str) -> int:
     """A descriptor of a sealed file, wherever it is.
-
-    Raises:
-        FormatError: not a regular file.
-        OSError: it is nowhere, or cannot be opened.
+    Raises FormatError: not a regular file; OSError: it is nowhere, or cannot be opened.
     """
     for folder in folders[:-1]:
         for path in (name, f"{name}{MOVING}"):
@@ -111,8 +102,5 @@ def opened(folders: Sequence[Path], name: str) -> int:
 
 
 def _opened_in(folder: Path, name: str) -> int:
-    descriptor = documents.open_folder(folder)
-    try:
+    with documents.closing(documents.open_folder(folder)) as descriptor:
         return documents.open_regular(name, descriptor)
-    finally:
-        os.close(descriptor)

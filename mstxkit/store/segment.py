@@ -33,8 +33,6 @@ BLOCK_HEADER_BYTES = _HEAD.size + _CRC.size
 # Of any version: the checksum of the meta comes last.
 HEAD_AT_MOST_BYTES = BLOCK_HEADER_BYTES + _CRC.size
 NO_MATCH = "a block's content does not match its checksum"
-
-
 _of_thread = threading.local()
 # Of zstd: level 3 takes 1.7 times as long, and makes planes smaller by 1 to 7 percent.
 _LEVEL = 1
@@ -135,10 +133,7 @@ def pack_block(kind: int, meta: dict[str, Any], payload: bytes = b"") -> bytes:
 
 def scan(data: Buffer) -> Iterator[Block | BlockDamage]:
     """Every whole block of a sealed file, and every stretch that is none, in file order.
-
-    Raises:
-        FormatError: these bytes are no sealed file at all.
-        NewerVersionError: written by a newer mstxkit.
+    Raises FormatError: these bytes are no sealed file at all; NewerVersionError: written by a newer mstxkit.
     """
     check_file_header(data)
     at = FILE_HEADER_BYTES
@@ -151,10 +146,7 @@ def scan(data: Buffer) -> Iterator[Block | BlockDamage]:
 
 def check_file_header(data: Buffer) -> None:
     """Are these the first bytes of a sealed file?
-
-    Raises:
-        FormatError: these bytes are no sealed file at all.
-        NewerVersionError: written by a newer mstxkit.
+    Raises FormatError: these bytes are no sealed file at all; NewerVersionError: written by a newer mstxkit.
     """
     if len(data) < FILE_HEADER_BYTES or bytes(data[:8]) != FILE_MAGIC:
         raise FormatError("not a sealed file of mstxkit", 0)
@@ -190,9 +182,7 @@ def head_of(data: Buffer, offset: int, file_bytes: int) -> Head | BlockDamage:
 
 def meta_of(data: Buffer, head: Head) -> dict[str, Any] | BlockDamage:
     """What a block says about itself.
-
-    Args:
-        data: The block's bytes up to its payload; all of them where one checksum holds for both.
+    `data`: the block's bytes up to its payload; all of them where one checksum holds for both.
     """
     text = data[head.meta_at - head.offset : head.payload_at - head.offset]
     size = head.end - head.offset
@@ -330,9 +320,7 @@ def compress(stream: Buffer) -> tuple[str, bytes]:
 
 def decompress(codec: str, payload: bytes, limit_bytes: int = 1 << 30) -> bytes:
     """Undo `compress`.
-
-    Raises:
-        FormatError: an unknown codec, one that is not installed, damaged content, or one larger than the limit.
+    Raises FormatError: an unknown codec, one that is not installed, damaged content, or one larger than the limit.
     """
     try:
         if codec == "zlib":
@@ -357,15 +345,8 @@ def _decompress_zstd(payload: bytes, limit_bytes: int) -> bytes:
         # The decompressor allocates what a frame claims, whatever its limit says.
         if zstandard.frame_content_size(payload) > limit_bytes:
             raise FormatError("a block's content is too large")
-        return bytes(_unpacker().decompress(payload, max_output_size=limit_bytes))
+        if not hasattr(_of_thread, "unpacker"):  # to make one costs as much as to unpack a small block
+            _of_thread.unpacker = zstandard.ZstdDecompressor()
+        return bytes(_of_thread.unpacker.decompress(payload, max_output_size=limit_bytes))
     except zstandard.ZstdError as exc:
         raise FormatError(f"a block's content cannot be uncompressed: {exc}") from exc
-
-
-def _unpacker() -> Any:
-    """This thread's own: to make one costs as much as to unpack a small block."""
-    if not hasattr(_of_thread, "unpacker"):
-        import zstandard
-
-        _of_thread.unpacker = zstandard.ZstdDecompressor()
-    return _of_thread.unpacker

@@ -16,6 +16,7 @@ from __future__ import annotations
 import json
 import os
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Iterator, NamedTuple, Sequence
 
@@ -155,14 +156,10 @@ class SessionFile:
 
     def _overwrite(self, text: bytes) -> None:
         """In the place that it has: a reader may see it half written, which beats one that says it still records."""
-        try:
-            descriptor = os.open(self.folder / SESSION_FILE, os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
-            try:
+        flags = os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC
+        with suppress(OSError):  # it was said that the file is not what it should be
+            with documents.closing(os.open(self.folder / SESSION_FILE, flags)) as descriptor:
                 os.pwrite(descriptor, text + b" " * (_ROOM_BYTES - len(text)), 0)
-            finally:
-                os.close(descriptor)
-        except OSError:
-            pass  # it was said that the file is not what it should be
 
 
 def _text(document: dict[str, Any]) -> bytes:
@@ -188,9 +185,7 @@ def _made(run: Path, start: SessionStart) -> Path:
 
 def into_request(run: Path, folder: Path, document: dict[str, Any], output: Path, is_only_window: bool) -> str:
     """Move what a profiler wrote into the folder of its request; the way there from the session's folder.
-
-    Raises:
-        OSError, CaptureError: it stays where it is.
+    Raises OSError, CaptureError: it stays where it is.
     """
     place = place_in_request(run, folder, document, is_only_window)
     if os.path.lexists(place / output.name):

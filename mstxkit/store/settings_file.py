@@ -52,11 +52,7 @@ class Figures(NamedTuple):
 
 
 def read_settings(run: Path, run_id: str) -> LiveSettings:
-    """The settings of a run.
-
-    Raises:
-        Unusable: the file is not what it should be.
-    """
+    """The settings of a run. Raises Unusable: the file is not what it should be."""
     fields = documents.document(run / layout.CONTROL / layout.SETTINGS, run_id, is_private=True)
     if fields is None:
         return LiveSettings()
@@ -64,11 +60,7 @@ def read_settings(run: Path, run_id: str) -> LiveSettings:
 
 
 def change_settings(run: Path, run_id: str, changed: Mapping[str, float]) -> LiveSettings:
-    """Change some, and give what is in force from now on. Who calls has checked them.
-
-    Raises:
-        MstxkitError: they cannot be written.
-    """
+    """Change some, checked before; what is in force from now on. Raises MstxkitError: they cannot be written."""
     folder = run / layout.CONTROL
     try:
         folders.make_folder(folder)

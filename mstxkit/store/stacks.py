@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, Mapping, NamedTuple
 
 from . import documents, layout
-from .values import list_of, small_number, table_of, text_of
+from .values import list_of, small_number, text_of
 
 BEGIN, THREADS, EXCEPTION, TOLD, GONE = "begin", "threads", "exception", "told", "gone"
 # Who says that one is gone, where no process of the run does.
@@ -158,7 +158,7 @@ def read(text: str) -> LastWords:
     for line in text[-LIMIT_BYTES:].splitlines():
         if line.startswith(_MARK):
             word, _, rest = line[len(_MARK) :].partition(" ")
-            fields = _object(rest)
+            fields = documents.object_in(rest)
             if word in (BEGIN, THREADS):
                 about, threads = _about(fields), {}
                 sent = small_number(fields.get("signal")) or sent
@@ -192,13 +192,6 @@ def _about(fields: Mapping[str, Any]) -> dict[int, tuple[int, str]]:
         for row in listed
         if len(row) == 3 and type(row[0]) is int
     }
-
-
-def _object(text: str) -> Mapping[str, Any]:
-    try:
-        return table_of(json.loads(text))
-    except (ValueError, RecursionError):
-        return {}
 
 
 def _short(text: str) -> str:

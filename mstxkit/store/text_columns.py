@@ -31,11 +31,7 @@ def sealed(texts: bytes, columns: bytes | None) -> bytes:
 
 
 def read(stored: bytes) -> bytes:
-    """The texts of a block as they lay, without checksums.
-
-    Raises:
-        FormatError: they are marked as columns, and are none.
-    """
+    """The texts of a block as they lay, without checksums. Raises FormatError: they are no columns, but marked so."""
     if len(stored) < TRAILER.size:
         return stored
     size, kind, *_ = TRAILER.unpack_from(stored, len(stored) - TRAILER.size)
@@ -56,7 +52,8 @@ def to_columns(texts: bytes) -> bytes | None:
     rows, parts = [], []
     for kind, entry_id, payload in entries:
         last_id, last = before.get(kind, (0, b""))
-        shared = _shared(last, payload)
+        most = min(len(last), len(payload))
+        shared = next((at for at in range(most) if last[at] != payload[at]), most)
         rows.append((kind, entry_id - last_id & _U32, len(payload), shared))
         parts.append(payload[shared:])
         before[kind] = entry_id, payload
@@ -74,20 +71,8 @@ def _entries(texts: bytes) -> Iterator[tuple[int, int, bytes]]:
         end = first
 
 
-def _shared(last: bytes, payload: bytes) -> int:
-    most = min(len(last), len(payload))
-    return next((at for at in range(most) if last[at] != payload[at]), most)
-
-
 def from_columns(columns: bytes, size: int) -> bytes:
-    """Undo `to_columns`.
-
-    Args:
-        size: So many bytes it gives; no more are made.
-
-    Raises:
-        FormatError: these are no such columns.
-    """
+    """Undo `to_columns`; `size`: so many bytes it gives, and no more. Raises FormatError: these are no columns."""
     count = _COUNT.unpack_from(columns)[0] if len(columns) >= _COUNT.size else -1
     if count < 0 or count * TRAILER.size > size or _COUNT.size + count * _ENTRY_BYTES > len(columns):
         raise FormatError("a block whose texts are no columns")

@@ -68,17 +68,12 @@ def looked_at(path: Path, name: str) -> SealedFile | None:
 def records_in(path: Path) -> int:
     """How many records a sealed file holds, by its index or the heads of its blocks. Damage counts for none."""
     try:
-        descriptor = documents.open_regular(path)
+        with documents.closing(documents.open_regular(path)) as descriptor:
+            size = os.fstat(descriptor).st_size
+            by_index = _by_index(descriptor, size)
+            return sum(_by_heads(descriptor, size)) if by_index is None else by_index
     except (OSError, FormatError):
         return 0
-    try:
-        size = os.fstat(descriptor).st_size
-        by_index = _by_index(descriptor, size)
-        return sum(_by_heads(descriptor, size)) if by_index is None else by_index
-    except (OSError, FormatError):
-        return 0
-    finally:
-        os.close(descriptor)
 
 
 def _by_index(descriptor: int, size: int) -> int | None:

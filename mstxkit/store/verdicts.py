@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Iterable, Mapping, NamedTuple
 
 from . import documents, judge_files, layout
-from .values import finite_number, small_number, step_number, table_of, text_of, whole_number
+from .values import finite_number, list_of, small_number, step_number, table_of, text_of, whole_number
 
 KINDS = (
     "compute", "input", "communication", "link", "imbalance", "jitter", "hang", "all_slow", "serial",
@@ -77,9 +77,8 @@ class Verdict(NamedTuple):
 
     def line(self) -> bytes:
         """Its line."""
-        return (
-            json.dumps({**self._asdict(), "group": list(self.group), "evidence": dict(self.evidence)}).encode() + b"\n"
-        )
+        fields = {**self._asdict(), "group": list(self.group), "evidence": dict(self.evidence)}
+        return json.dumps(fields).encode() + b"\n"
 
     @classmethod
     def read(cls, fields: Mapping[str, Any]) -> Verdict | None:
@@ -91,9 +90,11 @@ class Verdict(NamedTuple):
             name: text_of(fields.get(name))[:_TEXT_AT_MOST]
             for name in ("role", "waits_for", "next", "request", "withdrawn", "no_request")
         }
-        ratios: dict[str, Any] = {name: _ratio(fields.get(name)) for name in _RATIOS}
-        group = fields.get("group")
-        ranks = [small_number(rank) for rank in group] if isinstance(group, list) else []
+        ratios: dict[str, Any] = {
+            name: min(1.0, max(0.0, finite_number(fields.get(name)) or 0.0))
+            for name in ("impact_ratio", "coverage_ratio", "recurrence_ratio", "confidence")
+        }
+        ranks = [small_number(rank) for rank in list_of(fields.get("group"))]
         return cls(
             id=id, time_ns=whole_number(fields.get("time_ns")), step=step_number(fields.get("step")),
             kind=kind, stage=text_of(fields.get("stage"))[:_TEXT_AT_MOST] or None,
@@ -101,13 +102,6 @@ class Verdict(NamedTuple):
             since_step=step_number(fields.get("since_step")), group=tuple(rank for rank in ranks if rank is not None),
             **texts, **ratios,
         )  # fmt: skip
-
-
-_RATIOS = ("impact_ratio", "coverage_ratio", "recurrence_ratio", "confidence")
-
-
-def _ratio(value: Any) -> float:
-    return min(1.0, max(0.0, finite_number(value) or 0.0))
 
 
 def _plain(evidence: Mapping[str, Any]) -> dict[str, Any]:
@@ -152,32 +146,20 @@ def _contents(folder: Path, unusable: list[documents.Unusable] | None, by: str) 
 
 def _in_lines(content: bytes) -> Iterable[Verdict]:
     for line in content.split(b"\n"):
-        try:
-            fields = json.loads(line) if line else None
-        except (ValueError, RecursionError):
-            continue  # the last one may be half written
-        verdict = Verdict.read(fields) if isinstance(fields, dict) else None
+        verdict = Verdict.read(documents.object_in(line))  # the last one may be half written
         if verdict is not None:
             yield verdict
 
 
 def append(file: Path, verdicts: Iterable[Verdict], first: bytes = b"") -> None:
     """Add lines to a file, which only its owner writes.
-
-    Args:
-        first: The line that the file begins with.
-
-    Raises:
-        OSError: it cannot be written; nothing of them is left in it.
+    `first`: the line that the file begins with. Raises OSError: it cannot be written; nothing of them is left in it.
     """
     block = b"".join(verdict.line() for verdict in verdicts)
     flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
-    descriptor = os.open(file, flags, documents.FILE_MODE)
-    try:
+    with documents.closing(os.open(file, flags, documents.FILE_MODE)) as descriptor:
         before = os.fstat(descriptor).st_size
         if before + len(block) > LIMIT_BYTES:
             os.ftruncate(descriptor, 0)  # what holds is said again by who judges; the rest is long over
             before = 0
         documents.appended(descriptor, before, block, first)
-    finally:
-        os.close(descriptor)

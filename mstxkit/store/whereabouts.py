@@ -9,7 +9,6 @@ import hashlib
 import json
 import math
 import os
-import stat
 import time
 from pathlib import Path
 from typing import Any, Iterable, Mapping, NamedTuple
@@ -86,36 +85,21 @@ class Whereabouts(NamedTuple):
 
 def write(run: Path, run_id: str, folder: Path, processes: Iterable[Mapping[str, Any]]) -> None:
     """Say where the processes are that have their live files in `folder` of this host.
-
-    Raises:
-        OSError, CaptureError: it cannot be written; FileNotFoundError where there is no such run.
+    Raises OSError, CaptureError: it cannot be written; FileNotFoundError where there is no such run.
     """
     about = {
         "format": FORMAT, "run": run_id, "host": identity.host(), "boot": identity.boot_id(),
         "timens": identity.namespace("time"), "keeper": os.getpid(),
         "written_ns": time.time_ns(), "mono_ns": time.monotonic_ns(), "processes": list(processes)[:PROCESSES_AT_MOST],
     }  # fmt: skip
-    if not _is_own_folder(run / layout.NOW):
-        os.stat(run)  # what somebody has removed is not made anew here
-        folders.make_folder(run / layout.NOW)
+    os.stat(run)  # what somebody has removed is not made anew here
+    folders.make_folder(run / layout.NOW)
     documents.replace_file(run / layout.NOW / name_of_host(folder, layout.NOW_SUFFIX), json.dumps(about).encode())
-
-
-def _is_own_folder(place: Path) -> bool:
-    """A folder of this user, and no link to one."""
-    try:
-        status = os.lstat(place)
-        return stat.S_ISDIR(status.st_mode) and status.st_uid == os.geteuid()
-    except OSError:
-        return False
 
 
 def name_of_host(folder: Path, suffix: str) -> str:
     """Of a file of this host in a run: containers may share its name, and have another /dev/shm each, and a keeper
-    each.
-
-    Args:
-        folder: Of the live files of this host.
+    each. `folder`: of the live files of this host.
     """
     place = f"{identity.boot_id()} {folder} {folder.stat().st_dev}"
     return f"{identity.host()}-{hashlib.sha256(place.encode()).hexdigest()[:8]}{suffix}"
