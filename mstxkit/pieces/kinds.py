@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from dataclasses import dataclass
 
 KINDS = ("micro_batch", "mini_batch", "decode_step")
 
 
-class PieceRole(NamedTuple):
+@dataclass(frozen=True)
+class PieceRole:
     """What the calls of a site are among the pieces of a stage.
 
     A piece is one of three forms. It is the call. Or it begins with the call and goes on (`until_next`): for loops
