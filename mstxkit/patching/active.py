@@ -233,12 +233,9 @@ class Active:
 
     def report(self, presence: Presence) -> list[TargetState]:
         """Every target in the order declared. `presence`: whether what has not been patched yet can come."""
-        return [self._reported(placed, presence) for placed in self.placed]
-
-    def _reported(self, placed: Placed, presence: Presence) -> TargetState:
-        state = placed.seen or placed.state or self._refused(placed)
-        state = placed.as_state(*_coming(placed.target, presence)) if state is None else state
-        return state._replace(version=self.version)
+        known = ((placed, placed.seen or placed.state or self._refused(placed)) for placed in self.placed)
+        states = (state or placed.as_state(*_coming(placed.target, presence)) for placed, state in known)
+        return [state._replace(version=self.version) for state in states]
 
     def stand_on(self, undone: list[Replacement]) -> None:
         """Another patch, beneath this one somewhere, is undone."""

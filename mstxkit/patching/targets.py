@@ -116,20 +116,17 @@ def _patch(sheet: Sheet, root: Any) -> Patch | None:
     if "targets" not in fields:
         sheet.wrong(root, "targets: missing: a list of what is to become a range")
         return None
-    targets = _targets(sheet, fields.pop("targets"))
+    node = fields.pop("targets")
+    items = sheet.items(node, "targets", MOST_TARGETS)
+    if not items and not sheet.problems:
+        sheet.wrong(node, "targets: there are none")
+    made = [_read_target(sheet, item, f"targets[{i}]") for i, item in enumerate(items)]
+    targets = tuple(target for target in made if target is not None)
     values = {name: _PATCH_FIELDS[name](sheet, node, name) for name, node in fields.items()}
     if not targets:
         return None
     fields_set = {name: value for name, value in values.items() if value is not None}
     return Patch(**{"framework": _root(targets[0].path), "versions": "", **fields_set, "targets": targets})
-
-
-def _targets(sheet: Sheet, node: Any) -> tuple[Target, ...]:
-    items = sheet.items(node, "targets", MOST_TARGETS)
-    if not items and not sheet.problems:
-        sheet.wrong(node, "targets: there are none")
-    made = [_read_target(sheet, item, f"targets[{i}]") for i, item in enumerate(items)]
-    return tuple(target for target in made if target is not None)
 
 
 def _read_target(sheet: Sheet, node: Any, where: str) -> Target | None:
