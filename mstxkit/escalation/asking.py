@@ -86,7 +86,6 @@ def ask(
     """Check a request and leave it for all ranks of a run. The same id twice is one request.
 
     Args:
-        run: The run folder.
         fields: Of a request, as docs/internals/control.md has them.
         suspects: The ranks that words like "suspect+peer" stand for.
         also: As in `nameable`.
@@ -156,12 +155,7 @@ def absent(control: ControlFolder, request: Request, suspects: Collection[int] =
 def cancel(run: Path, id: str, reason: str = "cancelled") -> Progress:
     """Say that a request is not wanted any more; a session of it is closed at its thread's next stage, step or tick.
 
-    Args:
-        run: The run folder.
-        id: A request's id, or the beginning of one that no other has.
-        reason: Printable.
-
-    Returns: how it stood before.
+    `id`: a request's, or the beginning of one that no other has. Returns: how it stood before.
 
     Raises:
         ConfigError: there is no such request, or there are several; with those that are open.

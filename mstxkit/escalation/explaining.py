@@ -56,11 +56,8 @@ class Participant(NamedTuple):
 
 
 class Pause(NamedTuple):
-    """How long one session holds training up, start and stop together, in seconds; None: unknown.
-
-    Args:
-        median_s, longest_s: Of earlier sessions of this run with the same preset.
-        sessions: How many these were.
+    """How long one session holds training up, start and stop together, in seconds, as in so many earlier sessions of
+    this run with the same preset; None: unknown.
     """
 
     median_s: float | None
@@ -103,10 +100,9 @@ def explained(
     sessions: Sequence[Mapping[str, Any]] = (), environment: Mapping[str, str] | None = None,
     policy: Policy | None = None, seen: Sequence[Whereabouts] = (),
 ) -> Explanation:  # fmt: skip
-    """What a request would do in a run.
+    """What a request, checked against the run, would do in it.
 
     Args:
-        request: Checked against the run.
         heard: What its processes said last.
         suspects: Whom "suspect+peer" stands for.
         others: The requests that the run has had.

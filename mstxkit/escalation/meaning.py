@@ -28,10 +28,7 @@ def ranks_meant(
 ) -> tuple[int, ...]:
     """The ranks that groups mean, sorted: of processes in the roles of those that have entered one of these stages.
 
-    Args:
-        words: As `store.groups` reads them.
-        heard: What the processes of the run said last.
-        stages: Keys or aliases.
+    `words` are as `store.groups` reads them, `stages` keys or aliases, `heard` is what the run's processes said last.
 
     Raises:
         ConfigError: they are no groups, a rank has not spoken yet, or has not said what is needed, or there is none.
@@ -133,13 +130,11 @@ class _People:
         silent = [rank for rank, process in sorted(everybody) if dimension not in process.standing.groups]
         if silent:
             reasons = (self._of_rank[rank].standing.why_no_group for rank in silent)
-            why = next(filter(None, reasons), self._no_such(dimension))
+            names = sorted({name for process in self._living for name in process.standing.groups})
+            there = f"known there: {', '.join(names)}" if names else f"nothing that has a {dimension} is set up there"
+            why = next(filter(None, reasons), there)
             raise LookupError(f"the {dimension} of {named(silent)} is not known: {why}; name ranks by their numbers")
         return {rank: process.standing.groups[dimension] for rank, process in everybody}
-
-    def _no_such(self, dimension: str) -> str:
-        names = sorted({name for process in self._living for name in process.standing.groups})
-        return f"known there: {', '.join(names)}" if names else f"nothing that has a {dimension} is set up there"
 
 
 def _role(process: Heard) -> str:

@@ -49,9 +49,7 @@ class Plan(NamedTuple):
 def plan_of(config: Any, places: Mapping[str, Any] | None = None, name: str = "<configuration>") -> Plan:
     """The requests of a canonical configuration (`config.model.Config`); none where it is not enabled.
 
-    Args:
-        places: Where each field was given, as `config.adapters.Read.places` has it.
-        name: What stands for the source of a field without a place.
+    `places`: those of the fields, as `config.adapters.Read.places` has them; `name` stands where there is none.
 
     Raises:
         ConfigError: a session of mstxkit's cannot record that.
@@ -127,6 +125,7 @@ def _request(config: Any, first_step: int, steps: int, framework: str, name: str
     options = {option.name: getattr(config, option.name) for option in settable(REQUEST)}
     stages = [WHOLE_STEPS] if config.stages == WHOLE_STEPS else list(config.stages)
     sampling, limits, now_ns = config.sampling, config.limits, time.time_ns()
+    digest = hashlib.sha256(json.dumps(config.model_dump(mode="json"), sort_keys=True).encode()).hexdigest()
     fields = {
         "stages": stages,
         "ranks": config.ranks if isinstance(config.ranks, str) else sorted(config.ranks),
@@ -135,7 +134,7 @@ def _request(config: Any, first_step: int, steps: int, framework: str, name: str
         "sample": None if sampling is None else sampling.model_dump(),
         "limits": {} if limits is None else limits.model_dump(),
         "reason": f"of {name}"[:100] if name.isprintable() else "of a configuration",
-        "occasion": f"configuration {_digest(config)}",
+        "occasion": f"configuration {digest[:12]}",
         "planned": {
             "first_step": first_step, "counted_from": config.window.counted_from, "framework": framework,
         },
@@ -143,8 +142,3 @@ def _request(config: Any, first_step: int, steps: int, framework: str, name: str
         "expires_ns": now_ns + LIVES_AT_MOST_S * 10**9,
     }  # fmt: skip
     return checked(fields, Known(stages, _ANY_RANK, ()), name)
-
-
-def _digest(config: Any) -> str:
-    text = json.dumps(config.model_dump(mode="json"), sort_keys=True)
-    return hashlib.sha256(text.encode()).hexdigest()[:12]

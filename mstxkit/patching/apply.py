@@ -31,7 +31,6 @@ def replacement(target: Target, place: FunctionPlace, has_late_steps: bool, belo
     """What is to be stored at `place`, and what it cannot read of its calls.
 
     Args:
-        target: What is declared.
         place: Where; what it holds, without a range of the framework's own.
         has_late_steps: Does a target of the same patch tell its step only at the end of it (`step_after`)?
         below: A range beneath decorators, which is being taken out.

@@ -93,7 +93,6 @@ def in_modules(
 
     Args:
         replaced: `id` of a function to that function and what takes its place.
-        modules: Where to look.
         may_be_remote: May Ray remote functions be made of them?
 
     Cost: about 2 µs a module, of which there are thousands; three times that where remote functions are looked for.

@@ -37,17 +37,11 @@ _NO_ROLE = PieceRole()
 
 
 class Edge(NamedTuple):
-    """One beginning or end.
+    """One beginning or end."""
 
-    Args:
-        what: `STAGE` or `BOUNDARY`.
-        key: Canonical key of the stage, or kind of the piece.
-        begins: Or it ends.
-    """
-
-    what: str
-    key: str
-    begins: bool
+    what: str  # `STAGE` or `BOUNDARY`
+    key: str  # canonical one of the stage, or kind of the piece
+    begins: bool  # or it ends
 
 
 class _Occurrence:
@@ -140,23 +134,16 @@ def _here() -> _Thread:
 
 
 def next_call(site: Any, is_dummy: bool = False, mixed: tuple[str, ...] = ()) -> None:
-    """Say of the call that this thread is about to make what only its arguments tell.
-
-    Args:
-        site: Of the call.
-        is_dummy: It is no piece: a batch without requests, run to keep others in step.
-        mixed: Kinds of pieces that it mixes.
+    """Say of the call that this thread is about to make what only its arguments tell: that it is no piece (a batch
+    without requests, run to keep others in step), or which kinds of pieces it mixes.
     """
     _here().coming[site.id] = is_dummy, mixed
 
 
 def entered(site: Any, may_move: bool = False, sample_per: str | None = None) -> tuple[Edge, ...]:
-    """What ends and begins with the entry of a watched call.
+    """What ends and begins with the entry of a watched call, which may end on another thread where it `may_move`.
 
-    Args:
-        site: The call's.
-        may_move: It may end on another thread.
-        sample_per: What is sampled by the request that is active; None where it samples nothing, or there is none.
+    `sample_per`: what is sampled by the request that is active; None where it samples nothing, or there is none.
     """
     here = _here()
     is_dummy, mixed = here.coming.pop(site.id, (False, ()))

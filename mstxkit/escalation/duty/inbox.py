@@ -56,8 +56,7 @@ class Inbox:
     def events(self, arrived: Iterable[dict[str, Any]], seen: AbstractSet[str]) -> Iterator[moves.Event]:
         """Events of these messages, oldest first, and of earlier ones that were waiting for a stage.
 
-        Args:
-            seen: Canonical keys of the stages that this process has entered.
+        `seen`: canonical keys of the stages that this process has entered.
         """
         for message in arrived:
             event = self._read(message)

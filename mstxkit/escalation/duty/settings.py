@@ -78,9 +78,10 @@ def checked(settings: DutySettings) -> DutySettings:
         SettingError: one of them cannot be.
         ConfigError: the schedule of light capture is none.
     """
-    poll: Any = settings.poll_every_s
-    if not isinstance(poll, (int, float)) or not (poll == 0 or 0.02 <= poll <= 60):
-        raise SettingError("poll_every_s", repr(poll), "seconds from 0.02 to 60 are needed, or 0 for never")
+    for field, least_s, most_s in (("poll_every_s", 0.02, 60), ("hang_s", 0.5, 86400)):
+        value = getattr(settings, field)
+        if not isinstance(value, (int, float)) or not (value == 0 or least_s <= value <= most_s):
+            raise SettingError(field, repr(value), f"seconds from {least_s} to {most_s} are needed, or 0 for never")
     for field in ("cooldown_s", "session_s", "hour_s", "run_s", "agreement_s", "transport_s", *_SIZES):
         value = getattr(settings, field)
         if not isinstance(value, (int, float)) or not 0 <= value < 1e15:
@@ -91,9 +92,6 @@ def checked(settings: DutySettings) -> DutySettings:
     if not isinstance(rings, int) or not (rings in (0, 1) or _ENTRIES_FROM <= rings <= _ENTRIES_TO):
         entries = f"a number of entries from {_ENTRIES_FROM} to {_ENTRIES_TO}"
         raise SettingError("rings", repr(rings), f"True, False or {entries} is needed")
-    hang_s: Any = settings.hang_s
-    if not isinstance(hang_s, (int, float)) or not (hang_s == 0 or 0.5 <= hang_s <= 86400):
-        raise SettingError("hang_s", repr(hang_s), "seconds from 0.5 to 86400 are needed, or 0 for never")
     incidents: Any = settings.incidents
     if not isinstance(incidents, int) or not 1 <= incidents <= 1000:
         raise SettingError("incidents", repr(incidents), "a whole number from 1 to 1000 is needed")

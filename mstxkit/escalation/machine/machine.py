@@ -27,12 +27,9 @@ from .turns import next_task
 
 
 class Machine(SessionMoves):
-    """What one rank does about requests.
+    """What one rank does about requests. The lowest rank of a request agrees on its step for all of them.
 
     Args:
-        rank: Its global rank. The lowest rank of a request agrees on its step for all of them.
-        world_size: Ranks of the run.
-        policy: What it never exceeds.
         agrees: May it agree for others? Not where another process speaks as this rank.
     """
 

@@ -73,10 +73,8 @@ class Task:
         return self.request.created_ns, self.request.id
 
     def await_others(self, first: Task, now: Now) -> None:
-        """Be ready for the agreement; but for those of one agreeing rank at a time, as no two may get the same step.
-
-        Args:
-            first: Whose turn it is here, of all that need an agreement.
+        """Be ready for the agreement; but for those of one agreeing rank at a time, as no two may get the same step:
+        `first` is whose turn it is here.
         """
         if self.agreeing == first.agreeing:
             self.ready_ns = now.mono_ns if self.ready_ns is None else self.ready_ns
@@ -265,21 +263,14 @@ class Task:
 
 @dataclass
 class Occurrence:
-    """One occurrence of a wanted stage, on the thread that entered it. The stage may be entered inside of it again.
-
-    Args:
-        sample: Which part of it is recorded; None: all.
-        depth: How often it is entered.
-        passed: Boundaries of the sample's kind that have passed.
-        had_session: Was one begun in it? There is one at most.
-    """
+    """One occurrence of a wanted stage, on the thread that entered it. The stage may be entered inside of it again."""
 
     stage: str
     thread: int
-    sample: Sample | None = None
-    depth: int = 1
-    passed: int = 0
-    had_session: bool = False
+    sample: Sample | None = None  # which part of it is recorded; None: all
+    depth: int = 1  # how often it is entered
+    passed: int = 0  # boundaries of the sample's kind
+    had_session: bool = False  # was one begun in it? There is one at most
 
     def left(self, stage: str, thread: int) -> bool:
         """A stage was left: does this occurrence end with it?"""
@@ -316,47 +307,27 @@ class Occurrence:
 
 @dataclass
 class CoveringSession:
-    """One session, from the order to start it until it is known to be closed.
-
-    Args:
-        thread: Which started it, and alone may stop it.
-        started_ns: Monotonic clock.
-        limit_ns: After so long it is stopped.
-        had_one_before: Had its request any session before it?
-        stop_because: Why it is to be stopped early, with the next event of its thread.
-        stopping: The order to stop was given.
-        steps: In which it recorded: one, unless it is of whole steps.
-    """
+    """One session, from the order to start it until it is known to be closed."""
 
     stage: str
-    thread: int
+    thread: int  # which started it, and alone may stop it
     step: int | None
-    started_ns: int
-    limit_ns: int
-    had_one_before: bool = False
-    stop_because: str = ""
-    stopping: bool = False
-    steps: tuple[int, ...] = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.steps = () if self.step is None else (self.step,)
+    started_ns: int  # monotonic clock
+    limit_ns: int  # after so long it is stopped
+    had_one_before: bool = False  # had its request any session before it?
+    stop_because: str = ""  # with the next event of its thread
+    stopping: bool = False  # was the order given?
+    steps: tuple[int, ...] = ()  # in which it recorded: one, unless it is of whole steps, or none is known
 
 
 class Ledger:
-    """Requests that are not under way, by id in order of arrival. So many of each are kept: the oldest go.
-
-    Attributes:
-        ended: The last report of this rank.
-        elsewhere: Requests of other ranks, which this one has agreed on.
-        commits: Agreed first steps that came before their request.
-        cancels: Cancellations that did, and why.
-    """
+    """Requests that are not under way, by id in order of arrival. So many of each are kept: the oldest go."""
 
     def __init__(self) -> None:
-        self.ended: dict[str, Report] = {}
-        self.elsewhere: dict[str, None] = {}
-        self.commits: dict[str, int] = {}
-        self.cancels: dict[str, str] = {}
+        self.ended: dict[str, Report] = {}  # the last of this rank
+        self.elsewhere: dict[str, None] = {}  # of other ranks, which this one has agreed on
+        self.commits: dict[str, int] = {}  # agreed first steps that came before their request
+        self.cancels: dict[str, str] = {}  # cancellations that did, and why
 
     def is_settled(self, id: str) -> bool:
         """Is there nothing more for this rank to do about it?"""

@@ -19,9 +19,7 @@ def next_task(
 
     Args:
         tasks: Under way on the rank, in order of arrival.
-        step: The rank's.
         room: What the budgets have no room for, in words; empty: there is room.
-        cools: Does the rank cool down?
         theirs: Profiles of others that are on or near: in words, and in how many steps they begin.
         lead: Steps that an agreement takes.
     """
