@@ -33,17 +33,11 @@ KEPT_FROM_THEIR_OWN = ("mindspeed_rl", "verl", "mindspeed_llm", "mindspeed_llm_f
 
 
 class Plan(NamedTuple):
-    """What a configuration asks for.
+    """What a configuration asks for."""
 
-    Args:
-        requests: One for each window, in the order of their steps.
-        notes: What is carried out in another way than its own system would, or not at all, in whole sentences.
-        takes_over: The frameworks that are kept from carrying out their own section.
-    """
-
-    requests: tuple[Request, ...] = ()
-    notes: tuple[str, ...] = ()
-    takes_over: tuple[str, ...] = ()
+    requests: tuple[Request, ...] = ()  # one for each window, in the order of their steps
+    notes: tuple[str, ...] = ()  # sentences: what is carried out in another way than its own system would, or not
+    takes_over: tuple[str, ...] = ()  # the frameworks that are kept from carrying out their own section
 
 
 def plan_of(config: Any, places: Mapping[str, Any] | None = None, name: str = "<configuration>") -> Plan:

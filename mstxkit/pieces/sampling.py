@@ -10,17 +10,11 @@ from .kinds import PieceRole
 
 @dataclass(frozen=True)
 class PieceSampling(PieceRole):
-    """What a call means for the pieces of its stage, beyond being one (`Target.boundary`, which becomes `per`).
+    """What a call means for the pieces of its stage, beyond being one (`Target.boundary`, which becomes `per`)."""
 
-    Args:
-        mixes: Kinds of pieces that cannot be told apart inside a call, each with why.
-        mixes_if: Condition (`conditions.py`) under which that is so; None: always.
-        ticks: A call is told to the open session all the same: its limits are looked at.
-    """
-
-    mixes: Mapping[str, str] = field(default_factory=dict)
-    mixes_if: str | None = None
-    ticks: bool = False
+    mixes: Mapping[str, str] = field(default_factory=dict)  # kinds that cannot be told apart inside a call, with why
+    mixes_if: str | None = None  # condition (`conditions.py`) under which that is so; None: always
+    ticks: bool = False  # a call is told to the open session all the same: its limits are looked at
 
     def role(self, boundary: str | None) -> PieceRole:
         """Of calls that are such a piece, as `boundaries.declare` takes it."""

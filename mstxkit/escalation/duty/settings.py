@@ -18,47 +18,37 @@ class DutySettings(NamedTuple):
     """What a process does about requests.
 
     Args:
-        poll_every_s: Seconds between two looks at the control folder; 0: this process takes no requests.
-        light: Schedule of light capture, "every 100 steps, 1 step"; None: none.
         cooldown_s, session_s, hour_s, run_s, agreement_s, transport_s: As in `machine.moves.Policy`.
-        run_bytes: Raw data of all sessions of this rank in a run; 0: no limit.
-        planned: 1: windows are planned in this run, of which the first step may be one.
-        judge: 0: no process and no actor that judges the job is started from here.
         profiles: "local:/a/folder": raw data are written there, on each host's own disk; None: into the run.
-        profiles_mb_s: From there they go into the run afterwards, so many megabytes a second; 0: they stay.
         profiles_host_bytes, profiles_run_bytes: So much is kept on each host, and in the run; 0: no limit. Beyond it
             the oldest finished data are removed, never the newest of a request.
         rings: 1: torch's flight-recorder rings are switched on, as long as nobody else has decided (`ring_variables`);
             a larger number: of so many entries.
         hang_s: How long a range may stay open without progress at least before it is a hang; 0: nobody watches.
-        incidents: So many are kept in a run, the first and the newest.
-        incidents_bytes: What they may take there.
-        act: "observe": verdicts are said, and no more; "escalate": they may ask for profiles.
-        metrics: Where figures of the job go besides the run; None: "auto" (`store/metrics_setting.py`).
         flops_per_token, peak_flops: For MFU: a number, or stage to number; of one token, and of one rank's devices.
     """
 
-    poll_every_s: float = 0.25
-    light: str | None = None
+    poll_every_s: float = 0.25  # seconds between two looks at the control folder; 0: this process takes no requests
+    light: str | None = None  # schedule of light capture, "every 100 steps, 1 step"; None: none
     cooldown_s: float = Policy.cooldown_s
     session_s: float = Policy.session_s
     hour_s: float = Policy.hour_s
     run_s: float = Policy.run_s
     agreement_s: float = Policy.agreement_s
     transport_s: float = Policy.transport_s
-    run_bytes: int = 0
-    planned: int = 0
-    judge: int = 1
+    run_bytes: int = 0  # raw data of all sessions of this rank in a run; 0: no limit
+    planned: int = 0  # 1: windows are planned in this run, of which the first step may be one
+    judge: int = 1  # 0: no process and no actor that judges the job is started from here
     profiles: str | None = None
-    profiles_mb_s: float = 50.0
+    profiles_mb_s: float = 50.0  # from `profiles` they go into the run, so many megabytes a second; 0: they stay
     profiles_host_bytes: int = 0
     profiles_run_bytes: int = 0
     rings: int = 0
     hang_s: float = 30.0
-    incidents: int = 20
-    incidents_bytes: int = 256 << 20
-    act: str = OBSERVE
-    metrics: str | None = None
+    incidents: int = 20  # so many are kept in a run, the first and the newest
+    incidents_bytes: int = 256 << 20  # what they may take there
+    act: str = OBSERVE  # "observe": verdicts are said, and no more; "escalate": they may ask for profiles
+    metrics: str | None = None  # where figures of the job go besides the run; None: "auto" (`store/metrics_setting.py`)
     flops_per_token: Any = None
     peak_flops: Any = None
 

@@ -25,40 +25,30 @@ class Task:
     """A request that has not ended on this rank.
 
     Args:
-        deadline_ns: Monotonic clock; no session begins after it.
         agreeing: The rank that agrees for all of its ranks on the step at which its window begins; None: needs none.
-        state: One of OPEN_STATES.
-        reason: What it waits for.
-        ready_ns: Monotonic clock; since when it waits for the agreement; None: it does not.
         first_step: First step of the window; None until it is decided, and where occurrences are counted.
         heard_in: A step that is not recorded: it was heard in it, or nothing was recorded of it so far; None: any is.
-        suspects: The ranks that "suspect+peer" stands for.
-        had_session: Was any session begun for it, or about to begin?
-        is_announced: Is it written down ahead that one is to begin?
         longer_to: A later last step of the window, for a stage that was passed over; None: as it was asked for.
         ending: State and reason that it is to end with as soon as no session is open; None: it goes on.
-        counts: Occurrences recorded, by stage.
-        steps: Steps in which anything was recorded, in order.
-        notes: What is worth a word in its report.
     """
 
     request: Request
-    deadline_ns: int
+    deadline_ns: int  # monotonic clock; no session begins after it
     agreeing: int | None = None
-    state: str = QUEUED
-    reason: str = ""
-    ready_ns: int | None = None
+    state: str = QUEUED  # one of OPEN_STATES
+    reason: str = ""  # what it waits for
+    ready_ns: int | None = None  # monotonic clock; since when it waits for the agreement; None: it does not
     first_step: int | None = None
     heard_in: int | None = None
-    suspects: tuple[int, ...] = ()
-    had_session: bool = False
-    is_announced: bool = False
+    suspects: tuple[int, ...] = ()  # the ranks that "suspect+peer" stands for
+    had_session: bool = False  # was any session begun for it, or about to begin?
+    is_announced: bool = False  # is it written down ahead that one is to begin?
     longer_to: int | None = None
     ending: tuple[str, str] | None = None
-    counts: Counter[str] = field(default_factory=Counter)
-    steps: list[int] = field(default_factory=list)
+    counts: Counter[str] = field(default_factory=Counter)  # occurrences recorded, by stage
+    steps: list[int] = field(default_factory=list)  # steps in which anything was recorded, in order
     bytes: int = 0
-    notes: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)  # what is worth a word in its report
 
     def __post_init__(self) -> None:
         self.wait("")
