@@ -109,9 +109,8 @@ def _condition(tree: ast.expr, expression: Callable[[str], Expression], depth: i
 
 def _compared(tree: ast.Compare, expression: Callable[[str], Expression]) -> Compared:
     compare = _COMPARE.get(type(tree.ops[0]))
-    right = tree.comparators[0]
-    is_literal = isinstance(right, ast.Constant) and type(right.value) in (int, str)
-    if len(tree.ops) != 1 or compare is None or not is_literal:
+    literal = getattr(tree.comparators[0], "value", None)
+    if len(tree.ops) != 1 or compare is None or type(literal) not in (int, str):
         what = "an expression is compared with one int or str, by one of == != < <= > >="
         raise ExpressionError(f"{ast.unparse(tree)!r}: {what}")
-    return Compared(expression(ast.unparse(tree.left)), compare, right.value)  # type: ignore[arg-type]
+    return Compared(expression(ast.unparse(tree.left)), compare, literal)

@@ -79,10 +79,6 @@ Readable = Union[Expression, Condition, AskedStep]
 class Entry(Prepared):
     """The entry of one target: code for its wrapper, or called with the call's own arguments where that is not enough.
 
-    Args:
-        target: What was declared.
-        signature: Of the function that it names.
-
     Attributes:
         problems: What cannot be read of this function: an expression is malformed, or names a parameter that it lacks.
         turns: True for each call whose reading is to be measured.

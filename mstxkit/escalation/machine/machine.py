@@ -303,15 +303,10 @@ class Machine(SessionMoves):
                     self._end(task, *over, now)
         if self._active is None:
             self._take_up(now)
-        else:
-            self._keep_waiting()
-
-    def _keep_waiting(self) -> None:
-        """Say what those wait for whose turn it is not."""
-        why = "" if self._active is None else f"waits for request {self._active.request.id}, under way here"
+            return
         for task in self._tasks.values():
             if task.state == QUEUED:
-                task.wait(why)
+                task.wait(f"waits for request {self._active.request.id}, under way here")
 
     def _take_up(self, now: Now) -> None:
         """Arm the next request that waits, or be ready for those that begin together."""

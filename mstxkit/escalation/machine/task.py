@@ -196,7 +196,9 @@ class Task:
             return EXPIRED, "; ".join(filter(None, (self.reason, self.progress())))
         waits_s = _READY_RATIO * spending.policy.agreement_s
         if self.ready_ns is not None and now.mono_ns - self.ready_ns > int(waits_s * NS):
-            return EXPIRED, self._unanswered(waits_s)
+            silent = f"no step was agreed: rank {self.agreeing}, which agrees for all that were asked, did not answer"
+            why = f"it has ended, or never enters {' or '.join(self.request.stages)}"
+            return EXPIRED, f"{silent} within {waits_s:g} s: {why}; ask for ranks that do, or by occurrences"
         used_up = spending.used_up()
         if used_up:
             return (FAILED, f"{used_up}; {self.progress()}") if self.had_session else (REFUSED, used_up)
@@ -211,13 +213,6 @@ class Task:
         if step is not None and self.last_step is not None and step > self.last_step:
             return EXPIRED, f"{self.reason}: it was over in step {step}, and nothing could begin before"
         return (EXPIRED, f"{self.reason}: the process ended before that") if process_ends else None
-
-    def _unanswered(self, waited_s: float) -> str:
-        return (
-            f"no step was agreed: rank {self.agreeing}, which agrees for all that were asked, did not answer within "
-            f"{waited_s:g} s: it has ended, or never enters {' or '.join(self.request.stages)}; ask for ranks that do, "
-            "or by occurrences"
-        )
 
     def progress(self) -> str:
         """How far it came, in words."""
