@@ -22,11 +22,7 @@ _FEW = 10
 
 
 def control_of(run: Path) -> ControlFolder:
-    """The control folder of a run. Nothing is made or written.
-
-    Raises:
-        ConfigError: `run` is no run.
-    """
+    """The control folder of a run. Nothing is made or written. Raises ConfigError where `run` is none."""
     folder = Path(run).resolve()
     run_id = run_file.id_of(folder)
     if run_id is None:
@@ -40,10 +36,7 @@ def fates_of(control: ControlFolder) -> Fates:
 
 
 def nameable(control: ControlFolder, also: Known | None = None) -> Known:
-    """What a request to this run may name.
-
-    Args:
-        also: What the caller knows of the run by itself, where it is one of its processes.
+    """What a request to this run may name. `also`: what the caller knows of the run by itself, as one of its processes.
 
     Raises:
         ConfigError: nobody has said anything yet, or nobody is left, and the caller is no process of the run.
@@ -171,11 +164,7 @@ def cancel(run: Path, id: str, reason: str = "cancelled") -> Progress:
 
 
 def named(control: ControlFolder, id: str) -> Asked:
-    """The request of this id, or the only one whose id begins so.
-
-    Raises:
-        ConfigError: as `cancel`.
-    """
+    """The request of this id, or the only one whose id begins so. Raises ConfigError as `cancel` does."""
     every = fate.asked(control)
     matches = [asked for asked in every if id and asked.request.id.startswith(id)]
     if len(matches) == 1:

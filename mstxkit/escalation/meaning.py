@@ -7,6 +7,7 @@ itself, so that one that joins later takes the same ranks as all others. What is
 from __future__ import annotations
 
 import re
+from operator import attrgetter
 from typing import Callable, Collection, Iterable, Sequence
 
 from .. import stages as stage_names
@@ -21,6 +22,7 @@ _FEW = 8
 _SPEAK = "each does a second after its first stage: ask again then, or name ranks by their numbers"
 # A second process of one rank and role has its pid at the end of its role (duty/post.py).
 _OF_A_SECOND = re.compile(r"(?:.*_)?\d+")
+_role, _host = attrgetter("acknowledgement.role"), attrgetter("acknowledgement.host")
 
 
 def ranks_meant(
@@ -135,11 +137,3 @@ class _People:
             why = next(filter(None, reasons), there)
             raise LookupError(f"the {dimension} of {named(silent)} is not known: {why}; name ranks by their numbers")
         return {rank: process.standing.groups[dimension] for rank, process in everybody}
-
-
-def _role(process: Heard) -> str:
-    return process.acknowledgement.role
-
-
-def _host(process: Heard) -> str:
-    return process.acknowledgement.host

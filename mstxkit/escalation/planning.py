@@ -51,7 +51,10 @@ def plan_of(config: Any, places: Mapping[str, Any] | None = None, name: str = "<
     if not config.enabled:
         return Plan()
     frameworks = config._own_of
-    problems = [_problem(config, field, why, places or {}, name) for field, why in _impossible(config, frameworks)]
+    problems = [
+        Problem(*((places or {}).get(field) or (name, None, field)), getattr(config, field), why)
+        for field, why in _impossible(config, frameworks)
+    ]
     if problems:
         raise ConfigError.of(problems)
     framework = "" if config.takes_over else next(iter(frameworks), "")
@@ -61,20 +64,12 @@ def plan_of(config: Any, places: Mapping[str, Any] | None = None, name: str = "<
 
 
 def leave(run: Path, run_id: str, plan: Plan) -> None:
-    """Leave the requests of a plan for all ranks of a run. Those that lie there are left as they are.
-
-    Raises:
-        MstxkitError: they cannot be written into the control folder.
+    """Leave the requests of a plan for all ranks of a run. Those that lie there stay as they are. Raises MstxkitError
+    where they cannot be written into the control folder.
     """
     ControlFolder(run, run_id).send_all([messages.of_request(request) for request in plan.requests])
     for note in plan.notes:
         faults.warn_once(f"config: {note}", f"configuration: {note}")
-
-
-def _problem(config: Any, field: str, why: str, places: Mapping[str, Any], name: str) -> Problem:
-    place = places.get(field)
-    file, line, key = (name, None, field) if place is None else place
-    return Problem(file, line, key, getattr(config, field), why)
 
 
 def _impossible(config: Any, frameworks: Iterable[str]) -> Iterator[tuple[str, str]]:

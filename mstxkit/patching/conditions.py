@@ -75,11 +75,7 @@ def compiled(text: str, signature: inspect.Signature) -> Condition:
 
 
 def check(text: object) -> None:
-    """Is `text` a condition, whatever the parameters are called?
-
-    Raises:
-        ExpressionError: it is not.
-    """
+    """Raises ExpressionError where `text` is no condition, whatever the parameters are called."""
 
     def checked(part: str) -> Expression:
         expressions.check(part)
@@ -109,7 +105,7 @@ def _condition(tree: ast.expr, expression: Callable[[str], Expression], depth: i
 
 def _compared(tree: ast.Compare, expression: Callable[[str], Expression]) -> Compared:
     compare = _COMPARE.get(type(tree.ops[0]))
-    literal = getattr(tree.comparators[0], "value", None)
+    literal: Any = getattr(tree.comparators[0], "value", None)
     if len(tree.ops) != 1 or compare is None or type(literal) not in (int, str):
         what = "an expression is compared with one int or str, by one of == != < <= > >="
         raise ExpressionError(f"{ast.unparse(tree)!r}: {what}")

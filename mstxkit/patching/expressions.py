@@ -141,11 +141,7 @@ def compiled(text: str, signature: inspect.Signature) -> Expression:
 
 
 def check(text: object) -> None:
-    """Is `text` an expression, whatever the parameters are called?
-
-    Raises:
-        ExpressionError: it is not.
-    """
+    """Raises ExpressionError where `text` is no expression, whatever the parameters are called."""
     _node(parsed(text), text, None)
 
 

@@ -67,14 +67,8 @@ class Presence:
 
 
 def top_level(name: str, first: str = "") -> Any:
-    """The spec of a top-level package, without importing it; None where there is none.
-
-    Args:
-        name: Its import root.
-        first: A folder to look into before all others.
-
-    Raises:
-        Unknown: a finder of somebody raised.
+    """The spec of a top-level package, without importing it; None where there is none. `first`: a folder to look into
+    before all others. Raises Unknown where somebody's finder raised.
     """
     try:
         here = PathFinder.find_spec(name, [first]) if first else None

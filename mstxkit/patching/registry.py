@@ -75,10 +75,8 @@ def root_of(name: str) -> str:
 
 
 def install(chosen_patches: Sequence[tuple[Patch, bool]]) -> None:
-    """Patch these frameworks: now as far as they are imported, the rest when it is. Never raises for their sake.
-
-    Args:
-        chosen_patches: Each with whether its extra tier is wanted.
+    """Patch these frameworks, each with whether its extra tier is wanted: now as far as they are imported, the rest
+    when it is. Never raises for their sake.
     """
     with lock:
         for patch, has_extra in chosen_patches:
@@ -142,10 +140,8 @@ def look(mends: bool = False) -> None:
 
 
 def states(presence: Presence | None = None) -> list[TargetState]:
-    """The targets of `report`, without a look at their places.
-
-    Args:
-        presence: Kept by who asks often: what it has looked for is not looked for again.
+    """The targets of `report`, without a look at their places. Who asks often keeps the `presence`: what it has looked
+    for is not looked for again.
     """
     with lock:
         presence = presence or Presence()

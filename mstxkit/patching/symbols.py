@@ -145,10 +145,8 @@ class Symbols:
 
 
 def installed(first: str = "") -> Symbols:
-    """The symbols of what is installed here; each module is read when it is asked for, once.
-
-    Args:
-        first: A folder that is looked into before `sys.path`, as `python -m` does with the one it is started in.
+    """The symbols of what is installed here; each module is read when it is asked for, once. `first`: a folder that is
+    looked into before `sys.path`, as `python -m` does with the one it is started in.
     """
     root_spec = functools.cache(partial(spec_of, first=first))
     return Symbols(functools.cache(lambda name: _read(name, root_spec(name.partition(".")[0]))))

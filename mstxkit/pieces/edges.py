@@ -84,10 +84,6 @@ class _Call(NamedTuple):
     piece: str | None
     mixed: tuple[str, ...]
 
-    def is_such(self, per: str) -> bool:
-        """Is it a piece of that kind in a stage, or a dummy of it?"""
-        return per == self.role.per and self.within.stage is not None
-
 
 class _Thread:
     """What is under way on one thread, since the last `forget`."""
@@ -183,7 +179,10 @@ def _stage_of(
 def _piece(here: _Thread, within: _Occurrence, role: PieceRole, is_dummy: bool, edges: list[Edge]) -> str | None:
     """Begin the piece that the call begins; its kind where it ends with the call."""
     per = role.per
-    if per is None or any(per in call.mixed or call.is_such(per) for call in here.calls):
+    # In a call that mixes such pieces, or is one of them in a stage, or a dummy of it.
+    if per is None or any(
+        per in call.mixed or (per == call.role.per and call.within.stage is not None) for call in here.calls
+    ):
         return None
     if role.until_next:
         within.end(per, edges)

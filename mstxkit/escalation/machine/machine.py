@@ -128,8 +128,7 @@ class Machine(SessionMoves):
         A request that had a session is failed, as that ended with its process; those that had none wait again. As
         ever, `memory` is to be saved before what this gives is carried out: else the next restart says it again.
 
-        Raises:
-            ConfigError: this is no such memory.
+        Raises ConfigError where this is no such memory.
         """
         machine = cls(rank, world_size, policy, agrees)
         try:
