@@ -212,10 +212,8 @@ class Active:
     def look(self, counted: Calls, mends: bool) -> None:
         """See what the places of its targets hold now.
 
-        Args:
-            counted: Calls so far, by site; None for a site that several targets share.
-            mends: Patch again what a module has that was executed again; and wrap once more what somebody else has put
-                there, where calls of it were none of ours since the last look.
+        `mends`: patch again what a module has that was executed again; and wrap once more what somebody else has put
+        there, where calls of it were none of ours since the last look.
         """
         for placed in self.placed:
             was_seen, place = placed.calls_then is not None, placed.look(counted)

@@ -123,12 +123,9 @@ class Target:
 
 
 def each(where: str, *names: str, **fields: Any) -> tuple[Target, ...]:
-    """A target for each of these functions, all treated alike.
+    """A target for each of these functions, all treated alike: `fields` are the other arguments of each `Target`.
 
-    Args:
-        where: `package.module` of the functions, or `package.module:Class` of the methods.
-        names: What they are called there.
-        fields: The other arguments of each `Target`.
+    `where`: `package.module` of the functions, or `package.module:Class` of the methods.
     """
     separator = "." if ":" in where else ":"
     return tuple(Target(f"{where}{separator}{name}", **fields) for name in names)

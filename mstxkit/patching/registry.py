@@ -32,11 +32,7 @@ def names() -> list[str]:
 
 
 def load(name: str) -> Patch:
-    """The patch of one framework.
-
-    Raises:
-        PatchError: there is none of that name; the message names the nearest.
-    """
+    """The patch of one framework. Raises PatchError where there is none of that name, and names the nearest."""
     root = name.partition(".")[0]
     named = {patch.framework: patch for patch in (_of_file(root) if root in names() else ())}
     if name not in named:
@@ -54,10 +50,7 @@ def _of_file(name: str) -> list[Patch]:
 
 def chosen(wanted: tuple[str, ...]) -> list[tuple[Patch, bool]]:
     """The patches of these names, `+extra` for the tier that is off by default; no name: every one that is on by
-    default.
-
-    Raises:
-        PatchError: a name is unknown.
+    default. Raises PatchError where a name is unknown.
     """
     if not wanted:
         return [(patch, False) for name in names() for patch in _of_file(name) if patch.default]

@@ -228,13 +228,8 @@ class _Turn:
         return self._held
 
     def is_ours(self, looks_within_s: float = ASKING_S) -> bool:
-        """Is it this process's turn, from now on if it was nobody's?
-
-        Args:
-            looks_within_s: What the others are told: this process looks again within so many seconds.
-
-        Raises:
-            OSError, MstxkitError: the lock cannot be had.
+        """Is it this process's turn, from now on if it was nobody's? Raises OSError or MstxkitError where the lock
+        cannot be had. `looks_within_s`: what the others are told: this process looks again within so many seconds.
         """
         if self._file is None or not (self._file.is_ours and documents.is_still(self._file.number, self.path)):
             self.give_up()
@@ -279,10 +274,8 @@ class _Source:
         self._held: tuple[tuple[int, ...], bytes] | None = None
 
     def changed(self) -> list[dict[str, Any]] | None:
-        """Its messages, if its content is another than the last time; None if not, and where there is no file.
-
-        Raises:
-            Unusable: it cannot be used.
+        """Its messages, if its content is another than the last time; None if not, and where there is no file. Raises
+        Unusable where it cannot be used.
         """
         state, now = documents.state_of(self.path), time.monotonic()
         if state != self._state:
