@@ -22,11 +22,7 @@ _FEW = 10
 
 
 def control_of(run: Path) -> ControlFolder:
-    """The control folder of a run. Nothing is made or written.
-
-    Raises:
-        ConfigError: `run` is no run.
-    """
+    """The control folder of a run. Nothing is made or written. Raises ConfigError where `run` is none."""
     folder = Path(run).resolve()
     run_id = run_file.id_of(folder)
     if run_id is None:
@@ -40,10 +36,7 @@ def fates_of(control: ControlFolder) -> Fates:
 
 
 def nameable(control: ControlFolder, also: Known | None = None) -> Known:
-    """What a request to this run may name.
-
-    Args:
-        also: What the caller knows of the run by itself, where it is one of its processes.
+    """What a request to this run may name. `also`: what the caller knows of the run by itself, as one of its processes.
 
     Raises:
         ConfigError: nobody has said anything yet, or nobody is left, and the caller is no process of the run.
@@ -86,7 +79,6 @@ def ask(
     """Check a request and leave it for all ranks of a run. The same id twice is one request.
 
     Args:
-        run: The run folder.
         fields: Of a request, as docs/internals/control.md has them.
         suspects: The ranks that words like "suspect+peer" stand for.
         also: As in `nameable`.
@@ -156,12 +148,7 @@ def absent(control: ControlFolder, request: Request, suspects: Collection[int] =
 def cancel(run: Path, id: str, reason: str = "cancelled") -> Progress:
     """Say that a request is not wanted any more; a session of it is closed at its thread's next stage, step or tick.
 
-    Args:
-        run: The run folder.
-        id: A request's id, or the beginning of one that no other has.
-        reason: Printable.
-
-    Returns: how it stood before.
+    `id`: a request's, or the beginning of one that no other has. Returns: how it stood before.
 
     Raises:
         ConfigError: there is no such request, or there are several; with those that are open.
@@ -177,11 +164,7 @@ def cancel(run: Path, id: str, reason: str = "cancelled") -> Progress:
 
 
 def named(control: ControlFolder, id: str) -> Asked:
-    """The request of this id, or the only one whose id begins so.
-
-    Raises:
-        ConfigError: as `cancel`.
-    """
+    """The request of this id, or the only one whose id begins so. Raises ConfigError as `cancel` does."""
     every = fate.asked(control)
     matches = [asked for asked in every if id and asked.request.id.startswith(id)]
     if len(matches) == 1:

@@ -32,9 +32,6 @@ class Participant(NamedTuple):
 
     Args:
         rank, role, host, pid: Of its process; None where it has not been heard of.
-        is_alive: Does it still run? None where that is not known.
-        backend: The profiler it records with; None where none can, or where it is not known.
-        hindrance: Why it cannot record, or not yet; empty where nothing is known to hinder it.
         step, stage: In which it was, and `seen` says how long ago; None where that is not known.
     """
 
@@ -42,11 +39,11 @@ class Participant(NamedTuple):
     role: str | None
     host: str | None
     pid: int | None
-    is_alive: bool | None
+    is_alive: bool | None  # does it still run? None where that is not known
     step: int | None
     phase: str | None
-    backend: str | None
-    hindrance: str
+    backend: str | None  # the profiler it records with; None where none can, or where it is not known
+    hindrance: str  # why it cannot record, or not yet; empty where nothing is known to hinder it
     stage: str | None = None
     seen: Age | None = None
 
@@ -56,11 +53,8 @@ class Participant(NamedTuple):
 
 
 class Pause(NamedTuple):
-    """How long one session holds training up, start and stop together, in seconds; None: unknown.
-
-    Args:
-        median_s, longest_s: Of earlier sessions of this run with the same preset.
-        sessions: How many these were.
+    """How long one session holds training up, start and stop together, in seconds, as in so many earlier sessions of
+    this run with the same preset; None: unknown.
     """
 
     median_s: float | None
@@ -70,27 +64,17 @@ class Pause(NamedTuple):
 
 
 class Explanation(NamedTuple):
-    """What a request would do.
-
-    Args:
-        when: When each session begins, a sentence each.
-        ahead: Ids of requests that come first on one of these ranks.
-        records: Depth: the preset with the options over it, as it comes out.
-        total_mb: Raw data of all ranks, megabytes; None: unknown.
-        size: How that is reckoned.
-        nears_timeout: Does a session come near HCCL's time-out? None: unknown.
-        timeout: The same as a sentence.
-    """
+    """What a request would do."""
 
     recorders: tuple[Participant, ...]
-    when: tuple[str, ...]
-    ahead: tuple[str, ...]
-    records: str
+    when: tuple[str, ...]  # when each session begins, a sentence each
+    ahead: tuple[str, ...]  # ids of requests that come first on one of these ranks
+    records: str  # depth: the preset with the options over it, as it comes out
     pause: Pause
-    total_mb: float | None
-    size: str
-    nears_timeout: bool | None
-    timeout: str
+    total_mb: float | None  # raw data of all ranks, megabytes; None: unknown
+    size: str  # how that is reckoned
+    nears_timeout: bool | None  # does a session come near HCCL's time-out? None: unknown
+    timeout: str  # the same as a sentence
 
     def as_json(self) -> dict[str, Any]:
         """Plain values."""
@@ -103,10 +87,9 @@ def explained(
     sessions: Sequence[Mapping[str, Any]] = (), environment: Mapping[str, str] | None = None,
     policy: Policy | None = None, seen: Sequence[Whereabouts] = (),
 ) -> Explanation:  # fmt: skip
-    """What a request would do in a run.
+    """What a request, checked against the run, would do in it.
 
     Args:
-        request: Checked against the run.
         heard: What its processes said last.
         suspects: Whom "suspect+peer" stands for.
         others: The requests that the run has had.

@@ -7,6 +7,7 @@ itself, so that one that joins later takes the same ranks as all others. What is
 from __future__ import annotations
 
 import re
+from operator import attrgetter
 from typing import Callable, Collection, Iterable, Sequence
 
 from .. import stages as stage_names
@@ -21,6 +22,7 @@ _FEW = 8
 _SPEAK = "each does a second after its first stage: ask again then, or name ranks by their numbers"
 # A second process of one rank and role has its pid at the end of its role (duty/post.py).
 _OF_A_SECOND = re.compile(r"(?:.*_)?\d+")
+_role, _host = attrgetter("acknowledgement.role"), attrgetter("acknowledgement.host")
 
 
 def ranks_meant(
@@ -28,10 +30,7 @@ def ranks_meant(
 ) -> tuple[int, ...]:
     """The ranks that groups mean, sorted: of processes in the roles of those that have entered one of these stages.
 
-    Args:
-        words: As `store.groups` reads them.
-        heard: What the processes of the run said last.
-        stages: Keys or aliases.
+    `words` are as `store.groups` reads them, `stages` keys or aliases, `heard` is what the run's processes said last.
 
     Raises:
         ConfigError: they are no groups, a rank has not spoken yet, or has not said what is needed, or there is none.
@@ -133,18 +132,8 @@ class _People:
         silent = [rank for rank, process in sorted(everybody) if dimension not in process.standing.groups]
         if silent:
             reasons = (self._of_rank[rank].standing.why_no_group for rank in silent)
-            why = next(filter(None, reasons), self._no_such(dimension))
+            names = sorted({name for process in self._living for name in process.standing.groups})
+            there = f"known there: {', '.join(names)}" if names else f"nothing that has a {dimension} is set up there"
+            why = next(filter(None, reasons), there)
             raise LookupError(f"the {dimension} of {named(silent)} is not known: {why}; name ranks by their numbers")
         return {rank: process.standing.groups[dimension] for rank, process in everybody}
-
-    def _no_such(self, dimension: str) -> str:
-        names = sorted({name for process in self._living for name in process.standing.groups})
-        return f"known there: {', '.join(names)}" if names else f"nothing that has a {dimension} is set up there"
-
-
-def _role(process: Heard) -> str:
-    return process.acknowledgement.role
-
-
-def _host(process: Heard) -> str:
-    return process.acknowledgement.host

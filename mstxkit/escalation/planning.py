@@ -33,25 +33,17 @@ KEPT_FROM_THEIR_OWN = ("mindspeed_rl", "verl", "mindspeed_llm", "mindspeed_llm_f
 
 
 class Plan(NamedTuple):
-    """What a configuration asks for.
+    """What a configuration asks for."""
 
-    Args:
-        requests: One for each window, in the order of their steps.
-        notes: What is carried out in another way than its own system would, or not at all, in whole sentences.
-        takes_over: The frameworks that are kept from carrying out their own section.
-    """
-
-    requests: tuple[Request, ...] = ()
-    notes: tuple[str, ...] = ()
-    takes_over: tuple[str, ...] = ()
+    requests: tuple[Request, ...] = ()  # one for each window, in the order of their steps
+    notes: tuple[str, ...] = ()  # sentences: what is carried out in another way than its own system would, or not
+    takes_over: tuple[str, ...] = ()  # the frameworks that are kept from carrying out their own section
 
 
 def plan_of(config: Any, places: Mapping[str, Any] | None = None, name: str = "<configuration>") -> Plan:
     """The requests of a canonical configuration (`config.model.Config`); none where it is not enabled.
 
-    Args:
-        places: Where each field was given, as `config.adapters.Read.places` has it.
-        name: What stands for the source of a field without a place.
+    `places`: those of the fields, as `config.adapters.Read.places` has them; `name` stands where there is none.
 
     Raises:
         ConfigError: a session of mstxkit's cannot record that.
@@ -59,7 +51,10 @@ def plan_of(config: Any, places: Mapping[str, Any] | None = None, name: str = "<
     if not config.enabled:
         return Plan()
     frameworks = config._own_of
-    problems = [_problem(config, field, why, places or {}, name) for field, why in _impossible(config, frameworks)]
+    problems = [
+        Problem(*((places or {}).get(field) or (name, None, field)), getattr(config, field), why)
+        for field, why in _impossible(config, frameworks)
+    ]
     if problems:
         raise ConfigError.of(problems)
     framework = "" if config.takes_over else next(iter(frameworks), "")
@@ -69,20 +64,12 @@ def plan_of(config: Any, places: Mapping[str, Any] | None = None, name: str = "<
 
 
 def leave(run: Path, run_id: str, plan: Plan) -> None:
-    """Leave the requests of a plan for all ranks of a run. Those that lie there are left as they are.
-
-    Raises:
-        MstxkitError: they cannot be written into the control folder.
+    """Leave the requests of a plan for all ranks of a run. Those that lie there stay as they are. Raises MstxkitError
+    where they cannot be written into the control folder.
     """
     ControlFolder(run, run_id).send_all([messages.of_request(request) for request in plan.requests])
     for note in plan.notes:
         faults.warn_once(f"config: {note}", f"configuration: {note}")
-
-
-def _problem(config: Any, field: str, why: str, places: Mapping[str, Any], name: str) -> Problem:
-    place = places.get(field)
-    file, line, key = (name, None, field) if place is None else place
-    return Problem(file, line, key, getattr(config, field), why)
 
 
 def _impossible(config: Any, frameworks: Iterable[str]) -> Iterator[tuple[str, str]]:
@@ -127,6 +114,7 @@ def _request(config: Any, first_step: int, steps: int, framework: str, name: str
     options = {option.name: getattr(config, option.name) for option in settable(REQUEST)}
     stages = [WHOLE_STEPS] if config.stages == WHOLE_STEPS else list(config.stages)
     sampling, limits, now_ns = config.sampling, config.limits, time.time_ns()
+    digest = hashlib.sha256(json.dumps(config.model_dump(mode="json"), sort_keys=True).encode()).hexdigest()
     fields = {
         "stages": stages,
         "ranks": config.ranks if isinstance(config.ranks, str) else sorted(config.ranks),
@@ -135,7 +123,7 @@ def _request(config: Any, first_step: int, steps: int, framework: str, name: str
         "sample": None if sampling is None else sampling.model_dump(),
         "limits": {} if limits is None else limits.model_dump(),
         "reason": f"of {name}"[:100] if name.isprintable() else "of a configuration",
-        "occasion": f"configuration {_digest(config)}",
+        "occasion": f"configuration {digest[:12]}",
         "planned": {
             "first_step": first_step, "counted_from": config.window.counted_from, "framework": framework,
         },
@@ -143,8 +131,3 @@ def _request(config: Any, first_step: int, steps: int, framework: str, name: str
         "expires_ns": now_ns + LIVES_AT_MOST_S * 10**9,
     }  # fmt: skip
     return checked(fields, Known(stages, _ANY_RANK, ()), name)
-
-
-def _digest(config: Any) -> str:
-    text = json.dumps(config.model_dump(mode="json"), sort_keys=True)
-    return hashlib.sha256(text.encode()).hexdigest()[:12]

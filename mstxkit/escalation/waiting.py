@@ -11,19 +11,12 @@ from ..store.request import Request
 from ..store.values import whole_number
 from .machine.moves import NS, Policy
 
-_FOR_EVER = math.inf
-
 
 class Costs(NamedTuple):
-    """Seconds that earlier sessions of this preset took, the longest of each; None: there was none.
+    """Seconds that earlier sessions of this preset took, the longest of each; None: there was none."""
 
-    Args:
-        pause_s: Start and stop together.
-        length_s: From start to stop, of the stages that are asked for.
-    """
-
-    pause_s: float | None
-    length_s: float | None
+    pause_s: float | None  # start and stop together
+    length_s: float | None  # from start to stop, of the stages that are asked for
 
 
 def costs(request: Request, sessions: Iterable[Mapping[str, Any]]) -> Costs:
@@ -45,9 +38,7 @@ def explained(
     Args:
         backends: The profilers of the ranks that record; None where there is none.
         heard: What all processes said: of those that wait, the one with the least patience counts.
-        spent: On earlier sessions.
         shell: The asker's own environment, for ranks that do not say theirs.
-        policy: The run's.
 
     Returns: None where it is not known how long a session takes.
     """
@@ -57,7 +48,7 @@ def explained(
     if profilers and profilers <= {hccl.WITHOUT_HCCL}:
         return False, f"no HCCL where {hccl.WITHOUT_HCCL} is the profiler; the process group's own time-out holds there"
     patience, first = _least(request, heard, spent, shell)
-    if patience.seconds == _FOR_EVER:
+    if patience.seconds == math.inf:
         return False, f"collectives wait for ever: {patience.source}"
     waits = f"other ranks wait in collectives meanwhile, {patience.seconds:g} s at most ({patience.source}) and {first}"
     bound = _bounded(request, patience, policy)
@@ -74,15 +65,13 @@ def explained(
 
 def _bounded(request: Request, patience: hccl.Patience, policy: Policy) -> str:
     """What the ranks do about it by themselves."""
-    session_s = request.limits.seconds_within(policy.session_s)
-    if request.force:
-        long = session_s > patience.bound_s(request.preset)
-        return f"; --force: a session may take {session_s:g} s all the same" if long else ""
-    if patience.refusal(request.preset):
+    session_s, bound_s = request.limits.seconds_within(policy.session_s), patience.bound_s(request.preset)
+    if not request.force and patience.refusal(request.preset):
         return "; without --force a rank where start and stop took so long refuses it"
-    if session_s <= patience.bound_s(request.preset):
+    if session_s <= bound_s:
         return ""
-    bound_s = patience.bound_s(request.preset)
+    if request.force:
+        return f"; --force: a session may take {session_s:g} s all the same"
     ends = f"a session is ended at the first stage or piece after {bound_s:.4g} s, and not {session_s:g} s"
     return f"; {ends} (--limit-s sets less, --force more)"
 
@@ -93,18 +82,11 @@ def _least(
     """The patience of the one with the least of it, and that for a first connection in words."""
     pauses_s = {request.preset: spent.pause_s or 0.0}
     waiting = [
-        (process.standing.timeouts, f"as set on rank {process.rank}", process.standing)
+        (process.standing.timeouts, f"as set on rank {process.rank}", process.standing.is_connecting)
         for process in heard
         if process.is_alive is not False and process.standing.timeouts is not None
-    ]
-    places: list[hccl.Patience] = [
-        hccl.patience(variables, where, standing.is_connecting, pauses_s) for variables, where, standing in waiting
-    ]
-    in_shell = hccl.set_here(shell)
-    if not places:
-        places = [hccl.patience(in_shell, "as set in this shell; the job's own is not known", False, pauses_s)]
-    connects = [hccl.seconds(variables, hccl.CONNECT) for variables, *_ in waiting] or [
-        hccl.seconds(in_shell, hccl.CONNECT)
-    ]
+    ] or [(hccl.set_here(shell), "as set in this shell; the job's own is not known", False)]
+    places = (hccl.patience(*set_there, pauses_s) for set_there in waiting)
+    connects = (hccl.seconds(variables, hccl.CONNECT) for variables, *_ in waiting)
     least_s = min(connect_s or hccl.DEFAULTS_S[hccl.CONNECT] for connect_s in connects)
     return min(places, key=lambda place: place.seconds), f"{least_s:g} s for a first connection ({hccl.CONNECT})"

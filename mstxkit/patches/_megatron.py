@@ -28,7 +28,8 @@ def interleaved(condition: str = "", until_next: bool = False) -> PieceSampling:
         until_next: See `PieceSampling`.
     """
     is_training = f"not forward_only and {condition}" if condition else "not forward_only"
-    return PieceSampling(until_next, ends_after=_MICRO, mixes={"micro_batch": _WHY}, mixes_if=is_training)
+    mixes = {"micro_batch": _WHY}
+    return PieceSampling(until_next=until_next, ends_after=_MICRO, mixes=mixes, mixes_if=is_training)
 
 
 SCHEDULES = "megatron.core.pipeline_parallel.schedules"

@@ -10,6 +10,7 @@ MCore asks `is_profile_enabled` wherever it profiles (training/training.py:260),
 from __future__ import annotations
 
 import os
+from functools import partial
 from typing import Any, Callable
 
 from .. import faults
@@ -36,26 +37,14 @@ class IdleProfiler:
     step = stop = start
 
 
-def mindspeed_rl_made(upstream: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """`get_grpo_profiler`: of one role."""
-    return None if is_taken_over("mindspeed_rl") else upstream(*args, **kwargs)
+def _unless_taken_over(framework: str, instead: Any, upstream: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+    return instead if is_taken_over(framework) else upstream(*args, **kwargs)
 
 
-def verl_started(upstream: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """`NPUProfiler.start`: of a whole step."""
-    return None if is_taken_over("verl") else upstream(*args, **kwargs)
-
-
-def verl_made(upstream: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """`get_npu_profiler`: of one stage."""
-    return IdleProfiler() if is_taken_over("verl") else upstream(*args, **kwargs)
-
-
-def mindspeed_llm_asked(upstream: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """`is_profile_enabled`, of MCore."""
-    return not is_taken_over("mindspeed_llm") and upstream(*args, **kwargs)
-
-
-def mindspeed_llm_fsdp2_asked(upstream: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """`ProfilerConfig.is_profiling_rank`, of FSDP2."""
-    return not is_taken_over("mindspeed_llm_fsdp2") and upstream(*args, **kwargs)
+# `get_grpo_profiler`, of one role; `NPUProfiler.start`, of a whole step; `get_npu_profiler`, of one stage;
+# `is_profile_enabled`, of MCore; `ProfilerConfig.is_profiling_rank`, of FSDP2.
+mindspeed_rl_made = partial(_unless_taken_over, "mindspeed_rl", None)
+verl_started = partial(_unless_taken_over, "verl", None)
+verl_made = partial(_unless_taken_over, "verl", IdleProfiler())
+mindspeed_llm_asked = partial(_unless_taken_over, "mindspeed_llm", False)
+mindspeed_llm_fsdp2_asked = partial(_unless_taken_over, "mindspeed_llm_fsdp2", False)

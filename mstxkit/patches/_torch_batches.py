@@ -7,18 +7,13 @@ calls `fetch` with the indices alone.
 from __future__ import annotations
 
 import inspect
+from types import SimpleNamespace
 from typing import Any, Callable
 
 _QUEUE = "index_queue"
 
 
-class _Given:
-    """The batch that this worker was given, until its fetch has asked for it."""
-
-    number: int | None = None
-
-
-_given = _Given()
+_given = SimpleNamespace(number=None)  # the batch that this worker was given, until its fetch has asked for it
 
 
 class Numbered:

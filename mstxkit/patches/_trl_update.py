@@ -7,19 +7,13 @@ they train. Source: trl 0.20.0 to 1.16.0 and accelerate 1.15.0, as in `trl.py`.
 from __future__ import annotations
 
 from functools import partial
+from types import SimpleNamespace
 from typing import Any, Callable
 
 from ..marking import ranges
 from ..patching import trainer_settings
 
-
-class _Training:
-    """How many trainers of RL train in this process at this moment."""
-
-    count = 0
-
-
-_training = _Training()
+_training = SimpleNamespace(count=0)  # so many trainers of RL train in this process at this moment
 
 
 def trained(upstream: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:

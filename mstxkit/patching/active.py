@@ -212,10 +212,8 @@ class Active:
     def look(self, counted: Calls, mends: bool) -> None:
         """See what the places of its targets hold now.
 
-        Args:
-            counted: Calls so far, by site; None for a site that several targets share.
-            mends: Patch again what a module has that was executed again; and wrap once more what somebody else has put
-                there, where calls of it were none of ours since the last look.
+        `mends`: patch again what a module has that was executed again; and wrap once more what somebody else has put
+        there, where calls of it were none of ours since the last look.
         """
         for placed in self.placed:
             was_seen, place = placed.calls_then is not None, placed.look(counted)
@@ -233,12 +231,9 @@ class Active:
 
     def report(self, presence: Presence) -> list[TargetState]:
         """Every target in the order declared. `presence`: whether what has not been patched yet can come."""
-        return [self._reported(placed, presence) for placed in self.placed]
-
-    def _reported(self, placed: Placed, presence: Presence) -> TargetState:
-        state = placed.seen or placed.state or self._refused(placed)
-        state = placed.as_state(*_coming(placed.target, presence)) if state is None else state
-        return state._replace(version=self.version)
+        known = ((placed, placed.seen or placed.state or self._refused(placed)) for placed in self.placed)
+        states = (state or placed.as_state(*_coming(placed.target, presence)) for placed, state in known)
+        return [state._replace(version=self.version) for state in states]
 
     def stand_on(self, undone: list[Replacement]) -> None:
         """Another patch, beneath this one somewhere, is undone."""

@@ -14,7 +14,7 @@ from typing import Any, Callable
 from .. import stages
 from ..engine.choose import engine
 from ..marking import ranges, signatures, wrapping
-from ..pieces import sampling
+from ..pieces import boundaries
 from .declare import AROUND, CONTEXT, DELEGATE, VALUE, WAITS_FOR, WORKERS, WRAP, Target
 from .entry import Entry
 from .reach import FunctionPlace, Unreached, function_in
@@ -31,7 +31,6 @@ def replacement(target: Target, place: FunctionPlace, has_late_steps: bool, belo
     """What is to be stored at `place`, and what it cannot read of its calls.
 
     Args:
-        target: What is declared.
         place: Where; what it holds, without a range of the framework's own.
         has_late_steps: Does a target of the same patch tell its step only at the end of it (`step_after`)?
         below: A range beneath decorators, which is being taken out.
@@ -112,6 +111,9 @@ def has_range(raw: Any, but: Any = None, or_decides: bool = False) -> bool:
 def settle(target: Target, new: Any) -> list[Callable[[], None]]:
     """Tell the recorder of this site: how much is recorded one by one, and what its calls are pieces of; gives what
     takes the latter back.
+
+    A coroutine or generator may end on another thread than it began on, and in between its thread does other things. So
+    its calls are no pieces: that is told as the reason why its stage cannot be sampled by them.
     """
     function = function_in(new)
     held = signatures.held_by(function)
@@ -122,7 +124,15 @@ def settle(target: Target, new: Any) -> list[Callable[[], None]]:
     entry = held.get("attributes")
     if isinstance(entry, Entry):
         entry.site = held["site"]
-    return sampling.mark(target, function)
+    site, pieces, undos = held["site"], target.sampling, []
+    if target.boundary is not None and signatures.interface_of(function).kind != signatures.CALL:
+        why = f"{target.qualname} is a coroutine or generator, which may end on another thread"
+        undos.append(boundaries.forbid(site, target.boundary, why))
+    elif target.boundary is not None or pieces.is_watched:
+        undos.append(boundaries.declare(site, pieces.role(target.boundary)))
+    if pieces.mixes_if is None:
+        undos += [boundaries.forbid(site, per, why) for per, why in pieces.mixes.items()]
+    return undos
 
 
 def _imported(path: str) -> Any:

@@ -15,11 +15,9 @@ from ..engine.plain_paths import Unreadable
 from . import expressions
 from .expressions import Expression, ExpressionError
 
-_SIGNS: dict[type[ast.cmpop], str] = {
-    ast.Eq: "==", ast.NotEq: "!=", ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">=",
-}  # fmt: skip
-_COMPARE: dict[str, Callable[[Any, Any], Any]] = {
-    "==": operator.eq, "!=": operator.ne, "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge,
+_COMPARE: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
+    ast.Eq: operator.eq, ast.NotEq: operator.ne, ast.Lt: operator.lt, ast.LtE: operator.le, ast.Gt: operator.gt,
+    ast.GtE: operator.ge,
 }  # fmt: skip
 
 
@@ -37,14 +35,14 @@ class Compared(NamedTuple):
     """An expression against a literal."""
 
     value: Expression
-    sign: str
+    compare: Callable[[Any, Any], Any]
     literal: int | str
 
     def __call__(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bool:
         """Does it hold in this call? Raises Unreadable."""
         value = self.value(args, kwargs)
         try:
-            return bool(_COMPARE[self.sign](value, self.literal))
+            return bool(self.compare(value, self.literal))
         except TypeError:
             raise Unreadable(f"{self.value.text} is {value!r}: it has no order with {self.literal!r}") from None
 
@@ -77,11 +75,7 @@ def compiled(text: str, signature: inspect.Signature) -> Condition:
 
 
 def check(text: object) -> None:
-    """Is `text` a condition, whatever the parameters are called?
-
-    Raises:
-        ExpressionError: it is not.
-    """
+    """Raises ExpressionError where `text` is no condition, whatever the parameters are called."""
 
     def checked(part: str) -> Expression:
         expressions.check(part)
@@ -110,11 +104,9 @@ def _condition(tree: ast.expr, expression: Callable[[str], Expression], depth: i
 
 
 def _compared(tree: ast.Compare, expression: Callable[[str], Expression]) -> Compared:
-    sign = _SIGNS.get(type(tree.ops[0]))
-    right = tree.comparators[0]
-    if len(tree.ops) != 1 or sign is None or not isinstance(right, ast.Constant) or type(right.value) not in (int, str):
-        raise ExpressionError(
-            f"{ast.unparse(tree)!r}: an expression is compared with one int or str, by one of "
-            + " ".join(_SIGNS.values())
-        )
-    return Compared(expression(ast.unparse(tree.left)), sign, right.value)  # type: ignore[arg-type]
+    compare = _COMPARE.get(type(tree.ops[0]))
+    literal: Any = getattr(tree.comparators[0], "value", None)
+    if len(tree.ops) != 1 or compare is None or type(literal) not in (int, str):
+        what = "an expression is compared with one int or str, by one of == != < <= > >="
+        raise ExpressionError(f"{ast.unparse(tree)!r}: {what}")
+    return Compared(expression(ast.unparse(tree.left)), compare, literal)

@@ -96,21 +96,20 @@ class Target:
         if "*" in self.path.rpartition(".")[0].partition(":")[0] or "*" in self.qualname.rpartition(".")[0]:
             raise PatchError(f"path={self.path!r}: only the last part may hold *")
         for name, allowed in (("kind", KINDS), ("tier", TIERS), ("boundary", _BOUNDARIES)):
-            if getattr(self, name) not in allowed:
-                choices = ", ".join(str(choice) for choice in allowed if choice is not None)
-                raise PatchError(f"{name}={getattr(self, name)!r} (of {self.path}): choose one of {choices}")
-        if (self.kind in (VALUE, AROUND, WRAP)) != (self.value is not None):
-            kinds = "kind value, around or wrap"
-            raise PatchError(f"value={self.value!r} (of {self.path}): goes with {kinds}, and only these")
-        if self.dummy is not None and self.boundary is None:
-            raise PatchError(f"dummy={self.dummy!r} (of {self.path}): goes with boundary, and only with it")
-        if not _is_waiting(self.waits):
-            raise PatchError(f"waits={self.waits!r} (of {self.path}): True, False, or a tuple of names of contexts")
-        if isinstance(self.waits, tuple) and self.kind != CONTEXT:
-            raise PatchError(f"waits={self.waits!r} (of {self.path}): names of contexts go with kind context only")
-        if self.leaves_out and (self.kind != CONTEXT or not _is_names(self.leaves_out)):
-            what = "a tuple of names of contexts, with kind context only"
-            raise PatchError(f"leaves_out={self.leaves_out!r} (of {self.path}): {what}")
+            choices = ", ".join(filter(None, allowed))
+            self._check(name, getattr(self, name) in allowed, f"choose one of {choices}")
+        fits = (self.kind in (VALUE, AROUND, WRAP)) == (self.value is not None)
+        self._check("value", fits, "goes with kind value, around or wrap, and only these")
+        self._check("dummy", self.dummy is None or self.boundary is not None, "goes with boundary, and only with it")
+        is_flag, is_context = isinstance(self.waits, bool), self.kind == CONTEXT
+        self._check("waits", is_flag or _is_names(self.waits), "True, False, or a tuple of names of contexts")
+        self._check("waits", is_flag or is_context, "names of contexts go with kind context only")
+        is_left_out = not self.leaves_out or (is_context and _is_names(self.leaves_out))
+        self._check("leaves_out", is_left_out, "a tuple of names of contexts, with kind context only")
+
+    def _check(self, name: str, is_right: bool, what: str) -> None:
+        if not is_right:
+            raise PatchError(f"{name}={getattr(self, name)!r} (of {self.path}): {what}")
 
     @property
     def module(self) -> str:
@@ -124,12 +123,9 @@ class Target:
 
 
 def each(where: str, *names: str, **fields: Any) -> tuple[Target, ...]:
-    """A target for each of these functions, all treated alike.
+    """A target for each of these functions, all treated alike: `fields` are the other arguments of each `Target`.
 
-    Args:
-        where: `package.module` of the functions, or `package.module:Class` of the methods.
-        names: What they are called there.
-        fields: The other arguments of each `Target`.
+    `where`: `package.module` of the functions, or `package.module:Class` of the methods.
     """
     separator = "." if ":" in where else ":"
     return tuple(Target(f"{where}{separator}{name}", **fields) for name in names)
@@ -143,10 +139,6 @@ def method(path: str, **fields: Any) -> Target:
 def by(role: str) -> dict[str, Any]:
     """Fields of a `Target` that is the work of this role, by which a process that runs it is known."""
     return {"role": role, "process_role": role}
-
-
-def _is_waiting(waits: object) -> bool:
-    return isinstance(waits, bool) or _is_names(waits)
 
 
 def _is_names(names: object) -> bool:

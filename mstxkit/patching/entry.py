@@ -37,11 +37,8 @@ class _Progress:
     next_step: int | None = None
 
 
-def _forget() -> None:
-    _Progress.next_step = None
-
-
-os.register_at_fork(after_in_child=_forget)  # the step that is next is its parent's
+# The step that is next is its parent's.
+os.register_at_fork(after_in_child=lambda: setattr(_Progress, "next_step", None))
 
 
 def stage_begins() -> None:
@@ -82,10 +79,6 @@ Readable = Union[Expression, Condition, AskedStep]
 class Entry(Prepared):
     """The entry of one target: code for its wrapper, or called with the call's own arguments where that is not enough.
 
-    Args:
-        target: What was declared.
-        signature: Of the function that it names.
-
     Attributes:
         problems: What cannot be read of this function: an expression is malformed, or names a parameter that it lacks.
         turns: True for each call whose reading is to be measured.
@@ -105,27 +98,24 @@ class Entry(Prepared):
         read = {name: self._compiled(name, text, signature) for name, text in texts.items()}
         self.expressions = {name: expression for name, expression in read.items() if expression is not None}
         self.step, self.step_after = self._stepped(target.step, signature), self._stepped(target.step_after, signature)
-        self.dummy = None if target.dummy is None else self._compiled("dummy", target.dummy, signature, condition)
-        mixes_if = target.sampling.mixes_if
-        self.mixes_if = None if mixes_if is None else self._compiled("mixes_if", mixes_if, signature, condition)
+        self.dummy = self._compiled("dummy", target.dummy, signature, condition)
+        self.mixes_if = self._compiled("mixes_if", target.sampling.mixes_if, signature, condition)
         self.mixes = dict(target.sampling.mixes)
         self.constant = self._constant()
         self.progress, self.turns = _Progress, _turns()
         self.site: Any = None  # known once the function is decorated
         self._failed: dict[str, int] = {}
 
-    def _compiled(self, name: str, text: str, signature: Any, compile: Callable[..., Any] = compiled) -> Any:
+    def _compiled(self, name: str, text: str | None, signature: Any, compile: Callable[..., Any] = compiled) -> Any:
         try:
-            return compile(text, signature)
+            return None if text is None else compile(text, signature)
         except ExpressionError as exc:
             self.problems.append(f"{name} is left out: {exc}")
             faults.warn_once(f"attribute {name} of {self.path}", f"{self.path}: {self.problems[-1]}")
             return None
 
     def _stepped(self, step: Step, signature: Any) -> Readable | None:
-        if step is None or isinstance(step, str):
-            return None if step is None else self._compiled("step", step, signature)
-        return AskedStep(step)
+        return AskedStep(step) if callable(step) else self._compiled("step", step, signature)
 
     def _constant(self) -> dict[Any, Any] | None:
         """The attributes of all calls, or by stage; None where they must be read."""
@@ -156,10 +146,16 @@ class Entry(Prepared):
         if is_asked or is_twice or any(type(name) is not str for name in (*self.expressions, *self._fixed().values())):
             return None
         inlined = Inlined(parameters, names)
-        tells, reads = self._tells(inlined), self._reads(inlined)
-        if not tells and not reads:
+        lines = self._tells(inlined)
+        if self.constant is None:
+            lines += inlined.attributes(self.expressions, self._fixed(), self.role == INHERIT_ROLE)
+        elif self.role == INHERIT_ROLE:
+            lines.append("{value} = {constant}.get({current_stage}())".format(**names))
+        elif lines:
+            lines.append("{value} = {constant}".format(**names))
+        else:
             return Prologue(values=names["constant"] if self.constant else "")
-        return inlined.whole([*tells, *(reads or [f"{names['value']} = {names['constant']}"])])
+        return inlined.whole(lines)
 
     def _tells(self, inlined: Inlined) -> list[str]:
         lines = []
@@ -167,18 +163,12 @@ class Entry(Prepared):
         if isinstance(step, Expression):
             lines += inlined.step(step, self.step_after is not None)
         elif step is None and self.stage is not None:
-            lines.append(inlined.stage_begins())
+            lines.append(inlined.if_ended("stage_begins"))
         if self.dummy is not None or self.mixes_if is not None:
             lines.append(inlined.tell("tell_sampling"))
         if self.process_role is not None:
             lines.append(inlined.tell("tell_process_role", False))
         return lines
-
-    def _reads(self, inlined: Inlined) -> list[str]:
-        if self.constant is not None:
-            return [inlined.attributes_of_stage()] if self.role == INHERIT_ROLE else []
-        lines = inlined.attributes(self.expressions, self._fixed())
-        return inlined.measured(lines + (inlined.inherited_role() if self.role == INHERIT_ROLE else []))
 
     def read_again(self, values: dict[str, Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
         """Read as expressions say it what the code could not read: it goes into `values`, or is left out of them."""
@@ -203,9 +193,7 @@ class Entry(Prepared):
         ranges.step(number)
         _Progress.next_step = number + 1
 
-    def stage_begins(self) -> None:
-        """The call is a stage, and the end of a step has been told."""
-        stage_begins()
+    stage_begins = staticmethod(stage_begins)
 
     def tell_sampling(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
         """What the call is among the pieces of its stage, as only its arguments say."""
@@ -240,7 +228,11 @@ class Entry(Prepared):
 
     def __call__(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
         """Set the step, then read the attributes of this call. What cannot be read is counted and left out."""
-        self._tell_step(args, kwargs)
+        step = self.read_step(args, kwargs)
+        if step is not None and step >= 0:  # frameworks pass -1 or None before the first one
+            (step_begins if self.step_after is None else self.step_ends)(step)
+        elif self.step is None and self.step_after is None and self.stage is not None:
+            stage_begins()
         if self.dummy is not None or self.mixes_if is not None:
             self.tell_sampling(args, kwargs)
         self.tell_process_role()
@@ -251,13 +243,6 @@ class Entry(Prepared):
                 values[name] = value
         role = self.role_here() if self.role == INHERIT_ROLE else None
         return {**values, **({"role": role} if role is not None else {}), **self._fixed()}
-
-    def _tell_step(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
-        step = self.read_step(args, kwargs)
-        if step is not None and step >= 0:  # frameworks pass -1 or None before the first one
-            (step_begins if self.step_after is None else self.step_ends)(step)
-        elif self.step is None and self.step_after is None and self.stage is not None:
-            stage_begins()
 
     def _read(self, name: str, expression: Readable, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
         failed = self._failed.get(name, 0)

@@ -83,8 +83,7 @@ class Attribute(NamedTuple):
 
     def read(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
         """What is stored there."""
-        owner, name = self
-        return plain_attribute(owner.read(args, kwargs), name)
+        return plain_attribute(self.owner.read(args, kwargs), self.name)
 
 
 class Item(NamedTuple):
@@ -95,8 +94,7 @@ class Item(NamedTuple):
 
     def read(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
         """What is stored there."""
-        owner, key = self
-        return plain_item(owner.read(args, kwargs), key)
+        return plain_item(self.owner.read(args, kwargs), self.key)
 
 
 class Length(NamedTuple):
@@ -143,11 +141,7 @@ def compiled(text: str, signature: inspect.Signature) -> Expression:
 
 
 def check(text: object) -> None:
-    """Is `text` an expression, whatever the parameters are called?
-
-    Raises:
-        ExpressionError: it is not.
-    """
+    """Raises ExpressionError where `text` is no expression, whatever the parameters are called."""
     _node(parsed(text), text, None)
 
 

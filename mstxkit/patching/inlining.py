@@ -35,7 +35,7 @@ class Inlined:
         """Tell the step that begins with the call, or ends with it, where there is one."""
         value = self._value("_step")
         again = f"{value} = {self._entry('read_step', self._arguments)}"
-        begins = [f"{self._names['step']}({value})", self._if_ended("step_has_begun")]
+        begins = [f"{self._names['step']}({value})", self.if_ended("step_has_begun")]
         return [
             f"{value} = {self._stored(expression)}",
             f"if {self._names['type']}({value}) is not {self._names['int']}: {again}",
@@ -43,19 +43,20 @@ class Inlined:
             *(f" {line}" for line in ([self._entry("step_ends", value)] if ends else begins)),
         ]
 
-    def stage_begins(self) -> str:
-        """Tell the entry that a stage begins, where the end of a step has been told."""
-        return self._if_ended("stage_begins")
-
-    def _if_ended(self, teller: str) -> str:
+    def if_ended(self, teller: str) -> str:
+        """Call the entry's method `teller` where the end of a step has been told."""
         return f"if {self._names['attributes']}.progress.next_step is not None: {self._entry(teller)}"
 
     def tell(self, teller: str, has_arguments: bool = True) -> str:
         """Call the entry's method `teller`, with the call's arguments or without any."""
         return self._entry(teller, self._arguments if has_arguments else "")
 
-    def attributes(self, expressions: Mapping[str, Expression], fixed: Mapping[str, str]) -> list[str]:
-        """Leave a dict of the attributes that can be read in `value`, with `fixed` ones last."""
+    def attributes(
+        self, expressions: Mapping[str, Expression], fixed: Mapping[str, str], inherits_role: bool
+    ) -> list[str]:
+        """Leave a dict of the attributes that can be read in `value`, with `fixed` ones last, and the role of the stage
+        that the call is in where that `inherits_role`. What it takes is measured in one call of many.
+        """
         lines, pairs, tests = [], [], []
         for place, (name, expression) in enumerate(expressions.items()):
             value = self._value(f"_{place}")
@@ -64,29 +65,19 @@ class Inlined:
             elif name not in fixed:
                 lines.append(f"{value} = {self._plain(expression)}")
                 pairs.append(f"{name!r}: {value}")
-                tests += [f"{value} is {text}" for text in self._unread(expression)]
+                may_be_none = self._stored(expression) not in self._parameters.names
+                tests += [f"{value} is {self._names['unread']}", *([f"{value} is None"] if may_be_none else [])]
         pairs += [f"{name!r}: {text!r}" for name, text in fixed.items()]
         lines.append(f"{self._value()} = {{{', '.join(pairs)}}}")
         again = self._entry("read_again", f"{self._value()}, {self._arguments}")
-        return [*lines, *([f"if {' or '.join(tests)}: {again}"] if tests else [])]
-
-    def inherited_role(self) -> list[str]:
-        """Add the role of the stage that the call is in to `value`."""
-        role = self._value("_role")
-        return [f"{role} = {self._entry('role_here')}", f"if {role} is not None: {self._value()}['role'] = {role}"]
-
-    def attributes_of_stage(self) -> str:
-        """Leave those that the constant has for the stage that the call is in in `value`."""
-        return "{value} = {constant}.get({current_stage}())".format(**self._names)
-
-    def measured(self, lines: list[str]) -> list[str]:
-        """What `lines` take is measured in one call of many."""
+        lines += [f"if {' or '.join(tests)}: {again}"] if tests else []
+        if inherits_role:
+            role = self._value("_role")
+            lines.append(f"{role} = {self._entry('role_here')}")
+            lines.append(f"if {role} is not None: {self._value()}['role'] = {role}")
         began, turns = self._names["began"], f"{self._names['attributes']}.turns"
-        return [
-            f"{began} = {self._entry('measure_from')} if {self._names['next']}({turns}) else 0",
-            *lines,
-            f"if {began}: {self._entry('measured', began)}",
-        ]
+        begins = f"{began} = {self._entry('measure_from')} if {self._names['next']}({turns}) else 0"
+        return [begins, *lines, f"if {began}: {self._entry('measured', began)}"]
 
     def whole(self, lines: list[str]) -> Prologue:
         """The code: an exception in it, which nobody expects, is a fault, and the range goes without attributes."""
@@ -118,11 +109,6 @@ class Inlined:
         kind, first, *others = (self._names[name] for name in ("kind", "int", "str", "float", "bool"))
         tests = [f"({kind} := {self._names['type']}({stored})) is {first}", *(f"{kind} is {other}" for other in others)]
         return f"{stored} if {' or '.join(tests)} else {self._names['unread']}"
-
-    def _unread(self, expression: Expression) -> list[str]:
-        """What the plain value may be where it is none."""
-        may_be_none = self._stored(expression) not in self._parameters.names
-        return [self._names["unread"], *(["None"] if may_be_none else [])]
 
     def _parameter_of(self, begin: Node) -> str | None:
         """The parameter that holds what a path begins with; None: no single one of the wrapper's does."""

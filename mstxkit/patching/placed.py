@@ -24,24 +24,20 @@ class Placed:
     """A target in one patch.
 
     Attributes:
-        state: What became of it; None: nothing yet.
-        seen: The same, by what its places held when they were last looked at.
         changes: What was replaced for it, in this order; `gone`: what of it is in modules that were executed again.
-        marks: What takes back what was said of the calls of its functions.
         calls_before: Calls of its sites before it was patched.
-        calls_then: Its calls when somebody else's function was first seen in its place.
         was_put_again: Was it wrapped once more since?
     """
 
     def __init__(self, framework: str, target: Target) -> None:
         self.framework, self.target = framework, target
-        self.state: TargetState | None = None
-        self.seen: TargetState | None = None
+        self.state: TargetState | None = None  # what became of it; None: nothing yet
+        self.seen: TargetState | None = None  # the same, by what its places held when they were last looked at
         self.changes: list[Replacement] = []
         self.gone: list[Replacement] = []
-        self.marks: list[Callable[[], None]] = []
+        self.marks: list[Callable[[], None]] = []  # what takes back what was said of the calls of its functions
         self.calls_before, self.was_put_again = 0, False
-        self.calls_then: int | None = None
+        self.calls_then: int | None = None  # its calls when somebody else's function was first seen in its place
 
     def as_state(self, state: str, reason: str = "", detail: str = "") -> TargetState:
         """That state of it."""

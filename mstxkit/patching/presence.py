@@ -46,6 +46,8 @@ class Presence:
                 self._searched[name] = self._search(name)
             except Unknown as exc:
                 self._searched[name] = exc
+            except Exception as exc:
+                self._searched[name] = _unknown(name, exc)
         folders = self._searched[name]
         if isinstance(folders, Unknown):
             raise folders
@@ -56,23 +58,17 @@ class Presence:
         if module is None:  # so Python is told that there is none
             return None
         if module is not _MISSING:
-            return _path_of(name, module)
+            return _texts(getattr(module, "__path__", None))
         package = name.rpartition(".")[0]
         if not package:
-            return _folders_of(name, top_level(name))
+            return _folders_of(top_level(name))
         folders = self._folders(package)
         return None if folders is None else _below(name, folders)
 
 
 def top_level(name: str, first: str = "") -> Any:
-    """The spec of a top-level package, without importing it; None where there is none.
-
-    Args:
-        name: Its import root.
-        first: A folder to look into before all others.
-
-    Raises:
-        Unknown: a finder of somebody raised.
+    """The spec of a top-level package, without importing it; None where there is none. `first`: a folder to look into
+    before all others. Raises Unknown where somebody's finder raised.
     """
     try:
         here = PathFinder.find_spec(name, [first]) if first else None
@@ -87,31 +83,17 @@ def _below(name: str, folders: Sequence[str]) -> tuple[str, ...] | None:
     """As `PathFinder.find_spec`: the first folder that has the module; else those that are parts of a namespace."""
     portions: list[str] = []
     for folder in folders:
-        try:
-            finder = pkgutil.get_importer(folder)
-            spec = None if finder is None else finder.find_spec(name)
-        except Exception as exc:
-            raise _unknown(name, exc) from None
-        here = _folders_of(name, spec)
+        finder = pkgutil.get_importer(folder)
+        spec = None if finder is None else finder.find_spec(name)
+        here = _folders_of(spec)
         if here is not None and spec is not None and spec.loader is not None:
             return here
         portions += here or ()
     return tuple(portions) or None
 
 
-def _folders_of(name: str, spec: Any) -> tuple[str, ...] | None:
-    try:
-        return None if spec is None else _texts(spec.submodule_search_locations)
-    except Exception as exc:
-        raise _unknown(name, exc) from None
-
-
-def _path_of(name: str, module: object) -> tuple[str, ...]:
-    """The `__path__` of what `sys.modules` holds, which may be anything."""
-    try:
-        return _texts(getattr(module, "__path__", None))
-    except Exception as exc:
-        raise _unknown(name, exc) from None
+def _folders_of(spec: Any) -> tuple[str, ...] | None:
+    return None if spec is None else _texts(spec.submodule_search_locations)
 
 
 def _texts(folders: Any) -> tuple[str, ...]:

@@ -41,14 +41,9 @@ class Unreached(Exception):
 
 
 def places(target: Target, cls: type | None = None) -> list[FunctionPlace]:
-    """The places of a target.
+    """The places of a target whose module is imported. Raises Unreached with the reason where there is none.
 
-    Args:
-        target: Its module is imported.
-        cls: Look into this class instead of the one of that name in the module: it arrived by value.
-
-    Raises:
-        Unreached: with the reason.
+    `cls`: look into this class instead of the one of that name in the module: it arrived by value.
     """
     parents, _, last = target.qualname.rpartition(".")
     holder = _holder(sys.modules[target.module], parents) if cls is None else cls

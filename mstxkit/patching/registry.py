@@ -32,11 +32,7 @@ def names() -> list[str]:
 
 
 def load(name: str) -> Patch:
-    """The patch of one framework.
-
-    Raises:
-        PatchError: there is none of that name; the message names the nearest.
-    """
+    """The patch of one framework. Raises PatchError where there is none of that name, and names the nearest."""
     root = name.partition(".")[0]
     named = {patch.framework: patch for patch in (_of_file(root) if root in names() else ())}
     if name not in named:
@@ -54,10 +50,7 @@ def _of_file(name: str) -> list[Patch]:
 
 def chosen(wanted: tuple[str, ...]) -> list[tuple[Patch, bool]]:
     """The patches of these names, `+extra` for the tier that is off by default; no name: every one that is on by
-    default.
-
-    Raises:
-        PatchError: a name is unknown.
+    default. Raises PatchError where a name is unknown.
     """
     if not wanted:
         return [(patch, False) for name in names() for patch in _of_file(name) if patch.default]
@@ -75,10 +68,8 @@ def root_of(name: str) -> str:
 
 
 def install(chosen_patches: Sequence[tuple[Patch, bool]]) -> None:
-    """Patch these frameworks: now as far as they are imported, the rest when it is. Never raises for their sake.
-
-    Args:
-        chosen_patches: Each with whether its extra tier is wanted.
+    """Patch these frameworks, each with whether its extra tier is wanted: now as far as they are imported, the rest
+    when it is. Never raises for their sake.
     """
     with lock:
         for patch, has_extra in chosen_patches:
@@ -142,10 +133,8 @@ def look(mends: bool = False) -> None:
 
 
 def states(presence: Presence | None = None) -> list[TargetState]:
-    """The targets of `report`, without a look at their places.
-
-    Args:
-        presence: Kept by who asks often: what it has looked for is not looked for again.
+    """The targets of `report`, without a look at their places. Who asks often keeps the `presence`: what it has looked
+    for is not looked for again.
     """
     with lock:
         presence = presence or Presence()

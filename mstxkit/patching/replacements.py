@@ -93,7 +93,6 @@ def in_modules(
 
     Args:
         replaced: `id` of a function to that function and what takes its place.
-        modules: Where to look.
         may_be_remote: May Ray remote functions be made of them?
 
     Cost: about 2 µs a module, of which there are thousands; three times that where remote functions are looked for.
@@ -211,11 +210,8 @@ def stand_on(undone: Sequence[Replacement], changes: Iterable[Replacement]) -> l
 
 
 def exchanges(changes: Sequence[Replacement], kept: Sequence[Replacement]) -> list[Exchange]:
-    """What whoever else holds one of these functions is to get for it, each once.
-
-    Args:
-        changes: In each the one and the other, in whatever place.
-        kept: All that hold these functions and are ours.
+    """What whoever else holds one of these functions is to get for it, each once. `kept`: all that hold them and are
+    ours.
     """
     pairs: dict[Any, Replacement] = {}
     for change in changes:

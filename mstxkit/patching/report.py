@@ -29,24 +29,18 @@ REASONS = tuple(value for key, value in vars(Reason).items() if key.isupper())
 
 
 class TargetState(NamedTuple):
-    """One declared target and what became of it in this process.
-
-    Args:
-        detail: What a reader needs besides: the error's text, the symbol that superseded it, who replaced it.
-        calls: Of one that was applied, so many while something recorded; None: not looked at, or not counted.
-        version: Of its framework, where autopatch doesn't know it, in words.
-    """
+    """One declared target and what became of it in this process."""
 
     framework: str  # import root
     path: str  # as declared
     state: str  # one of `STATES`
     reason: str = ""  # one of `REASONS`; "" when applied
-    detail: str = ""
+    detail: str = ""  # what a reader needs besides: the error's text, the symbol that superseded it, who replaced it
     tier: str = "core"
     name: str = ""  # of the range
     stage: str | None = None  # canonical key
-    calls: int | None = None
-    version: str = ""
+    calls: int | None = None  # of an applied one while something recorded; None: not looked at, or not counted
+    version: str = ""  # of its framework, where autopatch doesn't know it, in words
 
     @staticmethod
     def of(framework: str, target: Target, state: str, reason: str = "", detail: str = "") -> TargetState:

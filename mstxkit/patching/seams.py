@@ -37,14 +37,13 @@ class OpenSeam:
         # Functions that passed through the seam.
         self._decorated: list[Made] = []
 
-    def open(self, module: ModuleType) -> Replacement | None:
-        """Replace the decorator in its module, once. None where there is none."""
+    def open(self, module: ModuleType) -> None:
+        """Replace the decorator in its module, once; nothing where there is none."""
         name = self.seam.path.partition(":")[2]
         upstream = vars(module).get(name)
         if self.change is None and callable(upstream):
             self.change = Replacement(module, name, upstream, self._decorator(upstream))
             self.change.make()
-        return self.change
 
     def _decorator(self, upstream: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(upstream)

@@ -8,6 +8,8 @@ recorded surfaces. What only running code can tell (a name made by `setattr`, a 
 from __future__ import annotations
 
 import ast
+import functools
+from functools import partial
 from pathlib import Path
 from typing import Any, Callable, Iterator, Mapping, NamedTuple
 
@@ -143,44 +145,28 @@ class Symbols:
 
 
 def installed(first: str = "") -> Symbols:
-    """The symbols of what is installed here; each module is read when it is asked for, once.
-
-    Args:
-        first: A folder that is looked into before `sys.path`, as `python -m` does with the one it is started in.
+    """The symbols of what is installed here; each module is read when it is asked for, once. `first`: a folder that is
+    looked into before `sys.path`, as `python -m` does with the one it is started in.
     """
-    return Symbols(_Sources(first))
+    root_spec = functools.cache(partial(spec_of, first=first))
+    return Symbols(functools.cache(lambda name: _read(name, root_spec(name.partition(".")[0]))))
 
 
-class _Sources:
-    """Reads the source files of installed packages. Of a package only its folder is looked up, nothing is imported."""
-
-    def __init__(self, first: str) -> None:
-        self.first = first
-        self.read: dict[str, ModuleSymbols | None] = {}
-        self.roots: dict[str, Any] = {}
-
-    def __call__(self, name: str) -> ModuleSymbols | None:
-        if name not in self.read:
-            self.read[name] = self._module(name)
-        return self.read[name]
-
-    def _module(self, name: str) -> ModuleSymbols | None:
-        root, *parts = name.split(".")
-        if root not in self.roots:
-            self.roots[root] = spec_of(root, self.first)
-        spec = self.roots[root]
-        if spec is None:
-            return None
-        folders = [Path(folder) for folder in spec.submodule_search_locations or ()]
-        if not parts and not folders:
-            return _parsed(Path(spec.origin or ""), name, is_package=False)
-        for folder in folders:
-            path = folder.joinpath(*parts)
-            if path.is_dir():
-                return _parsed(path / "__init__.py", name, is_package=True)
-            if parts and path.with_name(path.name + ".py").is_file():
-                return _parsed(path.with_name(path.name + ".py"), name, is_package=False)
+def _read(name: str, spec: Any) -> ModuleSymbols | None:
+    """What the source file of a module holds. Of its package, `spec`, only the folder is looked up."""
+    parts = name.split(".")[1:]
+    if spec is None:
         return None
+    folders = [Path(folder) for folder in spec.submodule_search_locations or ()]
+    if not parts and not folders:
+        return _parsed(Path(spec.origin or ""), name, is_package=False)
+    for folder in folders:
+        path = folder.joinpath(*parts)
+        if path.is_dir():
+            return _parsed(path / "__init__.py", name, is_package=True)
+        if parts and path.with_name(path.name + ".py").is_file():
+            return _parsed(path.with_name(path.name + ".py"), name, is_package=False)
+    return None
 
 
 def spec_of(root: str, first: str = "") -> Any:

@@ -116,20 +116,17 @@ def _patch(sheet: Sheet, root: Any) -> Patch | None:
     if "targets" not in fields:
         sheet.wrong(root, "targets: missing: a list of what is to become a range")
         return None
-    targets = _targets(sheet, fields.pop("targets"))
+    node = fields.pop("targets")
+    items = sheet.items(node, "targets", MOST_TARGETS)
+    if not items and not sheet.problems:
+        sheet.wrong(node, "targets: there are none")
+    made = [_read_target(sheet, item, f"targets[{i}]") for i, item in enumerate(items)]
+    targets = tuple(target for target in made if target is not None)
     values = {name: _PATCH_FIELDS[name](sheet, node, name) for name, node in fields.items()}
     if not targets:
         return None
     fields_set = {name: value for name, value in values.items() if value is not None}
     return Patch(**{"framework": _root(targets[0].path), "versions": "", **fields_set, "targets": targets})
-
-
-def _targets(sheet: Sheet, node: Any) -> tuple[Target, ...]:
-    items = sheet.items(node, "targets", MOST_TARGETS)
-    if not items and not sheet.problems:
-        sheet.wrong(node, "targets: there are none")
-    made = [_read_target(sheet, item, f"targets[{i}]") for i, item in enumerate(items)]
-    return tuple(target for target in made if target is not None)
 
 
 def _read_target(sheet: Sheet, node: Any, where: str) -> Target | None:
@@ -160,37 +157,28 @@ def _fields(sheet: Sheet, node: Any, where: str, kind: Any) -> dict[str, Any]:
     return {name: value for name, (_, value) in entries.items() if name in allowed}
 
 
-def _path(sheet: Sheet, node: Any, where: str) -> str | None:
+def _shaped(sheet: Sheet, node: Any, where: str, fits: Callable[[str], object], what: str) -> str | None:
+    text = sheet.text(node, where)
+    if text is not None and not fits(text):
+        sheet.wrong(node, f"{where}={text!r}: {what}")
+    return text
+
+
+def _checked(sheet: Sheet, node: Any, where: str, check: Callable[[str], object]) -> str | None:
+    """A text that passes a check which raises; None where it does not."""
     text = sheet.text(node, where)
     try:
-        return None if text is None else Target(text).path
+        if text is not None:
+            check(text)
+        return text
     except PatchError as exc:
         sheet.wrong(node, f"{where}: {exc}")
         return None
 
 
-def _symbol(sheet: Sheet, node: Any, where: str) -> str | None:
-    text = sheet.text(node, where)
-    if text is not None and not _SYMBOL.fullmatch(text):
-        sheet.wrong(node, f"{where}={text!r}: a symbol is written package.module:name")
-    return text
-
-
-def _framework(sheet: Sheet, node: Any, where: str) -> str | None:
-    text = sheet.text(node, where)
-    if text is not None and not text.isidentifier():
-        sheet.wrong(node, f"{where}={text!r}: the import root is needed, what follows `import`")
-    return text
-
-
-def _expression(sheet: Sheet, node: Any, where: str, check: Callable[[object], None] = expressions.check) -> str | None:
-    text = sheet.text(node, where)
-    try:
-        if text is not None:
-            check(text)
-    except expressions.ExpressionError as exc:
-        sheet.wrong(node, f"{where}: {exc}")
-    return text
+_path, _expression = partial(_checked, check=Target), partial(_checked, check=expressions.check)
+_symbol = partial(_shaped, fits=_SYMBOL.fullmatch, what="a symbol is written package.module:name")
+_framework = partial(_shaped, fits=str.isidentifier, what="the import root is needed, what follows `import`")
 
 
 def _choice(sheet: Sheet, node: Any, where: str) -> str | None:
@@ -224,7 +212,7 @@ def _seam(sheet: Sheet, node: Any, where: str) -> Seam | None:
     if node.id == "scalar" and is_null(node):
         return None
     fields = _fields(sheet, node, where, Seam)
-    readers = {"path": _symbol, "code_name": Sheet.text, "file": Sheet.text}
+    readers: dict[str, _FieldReader] = {"path": _symbol, "code_name": Sheet.text, "file": Sheet.text}
     values = {name: readers[name](sheet, field, f"{where}.{name}") for name, field in fields.items()}
     for name in [name for name in readers if values.get(name) is None]:
         sheet.wrong(node, f"{where}.{name}: missing")
@@ -237,7 +225,7 @@ _TARGET_FIELDS: dict[str, _FieldReader] = {
     "path": _path, "name": Sheet.text, "stage": Sheet.text, "attributes": partial(_named, value_of=_expression),
     "step": _expression, "step_after": _expression, "role": Sheet.text, "process_role": Sheet.text, "kind": _choice,
     "value": _symbol, "tier": _choice, "coalesce": Sheet.flag, "max_depth": Sheet.number, "max_per_s": Sheet.number,
-    "boundary": _choice, "dummy": partial(_expression, check=conditions.check), "unless": _symbol,
+    "boundary": _choice, "dummy": partial(_checked, check=conditions.check), "unless": _symbol,
     "with_module": Sheet.text, "domain": Sheet.text, "waits": _waits,
     "leaves_out": _notes,
 }  # fmt: skip

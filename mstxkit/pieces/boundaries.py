@@ -26,11 +26,8 @@ _lock = imports.own_lock()  # a signal's handler of the program may interrupt a 
 
 
 def declare(site: Any, per: str | PieceRole) -> Callable[[], None]:
-    """Say what the calls of a site are; returns what takes it back. The first declaration of a site holds.
-
-    Args:
-        site: Of `engine.intern`.
-        per: A kind, for calls that are such a piece; or the whole role.
+    """Say what the calls of a site are, pieces of a kind or a whole role; returns what takes it back. The first
+    declaration of a site holds.
     """
     role = PieceRole(per) if isinstance(per, str) else per
     engine.watch_site(site)
@@ -107,10 +104,6 @@ def refusal(stage: str, per: str) -> str | None:
     """Why this process cannot sample that stage by pieces of that kind; None where it can, as far as is known.
 
     What has not run yet cannot be known to fail: then an occurrence without such pieces says so at its end.
-
-    Args:
-        stage: Canonical key.
-        per: One of `pieces.KINDS`.
     """
     mixed = _mixed.get((stage, per))
     if mixed is not None:

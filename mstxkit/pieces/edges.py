@@ -37,17 +37,11 @@ _NO_ROLE = PieceRole()
 
 
 class Edge(NamedTuple):
-    """One beginning or end.
+    """One beginning or end."""
 
-    Args:
-        what: `STAGE` or `BOUNDARY`.
-        key: Canonical key of the stage, or kind of the piece.
-        begins: Or it ends.
-    """
-
-    what: str
-    key: str
-    begins: bool
+    what: str  # `STAGE` or `BOUNDARY`
+    key: str  # canonical one of the stage, or kind of the piece
+    begins: bool  # or it ends
 
 
 class _Occurrence:
@@ -89,10 +83,6 @@ class _Call(NamedTuple):
     within: _Occurrence
     piece: str | None
     mixed: tuple[str, ...]
-
-    def is_such(self, per: str) -> bool:
-        """Is it a piece of that kind in a stage, or a dummy of it?"""
-        return per == self.role.per and self.within.stage is not None
 
 
 class _Thread:
@@ -140,23 +130,16 @@ def _here() -> _Thread:
 
 
 def next_call(site: Any, is_dummy: bool = False, mixed: tuple[str, ...] = ()) -> None:
-    """Say of the call that this thread is about to make what only its arguments tell.
-
-    Args:
-        site: Of the call.
-        is_dummy: It is no piece: a batch without requests, run to keep others in step.
-        mixed: Kinds of pieces that it mixes.
+    """Say of the call that this thread is about to make what only its arguments tell: that it is no piece (a batch
+    without requests, run to keep others in step), or which kinds of pieces it mixes.
     """
     _here().coming[site.id] = is_dummy, mixed
 
 
 def entered(site: Any, may_move: bool = False, sample_per: str | None = None) -> tuple[Edge, ...]:
-    """What ends and begins with the entry of a watched call.
+    """What ends and begins with the entry of a watched call, which may end on another thread where it `may_move`.
 
-    Args:
-        site: The call's.
-        may_move: It may end on another thread.
-        sample_per: What is sampled by the request that is active; None where it samples nothing, or there is none.
+    `sample_per`: what is sampled by the request that is active; None where it samples nothing, or there is none.
     """
     here = _here()
     is_dummy, mixed = here.coming.pop(site.id, (False, ()))
@@ -196,7 +179,10 @@ def _stage_of(
 def _piece(here: _Thread, within: _Occurrence, role: PieceRole, is_dummy: bool, edges: list[Edge]) -> str | None:
     """Begin the piece that the call begins; its kind where it ends with the call."""
     per = role.per
-    if per is None or any(per in call.mixed or call.is_such(per) for call in here.calls):
+    # In a call that mixes such pieces, or is one of them in a stage, or a dummy of it.
+    if per is None or any(
+        per in call.mixed or (per == call.role.per and call.within.stage is not None) for call in here.calls
+    ):
         return None
     if role.until_next:
         within.end(per, edges)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from dataclasses import dataclass
 
 KINDS = ("micro_batch", "mini_batch", "decode_step")
 
 
-class PieceRole(NamedTuple):
+@dataclass(frozen=True)
+class PieceRole:
     """What the calls of a site are among the pieces of a stage.
 
     A piece is one of three forms. It is the call. Or it begins with the call and goes on (`until_next`): for loops
@@ -16,23 +17,17 @@ class PieceRole(NamedTuple):
     (`ends_after`): the mini-batch that is all micro-batches up to and with an optimizer step.
 
     Args:
-        per: Kind of the piece that a call begins; None where it begins none.
         until_next: It ends where the next one begins, or where a call ends it that says so, or with its stage.
-        within: Kind of the larger piece that begins with it, unless one is under way.
-        ends_before: Kinds of pieces that end where a call begins.
-        ends_after: Kinds of pieces that end where a call ends.
         across: Kind of the pieces that are counted across occurrences of the site's own stage, which are too short to
             hold more than one; where the site's calls are both, that is so anyway. See "Rounds" in `edges.py`.
-        ends_round: Those are counted anew from here on; `ends_round_after`: from the call's end on.
-        is_round: The site's own stage lasts for the whole round, whether or not pieces are counted.
     """
 
-    per: str | None = None
+    per: str | None = None  # kind of the piece that a call begins; None where it begins none
     until_next: bool = False
-    within: str | None = None
-    ends_before: tuple[str, ...] = ()
-    ends_after: tuple[str, ...] = ()
+    within: str | None = None  # kind of the larger piece that begins with it, unless one is under way
+    ends_before: tuple[str, ...] = ()  # kinds of pieces that end where a call begins
+    ends_after: tuple[str, ...] = ()  # kinds of pieces that end where a call ends
     across: str | None = None
-    ends_round: bool = False
-    ends_round_after: bool = False
-    is_round: bool = False
+    ends_round: bool = False  # pieces across occurrences are counted anew from here on
+    ends_round_after: bool = False  # likewise, from the call's end on
+    is_round: bool = False  # the site's own stage lasts for the whole round, whether or not pieces are counted

@@ -32,8 +32,7 @@ class Beginnings:
     """The sessions that are to begin in this process.
 
     Args:
-        mailbox: Where it is written down.
-        watcher: Whose thread writes; while there is none, the caller's does.
+        watcher: Whose thread writes into the mailbox; while there is none, the caller's does.
         say: Says what this rank is in by now.
         folder: What is written to, in words.
 

@@ -58,8 +58,6 @@ class Duty:
     """A rank's machine with its mailbox and its session, from `start` to `stop`.
 
     Args:
-        post: Which rank.
-        settings: What it may do.
         session: The process's only session; default: a new one.
         origin: The step in which this process first entered a stage, where somebody saw that; None: not yet.
         beside: What its watcher does at each look while nothing goes on; must not raise.
@@ -354,7 +352,10 @@ class Duty:
         seen = {stages.canonical(key) for key in engine.stages_seen()}
         events = list(self._inbox.events(self._mailbox.take(), seen))
         if events or self._machine.has_work:
-            self._look_at_theirs()
+            coming = () if self._session.is_open else others.coming(self._trains)
+            if coming != self._coming:
+                self._coming = coming
+                self._hear(moves.TheirProfiles(coming))
         for event in events:
             self._hear(event)
         with self._lock:
@@ -374,12 +375,6 @@ class Duty:
         """Where news come from while nothing is going on; None while something is: then other ranks are waited for."""
         is_busy = self._machine.has_work or self._inbox.is_waiting or self._to_send or self._mailbox.problem is not None
         return None if is_busy else self._mailbox.places_of_news()
-
-    def _look_at_theirs(self) -> None:
-        coming = () if self._session.is_open else others.coming(self._trains)
-        if coming != self._coming:
-            self._coming = coming
-            self._hear(moves.TheirProfiles(coming))
 
     def _ask_patience(self) -> None:
         is_connecting = self._step is not None and self._machine.step_ns is None

@@ -25,19 +25,14 @@ class Inbox:
     A request waits here until this process has entered one of its stages: several processes may have the same rank, and
     it is for those that do the work. What can never be done here is refused, with the reason.
 
-    Attributes:
-        refused: Reports on requests that the machine never hears of, by id.
-        reasons: Request id to the asker's words.
-        of_one_window: Ids of requests for one window alone.
-
     Threads/fork: for the watcher; others only read the attributes.
     """
 
     def __init__(self, rank: int, world_size: int, role: str = "") -> None:
         self._rank, self._world_size, self._role = rank, world_size, role
-        self.refused: dict[str, Report] = {}
-        self.reasons: dict[str, str] = {}
-        self.of_one_window: set[str] = set()
+        self.refused: dict[str, Report] = {}  # reports on requests that the machine never hears of, by id
+        self.reasons: dict[str, str] = {}  # request id to the asker's words
+        self.of_one_window: set[str] = set()  # ids of requests for one window alone
         self._waiting: dict[str, moves.RequestReceived] = {}
         self._heard: dict[tuple[str, int], Report] = {}
         self._listens_again_at = 0.0
@@ -56,8 +51,7 @@ class Inbox:
     def events(self, arrived: Iterable[dict[str, Any]], seen: AbstractSet[str]) -> Iterator[moves.Event]:
         """Events of these messages, oldest first, and of earlier ones that were waiting for a stage.
 
-        Args:
-            seen: Canonical keys of the stages that this process has entered.
+        `seen`: canonical keys of the stages that this process has entered.
         """
         for message in arrived:
             event = self._read(message)

@@ -17,12 +17,8 @@ class LightOnDuty:
     """Light sessions over whole steps, by a schedule: they give way to an escalation and return.
 
     All calls come from the thread that trains, at its steps and around escalated sessions: none raises, and where a
-    light session cannot begin, training goes on without one until the schedule's next window.
-
-    Args:
-        schedule: In which steps; None: never.
-        session: The process's only session, which escalations use too.
-        order: What a light session of a step is to be.
+    light session cannot begin, training goes on without one until the schedule's next window. `session` is the
+    process's only one, which escalations use too; `order` says what a light session of a step is to be.
     """
 
     def __init__(self, schedule: Schedule | None, session: OneSession, order: Callable[[int], Order]) -> None:

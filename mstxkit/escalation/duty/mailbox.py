@@ -50,9 +50,7 @@ class Mailbox:
 
     Everything that touches a file is done by `poll`, which a background thread calls. One for each process.
 
-    Args:
-        control: The run's control folder.
-        host_folder: The run's folder on this host, as `folders.live_folder` gives it.
+    `host_folder` is the run's on this host, as `folders.live_folder` gives it.
 
     Threads/fork: `poll` from one thread; all others from any. In a forked child it is empty, and does nothing.
     """
@@ -118,19 +116,15 @@ class Mailbox:
             try:
                 return self._shared.changed() or []
             finally:
-                self._pass_on()
+                content = self._shared.content  # for the other processes of this host, also what they lost
+                if content is not None and not self._relay.holds(content):
+                    documents.replace_file(self._relay.path, content)
         try:
             arrived = self._relay.changed()
             look_again = arrived is None and self._turn.is_stalled()
         except Unusable:
             arrived, look_again = None, True
         return (self._shared.changed() if look_again else arrived) or []
-
-    def _pass_on(self) -> None:
-        """To the other processes of this host, also what they lost."""
-        content = self._shared.content
-        if content is not None and not self._relay.holds(content):
-            documents.replace_file(self._relay.path, content)
 
     def _deliver(self, arrived: list[dict[str, Any]]) -> bool:
         count = len(self._seen)
@@ -182,10 +176,7 @@ class Mailbox:
     def wait_until_written(self, word: AckNumber, seconds: float) -> None:
         """Wait for another thread to write this, or to fail at it, so long at most."""
         deadline = time.monotonic() + seconds
-        while not self.is_written(word) and self.unwritten is None:
-            left_s = deadline - time.monotonic()
-            if left_s <= 0:
-                return
+        while not self.is_written(word) and self.unwritten is None and (left_s := deadline - time.monotonic()) > 0:
             time.sleep(min(left_s, _LOOKS_EVERY_S))
 
     def withdraw(self, rank: int, role: str = "") -> None:
@@ -237,13 +228,8 @@ class _Turn:
         return self._held
 
     def is_ours(self, looks_within_s: float = ASKING_S) -> bool:
-        """Is it this process's turn, from now on if it was nobody's?
-
-        Args:
-            looks_within_s: What the others are told: this process looks again within so many seconds.
-
-        Raises:
-            OSError, MstxkitError: the lock cannot be had.
+        """Is it this process's turn, from now on if it was nobody's? Raises OSError or MstxkitError where the lock
+        cannot be had. `looks_within_s`: what the others are told: this process looks again within so many seconds.
         """
         if self._file is None or not (self._file.is_ours and documents.is_still(self._file.number, self.path)):
             self.give_up()
@@ -288,10 +274,8 @@ class _Source:
         self._held: tuple[tuple[int, ...], bytes] | None = None
 
     def changed(self) -> list[dict[str, Any]] | None:
-        """Its messages, if its content is another than the last time; None if not, and where there is no file.
-
-        Raises:
-            Unusable: it cannot be used.
+        """Its messages, if its content is another than the last time; None if not, and where there is no file. Raises
+        Unusable where it cannot be used.
         """
         state, now = documents.state_of(self.path), time.monotonic()
         if state != self._state:

@@ -15,6 +15,7 @@ from __future__ import annotations
 import os
 import re
 import sys
+from contextlib import suppress
 from functools import partial
 from typing import Callable
 
@@ -37,23 +38,12 @@ def _has_llm_asked() -> bool:
     words = sys.argv[1:]
     asked = [word.partition("=")[2] or after for word, after in zip(words, [*words[1:], ""]) if _FSDP2.match(word)]
     if not asked and words and words[0].endswith((".yaml", ".yml")):
-        asked = _IN_FILE.findall(_text_of(words[0]))
+        with suppress(OSError), open(words[0], encoding="utf-8", errors="replace") as file:
+            asked = _IN_FILE.findall(file.read(1 << 20))
     return "--profile" in words or "true" in (word.lower() for word in asked[-1:])
 
 
 _FSDP2, _IN_FILE = re.compile(r"--training\.profile(=|$)"), re.compile(r"^\s+profile\s*:\s*(\w+)", re.M)
-
-
-def _text_of(path: str) -> str:
-    try:
-        with open(path, encoding="utf-8", errors="replace") as file:
-            return file.read(_READS_AT_MOST)
-    except OSError:
-        return ""
-
-
-_READS_AT_MOST = 1 << 20
-
 
 # By flavour of configuration: does its framework carry it out here?
 _ACTS: dict[str, Callable[[], bool]] = {

@@ -11,11 +11,7 @@ from ...store import hccl
 
 
 class Patiently:
-    """The clock of this rank's sessions, and how long others wait for one.
-
-    Args:
-        world_size: Ranks of the run: nobody waits for the only one.
-    """
+    """The clock of this rank's sessions, and how long others wait for one: nobody for the only rank of a run."""
 
     def __init__(self, world_size: int) -> None:
         self._has_others = world_size > 1
@@ -41,9 +37,7 @@ class Patiently:
     def of_others(self, backend: str | None, is_connecting: bool) -> hccl.Patience | None:
         """How long others wait now; None where nobody does, or for ever.
 
-        Args:
-            backend: The profiler that a session would be made with.
-            is_connecting: Has the first step not ended yet?
+        `backend`: the profiler that a session would be made with; `is_connecting`: has the first step not ended yet?
         """
         if not self._has_others or backend in (None, hccl.WITHOUT_HCCL):
             return None

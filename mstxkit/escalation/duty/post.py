@@ -12,25 +12,16 @@ from ...store.control_folder import ControlFolder
 
 
 class Post(NamedTuple):
-    """Which rank of which run is on duty.
+    """Which rank of which run is on duty."""
 
-    Args:
-        run: The run folder, resolved.
-        run_id: Its id.
-        host_folder: The run's folder on this host, for what its processes pass on to each other.
-        rank, world_size, role: Of this process; the role is empty where none is known.
-        is_assumed: Nothing says its rank yet: it is taken for the only one.
-        is_second: Another living process speaks as this rank in this role.
-    """
-
-    run: Path
-    run_id: str
-    host_folder: Path
+    run: Path  # the run folder, resolved
+    run_id: str  # its id
+    host_folder: Path  # the run's folder on this host, for what its processes pass on to each other
     rank: int
     world_size: int
-    role: str
-    is_assumed: bool = False
-    is_second: bool = False
+    role: str  # empty where none is known
+    is_assumed: bool = False  # nothing says its rank yet: it is taken for the only one
+    is_second: bool = False  # another living process speaks as this rank in this role
 
 
 def post_here(run: Path, run_id: str, host_folder: Path) -> Post | None:

@@ -18,47 +18,37 @@ class DutySettings(NamedTuple):
     """What a process does about requests.
 
     Args:
-        poll_every_s: Seconds between two looks at the control folder; 0: this process takes no requests.
-        light: Schedule of light capture, "every 100 steps, 1 step"; None: none.
         cooldown_s, session_s, hour_s, run_s, agreement_s, transport_s: As in `machine.moves.Policy`.
-        run_bytes: Raw data of all sessions of this rank in a run; 0: no limit.
-        planned: 1: windows are planned in this run, of which the first step may be one.
-        judge: 0: no process and no actor that judges the job is started from here.
         profiles: "local:/a/folder": raw data are written there, on each host's own disk; None: into the run.
-        profiles_mb_s: From there they go into the run afterwards, so many megabytes a second; 0: they stay.
         profiles_host_bytes, profiles_run_bytes: So much is kept on each host, and in the run; 0: no limit. Beyond it
             the oldest finished data are removed, never the newest of a request.
         rings: 1: torch's flight-recorder rings are switched on, as long as nobody else has decided (`ring_variables`);
             a larger number: of so many entries.
         hang_s: How long a range may stay open without progress at least before it is a hang; 0: nobody watches.
-        incidents: So many are kept in a run, the first and the newest.
-        incidents_bytes: What they may take there.
-        act: "observe": verdicts are said, and no more; "escalate": they may ask for profiles.
-        metrics: Where figures of the job go besides the run; None: "auto" (`store/metrics_setting.py`).
         flops_per_token, peak_flops: For MFU: a number, or stage to number; of one token, and of one rank's devices.
     """
 
-    poll_every_s: float = 0.25
-    light: str | None = None
+    poll_every_s: float = 0.25  # seconds between two looks at the control folder; 0: this process takes no requests
+    light: str | None = None  # schedule of light capture, "every 100 steps, 1 step"; None: none
     cooldown_s: float = Policy.cooldown_s
     session_s: float = Policy.session_s
     hour_s: float = Policy.hour_s
     run_s: float = Policy.run_s
     agreement_s: float = Policy.agreement_s
     transport_s: float = Policy.transport_s
-    run_bytes: int = 0
-    planned: int = 0
-    judge: int = 1
+    run_bytes: int = 0  # raw data of all sessions of this rank in a run; 0: no limit
+    planned: int = 0  # 1: windows are planned in this run, of which the first step may be one
+    judge: int = 1  # 0: no process and no actor that judges the job is started from here
     profiles: str | None = None
-    profiles_mb_s: float = 50.0
+    profiles_mb_s: float = 50.0  # from `profiles` they go into the run, so many megabytes a second; 0: they stay
     profiles_host_bytes: int = 0
     profiles_run_bytes: int = 0
     rings: int = 0
     hang_s: float = 30.0
-    incidents: int = 20
-    incidents_bytes: int = 256 << 20
-    act: str = OBSERVE
-    metrics: str | None = None
+    incidents: int = 20  # so many are kept in a run, the first and the newest
+    incidents_bytes: int = 256 << 20  # what they may take there
+    act: str = OBSERVE  # "observe": verdicts are said, and no more; "escalate": they may ask for profiles
+    metrics: str | None = None  # where figures of the job go besides the run; None: "auto" (`store/metrics_setting.py`)
     flops_per_token: Any = None
     peak_flops: Any = None
 
@@ -78,9 +68,10 @@ def checked(settings: DutySettings) -> DutySettings:
         SettingError: one of them cannot be.
         ConfigError: the schedule of light capture is none.
     """
-    poll: Any = settings.poll_every_s
-    if not isinstance(poll, (int, float)) or not (poll == 0 or 0.02 <= poll <= 60):
-        raise SettingError("poll_every_s", repr(poll), "seconds from 0.02 to 60 are needed, or 0 for never")
+    for field, least_s, most_s in (("poll_every_s", 0.02, 60), ("hang_s", 0.5, 86400)):
+        value = getattr(settings, field)
+        if not isinstance(value, (int, float)) or not (value == 0 or least_s <= value <= most_s):
+            raise SettingError(field, repr(value), f"seconds from {least_s} to {most_s} are needed, or 0 for never")
     for field in ("cooldown_s", "session_s", "hour_s", "run_s", "agreement_s", "transport_s", *_SIZES):
         value = getattr(settings, field)
         if not isinstance(value, (int, float)) or not 0 <= value < 1e15:
@@ -91,9 +82,6 @@ def checked(settings: DutySettings) -> DutySettings:
     if not isinstance(rings, int) or not (rings in (0, 1) or _ENTRIES_FROM <= rings <= _ENTRIES_TO):
         entries = f"a number of entries from {_ENTRIES_FROM} to {_ENTRIES_TO}"
         raise SettingError("rings", repr(rings), f"True, False or {entries} is needed")
-    hang_s: Any = settings.hang_s
-    if not isinstance(hang_s, (int, float)) or not (hang_s == 0 or 0.5 <= hang_s <= 86400):
-        raise SettingError("hang_s", repr(hang_s), "seconds from 0.5 to 86400 are needed, or 0 for never")
     incidents: Any = settings.incidents
     if not isinstance(incidents, int) or not 1 <= incidents <= 1000:
         raise SettingError("incidents", repr(incidents), "a whole number from 1 to 1000 is needed")

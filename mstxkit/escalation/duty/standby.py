@@ -28,11 +28,7 @@ WAITS_AT_MOST_S = 0.05
 
 
 class Standby:
-    """From the start of capture to its end.
-
-    Args:
-        place: The run of this process: its folder, its id, its folder on this host.
-        settings: What it may do about requests.
+    """From the start of capture to its end. `place`: the run's folder, its id, its folder on this host.
 
     Threads/fork: `consider` is for the recorder's background thread; all others for `capturing`. A forked
         child begins anew.
@@ -100,8 +96,11 @@ class Standby:
         duty = self._begun_at_once()
         if duty is not None:
             duty.entered(site, may_move)
-        elif self._origin is not None:
-            self._leave_it_to_consider()
+        elif self._origin is not None and self._lock.acquire(blocking=False):  # else another thread is going on duty
+            try:
+                self._expect_no_more()  # with no post, or none yet, no stage need be seen any more
+            finally:
+                self._lock.release()
 
     def _first_stepped(self, step: int) -> None:
         duty = self._begun_at_once()
@@ -127,14 +126,6 @@ class Standby:
                 self._begin()
             except Exception as exc:
                 faults.note("control.standby", exc)
-
-    def _leave_it_to_consider(self) -> None:
-        """The origin is known, and this process has no post, or none yet: no stage need be seen any more."""
-        if self._lock.acquire(blocking=False):  # else another thread is just going on duty
-            try:
-                self._expect_no_more()
-            finally:
-                self._lock.release()
 
     def _expect_no_more(self) -> None:
         """The hooks are nobody's again."""

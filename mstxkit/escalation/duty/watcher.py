@@ -41,7 +41,7 @@ class Watcher:
         self._first_s = self._asking_s
         self._urgent = threading.Event()
         self._events = FolderEvents()
-        self.background = Background("mstxkit-control", self._look, self._wake)
+        self.background = Background("mstxkit-control", self._look, self.look_now)
 
     def start(self) -> None:
         """Start polling, at once; nothing where it polls."""
@@ -58,9 +58,6 @@ class Watcher:
 
     def look_now(self) -> None:
         """Let it poll now, and not only after its interval."""
-        self._wake()
-
-    def _wake(self) -> None:
         self._urgent.set()
         self._events.wake()
 
@@ -95,12 +92,9 @@ class Watcher:
             return 0.0  # news may have come since the look and before that
         if places and not is_told and not self._events.is_refused:
             return self._interval_s
-        return max(self._interval_s, self._after_being_told_s() if is_told else self._asking_s)
-
-    def _after_being_told_s(self) -> float:
-        """Twice as long each time, until it is long enough."""
-        self._first_s = min(self._told_s, 2 * self._first_s)
-        return self._first_s
+        if is_told:  # twice as long each time, until it is long enough
+            self._first_s = min(self._told_s, 2 * self._first_s)
+        return max(self._interval_s, self._first_s if is_told else self._asking_s)
 
     def _wait(self, seconds: float) -> None:
         if self.background.is_pausing or self._urgent.is_set():

@@ -48,10 +48,8 @@ class _Matter:
 
 
 class Agreement:
-    """What one rank knows of the requests that it follows for others: who is ready for them, and how they ended.
-
-    Args:
-        rank: This one. It follows requests of several ranks of which it is the lowest; rank 0 all that it hears of.
+    """What one rank knows of the requests that it follows for others: who is ready for them, and how they ended. It
+    follows those of several ranks of which it is the lowest; rank 0 all that it hears of.
     """
 
     def __init__(self, rank: int, policy: Policy) -> None:
@@ -106,11 +104,8 @@ class Agreement:
         ]
 
     def due(self, step: int | None, step_ns: int | None, now: Now) -> Iterator[Action]:
-        """What is decided by now.
-
-        Args:
-            step: This rank's own; None: not known.
-            step_ns: How long one takes; None: that is waited for, as no lead is long enough where it is not known.
+        """What is decided by now. `step_ns`: how long a step takes; None: that is waited for, as no lead is long enough
+        where it is not known.
         """
         for id, matter in list(self._matters.items()):
             if not matter.decided:

@@ -27,12 +27,9 @@ from .turns import next_task
 
 
 class Machine(SessionMoves):
-    """What one rank does about requests.
+    """What one rank does about requests. The lowest rank of a request agrees on its step for all of them.
 
     Args:
-        rank: Its global rank. The lowest rank of a request agrees on its step for all of them.
-        world_size: Ranks of the run.
-        policy: What it never exceeds.
         agrees: May it agree for others? Not where another process speaks as this rank.
     """
 
@@ -131,8 +128,7 @@ class Machine(SessionMoves):
         A request that had a session is failed, as that ended with its process; those that had none wait again. As
         ever, `memory` is to be saved before what this gives is carried out: else the next restart says it again.
 
-        Raises:
-            ConfigError: this is no such memory.
+        Raises ConfigError where this is no such memory.
         """
         machine = cls(rank, world_size, policy, agrees)
         try:
@@ -306,15 +302,10 @@ class Machine(SessionMoves):
                     self._end(task, *over, now)
         if self._active is None:
             self._take_up(now)
-        else:
-            self._keep_waiting()
-
-    def _keep_waiting(self) -> None:
-        """Say what those wait for whose turn it is not."""
-        why = "" if self._active is None else f"waits for request {self._active.request.id}, under way here"
+            return
         for task in self._tasks.values():
             if task.state == QUEUED:
-                task.wait(why)
+                task.wait(f"waits for request {self._active.request.id}, under way here")
 
     def _take_up(self, now: Now) -> None:
         """Arm the next request that waits, or be ready for those that begin together."""

@@ -30,26 +30,18 @@ class Policy:
     """What a rank does not exceed, whatever it is asked.
 
     Args:
-        cooldown_s: Seconds without a session after each request that had one.
-        session_s: Seconds after which any session is ended, whatever its request says.
-        hour_s: Seconds of sessions in any hour; requests wait until there is room.
-        run_s: Seconds of sessions in a whole run, restarts included; then requests are refused.
-        run_bytes: The same in bytes of raw data; None: no limit.
-        agreement_s: Seconds in which all ranks of a request have to be ready for a step together.
-        lead_steps: Steps that an agreed step is ahead of all ranks, at least.
         transport_s: Seconds a message may take to every rank; where steps are short, the lead is at least that long.
-        queue: Requests that wait on one rank; more are refused.
     """
 
-    cooldown_s: float = 30.0
-    session_s: float = SESSION_S
-    hour_s: float = 600.0
-    run_s: float = 7200.0
-    run_bytes: int | None = None
-    agreement_s: float = 120.0
-    lead_steps: int = 2
+    cooldown_s: float = 30.0  # seconds without a session after each request that had one
+    session_s: float = SESSION_S  # seconds after which any session is ended, whatever its request says
+    hour_s: float = 600.0  # seconds of sessions in any hour; requests wait until there is room
+    run_s: float = 7200.0  # seconds of sessions in a whole run, restarts included; then requests are refused
+    run_bytes: int | None = None  # the same in bytes of raw data; None: no limit
+    agreement_s: float = 120.0  # seconds in which all ranks of a request have to be ready for a step together
+    lead_steps: int = 2  # steps that an agreed step is ahead of all ranks, at least
     transport_s: float = 4.0
-    queue: int = 64
+    queue: int = 64  # requests that wait on one rank; more are refused
 
 
 # Events; also the messages of `store.messages`, of which decisions are actions of the agreeing rank too. Those with a
@@ -191,20 +183,15 @@ class ResumeLight:
 class StartSession:
     """Start a session of this request now, on this thread; answer with `SessionStarted`, `SessionFailed`, or, where
     the machine's memory could not be saved in time or another profiler comes first, `SessionPutOff`.
-
-    Args:
-        step: The rank's step; None before its first.
-        preset: A preset's name; None where options say it all.
-        seconds, bytes: After so many the machine will stop it, for limits behind it; None: no limit.
     """
 
     id: str
     stage: str
-    step: int | None
-    preset: str | None
+    step: int | None  # the rank's step; None before its first
+    preset: str | None  # a preset's name; None where options say it all
     options: tuple[tuple[str, Any], ...]
-    seconds: float
-    bytes: int | None
+    seconds: float  # after so many the machine will stop it, for limits behind it
+    bytes: int | None  # likewise; None: no limit
 
 
 @dataclass(frozen=True)

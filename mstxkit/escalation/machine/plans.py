@@ -18,13 +18,12 @@ class Placing:
 
     Attributes:
         is_own: May this rank place them by itself? Not where it may have missed the first step, unless it is rank 0.
-        origin: As above; None while it is not known.
         has_windows: Was any planned here? Then each step matters.
     """
 
     def __init__(self, is_own: bool) -> None:
         self.is_own, self.has_windows = is_own, False
-        self.origin: int | None = None
+        self.origin: int | None = None  # as above; None while it is not known
         self._open: dict[str, Planned] = {}
 
     def add(self, request: Request) -> None:

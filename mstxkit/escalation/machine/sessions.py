@@ -40,7 +40,7 @@ class SessionMoves:
         seconds = min(limits.seconds_within(self.policy.session_s), self._bound_s(request), left_ns / NS)
         session = inside.stage, inside.thread, self.step, now.mono_ns, int(seconds * NS), task.had_session
         inside.had_session = task.had_session = True
-        self._session = CoveringSession(*session)
+        self._session = CoveringSession(*session, steps=() if self.step is None else (self.step,))
         task.state, task.reason = RUNNING, ""
         order = request.id, inside.stage, self.step, request.preset, request.options, seconds, limits.bytes
         self._out += [moves.PauseLight(), moves.StartSession(*order)]

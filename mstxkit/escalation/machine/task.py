@@ -25,40 +25,30 @@ class Task:
     """A request that has not ended on this rank.
 
     Args:
-        deadline_ns: Monotonic clock; no session begins after it.
         agreeing: The rank that agrees for all of its ranks on the step at which its window begins; None: needs none.
-        state: One of OPEN_STATES.
-        reason: What it waits for.
-        ready_ns: Monotonic clock; since when it waits for the agreement; None: it does not.
         first_step: First step of the window; None until it is decided, and where occurrences are counted.
         heard_in: A step that is not recorded: it was heard in it, or nothing was recorded of it so far; None: any is.
-        suspects: The ranks that "suspect+peer" stands for.
-        had_session: Was any session begun for it, or about to begin?
-        is_announced: Is it written down ahead that one is to begin?
         longer_to: A later last step of the window, for a stage that was passed over; None: as it was asked for.
         ending: State and reason that it is to end with as soon as no session is open; None: it goes on.
-        counts: Occurrences recorded, by stage.
-        steps: Steps in which anything was recorded, in order.
-        notes: What is worth a word in its report.
     """
 
     request: Request
-    deadline_ns: int
+    deadline_ns: int  # monotonic clock; no session begins after it
     agreeing: int | None = None
-    state: str = QUEUED
-    reason: str = ""
-    ready_ns: int | None = None
+    state: str = QUEUED  # one of OPEN_STATES
+    reason: str = ""  # what it waits for
+    ready_ns: int | None = None  # monotonic clock; since when it waits for the agreement; None: it does not
     first_step: int | None = None
     heard_in: int | None = None
-    suspects: tuple[int, ...] = ()
-    had_session: bool = False
-    is_announced: bool = False
+    suspects: tuple[int, ...] = ()  # the ranks that "suspect+peer" stands for
+    had_session: bool = False  # was any session begun for it, or about to begin?
+    is_announced: bool = False  # is it written down ahead that one is to begin?
     longer_to: int | None = None
     ending: tuple[str, str] | None = None
-    counts: Counter[str] = field(default_factory=Counter)
-    steps: list[int] = field(default_factory=list)
+    counts: Counter[str] = field(default_factory=Counter)  # occurrences recorded, by stage
+    steps: list[int] = field(default_factory=list)  # steps in which anything was recorded, in order
     bytes: int = 0
-    notes: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)  # what is worth a word in its report
 
     def __post_init__(self) -> None:
         self.wait("")
@@ -73,10 +63,8 @@ class Task:
         return self.request.created_ns, self.request.id
 
     def await_others(self, first: Task, now: Now) -> None:
-        """Be ready for the agreement; but for those of one agreeing rank at a time, as no two may get the same step.
-
-        Args:
-            first: Whose turn it is here, of all that need an agreement.
+        """Be ready for the agreement; but for those of one agreeing rank at a time, as no two may get the same step:
+        `first` is whose turn it is here.
         """
         if self.agreeing == first.agreeing:
             self.ready_ns = now.mono_ns if self.ready_ns is None else self.ready_ns
@@ -208,7 +196,9 @@ class Task:
             return EXPIRED, "; ".join(filter(None, (self.reason, self.progress())))
         waits_s = _READY_RATIO * spending.policy.agreement_s
         if self.ready_ns is not None and now.mono_ns - self.ready_ns > int(waits_s * NS):
-            return EXPIRED, self._unanswered(waits_s)
+            silent = f"no step was agreed: rank {self.agreeing}, which agrees for all that were asked, did not answer"
+            why = f"it has ended, or never enters {' or '.join(self.request.stages)}"
+            return EXPIRED, f"{silent} within {waits_s:g} s: {why}; ask for ranks that do, or by occurrences"
         used_up = spending.used_up()
         if used_up:
             return (FAILED, f"{used_up}; {self.progress()}") if self.had_session else (REFUSED, used_up)
@@ -223,13 +213,6 @@ class Task:
         if step is not None and self.last_step is not None and step > self.last_step:
             return EXPIRED, f"{self.reason}: it was over in step {step}, and nothing could begin before"
         return (EXPIRED, f"{self.reason}: the process ended before that") if process_ends else None
-
-    def _unanswered(self, waited_s: float) -> str:
-        return (
-            f"no step was agreed: rank {self.agreeing}, which agrees for all that were asked, did not answer within "
-            f"{waited_s:g} s: it has ended, or never enters {' or '.join(self.request.stages)}; ask for ranks that do, "
-            "or by occurrences"
-        )
 
     def progress(self) -> str:
         """How far it came, in words."""
@@ -265,21 +248,14 @@ class Task:
 
 @dataclass
 class Occurrence:
-    """One occurrence of a wanted stage, on the thread that entered it. The stage may be entered inside of it again.
-
-    Args:
-        sample: Which part of it is recorded; None: all.
-        depth: How often it is entered.
-        passed: Boundaries of the sample's kind that have passed.
-        had_session: Was one begun in it? There is one at most.
-    """
+    """One occurrence of a wanted stage, on the thread that entered it. The stage may be entered inside of it again."""
 
     stage: str
     thread: int
-    sample: Sample | None = None
-    depth: int = 1
-    passed: int = 0
-    had_session: bool = False
+    sample: Sample | None = None  # which part of it is recorded; None: all
+    depth: int = 1  # how often it is entered
+    passed: int = 0  # boundaries of the sample's kind
+    had_session: bool = False  # was one begun in it? There is one at most
 
     def left(self, stage: str, thread: int) -> bool:
         """A stage was left: does this occurrence end with it?"""
@@ -316,47 +292,27 @@ class Occurrence:
 
 @dataclass
 class CoveringSession:
-    """One session, from the order to start it until it is known to be closed.
-
-    Args:
-        thread: Which started it, and alone may stop it.
-        started_ns: Monotonic clock.
-        limit_ns: After so long it is stopped.
-        had_one_before: Had its request any session before it?
-        stop_because: Why it is to be stopped early, with the next event of its thread.
-        stopping: The order to stop was given.
-        steps: In which it recorded: one, unless it is of whole steps.
-    """
+    """One session, from the order to start it until it is known to be closed."""
 
     stage: str
-    thread: int
+    thread: int  # which started it, and alone may stop it
     step: int | None
-    started_ns: int
-    limit_ns: int
-    had_one_before: bool = False
-    stop_because: str = ""
-    stopping: bool = False
-    steps: tuple[int, ...] = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.steps = () if self.step is None else (self.step,)
+    started_ns: int  # monotonic clock
+    limit_ns: int  # after so long it is stopped
+    had_one_before: bool = False  # had its request any session before it?
+    stop_because: str = ""  # with the next event of its thread
+    stopping: bool = False  # was the order given?
+    steps: tuple[int, ...] = ()  # in which it recorded: one, unless it is of whole steps, or none is known
 
 
 class Ledger:
-    """Requests that are not under way, by id in order of arrival. So many of each are kept: the oldest go.
-
-    Attributes:
-        ended: The last report of this rank.
-        elsewhere: Requests of other ranks, which this one has agreed on.
-        commits: Agreed first steps that came before their request.
-        cancels: Cancellations that did, and why.
-    """
+    """Requests that are not under way, by id in order of arrival. So many of each are kept: the oldest go."""
 
     def __init__(self) -> None:
-        self.ended: dict[str, Report] = {}
-        self.elsewhere: dict[str, None] = {}
-        self.commits: dict[str, int] = {}
-        self.cancels: dict[str, str] = {}
+        self.ended: dict[str, Report] = {}  # the last of this rank
+        self.elsewhere: dict[str, None] = {}  # of other ranks, which this one has agreed on
+        self.commits: dict[str, int] = {}  # agreed first steps that came before their request
+        self.cancels: dict[str, str] = {}  # cancellations that did, and why
 
     def is_settled(self, id: str) -> bool:
         """Is there nothing more for this rank to do about it?"""

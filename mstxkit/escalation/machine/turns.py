@@ -19,9 +19,7 @@ def next_task(
 
     Args:
         tasks: Under way on the rank, in order of arrival.
-        step: The rank's.
         room: What the budgets have no room for, in words; empty: there is room.
-        cools: Does the rank cool down?
         theirs: Profiles of others that are on or near: in words, and in how many steps they begin.
         lead: Steps that an agreement takes.
     """
@@ -33,18 +31,8 @@ def next_task(
     if room:
         return None
     due = next((task for task in planned if task.is_due(step) and not _waits(task, theirs, 0)), None)
-    return _next_unplanned([] if cools else waiting, now, theirs, lead) if due is None else due
-
-
-def _waits(task: Task, theirs: Sequence[tuple[str, int]], lead: int) -> bool:
-    """Does it wait for somebody else's profile? Its reason says so then."""
-    words = task.comes_after(theirs, lead)
-    if words:
-        task.ready_ns, task.reason = None, f"waits for {words}"
-    return bool(words)
-
-
-def _next_unplanned(waiting: Collection[Task], now: Now, theirs: Sequence[tuple[str, int]], lead: int) -> Task | None:
+    if due is not None or cools:
+        return due
     first = min((task for task in waiting if task.needs_agreement), key=Task.turn, default=None)
     for task in waiting:
         if _waits(task, theirs, lead):
@@ -54,3 +42,11 @@ def _next_unplanned(waiting: Collection[Task], now: Now, theirs: Sequence[tuple[
         elif not any(other.ready_ns is not None for other in waiting):
             return task
     return None
+
+
+def _waits(task: Task, theirs: Sequence[tuple[str, int]], lead: int) -> bool:
+    """Does it wait for somebody else's profile? Its reason says so then."""
+    words = task.comes_after(theirs, lead)
+    if words:
+        task.ready_ns, task.reason = None, f"waits for {words}"
+    return bool(words)
