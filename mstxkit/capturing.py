@@ -110,11 +110,7 @@ def is_begun(late: bool = False) -> bool:
 
 
 def records_into(folder: Path) -> bool:
-    """Does this process record into that folder?
-
-    Raises:
-        CaptureError: it records into another one.
-    """
+    """Does this process record into that folder? Raises CaptureError: it records into another one."""
     recorder = recorder_here()
     # Whose C engine records without us is an mstxkit that was imported before this one.
     before = Path(os.environ.get(environment.RUN, "")) if engine.recording() else None
@@ -228,10 +224,7 @@ def _forget_keeper() -> None:
 
 def stop(run: Path | None = None, exc: BaseException | None = None) -> None:
     """Stop the recorder of this process, if it records into `run` (None: whatever it records into). Never raises.
-
-    Args:
-        run: The run folder.
-        exc: The exception by which that comes.
+    `run`: the run folder. `exc`: the exception by which that comes.
     """
     if threading.get_ident() in _beside.at_forks:
         _beside.stops_late.append((run, exc))

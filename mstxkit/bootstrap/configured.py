@@ -37,11 +37,7 @@ class Configured(NamedTuple):
         return {**settings.as_variables(self.settings, overrides), **({TAKES_OVER: taken} if taken else {})}
 
     def leave_in(self, folder: Path) -> None:
-        """Leave its requests for all ranks of a run.
-
-        Raises:
-            CaptureError, MstxkitError: the folder cannot be used.
-        """
+        """Leave its requests for all ranks of a run. Raises CaptureError, MstxkitError: the folder cannot be used."""
         if self.plan.requests:
             planning.leave(*run_file.open_run_folder(folder), self.plan)
 

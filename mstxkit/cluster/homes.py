@@ -13,11 +13,8 @@ from .ray_link import RayLink
 
 
 class Homes:
-    """Who judges, as seen from one host. In the agent's thread only.
-
-    Args:
-        judges: Is a judge to be started from here, where none runs?
-        metrics: What a judge is told of where figures go.
+    """Who judges, as seen from one host. In the agent's thread only. `judges`: is a judge to be started from here,
+    where none runs? `metrics`: what a judge is told of where figures go.
     """
 
     def __init__(self, run: Path, run_id: str, folder: Path, judges: bool, metrics: str = "") -> None:
@@ -26,11 +23,8 @@ class Homes:
         self._beside = Beside(run, run_id, metrics)
 
     def consider(self, processes: Sequence[HandingProcess], batches: int) -> None:
-        """Start a judge where one is missing: from rank 0's host, and once that is gone from any.
-
-        Args:
-            processes: Of this host.
-            batches: That this host has handed over.
+        """Start a judge where one is missing: from rank 0's host, and once that is gone from any. `processes`: of this
+        host. `batches`: that this host has handed over.
         """
         if self._judges and not self._link.is_open:
             self._beside.consider(processes, batches)

@@ -153,11 +153,7 @@ class IncidentFolders:
         return [o for o in others if o is not None and o.kind == incidents.HANG and not o.over_ns]
 
     def answer(self, name: str, reports: Sequence[Mapping[str, Any]]) -> None:
-        """Leave what this host has to report.
-
-        Raises:
-            OSError: it cannot be written, or the incident is gone.
-        """
+        """Leave what this host has to report. Raises OSError: it cannot be written, or the incident is gone."""
         about = {"format": FORMAT, "run": self._run_id, "host": self.place, "written_ns": time.time_ns()}
         content = json.dumps({**about, "processes": list(reports)}).encode()
         documents.replace_file(self._answer_of(name), content)
@@ -190,11 +186,7 @@ class IncidentFolders:
         documents.replace_file(folder / layout.INCIDENT_FILE, incident.as_json(self._run_id))
 
     def dissolve(self, name: str, quiet_s: float = 0.0) -> None:
-        """Nothing was wrong.
-
-        Args:
-            quiet_s: For so long no host need look again at those that merely wait.
-        """
+        """Nothing was wrong. `quiet_s`: for so long no host need look again at those that merely wait."""
         content = json.dumps({"format": FORMAT, "run": self._run_id, "until_ns": time.time_ns() + int(quiet_s * 1e9)})
         documents.replace_file(self._folder / layout.INCIDENTS_QUIET, content.encode())
         if incidents.is_name(name) and not (self._folder / name / layout.INCIDENT_FILE).exists():
@@ -280,10 +272,6 @@ def _name_after(name: str) -> str:
 
 
 def ask(run: Path) -> None:
-    """Ask all hosts of a run for an incident now.
-
-    Raises:
-        OSError, CaptureError: it cannot be asked for.
-    """
+    """Ask all hosts of a run for an incident now. Raises OSError, CaptureError: it cannot be asked for."""
     folders.make_folder(run / layout.INCIDENTS)
     documents.replace_file(run / layout.INCIDENTS / layout.INCIDENT_ASKED, b"")

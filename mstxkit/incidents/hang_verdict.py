@@ -8,11 +8,7 @@ from ..store.verdicts import Verdict
 
 
 def of_hang(incident: Incident, now_ns: int) -> Verdict:
-    """Of an incident that is a hang; withdrawn where it is over.
-
-    Args:
-        now_ns: Wall clock.
-    """
+    """Of an incident that is a hang; withdrawn where it is over. `now_ns`: wall clock."""
     steps = (range_.get("step") for range_ in incident.details.get("inside") or ())
     step = next((step for step in steps if step is not None), None)
     return Verdict(

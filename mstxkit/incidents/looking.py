@@ -60,14 +60,8 @@ class LastRange(NamedTuple):
 
 
 class WatchedProcess:
-    """One process.
-
-    Args:
-        folder: Of the live files.
-        name: Of its files.
-
-    Raises:
-        OSError, FormatError: there is no live file of it.
+    """One process. `folder`: of the live files. `name`: of its files. Raises OSError, FormatError: there is no live
+    file of it.
     """
 
     def __init__(self, folder: Path, name: str) -> None:
@@ -103,13 +97,8 @@ class WatchedProcess:
         return pid if isinstance(pid, int) and self.who.get("pidns") == identity.namespace("pid") else 0
 
     def look(self, now_ns: int) -> list[RangeInside]:
-        """What it is inside of now; what it left since the last look is given back.
-
-        Args:
-            now_ns: CLOCK_MONOTONIC.
-
-        Raises:
-            OSError, FormatError: its live file cannot be read.
+        """What it is inside of now; what it left since the last look is given back. `now_ns`: CLOCK_MONOTONIC. Raises
+        OSError, FormatError: its live file cannot be read.
         """
         raw = documents.read_part(self._live, 0, livefile.HEADER_BYTES + glance.SLOTS * livefile.SLOT_BYTES)
         head = raw[: livefile.HEADER_BYTES]

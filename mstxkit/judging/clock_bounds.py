@@ -152,11 +152,8 @@ class _HostClock:
         self._wall, self._looks, self.peer = (0, 0), _BRACKETS, PeerClock()
 
     def look(self, half_ns: int, offset_ns: int) -> None:
-        """Its wall clock was asked.
-
-        Args:
-            half_ns: Half the bracket in which both clocks were asked, over 0.
-            offset_ns: CLOCK_REALTIME less CLOCK_MONOTONIC.
+        """Its wall clock was asked. `half_ns`: half the bracket in which both clocks were asked, over 0. `offset_ns`:
+        CLOCK_REALTIME less CLOCK_MONOTONIC.
         """
         self._looks += 1
         is_set = abs(offset_ns - self._wall[1]) > WALL_ERROR_NS + half_ns  # or its host was asleep

@@ -148,11 +148,7 @@ class Controller:
         return min((book.pace_s for book in self._books.values()), default=0.0)
 
     def work(self, now_s: float, at_once: bool = False) -> Outcome:
-        """Judge the steps that nobody is waited for any more.
-
-        Args:
-            at_once: Wait for nobody: nothing more will come.
-        """
+        """Judge the steps that nobody is waited for any more. `at_once`: wait for nobody: nothing more will come."""
         self._put()
         verdicts: list[Verdict] = []
         wants: list[Want] = []

@@ -21,12 +21,7 @@ _ENDED_AT_MOST = 10_000
 
 
 class RequestNews:
-    """Of one run. One thread at a time.
-
-    Args:
-        run: The run folder.
-        run_id: Its id.
-    """
+    """Of one run. One thread at a time. `run`: the run folder. `run_id`: its id."""
 
     def __init__(self, run: Path, run_id: str) -> None:
         self._control, self._looks_s = ControlFolder(run, run_id), 0.0
@@ -38,10 +33,7 @@ class RequestNews:
 
     def look(self, now_ns: int) -> list[EscalationNews]:
         """What is new since the last look, one word a request. What had ended before the first look is no news. Never
-        raises for what is in the run.
-
-        Args:
-            now_ns: Wall clock.
+        raises for what is in the run. `now_ns`: wall clock.
         """
         if time.monotonic() < self._looks_s:
             return []

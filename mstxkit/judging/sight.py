@@ -53,11 +53,8 @@ class Sighting(NamedTuple):
 
 
 class Sight:
-    """Looks at one run again and again. What has not changed is not read again.
-
-    Args:
-        run: The run folder, resolved.
-        run_id: Its id.
+    """Looks at one run again and again. What has not changed is not read again. `run`: the run folder, resolved.
+    `run_id`: its id.
     """
 
     def __init__(self, run: Path, run_id: str) -> None:

@@ -46,11 +46,8 @@ _BUSY_PARTS = 65_534
 
 
 class Closing(NamedTuple):
-    """When a step is closed.
-
-    Args:
-        settle_s: All are through, and nothing more has come of it for so long.
-        timeout_s: Whoever has not handed it over so long after the first is not waited for.
+    """When a step is closed. `settle_s`: all are through, and nothing more has come of it for so long. `timeout_s`:
+    whoever has not handed it over so long after the first is not waited for.
     """
 
     settle_s: float = 0.3

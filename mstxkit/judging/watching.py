@@ -87,10 +87,7 @@ def _desk(run: Path, run_id: str, outlets: Outlets | None = None) -> Desk | None
 
 def follow(run: Path, run_id: str, outlets: Outlets | None = None) -> Iterator[Verdict]:
     """Verdicts as they come, those that hold now first, until whoever asks has enough; judged here while nobody else
-    does.
-
-    Args:
-        outlets: Where figures go while it is judged here.
+    does. `outlets`: where figures go while it is judged here.
     """
     shown: dict[str, Verdict] = {}
     desk: Desk | None = None

@@ -38,11 +38,7 @@ class Background:
         self._last: Callable[[], object] | None = None
 
     def start(self) -> None:
-        """Start the thread; one that was left behind goes on.
-
-        Raises:
-            RuntimeError: no thread can be started.
-        """
+        """Start the thread; one that was left behind goes on. Raises RuntimeError: no thread can be started."""
         with self._changing:
             self._pausing.clear()
             if self._thread is None:

@@ -58,11 +58,8 @@ class _Account:
 
 
 class Governor:
-    """Keeps account of every site.
-
-    Args:
-        budget_ratio: Own cost over wall time that is allowed; 0 measures only.
-        outside_ns: Added to each call.
+    """Keeps account of every site. `budget_ratio`: own cost over wall time that is allowed; 0 measures only.
+    `outside_ns`: added to each call.
     """
 
     def __init__(self, budget_ratio: float, outside_ns: float = 0.0) -> None:
@@ -75,11 +72,8 @@ class Governor:
         self.spent_ns = 0
 
     def decide(self, now_ns: int, costs: Sequence[tuple[Any, int, int, int]]) -> list[Throttling]:
-        """What is to change. The first call only takes down what there is.
-
-        Args:
-            now_ns: CLOCK_MONOTONIC.
-            costs: The engine's `site_costs()`: calls, their cost and how many were coalesced, since the process began.
+        """What is to change. The first call only takes down what there is. `now_ns`: CLOCK_MONOTONIC. `costs`: the
+        engine's `site_costs()`: calls, their cost and how many were coalesced, since the process began.
         """
         for site, calls, cost_ns, _ in costs:
             self._accounts.setdefault(site, _Account()).look(calls, cost_ns, self._outside_ns)

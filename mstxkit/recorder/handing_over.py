@@ -39,10 +39,7 @@ class HandingOver:
 
     def hand_over(self, everything: bool = False, is_end: bool = False) -> bool:
         """Hand over what is over. Was there any? Never raises: what could not be written waits, up to a bound.
-
-        Args:
-            everything: Also of the step in force.
-            is_end: There will be no more.
+        `everything`: also of the step in force. `is_end`: there will be no more.
         """
         try:
             rows = engine.take_summaries(everything)

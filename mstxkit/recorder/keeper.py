@@ -45,11 +45,8 @@ _WORKERS_END_WITHIN_S = 1.0
 
 
 class HandingOn(NamedTuple):
-    """What a keeper does beside its own work, in its thread; neither may raise.
-
-    Args:
-        turn: Called about once a second.
-        last: Called when its process ends; is it the only one of the run here?
+    """What a keeper does beside its own work, in its thread; neither may raise. `turn`: called about once a second.
+    `last`: called when its process ends; is it the only one of the run here?
     """
 
     turn: Callable[[], None] = lambda: None

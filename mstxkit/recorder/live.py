@@ -187,11 +187,7 @@ def shrink(live: LiveFile) -> None:
 
 
 def announce_again(live: LiveFile) -> None:
-    """Write the pointer anew, after somebody has removed the run folder.
-
-    Raises:
-        CaptureError: it cannot be written.
-    """
+    """Write the pointer anew, after somebody has removed the run folder. Raises CaptureError: it cannot be written."""
     _write_pointer(live.pointer, live.path, livefile.read_identity(live.view))
 
 

@@ -41,11 +41,7 @@ class Neighbours:
         self.gone_ns: dict[str, int] = {}
 
     def open(self) -> None:
-        """Before the first `wait`.
-
-        Raises:
-            OSError: no descriptor is left.
-        """
+        """Before the first `wait`. Raises OSError: no descriptor is left."""
         if self._pipe is None or not self._pipe.is_ours:
             self._forget_queue()
             self._pipe = WakePipe()

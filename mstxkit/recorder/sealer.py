@@ -230,13 +230,8 @@ class Sealer:
                 engine.release_bank(index)
 
     def seal_the_rest(self, error: str | None = None) -> None:
-        """Write what is left in the live file once the engine has let go of it, what is open, and the end.
-
-        Args:
-            error: The exception that ended the program.
-
-        Raises:
-            OSError: it could not be written.
+        """Write what is left in the live file once the engine has let go of it, what is open, and the end. `error`: the
+        exception that ended the program. Raises OSError: it could not be written.
         """
         with self._sealing:
             view = self._live.view

@@ -98,11 +98,8 @@ class ReadRing(NamedTuple):
 
 
 class TorchRing:
-    """The ring of this process that is on.
-
-    Args:
-        kind: Where it is.
-        dump: Its function: (with entries, only active ones) to JSON.
+    """The ring of this process that is on. `kind`: where it is. `dump`: its function: (with entries, only active ones)
+    to JSON.
     """
 
     def __init__(self, kind: RingKind, dump: Callable[[bool, bool], bytes]) -> None:
