@@ -26,7 +26,6 @@ from .recorder.last_words import LastWordsHere
 from .recorder.late_start import LateStart
 from .recorder.process import Recorder
 from .recorder.rings import Rings
-from .recorder.sealer import Sealer
 from .recorder.watchman import WatchmanStarter
 from .store import metrics_setting
 
@@ -188,23 +187,17 @@ def _take(recorder: Any) -> None:
         recorder.sealer.start_others = _resume_others
         recorder.sealer.each_quiet_look = keeper.consider
         recorder.sealer.is_looked_for = lambda: standby.is_on_duty
-        standby.each_look = lambda: _see_to(keeper, recorder.sealer)
-        recorder.sealer.each_second = lambda: (
-            standby.consider() + keeper.consider() + rings.consider() + words() + _told()
-        )
+        standby.each_look = partial(faults.tell, [keeper.look, recorder.sealer.tick_too])
+
+        def consider_all() -> int:
+            spent_ns = standby.consider() + keeper.consider() + rings.consider() + words()
+            faults.tell(here.each_second)
+            return spent_ns
+
+        recorder.sealer.each_second = consider_all
         _beside.standby, _beside.keeper, _beside.rings = standby, keeper, rings
         if settings.planned:
             standby.expect_plans()
-
-
-def _told() -> int:
-    faults.tell(here.each_second)
-    return 0
-
-
-def _see_to(keeper: Keeper, sealer: Sealer) -> None:
-    keeper.look()
-    sealer.tick_too()
 
 
 def expect_plans() -> None:

@@ -43,10 +43,8 @@ class Configured(NamedTuple):
 
 
 def configured(source: Any) -> Configured:
-    """What a file, a mapping or a `Config` asks for.
-
-    Raises:
-        ConfigError: something in it is wrong, or mstxkit's sessions cannot record it; all of that at once.
+    """What a file, a mapping or a `Config` asks for. Raises ConfigError: something in it is wrong, or mstxkit's
+    sessions cannot record it; all of that at once.
     """
     if isinstance(source, Config):
         config, places, name = source, {}, "Config"

@@ -50,8 +50,7 @@ class IncidentFolders:
     """Those of one run, as one host sees them.
 
     Args:
-        run: The run folder.
-        run_id: Its id.
+        run, run_id: The run folder, and its id.
         place: `<host>-<digest>`, as the files of this host are called.
         at_most: So many incidents are kept: the first, and the newest.
         most_bytes: What all of them may take.
@@ -92,8 +91,12 @@ class IncidentFolders:
     def _made(self, kind: str, now_ns: int) -> Call:
         self._make_room()
         name = _name_of(now_ns)
-        for last in incidents.names(self._run)[-1:]:
-            name = max(name, _name_after(last))  # the newest is the last, also where a clock was set back
+        for last in incidents.names(self._run)[-1:]:  # the newest is the last, also where a clock was set back
+            try:
+                last_ms = calendar.timegm(time.strptime(last[:15], "%Y%m%dT%H%M%S")) * 1000 + int(last[16:])
+                name = max(name, _name_of((last_ms + 1) * 10**6))
+            except ValueError:
+                pass  # nobody has opened one then
         os.mkdir(self._folder / name, folders.FOLDER_MODE)
         call = Call(name, kind, now_ns, self.place)
         try:
@@ -110,9 +113,7 @@ class IncidentFolders:
 
     def taken_over(self, call: Call) -> Call:
         """One that nobody has concluded, as this host's from now on; or as another host has taken it over before.
-
-        Raises:
-            OSError, MstxkitError: it cannot be written.
+        Raises OSError, MstxkitError: it cannot be written.
         """
         with documents.locked(self._folder / layout.INCIDENTS_LOCK, _LOCKED_WITHIN_S):
             now = self.call(call.name)
@@ -175,9 +176,7 @@ class IncidentFolders:
 
     def conclude(self, incident: Incident) -> None:
         """Write what it comes to, and its page; that a hang is over not where its folder has made room for others.
-
-        Raises:
-            OSError: it cannot be written.
+        Raises OSError: it cannot be written.
         """
         folder = self._folder / incident.incident
         if incident.over_ns and not folder.is_dir() and run_file.id_of(self._run) == self._run_id:
@@ -260,15 +259,6 @@ def _belongs_to(newest: Call, kind: str, since_ns: int, now_ns: int) -> bool:
 
 def _name_of(time_ns: int) -> str:
     return time.strftime("%Y%m%dT%H%M%S", time.gmtime(time_ns // 10**9)) + f".{time_ns // 10**6 % 1000:03d}"
-
-
-def _name_after(name: str) -> str:
-    try:
-        return _name_of(
-            (calendar.timegm(time.strptime(name[:15], "%Y%m%dT%H%M%S")) * 1000 + int(name[16:]) + 1) * 10**6
-        )
-    except ValueError:  # nobody has opened one then
-        return ""
 
 
 def ask(run: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from pathlib import Path
-from typing import Iterator, Sequence
+from typing import Iterator
 
 from ..errors import MstxkitError
 from ..store import documents, fate, layout
@@ -64,13 +64,10 @@ class RequestNews:
         open_ = [asked for asked in self._asked if asked.request.id not in (self._ended or ())]
         if not open_:
             return []
-        fates = Fates(self._speakers.of_ranks(self._ranks(open_)), now_ns=now_ns)
-        return [fates.progress(asked) for asked in open_]
-
-    def _ranks(self, open_: Sequence[Asked]) -> set[int]:
         size = max((rank for rank, _ in self._speakers.names()), default=-1) + 1
         ranks = {rank: None for asked in reversed(open_) for rank in asked.request.ranks_in(size, asked.suspects)}
-        return set(list(ranks)[:_RANKS_AT_MOST])
+        fates = Fates(self._speakers.of_ranks(set(list(ranks)[:_RANKS_AT_MOST])), now_ns=now_ns)
+        return [fates.progress(asked) for asked in open_]
 
 
 def _state(progress: Progress) -> str:

@@ -47,11 +47,6 @@ class _Account:
             self.full_ns = self.spent_ns / self.new_calls
 
     @property
-    def if_held_ns(self) -> float:
-        """What its calls would have cost coalesced."""
-        return self.new_calls * min(self.full_ns / 4, _COALESCED_NS)
-
-    @property
     def if_recorded_ns(self) -> float:
         """What its calls would have cost recorded."""
         return self.new_calls * self.full_ns
@@ -100,7 +95,8 @@ class Governor:
         for site, account in sorted(free, key=lambda pair: -pair[1].spent_ns):
             if recorded_ns <= _room(budget_ns, fixed_ns):
                 break
-            recorded_ns, fixed_ns = recorded_ns - account.spent_ns, fixed_ns + account.if_held_ns
+            recorded_ns -= account.spent_ns
+            fixed_ns += account.new_calls * min(account.full_ns / 4, _COALESCED_NS)
             account.is_held, account.calm_since_ns = True, None
             changes.append(Throttling(site, True))
         return changes
