@@ -143,12 +143,15 @@ class _Left(NamedTuple):
 def _seal_claimed(run: Path, claimed: Path, pointer: Path, left: _Left, go_on: Callable[[], bool]) -> Adopted | None:
     result = None
     try:
-        result = _seal_file(run, left, go_on)
-    except BaseException as exc:
-        if isinstance(exc, NewerVersionError) or not isinstance(exc, FormatError):  # a newer mstxkit can read that
-            os.rename(claimed, pointer)
+        try:
+            result = _seal_file(run, left, go_on)
+        except NewerVersionError:  # a newer mstxkit can read that
             raise
-        faults.note("adopt", exc)  # nothing in it can be read: it is left where it is, and no longer announced
+        except FormatError as exc:  # nothing in it can be read: it is left where it is, and no longer announced
+            faults.note("adopt", exc)
+    except BaseException:
+        os.rename(claimed, pointer)
+        raise
     # The pointer goes last: until then, whoever comes next does the rest.
     life.let_go(live.life_of(left.path))
     live.forget_folder(left.path.parent)
