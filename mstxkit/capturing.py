@@ -26,7 +26,6 @@ from .recorder.last_words import LastWordsHere
 from .recorder.late_start import LateStart
 from .recorder.process import Recorder
 from .recorder.rings import Rings
-from .recorder.sealer import Sealer
 from .recorder.watchman import WatchmanStarter
 from .store import metrics_setting
 
@@ -110,11 +109,7 @@ def is_begun(late: bool = False) -> bool:
 
 
 def records_into(folder: Path) -> bool:
-    """Does this process record into that folder?
-
-    Raises:
-        CaptureError: it records into another one.
-    """
+    """Does this process record into that folder? Raises CaptureError: it records into another one."""
     recorder = recorder_here()
     # Whose C engine records without us is an mstxkit that was imported before this one.
     before = Path(os.environ.get(environment.RUN, "")) if engine.recording() else None
@@ -192,23 +187,17 @@ def _take(recorder: Any) -> None:
         recorder.sealer.start_others = _resume_others
         recorder.sealer.each_quiet_look = keeper.consider
         recorder.sealer.is_looked_for = lambda: standby.is_on_duty
-        standby.each_look = lambda: _see_to(keeper, recorder.sealer)
-        recorder.sealer.each_second = lambda: (
-            standby.consider() + keeper.consider() + rings.consider() + words() + _told()
-        )
+        standby.each_look = partial(faults.tell, [keeper.look, recorder.sealer.tick_too])
+
+        def consider_all() -> int:
+            spent_ns = standby.consider() + keeper.consider() + rings.consider() + words()
+            faults.tell(here.each_second)
+            return spent_ns
+
+        recorder.sealer.each_second = consider_all
         _beside.standby, _beside.keeper, _beside.rings = standby, keeper, rings
         if settings.planned:
             standby.expect_plans()
-
-
-def _told() -> int:
-    faults.tell(here.each_second)
-    return 0
-
-
-def _see_to(keeper: Keeper, sealer: Sealer) -> None:
-    keeper.look()
-    sealer.tick_too()
 
 
 def expect_plans() -> None:
@@ -228,10 +217,7 @@ def _forget_keeper() -> None:
 
 def stop(run: Path | None = None, exc: BaseException | None = None) -> None:
     """Stop the recorder of this process, if it records into `run` (None: whatever it records into). Never raises.
-
-    Args:
-        run: The run folder.
-        exc: The exception by which that comes.
+    `run`: the run folder. `exc`: the exception by which that comes.
     """
     if threading.get_ident() in _beside.at_forks:
         _beside.stops_late.append((run, exc))

@@ -69,7 +69,7 @@ def autopatch(*frameworks_named: str, targets: Any = None) -> PatchReport:
     patch_record.watch()
     _hand_on(frameworks_named, targets, wanted)
     ray_job.arrange()
-    return _report()
+    return patch_report()
 
 
 def _wanted(names: tuple[Any, ...], targets: Any) -> list[tuple[Patch, bool]]:
@@ -158,10 +158,6 @@ def patch_report() -> PatchReport:
         [('textwrap:shorten', 'applied')]
         >>> mstxkit.unpatch()
     """
-    return _report()
-
-
-def _report() -> PatchReport:
     if ranges.is_off:
         pairs = [(patch.framework, target) for patch, _ in _ways.off for target in patch.targets]
         return PatchReport(tuple(TargetState.of(name, target, SKIPPED, Reason.OFF) for name, target in pairs))

@@ -37,20 +37,14 @@ class Configured(NamedTuple):
         return {**settings.as_variables(self.settings, overrides), **({TAKES_OVER: taken} if taken else {})}
 
     def leave_in(self, folder: Path) -> None:
-        """Leave its requests for all ranks of a run.
-
-        Raises:
-            CaptureError, MstxkitError: the folder cannot be used.
-        """
+        """Leave its requests for all ranks of a run. Raises CaptureError, MstxkitError: the folder cannot be used."""
         if self.plan.requests:
             planning.leave(*run_file.open_run_folder(folder), self.plan)
 
 
 def configured(source: Any) -> Configured:
-    """What a file, a mapping or a `Config` asks for.
-
-    Raises:
-        ConfigError: something in it is wrong, or mstxkit's sessions cannot record it; all of that at once.
+    """What a file, a mapping or a `Config` asks for. Raises ConfigError: something in it is wrong, or mstxkit's
+    sessions cannot record it; all of that at once.
     """
     if isinstance(source, Config):
         config, places, name = source, {}, "Config"

@@ -37,7 +37,10 @@ def boot() -> None:
         # By name: this file may have been run by its path and imported as well.
         there = {(type(finder).__module__, type(finder).__name__) for finder in sys.meta_path}
         if asked and (__name__, Waiting.__name__) not in there:
-            _wait(Waiting(_names(asked)))
+            finder = Waiting(_names(asked))
+            sys.meta_path.insert(0, finder)
+            for name in finder.names & set(sys.modules):  # another .pth file has imported it
+                finder.arrives(name, getattr(sys.modules[name], "__spec__", None))
     except Exception:
         pass  # there is nobody to tell yet, and the program is none of our business
 
@@ -49,12 +52,6 @@ def _say_that_it_is_reached() -> None:
             os.unlink(os.path.join(run, UNREACHED))
         except OSError:
             pass  # another interpreter was first, or this run was not started by `mstxkit run`
-
-
-def _wait(finder: Waiting) -> None:
-    sys.meta_path.insert(0, finder)
-    for name in finder.names & set(sys.modules):  # another .pth file has imported it
-        finder.arrives(name, getattr(sys.modules[name], "__spec__", None))
 
 
 class Waiting:
@@ -114,10 +111,8 @@ class Waiting:
 
 
 def join(is_ray_worker: bool = False) -> None:
-    """Capture and patch here as the environment says. Never raises: what is wrong is logged once.
-
-    Args:
-        is_ray_worker: Also hear of classes that arrive by value, which no import shows.
+    """Capture and patch here as the environment says. Never raises: what is wrong is logged once. `is_ray_worker`: also
+    hear of classes that arrive by value, which no import shows.
     """
     try:
         # The package itself starts to capture, where MSTXKIT_RUN is set.

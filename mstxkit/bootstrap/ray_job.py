@@ -50,9 +50,7 @@ _ways = _Replaced()
 
 def arrange(asker: str = "autopatch") -> tuple[str, ...]:
     """Make every `ray.init` from now on reach the job's workers, until `undo` of each asker; also one by Ray itself.
-
-    Returns:
-        Notes on what cannot be reached, and what to do.
+    Gives notes on what cannot be reached, and what to do.
     """
     if ranges.is_off:
         return ()

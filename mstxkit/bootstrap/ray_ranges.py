@@ -24,11 +24,8 @@ def __getattr__(name: str) -> Any:
 
 
 def timed(look_up: Callable[..., Any]) -> Callable[..., Any]:
-    """Ray's look-up, with a range around what it finds.
-
-    Args:
-        look_up: `FunctionActorManager.get_execution_info` of Ray 2.42.1 and 2.60.0, which is called with a function
-            descriptor and gives a named tuple of what to run.
+    """Ray's look-up, with a range around what it finds. `look_up`: `FunctionActorManager.get_execution_info` of Ray
+    2.42.1 and 2.60.0, which is called with a function descriptor and gives a named tuple of what to run.
     """
 
     @functools.wraps(look_up)

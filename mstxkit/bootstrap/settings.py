@@ -30,11 +30,7 @@ def are_limits(config: Any) -> bool:
 
 
 def resolved(config: Any, overrides: dict[str, Any]) -> tuple[RecorderLimits, DutySettings]:
-    """Both, from `config` and what overrides it.
-
-    Raises:
-        CaptureError, ConfigError: an unknown name, or a value that cannot be.
-    """
+    """Both, from `config` and what overrides it. Raises CaptureError, ConfigError: an unknown name or value."""
     settings = {**(config or {}), **overrides}
     unknown = sorted(set(settings) - set(names()))
     if unknown:

@@ -18,8 +18,9 @@ from ..store import batches, collectives, documents, layout, settings_file, wher
 from ..store.settings_file import Figures
 from . import batch_log, clocks, gathering
 from .batch_log import BatchLog
+from .beside import Beside
 from .gathering import Gathering
-from .homes import Homes
+from .ray_link import RayLink
 
 # Between two batches; a process's own hand-over comes once a second.
 EVERY_S = 0.45
@@ -32,8 +33,7 @@ class Agent:
     """What this process passes on for its host, while it is the keeper.
 
     Args:
-        run: The run folder.
-        run_id: Its id.
+        run, run_id: The run folder, and its id.
         folder: The live files of this host.
         judges: May a process that judges the job be started from here?
         metrics: What it is told of where figures go: `store.metrics_setting.as_word`.
@@ -44,7 +44,8 @@ class Agent:
     def __init__(self, run: Path, run_id: str, folder: Path, judges: bool = True, metrics: str = "") -> None:
         self._run, self._run_id, self._folder = run, run_id, folder
         self._gathering, self._log = Gathering(folder), BatchLog(run, folder)
-        self._homes = Homes(run, run_id, folder, judges, metrics)
+        # The job is judged in an actor of Ray's where this process is part of a Ray job, else beside rank 0.
+        self._judges, self._link, self._beside = judges, RayLink(run, run_id, metrics), Beside(run, run_id, metrics)
         self._sender, self._number, self._unannounced_bytes = os.urandom(6).hex(), 0, 0
         self._next_s, self._settings, self._said_settings = 0.0, 0, 0
         self._compared_s, self._offset_ns = 0.0, 0  # the wall clock with the disk's, and with CLOCK_MONOTONIC
@@ -63,8 +64,8 @@ class Agent:
         try:
             self._next_s = time.monotonic() + EVERY_S
             self._pass_on(False)
-            if self._gathering.has_steps:  # else there is nothing to judge
-                self._homes.consider(list(self._gathering.processes()), self._number)
+            if self._gathering.has_steps and self._judges and not self._link.is_open:  # else there is nothing to judge
+                self._beside.consider(list(self._gathering.processes()), self._number)
             self._look()
         except FileNotFoundError:
             pass  # somebody has removed the run folder: the sealer puts it back
@@ -74,16 +75,14 @@ class Agent:
             self._working.release()
 
     def last(self, is_alone: bool) -> None:
-        """This process ends: pass on what is left. Never raises.
-
-        Args:
-            is_alone: Is there no other process of the run on this host?
+        """This process ends: pass on what is left. Never raises. `is_alone`: is there no other process of the run on
+        this host?
         """
         if not self._working.acquire(blocking=False):
             return  # it hangs in a write: what is left lies in the rings, for the next keeper
         try:
             self._pass_on(is_alone)
-            self._homes.leave()
+            self._link.close()
         except FileNotFoundError:
             pass
         except Exception as exc:
@@ -101,8 +100,8 @@ class Agent:
             return
         every = list(gathering.in_batches(handed))
         frames = [self._framed(*of, is_goodbye and of is every[-1]) for of in every]
-        for frame in frames:  # by Ray first: the run folder may take its time
-            self._homes.post(frame)
+        for frame in frames if self._judges else ():  # by Ray first: the run folder may take its time
+            self._link.post(frame)
         self._said_settings = self._settings
         self._log.append(*frames)
         if handed and not is_goodbye:
@@ -117,7 +116,7 @@ class Agent:
         about = {
             "run": self._run_id, "host": identity.host(), "place": whereabouts.name_of_host(self._folder, ""),
             "boot": identity.boot_id(), "sender": self._sender, "number": self._number - 1,
-            "clock": self._clock(), "clocks": self._homes.take_stamps(),
+            "clock": self._clock(), "clocks": self._link.take_stamps(),
             "is_off": self._log.ahead_ns[0] != 0, "settings": self._settings, "goodbye": is_goodbye,
             "dropped": self._log.dropped,
         }  # fmt: skip
@@ -125,7 +124,7 @@ class Agent:
 
     def _look(self) -> None:
         """What comes back: by Ray, else through the run."""
-        answer = self._homes.answer()
+        answer = self._link.answer() if self._judges else None
         if answer is None and self._looks.is_due(time.monotonic()):
             answer = self._in_run()
         if answer is not None and answer != self._figures:

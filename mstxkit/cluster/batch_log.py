@@ -6,6 +6,7 @@ the first batch and where the file is put aside.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 from pathlib import Path
@@ -48,11 +49,7 @@ class BatchLog:
         self.dropped, self.ahead_ns, self._said_ns = 0, (0, 0), 0
 
     def append(self, *frames: bytes) -> None:
-        """Write batches at its end, after those that could not be written before.
-
-        Raises:
-            OSError, CaptureError: it cannot be written now.
-        """
+        """Write batches at its end, after those that could not be written before. Raises OSError, CaptureError."""
         self._waiting.extend(frames)
         try:
             self._write(b"".join(self._waiting))
@@ -65,7 +62,11 @@ class BatchLog:
     def _write(self, block: bytes) -> None:
         path = self._path or self._made()
         if self._size_bytes and self._size_bytes + len(block) > self._file_bytes:
-            self._put_aside(path)
+            old = path.with_name(path.name[: -len(layout.SUMMARIES_SUFFIX)] + batches.OLD_SUFFIX)
+            with contextlib.suppress(FileNotFoundError):
+                os.replace(path, old)
+            self._file.close()
+            self._size_bytes = 0
         try:
             self._size_bytes = self._file.append(path, block)
         except FileNotFoundError:
@@ -73,10 +74,8 @@ class BatchLog:
             self._size_bytes = self._file.append(self._made(), block)
 
     def look_at_clock(self) -> bool:
-        """Compare the clock of who stamps the file, a file server's say, with this host's own. Never raises.
-
-        Returns:
-            Was the answer too slow to tell anything? Then ask again soon: the error says so meanwhile.
+        """Compare the clock of who stamps the file, a file server's say, with this host's own. Never raises. Was the
+        answer too slow to tell anything? Then ask again soon: the error says so meanwhile.
         """
         try:
             path = self._path or self._made()
@@ -114,15 +113,6 @@ class BatchLog:
         name = whereabouts.name_of_host(self._folder, layout.SUMMARIES_SUFFIX)
         self._path = self._run / layout.SUMMARIES / name
         return self._path
-
-    def _put_aside(self, path: Path) -> None:
-        old = path.with_name(path.name[: -len(layout.SUMMARIES_SUFFIX)] + batches.OLD_SUFFIX)
-        try:
-            os.replace(path, old)
-        except FileNotFoundError:
-            pass
-        self._file.close()
-        self._size_bytes = 0
 
     def close(self) -> None:
         """Hold nothing any more. Never raises."""

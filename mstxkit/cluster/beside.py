@@ -41,12 +41,7 @@ class _Silence(NamedTuple):
 
 class Beside:
     """Starts one, from the host of rank 0, or, once that is gone, from another one; that it is alone it sees to itself.
-    One thread at a time.
-
-    Args:
-        run: The run folder.
-        run_id: Its id.
-        metrics: What it is told of where figures go.
+    One thread at a time. `run`, `run_id`: the run folder, and its id. `metrics`: what it is told of where figures go.
     """
 
     def __init__(self, run: Path, run_id: str, metrics: str = "") -> None:

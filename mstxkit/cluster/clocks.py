@@ -58,10 +58,8 @@ class Exchanges:
         return time.monotonic() >= self._next_s
 
     def burst(self, ask: Ask) -> list[Stamps]:
-        """Exchange stamps; the quickest two of them, for the next batch's `clocks`.
-
-        Args:
-            ask: Asks and waits for the `answer`; None where there is none in time. May raise what the transport raises.
+        """Exchange stamps; the quickest two of them, for the next batch's `clocks`. `ask`: asks and waits for the
+        `answer`; None where there is none in time. May raise what the transport raises.
         """
         self._next_s, self._pause_s = time.monotonic() + self._pause_s, EVERY_S
         exchanged: list[Stamps] = []

@@ -75,11 +75,13 @@ class Gathering:
         for name in names:
             if name not in self._rings and len(self._rings) < batches.PROCESSES_AT_MOST:
                 self._rings[name] = _Ring(self._folder, name, self._free_number(), self._read_before(name))
-        handed = [ring.read(files) for ring in self._rings.values()]
+        handed = [new for ring in self._rings.values() if (new := ring.read(files)) is not None]
         for name in [name for name, ring in self._rings.items() if ring.is_over or name not in names]:
             self._rings.pop(name).remove()
-        self.has_steps = self.has_steps or any(_has_step(new.rows) for new in handed if new is not None)
-        return [new for new in handed if new is not None]
+        self.has_steps = self.has_steps or any(
+            new.rows[at : at + 4] != _NO_STEP for new in handed for at in range(0, len(new.rows), summaries.ROW_BYTES)
+        )
+        return handed
 
     def _own(self, files: frozenset[str]) -> list[str]:
         """The processes that this host's keeper passes on."""
@@ -104,10 +106,8 @@ class Gathering:
         return table_of(self._before.get(name))
 
     def save(self) -> None:
-        """Leave for the next keeper what was passed on, and of whom.
-
-        Raises:
-            OSError: it cannot be left; the next one passes on again what the rings hold.
+        """Leave for the next keeper what was passed on, and of whom. Raises OSError: it cannot be left; the next one
+        passes on again what the rings hold.
         """
         content = json.dumps({name: ring.as_json() for name, ring in self._rings.items()}).encode()
         documents.replace_file(self._folder / layout.READ_SO_FAR, content)
@@ -139,9 +139,7 @@ class _Ring:
 
     def read(self, files: frozenset[str]) -> Handed | None:
         """What is new; None where nothing is. *Cost*: a system call a ring where nothing was handed over since.
-
-        Args:
-            files: What there is in its folder.
+        `files`: what there is in its folder.
         """
         is_gone = f"{self._name}{layout.LIVE_SUFFIX}" not in files
         has_entered = f"{self._name}{layout.RINGS_SUFFIX}" in files
@@ -194,11 +192,6 @@ class _Ring:
         if self.is_over:
             self._handed.path.unlink(missing_ok=True)
             self._entered.path.unlink(missing_ok=True)
-
-
-def _has_step(rows: bytes) -> bool:
-    size = summaries.ROW_BYTES
-    return any(rows[at : at + 4] != _NO_STEP for at in range(0, len(rows), size))
 
 
 def in_batches(handed: list[Handed]) -> Iterator[tuple[dict[str, Any], list[tuple[str, int, bytes]]]]:

@@ -26,8 +26,7 @@ class JobController:
     """Judges one job. Made by `ray_link`, as a named actor.
 
     Args:
-        run: The run folder.
-        run_id: Its id.
+        run, run_id: The run folder, and its id.
         metrics: Where figures go: `store.metrics_setting.as_word`.
         goodbye_s: It ends so long after all hosts have said goodbye.
         silence_s: It ends after so long without a word.

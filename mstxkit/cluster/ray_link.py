@@ -72,12 +72,8 @@ def name_of(run_id: str) -> str:
 
 
 class RayLink:
-    """This host's way to it. One thread at a time, but `leave`.
-
-    Args:
-        run: The run folder.
-        run_id: Its id.
-        metrics: What the actor is told of where figures go.
+    """This host's way to it. One thread at a time. `run`, `run_id`: the run folder, and its id. `metrics`: what the
+    actor is told of where figures go.
     """
 
     def __init__(self, run: Path, run_id: str, metrics: str = "") -> None:
@@ -121,10 +117,6 @@ class RayLink:
         if self._waiting and self._call is not None:
             time.sleep(_LEAVES_WITHIN_S)
         self._turn()
-        self.leave()
-
-    def leave(self) -> None:
-        """Call nothing of Ray's any more: this process ends."""
         with quiet():
             self._is_left = True
 
@@ -154,16 +146,14 @@ class RayLink:
         if ready:
             call, self._call = self._call, None
             try:
-                self._understand(ray.get(call, timeout=1))
+                answer = ray.get(call, timeout=1)
+                if isinstance(answer, bytes) and answer:
+                    self._answer = settings_file.figures_of(document_in(answer, Path("answer"), self._run_id))
                 self._sent = []
             except ray.exceptions.RayError:  # it is being started again, or gone
                 self._forget()
         elif time.monotonic() - self._called_s > _ANSWERS_WITHIN_S:
             self._forget()
-
-    def _understand(self, answer: Any) -> None:
-        if isinstance(answer, bytes) and answer:
-            self._answer = settings_file.figures_of(document_in(answer, Path("answer"), self._run_id))
 
     def _speak(self) -> None:
         is_asked = self._asks and time.monotonic() - self._called_s > _ASKS_AFTER_S

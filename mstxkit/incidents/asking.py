@@ -33,11 +33,8 @@ ITSELF, BY_SIGNAL, BY_PY_SPY, NOBODY = "itself", "signal", "py-spy", ""
 
 
 class Answer(NamedTuple):
-    """Threads of a process, and by what they are known: `itself`, `signal`, `py-spy`, "" for nothing.
-
-    Args:
-        has_gil: Has one of them Python's lock, as py-spy has seen?
-        has_ring: Has it handed over its ring, as it is now?
+    """Threads of a process, and by what they are known: `itself`, `signal`, `py-spy`, "" for nothing. `has_gil`: has
+    one of them Python's lock, as py-spy has seen? `has_ring`: has it handed over its ring, as it is now?
     """
 
     by: str = NOBODY
@@ -47,12 +44,8 @@ class Answer(NamedTuple):
 
 
 def threads_of(processes: Iterable[WatchedProcess], folder: Path, is_idle: Callable[[str], bool]) -> dict[str, Answer]:
-    """Those of each process, by its name.
-
-    Args:
-        processes: All of them are asked at once.
-        folder: Of the live files.
-        is_idle: Does this one nothing that could be held up? Then its ring is read as well, and a signal may be sent.
+    """Those of each process, by its name. `processes`: all of them are asked at once. `folder`: of the live files.
+    `is_idle`: does this one nothing that could be held up? Then its ring is read as well, and a signal may be sent.
     """
     waiting = {process.name: (process, process.stacks_state()) for process in processes}
     before = {name: process.last_words() for name, (process, _) in waiting.items()}

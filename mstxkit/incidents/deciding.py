@@ -107,13 +107,17 @@ def _of_held(
     absent = () if missing is None else missing.missing
     alike, order = Counter(_place(report) for report in reports), list(HELD)
     accused = [report for report in candidates if is_accused(report, blamed)]
-    alone = [report for report in candidates if _is_alone(report, alike) and not is_accused(report, blamed)]
+    # Several at one place may wait there, although no call says so.
+    alone = [r for r in candidates if alike[_place(r)] == 1 or held(r) in ("stopped", "disk")]
+    alone = [report for report in alone if not is_accused(report, blamed)]
     candidates = [report for report in candidates if small_number(report.get("rank")) in absent] or candidates
     if accused:  # whoever came later waits for these, or is another hang
         new = {id(report) for report in alone}
         candidates = [report for report in candidates if id(report) in new] or accused
     chosen = min(candidates, key=lambda r: (_is_mute(r), order.index(held(r)), alike[_place(r)], since_ns(r), _name(r)))
-    if _is_mute(chosen) and (len(candidates) > 1 or _is_late(chosen)) and _is_early(chosen):
+    # Who is late would answer if there were a core for it; who only works has time enough.
+    is_late = chosen.get("is_late") is True and chosen.get("works") is not True
+    if _is_mute(chosen) and (len(candidates) > 1 or is_late) and _is_early(chosen):
         return None
     others = [report for report in (*accused, *alone) if report is not chosen and not _is_mute(report)]
     reason = HELD[held(chosen)]
@@ -129,11 +133,6 @@ def _of_held(
 def is_accused(report: Report, blamed: Mapping[str, int]) -> bool:
     """Is it held up since before that was told of? `blamed`: as of `cause`."""
     return since_ns(report) <= blamed.get(_name(report), -1)
-
-
-def _is_alone(report: Report, alike: Mapping[tuple[str, ...], int]) -> bool:
-    """Is it held up by itself? Several at one place may wait there, although no call says so."""
-    return alike[_place(report)] == 1 or held(report) in ("stopped", "disk")
 
 
 def _of_collectives(
@@ -158,9 +157,9 @@ def _of_collectives(
         return Cause(chosen, "missing", reason, others, missing)
     if missing is not None and missing.missing:
         return Cause(None, "collective", f"{missing.words}, and nothing is known of these", tuple(waiters), missing)
-    odd = _outlier(waiters)
-    if odd is not None:
-        others = tuple(report for report in waiters if report is not odd)
+    groups = groups_of(waiters)
+    if len(groups) == 2 and len(groups[1][1]) == 1 and len(groups[0][1]) > 1:  # one is elsewhere than all the others
+        odd, others = groups[1][1][0], tuple(groups[0][1])
         return Cause(odd, "collective", "it is in another collective than the others", others, missing)
     first = min(waiters, key=lambda report: (since_ns(report), _name(report)))
     if len(waiters) == 1 and sum(_world(report) == _world(first) for report in reports) < 2:
@@ -250,11 +249,6 @@ def _is_mute(report: Report) -> bool:
     return held(report) in ("lock", "own") and not table_of(report.get("thread"))
 
 
-def _is_late(report: Report) -> bool:
-    """Would it answer if there were a core for it? Who only works has time enough."""
-    return report.get("is_late") is True and report.get("works") is not True
-
-
 def _is_unknown(report: Report) -> bool:
     """Has it not said yet which rank it is, nor what it is at? It may be the one that all wait for."""
     is_quiet = not report.get("gone_ns") and report.get("works") is not True and not _is_beside(report)
@@ -320,14 +314,6 @@ def groups_of(reports: Iterable[Report]) -> list[tuple[tuple[str, ...], list[Rep
 def _place(report: Report) -> tuple[str, ...]:
     stack = waiting.alike(ThreadStack.read(table_of(report.get("thread"))).frames)
     return text_of(innermost(report).get("stage")), *stack
-
-
-def _outlier(reports: list[Report]) -> Report | None:
-    """The one that is elsewhere, where all others are at one place."""
-    groups = groups_of(reports)
-    if len(groups) == 2 and len(groups[1][1]) == 1 and len(groups[0][1]) > 1:
-        return groups[1][1][0]
-    return None
 
 
 def since_ns(report: Report) -> int:

@@ -50,8 +50,7 @@ class IncidentFolders:
     """Those of one run, as one host sees them.
 
     Args:
-        run: The run folder.
-        run_id: Its id.
+        run, run_id: The run folder, and its id.
         place: `<host>-<digest>`, as the files of this host are called.
         at_most: So many incidents are kept: the first, and the newest.
         most_bytes: What all of them may take.
@@ -92,8 +91,12 @@ class IncidentFolders:
     def _made(self, kind: str, now_ns: int) -> Call:
         self._make_room()
         name = _name_of(now_ns)
-        for last in incidents.names(self._run)[-1:]:
-            name = max(name, _name_after(last))  # the newest is the last, also where a clock was set back
+        for last in incidents.names(self._run)[-1:]:  # the newest is the last, also where a clock was set back
+            try:
+                last_ms = calendar.timegm(time.strptime(last[:15], "%Y%m%dT%H%M%S")) * 1000 + int(last[16:])
+                name = max(name, _name_of((last_ms + 1) * 10**6))
+            except ValueError:
+                pass  # nobody has opened one then
         os.mkdir(self._folder / name, folders.FOLDER_MODE)
         call = Call(name, kind, now_ns, self.place)
         try:
@@ -110,9 +113,7 @@ class IncidentFolders:
 
     def taken_over(self, call: Call) -> Call:
         """One that nobody has concluded, as this host's from now on; or as another host has taken it over before.
-
-        Raises:
-            OSError, MstxkitError: it cannot be written.
+        Raises OSError, MstxkitError: it cannot be written.
         """
         with documents.locked(self._folder / layout.INCIDENTS_LOCK, _LOCKED_WITHIN_S):
             now = self.call(call.name)
@@ -153,11 +154,7 @@ class IncidentFolders:
         return [o for o in others if o is not None and o.kind == incidents.HANG and not o.over_ns]
 
     def answer(self, name: str, reports: Sequence[Mapping[str, Any]]) -> None:
-        """Leave what this host has to report.
-
-        Raises:
-            OSError: it cannot be written, or the incident is gone.
-        """
+        """Leave what this host has to report. Raises OSError: it cannot be written, or the incident is gone."""
         about = {"format": FORMAT, "run": self._run_id, "host": self.place, "written_ns": time.time_ns()}
         content = json.dumps({**about, "processes": list(reports)}).encode()
         documents.replace_file(self._answer_of(name), content)
@@ -179,9 +176,7 @@ class IncidentFolders:
 
     def conclude(self, incident: Incident) -> None:
         """Write what it comes to, and its page; that a hang is over not where its folder has made room for others.
-
-        Raises:
-            OSError: it cannot be written.
+        Raises OSError: it cannot be written.
         """
         folder = self._folder / incident.incident
         if incident.over_ns and not folder.is_dir() and run_file.id_of(self._run) == self._run_id:
@@ -190,11 +185,7 @@ class IncidentFolders:
         documents.replace_file(folder / layout.INCIDENT_FILE, incident.as_json(self._run_id))
 
     def dissolve(self, name: str, quiet_s: float = 0.0) -> None:
-        """Nothing was wrong.
-
-        Args:
-            quiet_s: For so long no host need look again at those that merely wait.
-        """
+        """Nothing was wrong. `quiet_s`: for so long no host need look again at those that merely wait."""
         content = json.dumps({"format": FORMAT, "run": self._run_id, "until_ns": time.time_ns() + int(quiet_s * 1e9)})
         documents.replace_file(self._folder / layout.INCIDENTS_QUIET, content.encode())
         if incidents.is_name(name) and not (self._folder / name / layout.INCIDENT_FILE).exists():
@@ -270,20 +261,7 @@ def _name_of(time_ns: int) -> str:
     return time.strftime("%Y%m%dT%H%M%S", time.gmtime(time_ns // 10**9)) + f".{time_ns // 10**6 % 1000:03d}"
 
 
-def _name_after(name: str) -> str:
-    try:
-        return _name_of(
-            (calendar.timegm(time.strptime(name[:15], "%Y%m%dT%H%M%S")) * 1000 + int(name[16:]) + 1) * 10**6
-        )
-    except ValueError:  # nobody has opened one then
-        return ""
-
-
 def ask(run: Path) -> None:
-    """Ask all hosts of a run for an incident now.
-
-    Raises:
-        OSError, CaptureError: it cannot be asked for.
-    """
+    """Ask all hosts of a run for an incident now. Raises OSError, CaptureError: it cannot be asked for."""
     folders.make_folder(run / layout.INCIDENTS)
     documents.replace_file(run / layout.INCIDENTS / layout.INCIDENT_ASKED, b"")

@@ -178,10 +178,8 @@ class WatchedHost:
         return reports, cause
 
     def reports(self, asks_all: bool = True) -> list[dict[str, Any]]:
-        """On all of them, and on those that died. Takes up to five seconds, where some do not answer.
-
-        Args:
-            asks_all: False: leave those alone that work, and may, while it is not known whether anything is wrong.
+        """On all of them, and on those that died. Takes up to five seconds, where some do not answer. `asks_all`:
+        False: leave those alone that work, and may, while it is not known whether anything is wrong.
         """
         stuck = self.stuck()
         asked = [p for p in self.processes.values() if asks_all or p.name in stuck or not self._works(p.name)]
@@ -221,7 +219,12 @@ class WatchedHost:
         """Look at who is new from now on, whatever becomes of his files; the names of all that are there."""
         names = self._names()
         self._over &= set(names)
-        new = [] if self.is_closing else self._opened(set(names) - set(self.processes) - self._over)
+        new: list[WatchedProcess] = []
+        for name in () if self.is_closing else set(names) - set(self.processes) - self._over:
+            try:
+                new.append(WatchedProcess(self._folder, name))
+            except (OSError, FormatError):
+                pass  # it is just being made, or has just ended
         dead = [process for process in new if process.is_gone()]
         self.processes |= {process.name: process for process in new if process not in dead}
         living = list(self.processes.values())
@@ -232,15 +235,6 @@ class WatchedHost:
                 self._over.add(process.name)
                 self._forget(process)
         return names
-
-    def _opened(self, names: Iterable[str]) -> list[WatchedProcess]:
-        opened = []
-        for name in names:
-            try:
-                opened.append(WatchedProcess(self._folder, name))
-            except (OSError, FormatError):
-                pass  # it is just being made, or has just ended
-        return opened
 
     def _look_at(self, process: WatchedProcess, now_ns: int) -> None:
         stuck = {j.range.slot: j.range.quiet_ns for j in self._judged.get(process.name, ()) if j.is_stuck}
@@ -262,7 +256,8 @@ class WatchedHost:
     def _judge_all(self, process: WatchedProcess, now_ns: int) -> list[JudgedRange]:
         """What it is inside of, outermost first: nobody is stuck while something further inside may last longer."""
         works, may_last_s, judged = self._works(process.name), dict[int, float](), list[JudgedRange]()
-        for range_ in reversed(_ordered(process.inside)):
+        inside = sorted(process.inside, key=lambda r: (r.since_ns // _TICKS_APART_NS, r.slot.depth))
+        for range_ in reversed(inside):
             thread = range_.slot.thread
             judged.append(self._judge(process, range_, works, now_ns, may_last_s.get(thread, 0.0)))
             may_last_s[thread] = judged[-1].limit_s
@@ -282,16 +277,13 @@ class WatchedHost:
         self, process: WatchedProcess, range_: RangeInside, works: bool, now_ns: int, at_least_s: float
     ) -> JudgedRange:
         since_ns = max(range_.quiet_ns, self._anew_ns)
-        quiet_s = max(0.0, (now_ns - since_ns - self._lost_since(since_ns)) / _NS)
+        # Nobody here could go on while the whole host stood still: paused, moved, or next to no CPU.
+        lately = takewhile(lambda lost: lost[0] >= since_ns, reversed(self._lost))
+        quiet_s = max(0.0, (now_ns - since_ns - sum(lost_ns for _, lost_ns in lately)) / _NS)
         seen = QuietRange(quiet_s, self._past.get(_key(process, range_), ()), works, canonical(range_.stage))
         limit_s = max(at_least_s, hang.limit_s(self.settings, self.hang_s, seen))
         patience_s = hang.patience_s(self.settings, limit_s, range_.ended)
         return JudgedRange(range_, (now_ns - range_.since_ns) / _NS, quiet_s, limit_s, quiet_s > limit_s, patience_s)
-
-    def _lost_since(self, since_ns: int) -> int:
-        """For how long nobody here could go on, as the whole host stood still: paused, moved, or next to no CPU."""
-        lately = takewhile(lambda lost: lost[0] >= since_ns, reversed(self._lost))
-        return sum(lost_ns for _, lost_ns in lately)
 
     def _measure(self, process: WatchedProcess, now_ns: int) -> None:
         if process.pid:
@@ -407,10 +399,6 @@ def _left_by(folder: Path, name: str) -> dict[str, Any]:
 
 def _who(process: WatchedProcess) -> dict[str, Any]:
     return {"process": process.name, **{key: process.who.get(key) for key in WHO}}
-
-
-def _ordered(inside: Iterable[RangeInside]) -> list[RangeInside]:
-    return sorted(inside, key=lambda range_: (range_.since_ns // _TICKS_APART_NS, range_.slot.depth))
 
 
 def _key(process: WatchedProcess, range_: RangeInside) -> tuple[str, str, str]:

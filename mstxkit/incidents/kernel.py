@@ -93,18 +93,14 @@ def effort(pid: int) -> Effort:
             cpu_s += sum(map(int, fields[11:15])) / _TICKS  # utime, stime, cutime, cstime
         moved = dict(line.split(": ", 1) for line in _text(f"/proc/{member}/io").splitlines() if ": " in line)
         moved_bytes += int(moved.get("rchar", 0)) + int(moved.get("wchar", 0))
-        running.update({tid: _sleeps(member, tid) for tid in running_threads(member)})
+        for tid in running_threads(member):
+            running[tid] = int(_field(f"/proc/{member}/task/{tid}/status", "voluntary_ctxt_switches:"))
     return Effort(cpu_s, moved_bytes, running)
 
 
 def running_threads(pid: int) -> list[int]:
     """Its threads that run, or would if there were a core for them."""
     return [tid for tid in _threads(pid) if _stat(f"/proc/{pid}/task/{tid}")[:1] == ["R"]]
-
-
-def _sleeps(pid: int, tid: int) -> int:
-    """How often a thread has given up its core by itself so far."""
-    return int(_field(f"/proc/{pid}/task/{tid}/status", "voluntary_ctxt_switches:"))
 
 
 def threads(pid: int) -> list[dict[str, Any]]:

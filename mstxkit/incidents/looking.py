@@ -60,14 +60,8 @@ class LastRange(NamedTuple):
 
 
 class WatchedProcess:
-    """One process.
-
-    Args:
-        folder: Of the live files.
-        name: Of its files.
-
-    Raises:
-        OSError, FormatError: there is no live file of it.
+    """One process. `folder`: of the live files. `name`: of its files. Raises OSError, FormatError: there is no live
+    file of it.
     """
 
     def __init__(self, folder: Path, name: str) -> None:
@@ -103,13 +97,8 @@ class WatchedProcess:
         return pid if isinstance(pid, int) and self.who.get("pidns") == identity.namespace("pid") else 0
 
     def look(self, now_ns: int) -> list[RangeInside]:
-        """What it is inside of now; what it left since the last look is given back.
-
-        Args:
-            now_ns: CLOCK_MONOTONIC.
-
-        Raises:
-            OSError, FormatError: its live file cannot be read.
+        """What it is inside of now; what it left since the last look is given back. `now_ns`: CLOCK_MONOTONIC. Raises
+        OSError, FormatError: its live file cannot be read.
         """
         raw = documents.read_part(self._live, 0, livefile.HEADER_BYTES + glance.SLOTS * livefile.SLOT_BYTES)
         head = raw[: livefile.HEADER_BYTES]
@@ -118,14 +107,19 @@ class WatchedProcess:
         self.began_ns = self.began_ns or min((a.monotonic_ns for a in livefile.read_anchors(head)), default=0)
         self.heartbeat_ns = livefile.heartbeat_ns(head) or self.began_ns
         used = glance.used_slots(self._live, header, raw[livefile.HEADER_BYTES :])
-        at, bank = self._active(head, header)
+        (active,) = struct.unpack_from("<I", head, livefile.ACTIVE_BANK_AT)
+        if active >= header.layout.bank_count:
+            raise FormatError("a live file whose active bank is none of it", livefile.ACTIVE_BANK_AT)
+        at, bank = self._bank(active, header)
         is_as_before = (used, bank.seq, bank.record_count) == self._seen
         self._seen = used, bank.seq, bank.record_count
         if is_as_before:  # most processes do nothing between two looks
             return []
         slots = glance.open_slots(head, header, used)
         self._note_progress(slots, at, bank, now_ns)
-        self._learn_texts(slots, header)
+        texts = self._texts
+        if not all(slot.site in texts.sites and (not slot.stage or slot.stage in texts.stages) for slot in slots):
+            self._learn_texts(header)
         before, self.inside = self.inside, [self._inside(slot, head, header) for slot in slots]
         self._before = set(slots)
         left = [range_ for range_ in before if range_.slot not in self._before]
@@ -133,11 +127,7 @@ class WatchedProcess:
         return left
 
     def learn_who(self) -> None:
-        """Who it is may have become known since the last look.
-
-        Raises:
-            OSError, FormatError: its live file cannot be read.
-        """
+        """Who it is may have become known since the last look. Raises as `look`."""
         self._learn_from_head(documents.read_part(self._live, 0, livefile.HEADER_BYTES))
 
     def _learn_from_head(self, head: bytes) -> None:
@@ -155,12 +145,6 @@ class WatchedProcess:
                 self._stacks = documents.open_regular(self._folder / f"{self.name}{layout.STACKS_SUFFIX}")
             except (OSError, FormatError):
                 pass  # it has none, or is just making it
-
-    def _active(self, head: bytes, header: Header) -> tuple[int, BankHead]:
-        (active,) = struct.unpack_from("<I", head, livefile.ACTIVE_BANK_AT)
-        if active >= header.layout.bank_count:
-            raise FormatError("a live file whose active bank is none of it", livefile.ACTIVE_BANK_AT)
-        return self._bank(active, header)
 
     def _note_progress(self, slots: list[Slot], at: int, bank: BankHead, now_ns: int) -> None:
         """What has ended or begun since the last look, by track, by thread, and by stage."""
@@ -183,21 +167,14 @@ class WatchedProcess:
         for key in (("track", track), ("stage", stage), ("thread", thread)):
             self._moved[key] = now_ns
 
-    def _learn_texts(self, slots: list[Slot], header: Header) -> None:
-        texts = self._texts
-        if all(slot.site in texts.sites and (not slot.stage or slot.stage in texts.stages) for slot in slots):
-            return
-        for index in range(header.layout.bank_count):
-            self._learn_from(index, header)
-
-    def _learn_from(self, index: int, header: Header) -> None:
-        at, bank = self._bank(index, header)
-        size = min(bank.text_bytes, _TEXTS_AT_MOST)
-        text = documents.read_part(self._live, at + header.layout.bank_bytes - size, size)
-        texts, _ = livefile.read_texts(text, bank.salt)
-        self._texts.sites.update(texts.sites)
-        self._texts.stages.update(texts.stages)
-        self._texts.tracks.update(texts.tracks)
+    def _learn_texts(self, header: Header) -> None:
+        for at, bank in self._banks(header):
+            size = min(bank.text_bytes, _TEXTS_AT_MOST)
+            text = documents.read_part(self._live, at + header.layout.bank_bytes - size, size)
+            texts, _ = livefile.read_texts(text, bank.salt)
+            self._texts.sites.update(texts.sites)
+            self._texts.stages.update(texts.stages)
+            self._texts.tracks.update(texts.tracks)
 
     def _inside(self, slot: Slot, head: bytes, header: Header) -> RangeInside:
         site = self._texts.sites.get(slot.site)
@@ -250,14 +227,15 @@ class WatchedProcess:
         """What has ended last, the newest first."""
         head = documents.read_part(self._live, 0, livefile.HEADER_BYTES)
         header = self._header or livefile.read_header(head, os.fstat(self._live).st_size)
-        for index in range(header.layout.bank_count):
-            self._learn_from(index, header)
-        heads = [self._bank(index, header) for index in range(header.layout.bank_count)]
+        self._learn_texts(header)
         ranges: list[LastRange] = []
-        for at, bank in sorted(heads, key=lambda placed: -placed[1].seq):
+        for at, bank in sorted(self._banks(header), key=lambda placed: -placed[1].seq):
             if bank.seq and bank.state in (livefile.ACTIVE, livefile.FULL) and len(ranges) < at_most:
                 ranges += self._of_bank(at, bank, head, header, at_most - len(ranges))
         return ranges
+
+    def _banks(self, header: Header) -> Iterator[tuple[int, BankHead]]:
+        return (self._bank(index, header) for index in range(header.layout.bank_count))
 
     def _bank(self, index: int, header: Header) -> tuple[int, BankHead]:
         at = header.layout.bank_at(index)

@@ -103,16 +103,13 @@ def _group(group: Mapping[str, Any], time_ns: int) -> Iterator[str]:
 def _stack(stack: Sequence[object], at_most: int) -> Iterator[str]:
     """The innermost calls, and of the others the program's own first."""
     calls = [text_of(call) for call in stack]
-    shown = [*range(len(calls))[: at_most - 1], *(n for n in range(at_most - 1, len(calls)) if _is_own(calls[n]))]
+    own = [n for n in range(at_most - 1, len(calls)) if waiting.is_own(calls[n].partition(" at ")[2])]
+    shown = [*range(len(calls))[: at_most - 1], *own]
     shown = shown if len(calls) > at_most else [*range(len(calls))]
     for place in shown[:at_most]:
         yield f"    {'at' if not place else 'by'} {calls[place]}"
     if len(calls) > len(shown[:at_most]):
         yield f"    and {len(calls) - len(shown[:at_most])} more calls"
-
-
-def _is_own(call: str) -> bool:
-    return waiting.is_own(call.partition(" at ")[2])
 
 
 def _when(time_ns: int) -> str:

@@ -77,11 +77,12 @@ def report(process: WatchedProcess, folder: Path, facts: Facts, answer: Answer) 
     stuck = next((judged for judged in reversed(facts.judged) if judged.is_stuck), None)
     mine = _thread_of(stuck, answer.threads, process.pid)
     theirs = [thread for thread in answer.threads if not thread.name.startswith(_OURS)]
-    words = process.last_words()
+    words, beat_ns = process.last_words(), process.heartbeat_ns
     made = {
         "process": process.name, **who, "state": state, "works": facts.works, "quiet_s": round(facts.quiet_s, 3),
         "tracer": kernel.tracer(process.pid) if process.pid else 0,
-        "silent_s": _since(process.heartbeat_ns), "gone_ns": facts.gone_ns, "signal": facts.signal,
+        "silent_s": round((time.monotonic_ns() - beat_ns) / _NS, 3) if beat_ns else 0.0,
+        "gone_ns": facts.gone_ns, "signal": facts.signal,
         "fatal": words.fatal, "exceptions": [dict(exception) for exception in words.exceptions[-4:]],
         "raised": len(words.exceptions),
         "inside": [_inside(judged) for judged in facts.judged[-_OPEN_AT_MOST:]] or _raised_in(process, words),
@@ -103,23 +104,16 @@ def fitted(made: dict[str, Any], processes: int) -> dict[str, Any]:
     """A report within its share of what all of them may take: what tells least goes first, what is stuck last."""
     share = min(_MOST_BYTES, max(_LEAST_BYTES, ALL_BYTES // max(1, processes)))
     if made["thread"] is not None:
-        made["thread"] = {**made["thread"], "frames": _innermost(made["thread"]["frames"], share // 3)}
+        frames: list[list[Any]] = made["thread"]["frames"]
+        # The same calls of ranks that are at the same place, whatever lines these are in.
+        sizes = itertools.accumulate(len(file) + len(function) + _CALL_BYTES for file, _, function in frames)
+        made["thread"] = {**made["thread"], "frames": frames[: sum(size <= share // 3 for size in sizes)]}
     for key in ("kernel", "ring", "last", "threads", "exceptions", "entered", "inside"):
         while len(json.dumps(made)) > share and made.get(key):
             kept = len(made[key]) // 2
             made[key] = made[key][len(made[key]) - kept :] if key == "inside" else made[key][:kept]
             made["has_ring"] = made["has_ring"] and key != "entered"  # who does not say all has not said who is missing
     return made
-
-
-def _innermost(frames: list[list[Any]], at_most_bytes: int) -> list[list[Any]]:
-    """The same calls of ranks that are at the same place, whatever lines these are in."""
-    sizes = itertools.accumulate(len(file) + len(function) + _CALL_BYTES for file, _, function in frames)
-    return frames[: sum(size <= at_most_bytes for size in sizes)]
-
-
-def _since(mono_ns: int) -> float:
-    return round((time.monotonic_ns() - mono_ns) / _NS, 3) if mono_ns else 0.0
 
 
 def wall_ns(mono_ns: int) -> int:

@@ -8,14 +8,16 @@ from __future__ import annotations
 from typing import Any, Iterator, Mapping, Sequence
 
 from ..host import parts
-from ..store import incidents, stacks
+from ..store import incidents, stacks, verdicts
 from ..store.incidents import Incident
 from ..store.stacks import ThreadStack
 from ..store.values import list_of, small_number, step_number, table_of, text_of, whole_number
+from ..store.verdicts import Verdict
 from ..store.whereabouts import Whereabouts
 from . import deciding
 from .deciding import Cause, Report
 
+_INSIDE = ("name", "stage", "step", "since_ns", "quiet_s", "limit_s", "is_stuck")
 _GROUPS_AT_MOST, _RANKS_AT_MOST, _FRAMES_SHOWN = 40, 64, 24
 
 
@@ -52,6 +54,21 @@ def of_process(kind: str, process: str, reports: Sequence[Report]) -> Cause | No
             others = tuple(other for other in reports if other is not report and deciding.waits_now(other))
             return Cause(report, kind, _how_it_ended(kind, report), others, deciding.first_missing(reports))
     return None
+
+
+def hang_verdict(incident: Incident, now_ns: int) -> Verdict:
+    """A hang as it stands among the verdicts of the job; withdrawn where it is over. `now_ns`: wall clock."""
+    steps = (range_.get("step") for range_ in incident.details.get("inside") or ())
+    step = next((step for step in steps if step is not None), None)
+    missing = (incident.details.get("missing") or {}).get("words", "")
+    evidence = {"range": incident.range, "reason": incident.reason}
+    evidence["missing"] = missing if missing not in incident.reason else ""
+    return Verdict(
+        f"hang-{incident.incident}", now_ns, step, verdicts.HANG, incident.stage or None, incident.rank,
+        incident.role, step, 1.0, waits_for=incident.waits_for,
+        evidence={name: text for name, text in evidence.items() if text},
+        next=f"read {incident.page} in the run folder", withdrawn=str(incident.details.get("over") or ""),
+    )  # fmt: skip
 
 
 def of_any(kind: str, reports: Sequence[Report]) -> Cause | None:
@@ -124,7 +141,7 @@ def _details(reports: Sequence[Report], cause: Cause | None, silent: Sequence[Wh
         "silent": list(_of_hosts(silent)),
         "missing": None if missing is None else {**missing._asdict(), "words": missing.words},
         "stack": _stack(named), "exceptions": list_of(named.get("exceptions"))[-1:],
-        "inside": [_short(range_) for range_ in list_of(named.get("inside"))],
+        "inside": [{key: range_.get(key) for key in _INSIDE} for range_ in map(table_of, list_of(named.get("inside")))],
         "groups": [_group(members) for _, members in deciding.groups_of(_shown(reports))[:_GROUPS_AT_MOST]],
         "hosts": len({text_of(report.get("host")) for report in reports}),
     }  # fmt: skip
@@ -156,8 +173,3 @@ def _group(members: Sequence[Report]) -> dict[str, Any]:
 def _stack(report: Report) -> list[str]:
     frames = ThreadStack.read(table_of(report.get("thread"))).frames[:_FRAMES_SHOWN]
     return [f"{frame.function} at {frame.file}:{frame.line}" for frame in frames]
-
-
-def _short(range_: object) -> dict[str, Any]:
-    fields = table_of(range_)
-    return {key: fields.get(key) for key in ("name", "stage", "step", "since_ns", "quiet_s", "limit_s", "is_stuck")}

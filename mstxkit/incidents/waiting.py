@@ -10,7 +10,8 @@ Source: torch 2.13 `distributed/distributed_c10d.py`, Ray 2.42 and 2.60 `_privat
 
 from __future__ import annotations
 
-from typing import Iterator, Sequence
+import itertools
+from typing import Sequence
 
 from ..store.stacks import StackFrame
 
@@ -37,7 +38,8 @@ _LIBRARIES = ("site-packages", "dist-packages", "/lib/python3", "/mstxkit/")
 
 def of_stack(frames: Sequence[StackFrame]) -> str:
     """COLLECTIVE, OTHERS, LOCK, DEBUGGER, or OWN for all that is none of these."""
-    inner = list(_below_program(frames[:_CALLS]))
+    # The calls into libraries, up to the innermost one of the program's own.
+    inner = list(itertools.takewhile(lambda frame: not is_own(frame.file), frames[:_CALLS]))
     for kind, places in ((DEBUGGER, _DEBUGGERS), (COLLECTIVE, _COLLECTIVES), (OTHERS, _OTHERS), (LOCK, _LOCKS)):
         if any(place in frame.file for frame in inner for place in places):
             return kind
@@ -48,14 +50,6 @@ def compiles(frames: Sequence[StackFrame]) -> bool:
     """Is a graph or a kernel just being compiled?"""
     names = [frame.function for frame in frames if any(place in frame.file for place in _COMPILERS)]
     return any("compile" in name and not any(word in name for word in _RUNS) for name in names)
-
-
-def _below_program(frames: Sequence[StackFrame]) -> Iterator[StackFrame]:
-    """The calls into libraries, up to the innermost one of the program's own."""
-    for frame in frames:
-        if is_own(frame.file):
-            return
-        yield frame
 
 
 def is_own(file: str) -> bool:

@@ -23,8 +23,8 @@ from ..store import documents, layout, run_file, settings_file, stacks, verdicts
 from ..store.incidents import HANG, REQUEST, Incident
 from ..store.lookout import Lookout
 from ..triggers import hang
-from . import asking, deciding, hang_verdict, summary
-from .before import Place, ToldBefore, tells_of_all, told_before
+from . import asking, deciding, summary
+from .before import Place, tells_of_all, told_before
 from .deciding import Cause, Report
 from .folder import Call, IncidentFolders
 from .host import HostEvent, WatchedHost
@@ -49,8 +49,7 @@ class Watch(NamedTuple):
     """What a watchman is told.
 
     Args:
-        run: The run folder.
-        run_id: Its id.
+        run, run_id: The run folder, and its id.
         folder: The live files of this host.
         hang_s: As `capture(hang_s=...)` says.
         incidents: So many are kept.
@@ -81,10 +80,8 @@ def main() -> None:
 
 
 def take(folder: Path) -> int | None:
-    """A descriptor that holds the lock of this host's watchman; None: another one has it.
-
-    Raises:
-        OSError, CaptureError: it cannot be had.
+    """A descriptor that holds the lock of this host's watchman; None: another one has it. Raises OSError, CaptureError:
+    it cannot be had.
     """
     descriptor = documents.open_lock_file(folder / layout.WATCH_LOCK)
     try:
@@ -138,7 +135,12 @@ class Watchman:
             pause_s = every_s if names else _NOBODY_YET_S
 
     def _watch_on(self, lock: int) -> None:
-        self._go_on_from(told_before(self._folders))
+        before = told_before(self._folders)
+        self._told, self._stuck = before.inside, before.stuck
+        self._mine = {name: (incident, None, 0.0) for name, incident in before.lasting.items()}
+        if before.open is not None:
+            self._leave(before.open)
+        self._host.have_told_of(before.raised, before.gone)
         seen_s = time.monotonic()
         while time.monotonic() - seen_s < _EMPTY_FOR_S:
             self.turn()
@@ -152,13 +154,6 @@ class Watchman:
                 break
             self._host.wait(self._host.look_again_s)
         self._follow_up()
-
-    def _go_on_from(self, before: ToldBefore) -> None:
-        self._told, self._stuck = before.inside, before.stuck
-        self._mine = {name: (incident, None, 0.0) for name, incident in before.lasting.items()}
-        if before.open is not None:
-            self._leave(before.open)
-        self._host.have_told_of(before.raised, before.gone)
 
     def turn(self) -> None:
         """One look at everything. What the run folder does not take is tried again."""
@@ -217,13 +212,10 @@ class Watchman:
                 call = self._folders.taken_over(call)
                 self._leave(call, event)  # another host may have been faster
                 if call.by == self._place:
-                    self._take(call, event)
-
-    def _take(self, call: Call, event: HostEvent | None) -> None:
-        reports = self._host.reports(asks_all=call.kind != HANG)
-        if call.kind in (HANG, REQUEST):  # who has died is in the answer that lies there
-            self._answer(call, reports)
-        self._come_to(call, reports, event)
+                    reports = self._host.reports(asks_all=call.kind != HANG)
+                    if call.kind in (HANG, REQUEST):  # who has died is in the answer that lies there
+                        self._answer(call, reports)
+                    self._come_to(call, reports, event)
 
     def _come_to(self, call: Call, reports: Sequence[Report], event: HostEvent | None = None) -> None:
         """Conclude what this host has opened; where nothing was wrong, nothing stays."""
@@ -269,8 +261,7 @@ class Watchman:
         if time.monotonic() < self._again_s and new.keys() <= self._considered:
             return
         self._considered = set(new)
-        since_ns = time.time_ns() - int(max(range_.quiet_s for range_ in new.values()) * _NS)
-        self._consider(since_ns)
+        self._consider(time.time_ns() - int(max(range_.quiet_s for range_ in new.values()) * _NS))
 
     def _consider(self, since_ns: int) -> None:
         """Somebody seems stuck: is he, seen from all processes of the job?"""
@@ -366,18 +357,18 @@ class Watchman:
     def _take_late(self, name: str) -> None:
         incident, cause, until_s = self._mine[name]
         reports = [report for of_host in self._folders.reports(name).values() for report in of_host]
-        if len(reports) > incident.reports:
-            again = self._judged_again(incident, cause, reports)
-            self._folders.conclude(again)
-            self._mine[name] = again, cause, until_s
-
-    def _judged_again(self, past: Incident, cause: Cause | None, reports: Sequence[Report]) -> Incident:
-        if past.kind == HANG:
-            blamed = _blamed(self._folders.lasting(but=past.incident))
-            cause = deciding.cause(reports, self._watch.hang_s, blamed) or cause
+        if len(reports) <= incident.reports:
+            return
+        now = cause
+        if incident.kind == HANG:
+            blamed = _blamed(self._folders.lasting(but=name))
+            now = deciding.cause(reports, self._watch.hang_s, blamed) or cause
         elif cause is not None and cause.report is not None:
-            cause = summary.of_process(past.kind, str(cause.report.get("process")), reports)
-        return summary.incident(past.incident, past.time_ns, past.kind, reports, cause, self._folders.silent(reports))
+            now = summary.of_process(incident.kind, str(cause.report.get("process")), reports)
+        silent = self._folders.silent(reports)
+        again = summary.incident(name, incident.time_ns, incident.kind, reports, now, silent)
+        self._folders.conclude(again)
+        self._mine[name] = again, cause, until_s
 
     def _how_over(self, incident: Incident) -> str:
         """WENT_ON: what was stuck is closed or goes on, its process lives; BEGUN_ANEW: another has begun; "": no."""
@@ -395,7 +386,7 @@ class Watchman:
         folder = self._watch.run / layout.VERDICTS
         folders.make_folder(folder)
         file = folder / f"{verdicts.BY_WATCHMEN}{self._place}{layout.VERDICTS_SUFFIX}"
-        verdicts.append(file, [hang_verdict.of_hang(incident, time.time_ns())])
+        verdicts.append(file, [summary.hang_verdict(incident, time.time_ns())])
 
     def _look_at_run(self) -> None:
         """Has another host opened an incident, or somebody asked for one? Have settings changed?"""

@@ -64,7 +64,8 @@ class PeerClock:
 
     def add(self, exchanged: ClockExchange) -> None:
         """Take one exchange more; what is none is left out. *Cost*: about a millisecond."""
-        if not _is_possible(exchanged):
+        are_whole = all(type(value) is int and abs(value) < _WHOLE_AT_MOST for value in exchanged)
+        if not are_whole or exchanged.way_ns < 0 or exchanged.answered_ns < exchanged.reached_ns:
             return
         self._kept = _tightest([*self._kept, exchanged])
         self._polygon = self._fitted()
@@ -94,9 +95,7 @@ class PeerClock:
 
     def to_reference(self, here_ns: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], Seconds]:
         """Times of this host on the reference's CLOCK_MONOTONIC, and the bound of the error of each; both in ns.
-
-        Args:
-            here_ns: (N,) CLOCK_MONOTONIC of this host.
+        `here_ns`: (N,) CLOCK_MONOTONIC of this host.
         """
         at_s = (here_ns - self._origin.sent_ns) * _NS
         corners = np.array(self._polygon)
@@ -106,11 +105,6 @@ class PeerClock:
         error = (high - low) / 2 / _NS + _wandered(beyond) / _NS
         base = here_ns + (self._origin.reached_ns - self._origin.sent_ns)
         return base + np.round((low + high) / 2 / _NS).astype(np.int64), error
-
-
-def _is_possible(exchanged: ClockExchange) -> bool:
-    are_whole = all(type(value) is int and abs(value) < _WHOLE_AT_MOST for value in exchanged)
-    return are_whole and exchanged.way_ns >= 0 and exchanged.answered_ns >= exchanged.reached_ns
 
 
 def _wandered(age_s: Any) -> Any:
@@ -152,11 +146,8 @@ class _HostClock:
         self._wall, self._looks, self.peer = (0, 0), _BRACKETS, PeerClock()
 
     def look(self, half_ns: int, offset_ns: int) -> None:
-        """Its wall clock was asked.
-
-        Args:
-            half_ns: Half the bracket in which both clocks were asked, over 0.
-            offset_ns: CLOCK_REALTIME less CLOCK_MONOTONIC.
+        """Its wall clock was asked. `half_ns`: half the bracket in which both clocks were asked, over 0. `offset_ns`:
+        CLOCK_REALTIME less CLOCK_MONOTONIC.
         """
         self._looks += 1
         is_set = abs(offset_ns - self._wall[1]) > WALL_ERROR_NS + half_ns  # or its host was asleep

@@ -102,10 +102,8 @@ class Controller:
             self.figures = self.figures._replace(settings=changed.version)
 
     def take(self, batch: Batch, now_s: float) -> bool:
-        """Take a batch, unless it came before.
-
-        Args:
-            now_s: Wall clock; where old batches are read, the time when each was made.
+        """Take a batch, unless it came before. `now_s`: wall clock; where old batches are read, the time when each was
+        made.
         """
         sent = self.directory.take(batch, now_s)
         if sent is None:
@@ -148,11 +146,7 @@ class Controller:
         return min((book.pace_s for book in self._books.values()), default=0.0)
 
     def work(self, now_s: float, at_once: bool = False) -> Outcome:
-        """Judge the steps that nobody is waited for any more.
-
-        Args:
-            at_once: Wait for nobody: nothing more will come.
-        """
+        """Judge the steps that nobody is waited for any more. `at_once`: wait for nobody: nothing more will come."""
         self._put()
         verdicts: list[Verdict] = []
         wants: list[Want] = []
@@ -167,7 +161,9 @@ class Controller:
                 steps.append(self._note(step, int(now_s * _NS)))
         for step in self._entered.due(now_s, at_once):
             verdicts += self._close(step, now_s).verdicts
-        self._ask_for_rings(wants, now_s)
+        if any(want.kind == RINGS for want in wants) and abs(now_s - self._asked_s) >= _ASKED_EVERY_S:
+            self._asked_s = now_s
+            self.figures = self.figures._replace(asks=self.figures.asks + 1, written_ns=int(now_s * _NS))
         return Outcome(tuple(verdicts), tuple(wants), len(steps), tuple(steps))
 
     def _close(self, step: RoleStep, now_s: float) -> Judged:
@@ -184,11 +180,6 @@ class Controller:
         stages = self._processes.stages_of(numbers, entries["operation"] >> collectives.OPERATION_BITS)
         aligned_s = self._aligned_s(numbers, entries["entered_ns"])
         self._entered.put(role, self._processes.name(process), entries, aligned_s, stages, now_s)
-
-    def _ask_for_rings(self, wants: list[Want], now_s: float) -> None:
-        if any(want.kind == RINGS for want in wants) and abs(now_s - self._asked_s) >= _ASKED_EVERY_S:
-            self._asked_s = now_s
-            self.figures = self.figures._replace(asks=self.figures.asks + 1, written_ns=int(now_s * _NS))
 
     def _begin_anew_before(self, step: RoleStep) -> None:
         """Another attempt at the job counts its steps from an earlier one on: it has histories of its own."""

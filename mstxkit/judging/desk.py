@@ -45,8 +45,7 @@ class Desk:
     """Where a run is judged. One thread at a time.
 
     Args:
-        run: The run folder, resolved.
-        run_id: Its id.
+        run, run_id: The run folder, resolved, and its id.
         who: Whose verdicts these are: `verdicts/<who>.<life>.jsonl`, a file of this desk alone. It leaves off writing
             once a later desk of that name has begun.
         closing: When steps are closed.
@@ -245,7 +244,10 @@ class Desk:
                     self._life.append(self._waiting.values())
                     self._waiting.clear()
                 if has_figures:
-                    self._write_figures()
+                    figures, self._figures_s = self.controller.figures, time.monotonic()
+                    file = self._run / layout.VERDICTS / layout.FIGURES
+                    documents.replace_file(file, figures.as_json(self._run_id))
+                    self._figures = figures
                 if state is not None:
                     job_file.write(self._run, self._run_id, state)
         except (OSError, MstxkitError):
@@ -275,8 +277,3 @@ class Desk:
         if not state or state != self._run_state:
             self._run_state = state if run_file.id_of(self._run) == self._run_id else ()
         return bool(self._run_state)
-
-    def _write_figures(self) -> None:
-        figures, self._figures_s = self.controller.figures, time.monotonic()
-        documents.replace_file(self._run / layout.VERDICTS / layout.FIGURES, figures.as_json(self._run_id))
-        self._figures = figures

@@ -93,11 +93,8 @@ class SendingHost:
 
 
 class Directory:
-    """The hosts of a job, by the places that their batches name.
-
-    Args:
-        reference: Boot id, and CLOCK_REALTIME less CLOCK_MONOTONIC in ns, of the clock that exchanges are made with:
-            that of whoever judges.
+    """The hosts of a job, by the places that their batches name. `reference`: boot id, and CLOCK_REALTIME less
+    CLOCK_MONOTONIC in ns, of the clock that exchanges are made with: that of whoever judges.
     """
 
     def __init__(self, reference: tuple[str, int] = ("", 0)) -> None:

@@ -33,12 +33,8 @@ _OPEN_AT_MOST_NS, _EARLIER_AT_MOST, _CANCELS_AT_MOST = 2 * request.LIVES_S * 10*
 
 
 class Escalations:
-    """What verdicts on one run have asked for, and may still ask for. One thread at a time.
-
-    Args:
-        run: The run folder.
-        run_id: Its id.
-        verdicts: As they were said last, by whomever.
+    """What verdicts on one run have asked for, and may still ask for. One thread at a time. `run`, `run_id`: the run
+    folder, and its id. `verdicts`: as they were said last, by whomever.
     """
 
     def __init__(self, run: Path, run_id: str, verdicts: Iterable[Verdict] = ()) -> None:
@@ -117,16 +113,14 @@ class Escalations:
         for verdict in waiting:
             is_asked = verdict.id in self._request_of  # by another judge
             refusal = None if is_asked else first or self._tried(verdict, blamed, limits, now_ns)
-            if refusal is None or self._is_news(verdict, refusal):
+            is_news = refusal is None or self._why.get(verdict.id, "") != refusal.why
+            if refusal is not None:
+                self._why[verdict.id] = refusal.why
+                self._final |= {verdict.id} if refusal.is_final else set()
+            if is_news:
                 yield self.noted(verdict)
             if first is None and refusal is not None and refusal.may_soon:
                 first = NotAsked(f"verdict {verdict.id}, which costs more, comes first")
-
-    def _is_news(self, verdict: Verdict, refusal: NotAsked) -> bool:
-        is_news = self._why.get(verdict.id, "") != refusal.why
-        self._why[verdict.id] = refusal.why
-        self._final |= {verdict.id} if refusal.is_final else set()
-        return is_news
 
     def _tried(self, verdict: Verdict, blamed: set[int], limits: Acting, now_ns: int) -> NotAsked | None:
         refusal = acting.refused_by_itself(verdict, limits)
@@ -229,8 +223,11 @@ class Escalations:
         by_id = {asked.request.id: asked for asked in self._newest()} if self._cancels else {}
         for id, why in list(self._cancels.items()):
             asked = by_id.get(id)
-            if asked is not None and asked.cancelled is None and not _has_begun(self._progress(asked)):
-                self._control.send(messages.of_cancel(id, f"the verdict was withdrawn: {why}"[:300]))
+            if asked is not None and asked.cancelled is None:
+                progress = self._progress(asked)
+                begun = any(report.state in (*IN_A_SESSION, DONE) or report.recorded for report in progress.reports)
+                if not (begun or progress.has_ended):
+                    self._control.send(messages.of_cancel(id, f"the verdict was withdrawn: {why}"[:300]))
             self._cancels.pop(id)
 
     def _ended(self, holding: Sequence[Verdict]) -> list[Verdict]:
@@ -273,9 +270,3 @@ class Escalations:
             return fate.asked(self._control)
         except Unusable:
             return []  # whoever sends replaces it
-
-
-def _has_begun(progress: Progress) -> bool:
-    """Has it ended, or does any rank record, or has recorded?"""
-    begun = any(report.state in (*IN_A_SESSION, DONE) or report.recorded for report in progress.reports)
-    return begun or progress.has_ended

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from pathlib import Path
-from typing import Iterator, Sequence
+from typing import Iterator
 
 from ..errors import MstxkitError
 from ..store import documents, fate, layout
@@ -21,12 +21,7 @@ _ENDED_AT_MOST = 10_000
 
 
 class RequestNews:
-    """Of one run. One thread at a time.
-
-    Args:
-        run: The run folder.
-        run_id: Its id.
-    """
+    """Of one run. One thread at a time. `run`: the run folder. `run_id`: its id."""
 
     def __init__(self, run: Path, run_id: str) -> None:
         self._control, self._looks_s = ControlFolder(run, run_id), 0.0
@@ -38,10 +33,7 @@ class RequestNews:
 
     def look(self, now_ns: int) -> list[EscalationNews]:
         """What is new since the last look, one word a request. What had ended before the first look is no news. Never
-        raises for what is in the run.
-
-        Args:
-            now_ns: Wall clock.
+        raises for what is in the run. `now_ns`: wall clock.
         """
         if time.monotonic() < self._looks_s:
             return []
@@ -72,13 +64,10 @@ class RequestNews:
         open_ = [asked for asked in self._asked if asked.request.id not in (self._ended or ())]
         if not open_:
             return []
-        fates = Fates(self._speakers.of_ranks(self._ranks(open_)), now_ns=now_ns)
-        return [fates.progress(asked) for asked in open_]
-
-    def _ranks(self, open_: Sequence[Asked]) -> set[int]:
         size = max((rank for rank, _ in self._speakers.names()), default=-1) + 1
         ranks = {rank: None for asked in reversed(open_) for rank in asked.request.ranks_in(size, asked.suspects)}
-        return set(list(ranks)[:_RANKS_AT_MOST])
+        fates = Fates(self._speakers.of_ranks(set(list(ranks)[:_RANKS_AT_MOST])), now_ns=now_ns)
+        return [fates.progress(asked) for asked in open_]
 
 
 def _state(progress: Progress) -> str:

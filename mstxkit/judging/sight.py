@@ -53,11 +53,8 @@ class Sighting(NamedTuple):
 
 
 class Sight:
-    """Looks at one run again and again. What has not changed is not read again.
-
-    Args:
-        run: The run folder, resolved.
-        run_id: Its id.
+    """Looks at one run again and again. What has not changed is not read again. `run`: the run folder, resolved.
+    `run_id`: its id.
     """
 
     def __init__(self, run: Path, run_id: str) -> None:
@@ -147,21 +144,22 @@ class Sight:
         places: dict[Path, tuple[tuple[int, ...], float, list[Whereabouts]]] = {}
         for file in whereabouts.files_in(self._run):
             state, before = documents.state_of(file), self._places.get(file)
-            places[file] = before if before is not None and before[0] == state else self._read_places(file, state)
+            if before is not None and before[0] == state:
+                places[file] = before
+                continue
+            try:
+                places[file] = state, time.monotonic(), whereabouts.in_file(file, self._run_id)
+            except (Unusable, OSError):
+                places[file] = state, time.monotonic(), []
         self._places = places
-        now_s = time.monotonic()
-        every = [_aged(where, now_s - read_s) for _, read_s, of_host in places.values() for where in of_host]
+        now_s, every = time.monotonic(), list[Whereabouts]()
+        for _, read_s, of_host in places.values():
+            every += [w._replace(age=w.age._replace(seconds=w.age.seconds + (now_s - read_s))) for w in of_host]
         ages_s: dict[tuple[int | None, str, str], float] = {}
         for where in every:
             ages_s[where.who] = min(where.age.seconds, ages_s.get(where.who, where.age.seconds))
         # Not where a rank was on a host that a restarted job has left.
         return tuple(w for w in every if w.rank is None or w.age.seconds - ages_s[w.who] <= _SILENT_S)
-
-    def _read_places(self, file: Path, state: tuple[int, ...]) -> tuple[tuple[int, ...], float, list[Whereabouts]]:
-        try:
-            return state, time.monotonic(), whereabouts.in_file(file, self._run_id)
-        except (Unusable, OSError):
-            return state, time.monotonic(), []
 
 
 def _lives(job: JobState, where: tuple[Whereabouts, ...]) -> bool:
@@ -171,10 +169,6 @@ def _lives(job: JobState, where: tuple[Whereabouts, ...]) -> bool:
     anew_ns = job.written_ns + _ANEW_NS
     lately = [place for place in where if place.age.seconds < _SILENT_S]
     return any(job.ended < job.hosts or place.written_ns > anew_ns for place in lately)
-
-
-def _aged(where: Whereabouts, by_s: float) -> Whereabouts:
-    return where._replace(age=where.age._replace(seconds=where.age.seconds + by_s))
 
 
 def _age_s(job: JobState | None) -> float:

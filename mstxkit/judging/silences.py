@@ -20,11 +20,7 @@ SILENT_AFTER_S = 60.0
 
 
 class Silences:
-    """Of one run.
-
-    Args:
-        run: The run folder.
-    """
+    """Of one run. `run`: the run folder."""
 
     def __init__(self, run: Path) -> None:
         self._folder = run / layout.NOW

@@ -14,11 +14,7 @@ _LISTED_FOR_S = 10.0
 
 
 class Speakers:
-    """Those of one run.
-
-    Args:
-        control: Its control folder.
-    """
+    """Those of one run. `control`: its control folder."""
 
     def __init__(self, control: ControlFolder) -> None:
         self._control, self._listed_s = control, 0.0

@@ -46,11 +46,8 @@ _BUSY_PARTS = 65_534
 
 
 class Closing(NamedTuple):
-    """When a step is closed.
-
-    Args:
-        settle_s: All are through, and nothing more has come of it for so long.
-        timeout_s: Whoever has not handed it over so long after the first is not waited for.
+    """When a step is closed. `settle_s`: all are through, and nothing more has come of it for so long. `timeout_s`:
+    whoever has not handed it over so long after the first is not waited for.
     """
 
     settle_s: float = 0.3
@@ -124,9 +121,7 @@ class RoleBook:
 
     def member(self, peer: Peer, waits_for: Mapping[str, str] = {}) -> int:
         """The number of a member here; -1: there are too many, or its place is another one's since it was replaced.
-
-        Args:
-            waits_for: Stages in which it only waits, with whom it waits for.
+        `waits_for`: stages in which it only waits, with whom it waits for.
         """
         self._waits_for[peer.is_controller].update(waits_for)
         number = self._places.get(peer.process)
@@ -274,7 +269,10 @@ class RoleBook:
             if not (at_once or is_through or is_late or self._is_too_much()):
                 return
             self._is_awaited &= ~missing | self._are_seldom()
-            self._keep_pace(step, table.began_s)
+            passed_s = table.began_s - self._closed_s
+            if self._closed >= 0 and passed_s > 0:
+                self.pace_s += (passed_s / max(1, step - self._closed) - self.pace_s) * _PACE_SHARE
+            self._closed, self._closed_s = step, table.began_s
             del self._tables[step]
             self._open(now_s)
             closed = self._as_step(step, table.values)
@@ -301,12 +299,6 @@ class RoleBook:
     def _patience_s(self, closing: Closing) -> float:
         return max(closing.timeout_s, min(_PATIENCE * self.pace_s, _PATIENCE_AT_MOST_S))
 
-    def _keep_pace(self, step: int, began_s: float) -> None:
-        passed_s = began_s - self._closed_s
-        if self._closed >= 0 and passed_s > 0:
-            self.pace_s += (passed_s / max(1, step - self._closed) - self.pace_s) * _PACE_SHARE
-        self._closed, self._closed_s = step, began_s
-
     def _is_too_much(self) -> bool:
         held = sum(table.values.nbytes for table in self._tables.values())
         return len(self._tables) > OPEN_AT_MOST or (held > TABLE_BYTES_AT_MOST and len(self._tables) > 1)
@@ -324,7 +316,9 @@ class RoleBook:
         turns[acts, _RESTS] = 0
         turns[is_idle, _RESTS] += 1
         members = np.flatnonzero(acts | (is_idle & goes_on))
-        members = np.array(sorted(members, key=lambda number: _order(self._members[number])), np.int64)
+        peers = {number: self._members[number] for number in members.tolist()}
+        order = sorted(peers, key=lambda n: (peers[n].rank is None, peers[n].rank or 0, peers[n].process))
+        members = np.array(order, np.int64)
         stages = np.flatnonzero(has_any.any(axis=0))
         if not len(stages):
             return None
@@ -338,10 +332,6 @@ class RoleBook:
             Work(kept[_TOKENS], kept[_RESPONSES], kept[_LONGEST_RESPONSE]), np.zeros(len(members)),
             waits_for={key: whom for key, whom in waits_for.items() if self.stage(key) in stages},
         )  # fmt: skip
-
-
-def _order(peer: Peer) -> tuple[bool, int, str]:
-    return peer.rank is None, peer.rank or 0, peer.process
 
 
 def _in_seconds(rows: Rows, entered_s: Seconds) -> Seconds:

@@ -87,10 +87,7 @@ def _desk(run: Path, run_id: str, outlets: Outlets | None = None) -> Desk | None
 
 def follow(run: Path, run_id: str, outlets: Outlets | None = None) -> Iterator[Verdict]:
     """Verdicts as they come, those that hold now first, until whoever asks has enough; judged here while nobody else
-    does.
-
-    Args:
-        outlets: Where figures go while it is judged here.
+    does. `outlets`: where figures go while it is judged here.
     """
     shown: dict[str, Verdict] = {}
     desk: Desk | None = None
@@ -123,10 +120,8 @@ class Acceptance(NamedTuple):
 
 
 def checked(texts: list[str]) -> dict[str, float]:
-    """`name=value` texts as settings.
-
-    Raises:
-        MstxkitError: there is no such setting, or it cannot have that value; the message says what is allowed.
+    """`name=value` texts as settings. Raises MstxkitError: there is no such setting, or it cannot have that value; the
+    message says what is allowed.
     """
     values: dict[str, float] = {}
     for text in texts:
@@ -147,16 +142,12 @@ def change(run: Path, run_id: str, values: dict[str, float], within_s: float = _
         desk.look()
         since_s = time.time() - _SILENT_S
         missing = tuple(host.host for host in desk.controller.directory.without_settings(after.version, since_s))
-        judge = _judges_by(run, run_id, after.version)
+        judge: bool | None = None
+        if judge_lock.is_held(run):
+            figures = settings_file.read_figures(run / layout.VERDICTS / layout.FIGURES, run_id)
+            judge = figures is not None and figures.settings >= after.version
         if (not missing and judge is not False) or time.monotonic() > deadline:
             hosts = desk.controller.directory.hosts.values()
             has = sum(not host.has_ended and host.settings >= after.version for host in hosts)
             return Acceptance(after, judge, has, missing)
         time.sleep(_LOOKS_EVERY_S)
-
-
-def _judges_by(run: Path, run_id: str, version: int) -> bool | None:
-    if not judge_lock.is_held(run):
-        return None
-    figures = settings_file.read_figures(run / layout.VERDICTS / layout.FIGURES, run_id)
-    return figures is not None and figures.settings >= version

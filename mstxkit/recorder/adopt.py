@@ -12,7 +12,7 @@ import os
 import sys
 import time
 from pathlib import Path
-from typing import Any, Callable, Collection, Iterable, NamedTuple
+from typing import Any, Callable, Collection, NamedTuple
 
 from .. import faults
 from ..errors import FormatError, MstxkitError, NewerVersionError
@@ -141,8 +141,14 @@ class _Left(NamedTuple):
 
 
 def _seal_claimed(run: Path, claimed: Path, pointer: Path, left: _Left, go_on: Callable[[], bool]) -> Adopted | None:
+    result = None
     try:
-        result = _seal_readable(run, left, go_on)
+        try:
+            result = _seal_file(run, left, go_on)
+        except NewerVersionError:  # a newer mstxkit can read that
+            raise
+        except FormatError as exc:  # nothing in it can be read: it is left where it is, and no longer announced
+            faults.note("adopt", exc)
     except BaseException:
         os.rename(claimed, pointer)
         raise
@@ -153,25 +159,13 @@ def _seal_claimed(run: Path, claimed: Path, pointer: Path, left: _Left, go_on: C
     return result
 
 
-def _seal_readable(run: Path, left: _Left, go_on: Callable[[], bool]) -> Adopted | None:
-    """`_seal_file`; None where nothing in it can be read: it is left where it is, and no longer announced."""
-    try:
-        return _seal_file(run, left, go_on)
-    except NewerVersionError:  # a newer mstxkit can read that
-        raise
-    except FormatError as exc:
-        faults.note("adopt", exc)
-        return None
-
-
 def _claim(pointer: Path, has_lock: bool) -> Path | None:
-    """Rename the pointer of a dead process so that nobody else adopts it; None where somebody does, or has.
-
-    Args:
-        has_lock: Do we hold its lock? Then whoever claimed it before is gone, in whatever namespace he was.
+    """Rename the pointer of a dead process so that nobody else adopts it; None where somebody does, or has. `has_lock`:
+    do we hold its lock? Then whoever claimed it before is gone, in whatever namespace he was.
     """
     base, _, adopter = pointer.name.partition(layout.CLAIMED)
-    if adopter and not has_lock and _is_running(adopter):
+    pid, _, started = adopter.partition(".")
+    if not has_lock and pid.isdecimal() and str(identity.pid_start(int(pid))) == started:
         return None
     claimed = pointer.with_name(f"{base}{layout.CLAIMED}{os.getpid()}.{identity.pid_start(os.getpid())}")
     try:
@@ -179,11 +173,6 @@ def _claim(pointer: Path, has_lock: bool) -> Path | None:
     except FileNotFoundError:
         return None
     return claimed
-
-
-def _is_running(adopter: str) -> bool:
-    pid, _, started = adopter.partition(".")
-    return pid.isdecimal() and str(identity.pid_start(int(pid))) == started
 
 
 def _checked_path(about: dict[str, Any], name: str, run_id: str) -> Path:
@@ -246,34 +235,24 @@ def _seal_banks(
     first, others = folders[0], folders[1:]
     files = SealedFiles(first, left.name, _ROTATE_BYTES, _NO_QUOTA, lambda count: None, elsewhere=others)
     try:
-        records = _append_banks(files, blocks.of_left_banks(view, header.layout, sealed_before), go_on)
+        records = 0
+        for _, block in blocks.of_left_banks(view, header.layout, sealed_before):
+            if not go_on():
+                raise _Interrupted
+            files.append(block)
+            records += block.records
         if has_ended:
             return Adopted(left.name, records, False)
         open_ranges = blocks.of_open_ranges(view)
         # In one write: a killed adopter leaves both or none.
         seen, death = left.adopter.saw(left.name), stacks.left_beside(left.path).death
         death = {**death, **seen} if seen.get("watched") else {**seen, **death}  # who watched it knows the order best
-        end = blocks.of_end(view, _how_it_ended(header, left), **death)
+        ended = "left" if life.has_execed(left.about) else "killed"
+        end = blocks.of_end(view, "exit" if header.state == livefile.CLOSED else ended, **death)
         files.append((open_ranges or Indexed(b"")) + end, is_last=True)
         return Adopted(left.name, records, open_ranges is not None)
     finally:
         files.close()
-
-
-def _append_banks(files: SealedFiles, banks: Iterable[tuple[int, Indexed]], go_on: Callable[[], bool]) -> int:
-    records = 0
-    for _, block in banks:
-        if not go_on():
-            raise _Interrupted
-        files.append(block)
-        records += block.records
-    return records
-
-
-def _how_it_ended(header: livefile.Header, left: _Left) -> str:
-    if header.state == livefile.CLOSED:
-        return "exit"
-    return "left" if life.has_execed(left.about) else "killed"
 
 
 def _sealed_before(folders: list[Path], name: str) -> tuple[dict[int, int], bool]:
@@ -289,7 +268,11 @@ def _sealed_before(folders: list[Path], name: str) -> tuple[dict[int, int], bool
         if len(data) < segment.FILE_HEADER_BYTES and segment.file_header().startswith(data):
             path.unlink()
             continue
-        for part in _scanned(data):
+        try:
+            parts = list(segment.scan(data))
+        except FormatError:
+            parts = []  # the reader says so
+        for part in parts:
             if isinstance(part, segment.Block):
                 bank, *held_of = (whole_number(part.meta.get(name)) for name in ("bank", "records", "attributes"))
                 banks[bank] = max(sum(held_of), banks.get(bank, 0))
@@ -306,10 +289,3 @@ def _content(folders: list[Path], path: Path) -> bytes:
         return documents.read_part(descriptor, 0, os.fstat(descriptor).st_size)
     finally:
         os.close(descriptor)
-
-
-def _scanned(data: bytes) -> list[Any]:
-    try:
-        return list(segment.scan(data))
-    except FormatError:
-        return []  # the reader says so

@@ -38,11 +38,7 @@ class Background:
         self._last: Callable[[], object] | None = None
 
     def start(self) -> None:
-        """Start the thread; one that was left behind goes on.
-
-        Raises:
-            RuntimeError: no thread can be started.
-        """
+        """Start the thread; one that was left behind goes on. Raises RuntimeError: no thread can be started."""
         with self._changing:
             self._pausing.clear()
             if self._thread is None:
@@ -52,13 +48,8 @@ class Background:
                 self._thread = thread
 
     def pause(self, deadline: float | None = None) -> bool:
-        """End the thread after the turn that it is in.
-
-        Args:
-            deadline: Of `time.monotonic`: wait no longer for it. None: as long as it takes.
-
-        Returns:
-            Has a thread ended? False where there was none, and where it is left behind.
+        """End the thread after the turn that it is in; wait no longer than `deadline` (of `time.monotonic`; None: as
+        long as it takes). Has a thread ended? False where there was none, and where it is left behind.
         """
         self.ask()
         thread = self._thread
@@ -76,12 +67,8 @@ class Background:
         """End the thread with one last piece of work, done in it after the turn that it is in; where there is no
         thread, here. No new thread is begun: from Python 3.12 on there can be none at the end of the interpreter.
 
-        Args:
-            last: Must not raise.
-            deadline: Of `time.monotonic`: wait no longer for it.
-
-        Returns:
-            Is it done? False: it is left behind, and done when what it waits for answers.
+        Is it done by `deadline` (of `time.monotonic`)? Else it is left behind, and done when what it waits for answers.
+        `last` must not raise.
         """
         with self._changing:
             thread = self._thread

@@ -24,10 +24,11 @@ def of_records(view: Buffer, content: segment.Content, seq: int, origin: int) ->
         seq: The bank's sequence number.
         origin: The bank's origin, in ticks.
     """
-    codec, packed = segment.compress(content.stream)
+    (codec, packed), reach = segment.compress(content.stream), content.extent
     meta = {
         **about(view), "bank": seq, "origin": origin, "records": content.n, "attributes": content.m,
-        "text_bytes": content.text_bytes, "codec": codec, "extent": _extent(content.extent, origin),
+        "text_bytes": content.text_bytes, "codec": codec,
+        "extent": [origin + reach.first, origin + reach.last, reach.first_step, reach.last_step],
         "stages": _stages(content),
     }  # fmt: skip
     return block_index.block(segment.RECORDS, meta, packed, content.n)
@@ -43,10 +44,8 @@ class Room:
         self._bytes = bytearray()
 
     def encoded(self, index: int, records: int) -> segment.Content:
-        """A full bank of the engine's. What was encoded before is overwritten.
-
-        Args:
-            records: How many it has at most, attributes included.
+        """A full bank of the engine's. What was encoded before is overwritten. `records`: how many it has at most,
+        attributes included.
         """
         texts = engine.bank_texts(index)
         stored = _texts(texts)
@@ -59,22 +58,10 @@ class Room:
         return segment.Content(stream, texts, len(stored), n, m, segment.Extent(*extent))
 
 
-def _of_payload(payload: segment.Payload) -> segment.Content:
-    stored = payload._replace(texts=_texts(payload.texts))
-    return segment.Content(
-        segment.join(stored), payload.texts, len(stored.texts), payload.n, payload.m, payload.extent
-    )  # fmt: skip
-
-
 def _texts(texts: bytes) -> bytes:
     """As they are stored: many of them as columns."""
     columns = engine.text_columns(texts) if len(texts) >= text_columns.FROM_BYTES else None
     return text_columns.sealed(texts, columns)
-
-
-def _extent(reach: segment.Extent, origin: int) -> list[int]:
-    """[first, last, first step, last step]: ticks on the process's clock."""
-    return [origin + reach.first, origin + reach.last, reach.first_step, reach.last_step]
 
 
 def _stages(content: segment.Content) -> list[str | None]:
@@ -88,23 +75,28 @@ def _stages(content: segment.Content) -> list[str | None]:
 def of_left_banks(
     view: Buffer, layout: livefile.Layout, sealed: Mapping[int, int] = {}
 ) -> Iterator[tuple[int, Indexed]]:
-    """(sequence number, block) of every bank in a live file that nobody writes any more, oldest first.
-
-    Args:
-        sealed: Sequence number of each bank that is on disk already, with its records and attributes.
+    """(sequence number, block) of every bank in a live file that nobody writes any more, oldest first. `sealed`:
+    sequence number of each bank that is on disk already, with its records and attributes.
     """
     for bank in banks_in_order(view, layout):
         before = sealed.get(bank.seq, 0)
         if len(bank.raw) // records.RECORD_BYTES > before:
             payload = segment.Payload.of_engine(engine.encode_left(bank.raw, bank.text, bank.salt))
             if payload.n and payload.n + payload.m > before:
-                yield bank.seq, of_records(view, _of_payload(payload), bank.seq, bank.origin)
+                stored = payload._replace(texts=_texts(payload.texts))
+                stream, size = segment.join(stored), len(stored.texts)
+                content = segment.Content(stream, payload.texts, size, payload.n, payload.m, payload.extent)
+                yield bank.seq, of_records(view, content, bank.seq, bank.origin)
 
 
 def of_open_ranges(view: Buffer) -> Indexed | None:
     """What the process is inside of, as a block; None when nothing is open."""
     header = livefile.read_header(view)
-    texts = _all_texts(view, header.layout)
+    texts = livefile.Texts({}, {}, {}, {})  # of all banks: ids of sites and stages hold for the life of a process
+    for bank in banks_in_order(view, header.layout):
+        of_bank, _ = livefile.read_texts(bank.text, bank.salt)
+        texts.sites.update(of_bank.sites)
+        texts.stages.update(of_bank.stages)
     slots = livefile.read_slots(view, header)
     ended = _ended(view, header.layout, slots)
     ranges = [_describe(slot, texts) for slot in slots if slot not in ended]
@@ -137,16 +129,6 @@ def about(view: Buffer) -> dict[str, Any]:
         "clock": {"kind": header.clock, "ticks_per_ns": header.ticks_per_ns, "anchors": anchors},
         "heartbeat_ns": livefile.heartbeat_ns(view),
     }
-
-
-def _all_texts(view: Buffer, layout: livefile.Layout) -> livefile.Texts:
-    """The side tables of all banks together: ids of sites and stages hold for the life of a process."""
-    merged = livefile.Texts({}, {}, {}, {})
-    for bank in banks_in_order(view, layout):
-        texts, _ = livefile.read_texts(bank.text, bank.salt)
-        merged.sites.update(texts.sites)
-        merged.stages.update(texts.stages)
-    return merged
 
 
 def banks_in_order(view: Buffer, layout: livefile.Layout) -> list[livefile.BankCopy]:

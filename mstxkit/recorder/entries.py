@@ -152,10 +152,8 @@ def forget() -> None:
 
 
 def take(everything: bool = False) -> tuple[bytes, list[tuple[int, bool, int]]]:
-    """Take what is over, by one thread at a time; what is still waited for only with `everything`, or after a while.
-
-    Returns:
-        Whole rows; and of each the number of its group in torch's ring, is it a send or receive, and when it began.
+    """Take what is over, by one thread at a time; what is still waited for only with `everything`, or after a while:
+    whole rows; and of each the number of its group in torch's ring, is it a send or receive, and when it began.
     """
     rows, began = [], []
     entries = [*_open, *(_made.popleft() for _ in range(len(_made)))]

@@ -47,22 +47,14 @@ class _Account:
             self.full_ns = self.spent_ns / self.new_calls
 
     @property
-    def if_held_ns(self) -> float:
-        """What its calls would have cost coalesced."""
-        return self.new_calls * min(self.full_ns / 4, _COALESCED_NS)
-
-    @property
     def if_recorded_ns(self) -> float:
         """What its calls would have cost recorded."""
         return self.new_calls * self.full_ns
 
 
 class Governor:
-    """Keeps account of every site.
-
-    Args:
-        budget_ratio: Own cost over wall time that is allowed; 0 measures only.
-        outside_ns: Added to each call.
+    """Keeps account of every site. `budget_ratio`: own cost over wall time that is allowed; 0 measures only.
+    `outside_ns`: added to each call.
     """
 
     def __init__(self, budget_ratio: float, outside_ns: float = 0.0) -> None:
@@ -75,11 +67,8 @@ class Governor:
         self.spent_ns = 0
 
     def decide(self, now_ns: int, costs: Sequence[tuple[Any, int, int, int]]) -> list[Throttling]:
-        """What is to change. The first call only takes down what there is.
-
-        Args:
-            now_ns: CLOCK_MONOTONIC.
-            costs: The engine's `site_costs()`: calls, their cost and how many were coalesced, since the process began.
+        """What is to change. The first call only takes down what there is. `now_ns`: CLOCK_MONOTONIC. `costs`: the
+        engine's `site_costs()`: calls, their cost and how many were coalesced, since the process began.
         """
         for site, calls, cost_ns, _ in costs:
             self._accounts.setdefault(site, _Account()).look(calls, cost_ns, self._outside_ns)
@@ -106,7 +95,8 @@ class Governor:
         for site, account in sorted(free, key=lambda pair: -pair[1].spent_ns):
             if recorded_ns <= _room(budget_ns, fixed_ns):
                 break
-            recorded_ns, fixed_ns = recorded_ns - account.spent_ns, fixed_ns + account.if_held_ns
+            recorded_ns -= account.spent_ns
+            fixed_ns += account.new_calls * min(account.full_ns / 4, _COALESCED_NS)
             account.is_held, account.calm_since_ns = True, None
             changes.append(Throttling(site, True))
         return changes

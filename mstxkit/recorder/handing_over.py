@@ -39,10 +39,7 @@ class HandingOver:
 
     def hand_over(self, everything: bool = False, is_end: bool = False) -> bool:
         """Hand over what is over. Was there any? Never raises: what could not be written waits, up to a bound.
-
-        Args:
-            everything: Also of the step in force.
-            is_end: There will be no more.
+        `everything`: also of the step in force. `is_end`: there will be no more.
         """
         try:
             rows = engine.take_summaries(everything)
@@ -55,6 +52,9 @@ class HandingOver:
             return False
 
     def _put(self, is_end: bool) -> None:
+        mark = livefile.identity_mark(self._live.view)
+        if mark != self._who_mark:
+            self._who_now, self._who_mark = livefile.read_identity(self._live.view), mark
         counters = engine.counters()
         document: dict[str, Any] = {
             handed_over.STEP: engine.process_step(),
@@ -63,7 +63,9 @@ class HandingOver:
             handed_over.WAITS: engine.stage_waits(),
             handed_over.CPU: self._counted(),
         }
-        self._ring.put(self._waiting, document, {handed_over.STAGES: engine.stage_keys(), handed_over.WHO: self._who()})
+        self._ring.put(
+            self._waiting, document, {handed_over.STAGES: engine.stage_keys(), handed_over.WHO: self._who_now}
+        )
         self._waiting = b""
 
     def _counted(self) -> list[int]:
@@ -73,12 +75,6 @@ class HandingOver:
             counts = cpu_time.ran_and_waited_ns()
             self._cpu_ns, self._cpu = now_ns, [] if counts is None else [now_ns, *counts]
         return self._cpu
-
-    def _who(self) -> dict[str, Any]:
-        mark = livefile.identity_mark(self._live.view)
-        if mark != self._who_mark:
-            self._who_now, self._who_mark = livefile.read_identity(self._live.view), mark
-        return self._who_now
 
     def forget(self) -> None:
         """Leave nothing. OSError: it cannot be removed."""

@@ -45,11 +45,8 @@ _WORKERS_END_WITHIN_S = 1.0
 
 
 class HandingOn(NamedTuple):
-    """What a keeper does beside its own work, in its thread; neither may raise.
-
-    Args:
-        turn: Called about once a second.
-        last: Called when its process ends; is it the only one of the run here?
+    """What a keeper does beside its own work, in its thread; neither may raise. `turn`: called about once a second.
+    `last`: called when its process ends; is it the only one of the run here?
     """
 
     turn: Callable[[], None] = lambda: None
@@ -60,8 +57,7 @@ class Keeper:
     """What this process does for the others of its run here, while it is their keeper.
 
     Args:
-        run: The run folder.
-        run_id: Its id.
+        run, run_id: The run folder, and its id.
         own: The live file of this process.
         watchman: Starts who watches them for hangs. What the dead left is sealed once it has told of them.
         handing_on: What else is done for all processes here.
@@ -124,9 +120,7 @@ class Keeper:
 
     def consider(self) -> int:
         """Once a second, on a thread of ours: `look` where it is time, and what the keeper does beside watching others.
-
-        Returns:
-            CPU time that the keeper's thread has taken since, ns. Never raises.
+        Gives the CPU time that the keeper's thread has taken since, ns. Never raises.
         """
         try:
             if self._looks.is_due(time.monotonic()):

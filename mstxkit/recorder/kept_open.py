@@ -34,11 +34,8 @@ class KeptOpen:
         self._size_bytes = 0
 
     def append(self, path: Path, block: bytes) -> int:
-        """Write a block at the end of a file, made if it is not there, and return the file's size.
-
-        Raises:
-            OSError: it could not be written; nothing of it is left in the file, and a file that holds nothing else is
-                gone.
+        """Write a block at the end of a file, made if it is not there, and return the file's size. Raises OSError: it
+        could not be written; nothing of it is left in the file, and a file that holds nothing else is gone.
         """
         file = self._opened(path)
         try:

@@ -55,11 +55,7 @@ class LastWordsHere:
             faults.note("last_words", exc)
 
     def consider(self) -> int:
-        """Once a second, on a thread of ours.
-
-        Returns:
-            0: it takes no CPU time but this thread's.
-        """
+        """Once a second, on a thread of ours. Gives 0: it takes no CPU time but this thread's."""
         with self._starting:
             try:
                 if not self._is_over and (self._pipe is None or self._looks.is_due(time.monotonic())):

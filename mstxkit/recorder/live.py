@@ -187,11 +187,7 @@ def shrink(live: LiveFile) -> None:
 
 
 def announce_again(live: LiveFile) -> None:
-    """Write the pointer anew, after somebody has removed the run folder.
-
-    Raises:
-        CaptureError: it cannot be written.
-    """
+    """Write the pointer anew, after somebody has removed the run folder. Raises CaptureError: it cannot be written."""
     _write_pointer(live.pointer, live.path, livefile.read_identity(live.view))
 
 
@@ -245,20 +241,14 @@ def forget_folder(folder: Path) -> None:
     """
     try:
         left = os.listdir(folder)
-        if all(_is_passed_on(name) or _is_left_lock(folder / name) for name in left):
+        locks = [name for name in left if not (name.startswith(names.PASSED_ON) or name.endswith(_HANDED_ON))]
+        # One that nobody holds is of somebody who is gone.
+        if all(name.endswith(life.SUFFIX) and life.is_held(str(folder / name)) is False for name in locks):
             for name in left:
                 _unlink(folder / name)
         os.rmdir(folder)
     except OSError:
         pass
-
-
-def _is_passed_on(name: str) -> bool:
-    return name.startswith(names.PASSED_ON) or name.endswith(_HANDED_ON)
-
-
-def _is_left_lock(file: Path) -> bool:
-    return file.suffix == life.SUFFIX and life.is_held(str(file)) is False
 
 
 def _unlink(file: Path) -> bool:

@@ -41,11 +41,7 @@ class Neighbours:
         self.gone_ns: dict[str, int] = {}
 
     def open(self) -> None:
-        """Before the first `wait`.
-
-        Raises:
-            OSError: no descriptor is left.
-        """
+        """Before the first `wait`. Raises OSError: no descriptor is left."""
         if self._pipe is None or not self._pipe.is_ours:
             self._forget_queue()
             self._pipe = WakePipe()
@@ -127,24 +123,19 @@ class Neighbours:
         if self._queue is not None and not self._queue.is_ours:
             self._forget_queue()
         if self._queue is None:
-            self._queue = ReadyQueue(self._numbers())
+            wakes = [] if self._pipe is None else [self._pipe.end]
+            self._queue = ReadyQueue([descriptor.number for descriptor in (*self._watched.values(), *wakes)])
         ready, now_ns = self._queue.wait(seconds), time.monotonic_ns()
         names = {descriptor.number: name for name, descriptor in self._watched.items()}
         for order, number in enumerate(ready):
             if number in names:
-                self._note_end_of(names[number], now_ns + order)
+                name = names[number]
+                descriptor = self._let_go_of(name)
+                # Who ends with a word takes its lock's file along.
+                if descriptor.is_ours and (self._folder / f"{name}{life.SUFFIX}").exists():
+                    self.gone_ns[name] = now_ns + order
+                descriptor.close()
         return ready
-
-    def _numbers(self) -> list[int]:
-        wakes = [] if self._pipe is None else [self._pipe.end]
-        return [descriptor.number for descriptor in (*self._watched.values(), *wakes)]
-
-    def _note_end_of(self, name: str, now_ns: int) -> None:
-        descriptor = self._let_go_of(name)
-        # Who ends with a word takes its lock's file along.
-        if descriptor.is_ours and (self._folder / f"{name}{life.SUFFIX}").exists():
-            self.gone_ns[name] = now_ns
-        descriptor.close()
 
     def _hear(self, seconds: float) -> None:
         """Somebody has called `wake`; or has closed our pipe, whose number, ready for ever, would end every wait."""

@@ -275,11 +275,7 @@ class Recorder:
 
 
 def checked(limits: RecorderLimits) -> RecorderLimits:
-    """The same, with a live folder that is absolute.
-
-    Raises:
-        SettingError: one of them cannot be.
-    """
+    """The same, with a live folder that is absolute. Raises SettingError: one of them cannot be."""
     least = {"bank_bytes": 16 << 10, "banks": 2, "slots": 1, "quota_bytes": 0, "rotate_bytes": 64 << 10}
     least |= {"sealed_host_bytes": 0, "sealed_run_bytes": 0}
     for field, minimum in least.items():

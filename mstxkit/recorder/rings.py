@@ -105,10 +105,8 @@ class Rings:
             self._put(rows, self._document())
 
     def consider(self) -> int:
-        """Once a second: read the ring if it is time. Never raises. *Cost*: microseconds where it is not.
-
-        Returns:
-            0: it takes no CPU time but this thread's.
+        """Once a second: read the ring if it is time. Never raises. *Cost*: microseconds where it is not. Gives 0: it
+        takes no CPU time but this thread's.
         """
         self._read_if(self._is_due, HELD_AT_MOST_MS)
         return 0
@@ -172,7 +170,11 @@ class Rings:
         self._ring = self._ring or torch_rings.find()
         why_not = self._reason_against(held_at_most_ms)
         if self._ring is None or why_not:
-            self._say_why_not(why_not)
+            if not self._why_not:
+                self._why_not = why_not
+                why = f"who enters collectives late is not known from torch's ring: {why_not}"
+                faults.say_once(why, is_asked_for=True)
+                self._put(b"", self._document())
             return
         began_ns = time.monotonic_ns()
         read = self._ring.read()
@@ -207,12 +209,6 @@ class Rings:
         if read.held_ns > TOO_LONG_MS * _MS:
             self._schedule.back_off()
             faults.say_once(f"a reading of torch's ring took {read.held_ns / _MS:.0f} ms: it is read half as often now")
-
-    def _say_why_not(self, why: str) -> None:
-        if not self._why_not:
-            self._why_not = why
-            faults.say_once(f"who enters collectives late is not known from torch's ring: {why}", is_asked_for=True)
-            self._put(b"", self._document())
 
     def _document(self) -> dict[str, Any]:
         of_ring = [*list(self._groups.values())[:_GROUPS_AT_MOST], *self._news.pairs.values()]
@@ -276,7 +272,10 @@ class News:
             if held_to and row.entered_ns >= held_from:
                 row = row._replace(flags=row.flags | collectives.DISTURBED)
                 held_to = 0 if row.entered_ns > held_to else held_to
-            yield _left(row, _whole(entry.get("time_discovered_completed_ns")) - offset_ns, began_ns)
+            over_ns = _whole(entry.get("time_discovered_completed_ns")) - offset_ns
+            if row.entered_ns <= over_ns < began_ns:
+                row = row._replace(left_ns=over_ns, flags=row.flags | collectives.LEFT_AT_MOST)
+            yield row
 
     def _row(
         self, entry: dict[str, Any], groups: dict[str, GroupOfRing], entered_ns: int
@@ -310,12 +309,6 @@ class News:
         while began and began[0] <= entered_ns:
             is_known = bool(began.popleft())
         return is_known
-
-
-def _left(row: collectives.CollectiveEntry, over_ns: int, began_ns: int) -> collectives.CollectiveEntry:
-    if not row.entered_ns <= over_ns < began_ns:
-        return row
-    return row._replace(left_ns=over_ns, flags=row.flags | collectives.LEFT_AT_MOST)
 
 
 def _whole(value: object) -> int:

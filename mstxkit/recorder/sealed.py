@@ -54,13 +54,8 @@ class SealedFiles:
         self._number = 1 + max(map(layout.sealed_number, names), default=0)
 
     def append(self, added: Indexed, is_last: bool = False) -> None:
-        """Append blocks, in one write.
-
-        Args:
-            is_last: Nothing will follow: the file's index does at once, in the same write.
-
-        Raises:
-            OSError: it could not be written; nothing of it is left in the file.
+        """Append blocks, in one write. `is_last`: nothing will follow: the file's index does at once, in the same
+        write. Raises OSError: it could not be written; nothing of it is left in the file.
         """
         if len(added.data) + segment.FILE_HEADER_BYTES > self._quota_bytes:
             self._on_evicted(added.records)
@@ -134,11 +129,7 @@ def _removed(path: Path) -> bool:
 
 
 def cut_torn_end(path: Path, whole_bytes: int) -> None:
-    """Take the half-written block off a file whose writer was killed.
-
-    Raises:
-        OSError: it cannot be written.
-    """
+    """Take the half-written block off a file whose writer was killed. Raises OSError: it cannot be written."""
     descriptor = os.open(path, os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         os.ftruncate(descriptor, whole_bytes)

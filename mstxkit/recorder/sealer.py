@@ -125,10 +125,8 @@ class Sealer:
         return self._parked_s is None
 
     def _sleep(self) -> bool:
-        """A process that has recorded nothing for a while is looked at again once it does, or after a longer one.
-
-        Returns:
-            Is it time for a tick? Else nothing has happened.
+        """Is it time for a tick by now? Else nothing has happened: a process that has recorded nothing for a while is
+        looked at again once it does, or after a longer one.
         """
         recorded = livefile.recorded(self._live.view, self._live.layout)
         self._quiet_looks = self._quiet_looks + 1 if recorded == self._recorded else 0
@@ -230,13 +228,8 @@ class Sealer:
                 engine.release_bank(index)
 
     def seal_the_rest(self, error: str | None = None) -> None:
-        """Write what is left in the live file once the engine has let go of it, what is open, and the end.
-
-        Args:
-            error: The exception that ended the program.
-
-        Raises:
-            OSError: it could not be written.
+        """Write what is left in the live file once the engine has let go of it, what is open, and the end. `error`: the
+        exception that ended the program. Raises OSError: it could not be written.
         """
         with self._sealing:
             view = self._live.view
@@ -252,26 +245,20 @@ class Sealer:
         if is_due or self._known[1].get("rank") is None:
             self.learn_identity()
         if is_due:
-            self._keep_alive()
+            try:
+                life.keep(life_of(self._live.path))
+            except OSError as exc:
+                faults.note("sealer.life", exc)
 
     def learn_identity(self) -> None:
         """Rank and role may be known only after the first ranges: the file always has the newest."""
         with self._learning:
-            newest = identity.newest(self._written())
+            mark = livefile.identity_mark(self._live.view)
+            if mark != self._known[0]:
+                self._known = mark, livefile.read_identity(self._live.view)
+            newest = identity.newest(self._known[1])
             if newest != self._known[1]:
                 livefile.write_identity(self._live.view, newest)
-
-    def _written(self) -> dict[str, Any]:
-        mark = livefile.identity_mark(self._live.view)
-        if mark != self._known[0]:
-            self._known = mark, livefile.read_identity(self._live.view)
-        return self._known[1]
-
-    def _keep_alive(self) -> None:
-        try:
-            life.keep(life_of(self._live.path))
-        except OSError as exc:
-            faults.note("sealer.life", exc)
 
 
 def _last_blocks(view: memoryview, error: str | None) -> Indexed:

@@ -21,6 +21,7 @@ from typing import Any, Callable, Iterable, Mapping, NamedTuple, Sequence
 from .. import faults
 from ..host import identity
 from ..store import collectives
+from ..store.values import list_of, table_of
 
 _C10D = "torch.distributed.distributed_c10d"
 # The methods of `ProcessGroup`, in which all calls of torch.distributed end.
@@ -98,11 +99,8 @@ class ReadRing(NamedTuple):
 
 
 class TorchRing:
-    """The ring of this process that is on.
-
-    Args:
-        kind: Where it is.
-        dump: Its function: (with entries, only active ones) to JSON.
+    """The ring of this process that is on. `kind`: where it is. `dump`: its function: (with entries, only active ones)
+    to JSON.
     """
 
     def __init__(self, kind: RingKind, dump: Callable[[bool, bool], bytes]) -> None:
@@ -111,8 +109,8 @@ class TorchRing:
 
     def count(self) -> int:
         """How many entries it holds at most now, from what groups say of themselves. Takes microseconds."""
-        status = _object(self._dump(False, False)).get("pg_status")
-        numbers = (fields.get("last_enqueued_collective") for fields in _values(status))
+        status = table_of(table_of(json.loads(self._dump(False, False))).get("pg_status"))
+        numbers = (table_of(fields).get("last_enqueued_collective") for fields in status.values())
         return min(self.size, sum(int(text) for text in numbers if isinstance(text, str) and text.isdecimal()))
 
     def read(self) -> ReadRing:
@@ -120,11 +118,10 @@ class TorchRing:
         began = _now()
         text = self._dump(True, False)
         dumped = _now()
-        entries = _object(text).get("entries")
+        entries = list_of(table_of(json.loads(text)).get("entries"))
         over = _now()
         held, cpu = (max(dumped[clock] - began[clock], over[clock] - dumped[clock]) for clock in (0, 1))
-        listed = entries if isinstance(entries, list) else []
-        return ReadRing([entry for entry in listed if isinstance(entry, dict)], held, cpu)
+        return ReadRing([entry for entry in entries if isinstance(entry, dict)], held, cpu)
 
 
 def _now() -> tuple[int, int]:
@@ -133,9 +130,7 @@ def _now() -> tuple[int, int]:
 
 def variables(entries: int, environ: Mapping[str, str]) -> dict[str, str]:
     """What must stand in the environment for rings to be on: only what nobody has decided yet. Says where that is late.
-
-    Args:
-        entries: How many a ring holds; 1: as many as can be read in a quarter of what a reading may take.
+    `entries`: how many a ring holds; 1: as many as can be read in a quarter of what a reading may take.
     """
     wanted = str(ENTRIES if entries == 1 else entries)
     open_ = [kind for kind in KINDS[:2] if not any(name in environ for name in kind.variables)]
@@ -158,14 +153,11 @@ def is_set_up() -> bool:
 def find() -> TorchRing | None:
     """The ring that is on here; None where there is none, or it is switched off."""
     for kind in KINDS:
-        dump = getattr(_c_part(kind.module), kind.function, None)
+        c_part = getattr(getattr(sys.modules.get(kind.module), "_C", None), "_distributed_c10d", None)
+        dump = getattr(c_part, kind.function, None)
         if dump is not None and _size(kind, os.environ) > 0:
             return TorchRing(kind, dump)
     return None
-
-
-def _c_part(module: str) -> Any:
-    return getattr(getattr(sys.modules.get(module), "_C", None), "_distributed_c10d", None)
 
 
 def _size(kind: RingKind, environ: Mapping[str, str]) -> int:
@@ -293,12 +285,3 @@ def _bytes(size: Any, kind: str) -> int:
     for extent in size if isinstance(size, list) else ():
         count *= extent if isinstance(extent, int) else 0
     return count * (1 if kind.startswith("Float8") else _BYTES_OF.get(kind, 8))
-
-
-def _object(text: bytes | str) -> dict[str, Any]:
-    value = json.loads(text)
-    return value if isinstance(value, dict) else {}
-
-
-def _values(mapping: object) -> list[dict[str, Any]]:
-    return [value for value in mapping.values() if isinstance(value, dict)] if isinstance(mapping, dict) else []

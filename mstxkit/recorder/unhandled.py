@@ -22,10 +22,8 @@ Tell = Callable[[dict[str, Any]], None]
 
 
 class Unhandled:
-    """Tells of each, until `put_back`.
-
-    Args:
-        tell: What is called with `type`, `text`, `thread`, `is_main`, `time_ns`, at most 8 times.
+    """Tells of each, until `put_back`. `tell`: what is called with `type`, `text`, `thread`, `is_main`, `time_ns`, at
+    most 8 times.
     """
 
     def __init__(self, tell: Tell) -> None:
