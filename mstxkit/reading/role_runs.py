@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 from itertools import groupby
-from typing import TYPE_CHECKING, Any, Callable, Iterable, Iterator, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Callable, Iterable, Iterator, Optional, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -55,6 +55,9 @@ class RoleRun:
         links: Of each step, stage and group what its collectives took: (place of the step, piece, members, seconds).
         work: (T, M, K, 3) tokens, responses, longest response; NaN where nobody says so.
         error_s: (M,) bound of the error of a member's times against the others'.
+        rows: Of each piece in which rows of members wait for the row before the row of each; None: they do not.
+        cut: (T,) the steps of which it is made.
+        rows_at: Of each step of any role, the places of its members among those of the role.
         kept: What `once` has made.
     """
 
@@ -73,6 +76,9 @@ class RoleRun:
     links: tuple[tuple[int, int, tuple[int, ...], float], ...]
     work: Seconds
     error_s: Seconds
+    rows: tuple[Whole | None, ...]
+    cut: tuple[CutStep, ...]
+    rows_at: dict[tuple[str, int], Whole]
     kept: dict[str, Any] = field(default_factory=dict, repr=False)
 
     @property
@@ -163,7 +169,14 @@ def of_steps(steps: Iterable[RoleStep]) -> tuple[RoleRun, ...]:
     for each in whole.steps:
         if each.pieces.kinds:
             cut.setdefault(each.step.role, []).append(each)
-    return tuple(_of_role(whole, role, cut[role]) for role in sorted(cut))
+    members = {role: _members(of_role) for role, of_role in cut.items()}
+    rows_at: dict[tuple[str, int], Whole] = {}
+    for role, every in cut.items():
+        places = {shaping.key_of(peer): place for place, peer in enumerate(members[role])}
+        for each in every:
+            members_of_step = [places[shaping.key_of(peer)] for peer in each.step.members]
+            rows_at[role, each.step.step] = np.array(members_of_step, np.int64)
+    return tuple(_of_role(whole, members[role], cut[role], rows_at) for role in sorted(cut))
 
 
 def _last_steps(steps: list[RoleStep]) -> Iterator[RoleStep]:
@@ -174,27 +187,27 @@ def _last_steps(steps: list[RoleStep]) -> Iterator[RoleStep]:
         yield from every[-max(1, CELLS_AT_MOST // widest) :]
 
 
-def _of_role(whole: WholeRun, role: str, cut: list[CutStep]) -> RoleRun:
-    members = _members(cut)
-    places = {shaping.key_of(peer): place for place, peer in enumerate(members)}
-    rows = [np.array([places[shaping.key_of(peer)] for peer in each.step.members], np.int64) for each in cut]
+def _of_role(
+    whole: WholeRun, members: tuple[Peer, ...], cut: list[CutStep], rows_at: dict[tuple[str, int], Whole]
+) -> RoleRun:
+    role = cut[0].step.role
     kinds, owners = _in_order(cut)
     seen = _Seen(members, kinds, len(cut))
-    for at, (each, of_step) in enumerate(zip(cut, rows)):
-        seen.fill(at, each, of_step)
-    labels = seen.labels()
-    mode = whole.modes(role, kinds)
+    for at, each in enumerate(cut):
+        seen.fill(at, each, rows_at[role, each.step.step])
+    labels, mode = seen.labels(), whole.modes(role, kinds)
     for piece in np.flatnonzero(mode == UNKNOWN).tolist():
         if seen.seems_to_wait(piece, labels[:, piece]):
             mode[piece] = WAITS
-    own, wait = seen.took.copy(), np.where(np.isfinite(seen.took), 0.0, np.nan)
-    for piece in range(len(kinds)):
-        of_rows = whole.rows(role, kinds[piece]) if mode[piece] == IN_A_ROW else {}
-        row = np.array([of_rows.get(shaping.key_of(peer), 0) for peer in members])
+    own, wait, rows = seen.took.copy(), np.full(seen.took.shape, np.nan), list[Optional[Whole]]()
+    for piece, kind in enumerate(kinds):
+        of_members = whole.rows(role, kind) if mode[piece] == IN_A_ROW else {}
+        row = np.array([of_members.get(shaping.key_of(peer), 0) for peer in members])
+        rows.append(row if of_members else None)
         own[:, :, piece], wait[:, :, piece] = seen.apart(piece, int(mode[piece]), labels[:, piece], row)
     return RoleRun(
         role, members, kinds, owners, np.array([each.step.step for each in cut], np.int64), seen.came, seen.done, own,
-        wait, mode, labels, seen.inside, tuple(seen.links), seen.work, seen.error,
+        wait, mode, labels, seen.inside, tuple(seen.links), seen.work, seen.error, tuple(rows), tuple(cut), rows_at,
     )  # fmt: skip
 
 
