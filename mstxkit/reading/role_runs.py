@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Callable, Iterable, Iterator, Optional, T
 import numpy as np
 import numpy.typing as npt
 
-from ..judging import shaping
+from ..judging import meeting, shaping
 from ..judging.cutting import BEFORE, IN, REST, Piece
 from ..judging.in_a_row import after_the_row_before
 from ..judging.inside import inside
@@ -282,7 +282,9 @@ class _Seen:
         """Where the judge does not know, as times do not change or steps are few: does the time fall by as much as a
         member comes later, for sure, and are members closer together after?
         """
-        before, after, longer = (_off(part[:, :, piece], labels) for part in (self.came, self.done, self.took))
+        before, after, longer = (
+            meeting.after_those(part[:, :, piece].T, labels).T for part in (self.came, self.done, self.took)
+        )
         later = np.sign(before) * np.maximum(0.0, np.abs(before) - 2 * self.error)
         both = np.isfinite(later) & np.isfinite(longer)
         x, y = later[both], longer[both]
@@ -351,23 +353,9 @@ def _connected(count: int, groups: Iterable[tuple[int, ...]]) -> Whole:
     return np.unique(labels, return_inverse=True)[1].reshape(-1).astype(np.int64)
 
 
-def _off(values: Seconds, labels: Whole) -> Seconds:
-    """(T, M) against the mean of those that a member meets."""
-    off = np.full(values.shape, np.nan)
-    for label in np.unique(labels):
-        own = values[:, labels == label]
-        count = np.maximum(1, np.isfinite(own).sum(axis=1, keepdims=True))
-        off[:, labels == label] = own - np.nansum(own, axis=1, keepdims=True) / count
-    return off
-
-
 def last_of(came: Seconds, labels: Whole) -> Seconds:
     """(T, M) when the last of those came whom a member meets."""
-    last = np.full(came.shape, np.nan)
-    for label in np.unique(labels):
-        members = labels == label
-        last[:, members] = np.fmax.reduce(came[:, members], axis=1)[:, None]
-    return np.where(np.isfinite(came), last, np.nan)
+    return np.where(np.isfinite(came), meeting.last_of(came.T, labels).T, np.nan)
 
 
 def shown_ns(seconds: float) -> int | None:
