@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 from itertools import groupby
-from typing import TYPE_CHECKING, Any, Callable, Iterable, Iterator, Optional, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Callable, Iterable, Iterator, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -199,15 +199,22 @@ def _of_role(
     for piece in np.flatnonzero(mode == UNKNOWN).tolist():
         if seen.seems_to_wait(piece, labels[:, piece]):
             mode[piece] = WAITS
-    own, wait, rows = seen.took.copy(), np.full(seen.took.shape, np.nan), list[Optional[Whole]]()
-    for piece, kind in enumerate(kinds):
-        of_members = whole.rows(role, kind) if mode[piece] == IN_A_ROW else {}
-        row = np.array([of_members.get(shaping.key_of(peer), 0) for peer in members])
-        rows.append(row if of_members else None)
-        own[:, :, piece], wait[:, :, piece] = seen.apart(piece, int(mode[piece]), labels[:, piece], row)
+    own, wait = seen.took.copy(), np.full(seen.took.shape, np.nan)
+    rows = [whole.rows(role, kind, members) if mode[at] == IN_A_ROW else None for at, kind in enumerate(kinds)]
+    for piece in range(len(kinds)):
+        own[:, :, piece], wait[:, :, piece] = seen.apart(piece, int(mode[piece]), labels[:, piece], rows[piece])
     return RoleRun(
         role, members, kinds, owners, np.array([each.step.step for each in cut], np.int64), seen.came, seen.done, own,
-        wait, mode, labels, seen.inside, tuple(seen.links), seen.work, seen.error, tuple(rows), tuple(cut), rows_at,
+        wait, mode, labels, seen.inside, tuple(seen.links), seen.work, seen.error, tuple(rows),
+        tuple(map(_but_times, cut)), rows_at,
+    )  # fmt: skip
+
+
+def _but_times(cut: CutStep) -> CutStep:
+    """Without what the arrays of the run have too."""
+    nothing = np.zeros((0, 0))
+    return cut._replace(
+        pieces=cut.pieces._replace(came_s=nothing, done_s=nothing, took_s=nothing, error_s=nothing)
     )  # fmt: skip
 
 
@@ -298,7 +305,7 @@ class _Seen:
         is_sure = slope + 2 * math.sqrt(rest / spread) < -0.5
         return is_sure and float(np.median(np.append(closer[np.isfinite(closer)], 1))) < _CLOSER
 
-    def apart(self, piece: int, mode: int, labels: Whole, row: Whole) -> tuple[Seconds, Seconds]:
+    def apart(self, piece: int, mode: int, labels: Whole, rows: Whole | None) -> tuple[Seconds, Seconds]:
         """(T, M) own time in a piece, and what each waited there."""
         came, done, took = (part[:, :, piece] for part in (self.came, self.done, self.took))
         if mode == WAITS:
@@ -307,8 +314,8 @@ class _Seen:
         own = took
         if mode == FED:
             own = np.fmin(np.where(np.isfinite(took), np.nan_to_num(self._lag[:, :, piece]), np.nan), took)
-        elif mode == IN_A_ROW:
-            own = np.stack([after_the_row_before(row, *each) for each in zip(took, done)])
+        elif rows is not None:
+            own = np.stack([after_the_row_before(rows, *each) for each in zip(took, done)])
         elif mode == HANDED:
             own = _between_entries(took, self._between[:, :, piece])
         return own, np.maximum(0.0, took - own)

@@ -51,6 +51,11 @@ def test_who_is_handed_something_waits_for_it_and_works_for_as_long_as_the_other
     np.testing.assert_allclose(own[1:], PART_S, rtol=0.15)
     np.testing.assert_allclose(wait, PART_S * np.arange(PARTS), rtol=0.15, atol=0.3)
     assert stragglers.table((run,)).filter(stage="forward").is_empty()
+    rows = bubbles.table((run,)).filter(stage="forward", where="in")
+    assert rows["wait_ns"].sum() / 1e9 == pytest.approx(float(np.nansum(run.wait_s[:, :, forward])), rel=1e-6)
+    gates = rows.drop_nulls("gate_rank")
+    assert (gates["gate_rank"] == gates["rank"] - 1).all()
+    assert gates.is_empty() == (run.rows[forward] is None)
 
 
 def test_what_a_role_waits_for_another_one_is_no_time_of_its_own() -> None:
@@ -61,6 +66,8 @@ def test_what_a_role_waits_for_another_one_is_no_time_of_its_own() -> None:
     assert np.nansum(actor.wait_s[1:, :, before]) == pytest.approx(float(np.nansum(free_s)), rel=0.01)
     assert rollout.is_free and not actor.is_free
     assert ranks.table((actor,))["wait_ratio"].min() > 0.3
+    rows = bubbles.table((actor,)).filter(stage="load_batch", where="before")
+    assert rows["gate_rank"].null_count() == len(rows) > 0
 
 
 def test_a_stage_around_another_one_has_the_time_before_and_behind_it() -> None:
@@ -102,6 +109,12 @@ def test_a_replay_goes_on_with_a_member_that_does_nothing_in_most_steps() -> Non
     own[:, 2, run.kinds.index(Piece("in", "actor_generate"))] -= 2.0
 
     assert replay.saved_s([run], run, own, 0, len(steps))[1] == pytest.approx(2.0 / 3, rel=0.03)
+
+
+def test_a_step_without_stages_is_none() -> None:
+    steps = [role_step(0, (), np.zeros((2, 0)), np.zeros((2, 0))), role_step(1, ("reward",), [[0], [0]], [[1], [1]])]
+
+    assert [run.steps.tolist() for run in role_runs.of_steps(steps)] == [[1]]
 
 
 def test_groups_that_never_meet_are_not_waited_for() -> None:
