@@ -86,7 +86,8 @@ def _slowest(step: RoleStep, total_s: Seconds, entered_s: Seconds) -> tuple[Whol
 def _wait_ratio(step: RoleStep, modes: Mapping[Piece, int]) -> float:
     """In the stage, or the gap before one, in which that is most."""
     pieces = in_pieces(step, None)
-    waiting = [place for place, kind in enumerate(pieces.kinds) if modes.get(kind, UNKNOWN) in _MAY_WAIT[kind.where]]
+    in_modes = [(modes.get(kind, UNKNOWN), _MAY_WAIT.get(kind.where, ())) for kind in pieces.kinds]
+    waiting = [place for place, (mode, may_wait) in enumerate(in_modes) if mode in may_wait]
     if len(step.members) < 2 or not waiting:
         return 0.0
     came_s, took_s = pieces.came_s[:, waiting], pieces.took_s[:, waiting]

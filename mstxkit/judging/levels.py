@@ -98,6 +98,12 @@ class Levels:
         for part in self.change:
             part[columns] = 0.0
 
+    def begin_anew(self, column: int) -> None:
+        """What is measured there is something else from now on."""
+        if 0 <= column < len(self.level):
+            for part in (self.seen, self.variance, *self.change):
+                part[column] = 0.0
+
     def forget(self, column: int) -> None:
         """What has changed becomes what is usual."""
         if column >= len(self.level):

@@ -85,18 +85,22 @@ class Norms:
         self.waiting, self.regression = JointEnds(), Regression(FEATURES)
         self.collective_in: set[str] = set()
         self.handed_in: set[str] = set()
+        self.regrouped: set[str] = set()  # stages of which it was just learned who meets in them
         self.rows, self._of_members, self._of_places = RowOrder(), OwnHistory(), OwnHistory()
         self.fed: Mapping[Piece, str] = {}  # pieces that another side decides
         self.suspected: set[str] = set()  # stages in which something is slow: nothing is learned there of who waits
         self._meets: dict[str, Labels] = {}
 
     def learn_groups(self, step: RoleStep, rings: Collectives) -> None:
-        """Who meets in which stage, as collectives tell."""
+        """Who meets in which stage, as collectives tell. Own time there counts otherwise from then on."""
+        self.regrouped.clear()
         is_meeting = rings.is_meeting
         self.handed_in |= {step.stages[stage] for stage in np.unique(rings.stage[~is_meeting & (rings.stage >= 0)])}
         for stage in np.unique(rings.stage[is_meeting & (rings.stage >= 0)]).tolist():
             self.collective_in.add(step.stages[stage])
-            labels = labels_in(rings, stage, len(step.members))
+            labels, before = labels_in(rings, stage, len(step.members)), self._meets.get(step.stages[stage])
+            if (labels is None) != (before is None):
+                self.regrouped.add(step.stages[stage])
             if labels is None:
                 self._meets.pop(step.stages[stage], None)
             else:

@@ -118,12 +118,18 @@ class RoleHistory:
         tells = None if step.collectives is None else inside(step, step.collectives)
         if tells is not None:
             pieces = with_inside(pieces, step, tells)
-            self._norms.learn_groups(step, step.collectives)  # type: ignore[arg-type]
+            self._learn_groups(step)
         self._losses.closed(step, before_s)
         are_told: npt.NDArray[np.bool_] = np.isfinite(np.stack(step.work))
         self._told = {stage for at, stage in enumerate(step.stages) if are_told[:, :, at].any()}
         self._norms.suspected = {*explained, *self._changed_stages(settings)}
         return self._judge(step, pieces, tells, settings, may_judge, set(explained))
+
+    def _learn_groups(self, step: RoleStep) -> None:
+        if step.collectives is not None:
+            self._norms.learn_groups(step, step.collectives)
+            for stage in self._norms.regrouped:
+                self._everybody.levels.begin_anew(self._norms.columns.find(Piece(BEHIND, stage)))
 
     def _follow_length(self, took_s: float) -> None:
         """One step that is far longer than the others, as a clock was set or all stood still, says little of them."""
@@ -339,7 +345,7 @@ class RoleHistory:
         pieces = with_inside(cutting.nothing(len(step.members)), step, tells)
         if not pieces.kinds:
             return RoleFound()
-        self._norms.learn_groups(step, step.collectives)
+        self._learn_groups(step)
         self._losses.rings_of(step)
         measured = self._measure(step, pieces)
         may_judge = self.holding.steps > settings.of(Gates).warm_up

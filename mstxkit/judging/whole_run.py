@@ -62,9 +62,12 @@ class WholeRun:
         """(K,) WAITS, FREE, FED, IN_A_ROW, HANDED or UNKNOWN."""
         return np.array([self._modes[role].get(kind, UNKNOWN) for kind in kinds], np.int64)
 
-    def rows(self, role: str, kind: Piece) -> dict[str, int]:
-        """Of a piece that is IN_A_ROW the row of each member, by its key."""
-        return self._roles[role].rows(kind)
+    def rows(self, role: str, kind: Piece, members: Sequence[Peer]) -> Rows | None:
+        """Of a piece that is IN_A_ROW the row of each of these members; None: it is not known of all."""
+        rows_of = self._roles[role].rows(kind)
+        rows = np.array([rows_of.get(key_of(peer), -1) for peer in members], np.int64)
+        is_whole = (rows >= 0).all() and len(set(np.bincount(rows).tolist())) == 1
+        return rows if is_whole else None
 
     def _learn(self, step: RoleStep) -> CutStep:
         self._feeds.closed(step)
@@ -91,6 +94,8 @@ class _RoleLessons:
 
     def learn(self, step: RoleStep, feeds: Feeds) -> StepPieces:
         """One step more, in its order; its pieces."""
+        if not step.stages or not step.members:
+            return cutting.nothing(len(step.members))
         keys = [key_of(peer) for peer in step.members]
         before_s = np.array([self._ended_s.get(key, math.nan) for key in keys])
         pieces = cutting.in_pieces(step, before_s if step.step == self._number + 1 else None)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from ..judging.meeting import after_those
 from ..triggers.late_rank import middle_of
 
 if TYPE_CHECKING:
@@ -72,7 +73,9 @@ def _excess(run: RoleRun, time_s: Seconds, by_work: npt.NDArray[np.bool_]) -> Se
             own = times[:, :, piece]
             if by_work[piece]:
                 own = own - _predicted(own, work[:, :, piece])
-            excess[:, :, piece] = _after_others(own, run.labels[:, piece])
+            excess[:, :, piece] = after_those(own.T, run.labels[:, piece]).T
+            is_alone = np.isfinite(own).astype(int) @ (run.labels[:, piece] == run.labels[:, piece][:, None]) == 1
+            excess[:, :, piece][is_alone] = np.nan
     return excess
 
 
@@ -109,17 +112,6 @@ def slopes(features: Seconds, target: Seconds) -> Seconds:
 def _middle(values: Seconds) -> Seconds:
     """The middle over members, of (T, M) or (T, M, F)."""
     return middle_of(np.moveaxis(values, 1, 0))[:, None]
-
-
-def _after_others(values: Seconds, labels: npt.NDArray[np.int64]) -> Seconds:
-    """(T, M) against the middle of those that a member meets; of two, against the other."""
-    after = np.full(values.shape, np.nan)
-    for label in np.unique(labels):
-        own = values[:, labels == label]
-        count = np.isfinite(own).sum(axis=1, keepdims=True)
-        off = (own - _middle(own)) * np.where(count == 2, 2.0, 1.0)
-        after[:, labels == label] = np.where(count > 1, off, np.nan)
-    return after
 
 
 def noise_of(excess: Seconds) -> Seconds:

@@ -1,66 +1,49 @@
-"""A role's steps gone through once more with other times of its members: what the steps would have taken then.
+"""A run's steps gone through once more with other times of its members, by the judge's replay: what they would take.
 
-Where members wait for each other, each goes on when the last of them has come; elsewhere each goes on for itself. Only
-differences between two such goes are told, so that what the replay leaves out is left out on both sides.
+Who hands over to whom stays as it was, among members and from role to role.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Sequence
 
 import numpy as np
 
-from .role_runs import last_of
+from ..judging import replay
+from ..judging.inside import Entered, entries_of
+from ..judging.measuring import HANDED
+from ..judging.replay import Course, Feed, Less
 
 if TYPE_CHECKING:
-    from .role_runs import RoleRun, Seconds
+    from .role_runs import RoleRun, Seconds, Whole
 
 
-def ends_s(run: RoleRun, own_s: Seconds) -> Seconds:
-    """(T,) when each step is over, in seconds since the first one began, if own times were these.
-
-    Over is a step when the last member is done with it; in a role in which nobody waits, when all are, in the mean.
+def lengths_s(run: RoleRun, own_s: Seconds) -> Seconds:
+    """(T,) seconds of each step, if own times were these and nothing had to be waited for that is handed over.
 
     Args:
         run: The role's steps.
         own_s: (T, M, K) own seconds of each member in each piece; NaN counts as none.
     """
-    own = np.nan_to_num(own_s)
-    now, ends = np.zeros(len(run.members)), np.zeros(len(run.steps))
-    here = np.asarray(np.isfinite(run.own_s).any(axis=2))
-    for at in range(len(run.steps)):
-        for piece in range(len(run.kinds)):
-            if run.waits[piece]:
-                there = np.isfinite(run.own_s[at, :, piece])
-                last = last_of(np.where(there, now, np.nan)[None], run.labels[:, piece])[0]
-                now = np.where(there, last, now)
-            now = now + own[at, :, piece]
-        of_step = now[here[at]] if here[at].any() else now
-        ends[at] = of_step.mean() if run.is_free else of_step.max()
-        now = np.where(here[at], now, np.maximum(now, ends[at]))  # who does nothing in it goes with the rest
-    return ends
+    held_s = np.where(run.waits, 0.0, run.wait_s)
+    return run.length_s() - _won_s(run, [run], run.own_s - own_s + held_s)
 
 
-def saved_s(run: RoleRun, own_s: Seconds, since: int, until: int) -> tuple[float, float]:
+def saved_s(runs: Sequence[RoleRun], run: RoleRun, own_s: Seconds, since: int, until: int) -> tuple[float, float]:
     """How long a step of these took, and how much shorter it would have been: means, in seconds.
 
+    Over is a step when the last member is done with it; in a role in which nobody waits, when all are, in the mean.
+
     Args:
+        runs: Of all roles.
         run: The role's steps.
-        own_s: As of `ends_s`.
+        own_s: As of `lengths_s`.
         since, until: Places of the first step and of the one after the last.
     """
-    held_s = np.where(run.waits, 0.0, run.wait_s)  # what is waited for somebody else stays as it was
-    before = run.once("replayed as it was", lambda: ends_s(run, run.own_s + held_s))
-    after = ends_s(run, own_s + held_s)
-    count = max(1, until - since)
-
-    def between(ends: Seconds) -> float:
-        return float(ends[until - 1] - (ends[since - 1] if since else 0.0)) / count
-
     took = (_lengths_in_the_mean_s(run) if run.is_free else run.length_s())[since:until]
     took = took[np.isfinite(took)]
-    step_s = float(took.mean()) if len(took) else between(before)
-    return step_s, between(before) - between(after)
+    won = _won_s(run, runs if _is_fed(runs) else [run], run.own_s - own_s)[since:until]
+    return float(took.mean()) if len(took) else 0.0, float(won.mean()) if len(won) else 0.0
 
 
 def _lengths_in_the_mean_s(run: RoleRun) -> Seconds:
@@ -69,3 +52,74 @@ def _lengths_in_the_mean_s(run: RoleRun) -> Seconds:
     lengths = np.diff(ended, axis=0, prepend=np.fmin.reduce(run.came_s[:1], axis=2))
     lengths[1:][np.diff(run.steps) != 1] = np.nan
     return np.asarray(lengths)
+
+
+def _is_fed(runs: Sequence[RoleRun]) -> bool:
+    return any(feed is not None for run in runs for cut in run.cut for feed in cut.feeds)
+
+
+def _won_s(run: RoleRun, runs: Sequence[RoleRun], less_s: Seconds) -> Seconds:
+    """(T,) by how much shorter each step would be with so much less of (T, M, K) own times."""
+    every = sorted((course for each in runs for course in _courses(each)), key=lambda c: float(np.nanmedian(c.ended_s)))
+    own = _courses(run)
+    less = {course.place: _less(course, each) for course, each in zip(own, np.nan_to_num(less_s)) if each.any()}
+    leads = replay.earlier(every, less) if less else {}
+    won = np.zeros(len(own))
+    for at, course in enumerate(own):
+        if course.place in leads:
+            lead = np.nan_to_num(leads[course.place])
+            won[at] = _over_s(run, course.ended_s) - _over_s(run, course.ended_s - lead[:, -1])
+            won[at] -= _over_s(run, course.began_s) - _over_s(run, course.began_s - lead[:, 0])
+    return won
+
+
+def _over_s(run: RoleRun, at_s: Seconds) -> float:
+    return float(np.nanmean(at_s) if run.is_free else np.nanmax(at_s))
+
+
+def _less(course: Course, less_s: Seconds) -> list[Less]:
+    is_inside = (course.mode == HANDED) & (course.entered is not None)
+    return [Less(at, less_s[:, at], bool(is_inside[at])) for at in np.flatnonzero(less_s.any(axis=0)).tolist()]
+
+
+def _courses(run: RoleRun) -> list[Course]:
+    """Each step as the judge's replay takes it."""
+    return run.once("courses", lambda: [_course(run, at) for at in range(len(run.steps))])
+
+
+def _course(run: RoleRun, at: int) -> Course:
+    (step, pieces, feeds), rows = run.cut[at], run.rows_at[run.role, int(run.steps[at])]
+    ended_s, began_s = np.fmax.reduce(run.done_s[at], axis=1), np.fmin.reduce(run.came_s[at], axis=1)
+    meets = (run.labels[:, piece] for piece in range(len(run.kinds)))
+    of_kind = {kind: _feed_of_rows(run, feed, rows) for kind, feed in zip(pieces.kinds, feeds) if feed is not None}
+    entered = None
+    if step.collectives is not None and (run.mode == HANDED).any():
+        entered = _entered_of_rows(entries_of(step, step.collectives), rows, len(run.members))
+    return Course(
+        run.role, step.step, run.members, run.kinds,
+        np.array([step.stages.index(kind.stage) if kind.stage in step.stages else -1 for kind in run.kinds]),
+        run.mode, run.came_s[at], run.done_s[at], run.own_s[at],
+        tuple(None if (labels == labels[0]).all() else labels for labels in meets),
+        tuple(of_kind.get(kind) for kind in run.kinds), run.rows, began_s, ended_s, entered, run.inside_s[at],
+    )  # fmt: skip
+
+
+def _feed_of_rows(run: RoleRun, feed: Feed, rows: Whole) -> Feed:
+    """The same by the members of whole runs."""
+    course, member, lag_s = np.full(len(run.members), -1), np.zeros(len(run.members), np.int64), feed.lag_s
+    course[rows] = feed.course
+    for number, place in enumerate(feed.courses):
+        here, of_source = feed.course == number, run.rows_at.get(place)
+        if of_source is None or feed.member[here].max(initial=0) >= len(of_source):
+            course[rows[here]] = -1
+        else:
+            member[rows[here]] = of_source[feed.member[here]]
+    lags_s = np.full(len(run.members), np.nan)
+    lags_s[rows] = lag_s
+    return Feed(feed.courses, course, member, feed.stage, lags_s)
+
+
+def _entered_of_rows(entered: Entered, rows: Whole, count: int) -> Entered:
+    behind_s = np.zeros((count, entered.behind_s.shape[1]))
+    behind_s[rows] = entered.behind_s
+    return entered._replace(rings=entered.rings._replace(member=rows[entered.rings.member]), behind_s=behind_s)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Callable, Iterable, Iterator, TypeVar, ca
 import numpy as np
 import numpy.typing as npt
 
-from ..judging import shaping
+from ..judging import meeting, shaping
 from ..judging.cutting import BEFORE, IN, REST, Piece
 from ..judging.in_a_row import after_the_row_before
 from ..judging.inside import inside
@@ -55,6 +55,9 @@ class RoleRun:
         links: Of each step, stage and group what its collectives took: (place of the step, piece, members, seconds).
         work: (T, M, K, 3) tokens, responses, longest response; NaN where nobody says so.
         error_s: (M,) bound of the error of a member's times against the others'.
+        rows: Of each piece in which rows of members wait for the row before the row of each; None: they do not.
+        cut: (T,) the steps of which it is made.
+        rows_at: Of each step of any role, the places of its members among those of the role.
         kept: What `once` has made.
     """
 
@@ -73,6 +76,9 @@ class RoleRun:
     links: tuple[tuple[int, int, tuple[int, ...], float], ...]
     work: Seconds
     error_s: Seconds
+    rows: tuple[Whole | None, ...]
+    cut: tuple[CutStep, ...]
+    rows_at: dict[tuple[str, int], Whole]
     kept: dict[str, Any] = field(default_factory=dict, repr=False)
 
     @property
@@ -163,7 +169,14 @@ def of_steps(steps: Iterable[RoleStep]) -> tuple[RoleRun, ...]:
     for each in whole.steps:
         if each.pieces.kinds:
             cut.setdefault(each.step.role, []).append(each)
-    return tuple(_of_role(whole, role, cut[role]) for role in sorted(cut))
+    members = {role: _members(of_role) for role, of_role in cut.items()}
+    rows_at: dict[tuple[str, int], Whole] = {}
+    for role, every in cut.items():
+        places = {shaping.key_of(peer): place for place, peer in enumerate(members[role])}
+        for each in every:
+            members_of_step = [places[shaping.key_of(peer)] for peer in each.step.members]
+            rows_at[role, each.step.step] = np.array(members_of_step, np.int64)
+    return tuple(_of_role(whole, members[role], cut[role], rows_at) for role in sorted(cut))
 
 
 def _last_steps(steps: list[RoleStep]) -> Iterator[RoleStep]:
@@ -174,27 +187,34 @@ def _last_steps(steps: list[RoleStep]) -> Iterator[RoleStep]:
         yield from every[-max(1, CELLS_AT_MOST // widest) :]
 
 
-def _of_role(whole: WholeRun, role: str, cut: list[CutStep]) -> RoleRun:
-    members = _members(cut)
-    places = {shaping.key_of(peer): place for place, peer in enumerate(members)}
-    rows = [np.array([places[shaping.key_of(peer)] for peer in each.step.members], np.int64) for each in cut]
+def _of_role(
+    whole: WholeRun, members: tuple[Peer, ...], cut: list[CutStep], rows_at: dict[tuple[str, int], Whole]
+) -> RoleRun:
+    role = cut[0].step.role
     kinds, owners = _in_order(cut)
     seen = _Seen(members, kinds, len(cut))
-    for at, (each, of_step) in enumerate(zip(cut, rows)):
-        seen.fill(at, each, of_step)
-    labels = seen.labels()
-    mode = whole.modes(role, kinds)
+    for at, each in enumerate(cut):
+        seen.fill(at, each, rows_at[role, each.step.step])
+    labels, mode = seen.labels(), whole.modes(role, kinds)
     for piece in np.flatnonzero(mode == UNKNOWN).tolist():
         if seen.seems_to_wait(piece, labels[:, piece]):
             mode[piece] = WAITS
-    own, wait = seen.took.copy(), np.where(np.isfinite(seen.took), 0.0, np.nan)
+    own, wait = seen.took.copy(), np.full(seen.took.shape, np.nan)
+    rows = [whole.rows(role, kind, members) if mode[at] == IN_A_ROW else None for at, kind in enumerate(kinds)]
     for piece in range(len(kinds)):
-        of_rows = whole.rows(role, kinds[piece]) if mode[piece] == IN_A_ROW else {}
-        row = np.array([of_rows.get(shaping.key_of(peer), 0) for peer in members])
-        own[:, :, piece], wait[:, :, piece] = seen.apart(piece, int(mode[piece]), labels[:, piece], row)
+        own[:, :, piece], wait[:, :, piece] = seen.apart(piece, int(mode[piece]), labels[:, piece], rows[piece])
     return RoleRun(
         role, members, kinds, owners, np.array([each.step.step for each in cut], np.int64), seen.came, seen.done, own,
-        wait, mode, labels, seen.inside, tuple(seen.links), seen.work, seen.error,
+        wait, mode, labels, seen.inside, tuple(seen.links), seen.work, seen.error, tuple(rows),
+        tuple(map(_but_times, cut)), rows_at,
+    )  # fmt: skip
+
+
+def _but_times(cut: CutStep) -> CutStep:
+    """Without what the arrays of the run have too."""
+    nothing = np.zeros((0, 0))
+    return cut._replace(
+        pieces=cut.pieces._replace(came_s=nothing, done_s=nothing, took_s=nothing, error_s=nothing)
     )  # fmt: skip
 
 
@@ -269,7 +289,9 @@ class _Seen:
         """Where the judge does not know, as times do not change or steps are few: does the time fall by as much as a
         member comes later, for sure, and are members closer together after?
         """
-        before, after, longer = (_off(part[:, :, piece], labels) for part in (self.came, self.done, self.took))
+        before, after, longer = (
+            meeting.after_those(part[:, :, piece].T, labels).T for part in (self.came, self.done, self.took)
+        )
         later = np.sign(before) * np.maximum(0.0, np.abs(before) - 2 * self.error)
         both = np.isfinite(later) & np.isfinite(longer)
         x, y = later[both], longer[both]
@@ -283,7 +305,7 @@ class _Seen:
         is_sure = slope + 2 * math.sqrt(rest / spread) < -0.5
         return is_sure and float(np.median(np.append(closer[np.isfinite(closer)], 1))) < _CLOSER
 
-    def apart(self, piece: int, mode: int, labels: Whole, row: Whole) -> tuple[Seconds, Seconds]:
+    def apart(self, piece: int, mode: int, labels: Whole, rows: Whole | None) -> tuple[Seconds, Seconds]:
         """(T, M) own time in a piece, and what each waited there."""
         came, done, took = (part[:, :, piece] for part in (self.came, self.done, self.took))
         if mode == WAITS:
@@ -292,8 +314,8 @@ class _Seen:
         own = took
         if mode == FED:
             own = np.fmin(np.where(np.isfinite(took), np.nan_to_num(self._lag[:, :, piece]), np.nan), took)
-        elif mode == IN_A_ROW:
-            own = np.stack([after_the_row_before(row, *each) for each in zip(took, done)])
+        elif rows is not None:
+            own = np.stack([after_the_row_before(rows, *each) for each in zip(took, done)])
         elif mode == HANDED:
             own = _between_entries(took, self._between[:, :, piece])
         return own, np.maximum(0.0, took - own)
@@ -338,23 +360,9 @@ def _connected(count: int, groups: Iterable[tuple[int, ...]]) -> Whole:
     return np.unique(labels, return_inverse=True)[1].reshape(-1).astype(np.int64)
 
 
-def _off(values: Seconds, labels: Whole) -> Seconds:
-    """(T, M) against the mean of those that a member meets."""
-    off = np.full(values.shape, np.nan)
-    for label in np.unique(labels):
-        own = values[:, labels == label]
-        count = np.maximum(1, np.isfinite(own).sum(axis=1, keepdims=True))
-        off[:, labels == label] = own - np.nansum(own, axis=1, keepdims=True) / count
-    return off
-
-
 def last_of(came: Seconds, labels: Whole) -> Seconds:
     """(T, M) when the last of those came whom a member meets."""
-    last = np.full(came.shape, np.nan)
-    for label in np.unique(labels):
-        members = labels == label
-        last[:, members] = np.fmax.reduce(came[:, members], axis=1)[:, None]
-    return np.where(np.isfinite(came), last, np.nan)
+    return np.where(np.isfinite(came), meeting.last_of(came.T, labels).T, np.nan)
 
 
 def shown_ns(seconds: float) -> int | None:

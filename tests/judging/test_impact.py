@@ -29,7 +29,7 @@ def said_and_true(
     [
         ("before", "actor_generate", 3.0, "compute"), ("inside", "actor_update", 4.0, "compute"),
         ("inside", "actor_update", 1.5, "compute"), ("behind", "actor_update", 2.0, "compute"),
-        ("input", "load_batch", 2.0, "input"), ("gap", "load_batch", 2.0, "input"),
+        ("input", "load_batch", 2.0, "input"), ("gap", "load_batch", 2.0, "compute"),
         ("link", "actor_update", 6.0, "link"), ("all", "actor_update", 2.0, "all_slow"),
     ],
 )  # fmt: skip

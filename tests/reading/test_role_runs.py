@@ -51,6 +51,11 @@ def test_who_is_handed_something_waits_for_it_and_works_for_as_long_as_the_other
     np.testing.assert_allclose(own[1:], PART_S, rtol=0.15)
     np.testing.assert_allclose(wait, PART_S * np.arange(PARTS), rtol=0.15, atol=0.3)
     assert stragglers.table((run,)).filter(stage="forward").is_empty()
+    rows = bubbles.table((run,)).filter(stage="forward", where="in")
+    assert rows["wait_ns"].sum() / 1e9 == pytest.approx(float(np.nansum(run.wait_s[:, :, forward])), rel=1e-6)
+    gates = rows.drop_nulls("gate_rank")
+    assert (gates["gate_rank"] == gates["rank"] - 1).all()
+    assert gates.is_empty() == (run.rows[forward] is None)
 
 
 def test_what_a_role_waits_for_another_one_is_no_time_of_its_own() -> None:
@@ -61,6 +66,8 @@ def test_what_a_role_waits_for_another_one_is_no_time_of_its_own() -> None:
     assert np.nansum(actor.wait_s[1:, :, before]) == pytest.approx(float(np.nansum(free_s)), rel=0.01)
     assert rollout.is_free and not actor.is_free
     assert ranks.table((actor,))["wait_ratio"].min() > 0.3
+    rows = bubbles.table((actor,)).filter(stage="load_batch", where="before")
+    assert rows["gate_rank"].null_count() == len(rows) > 0
 
 
 def test_a_stage_around_another_one_has_the_time_before_and_behind_it() -> None:
@@ -87,15 +94,6 @@ def test_own_time_and_waiting_are_what_a_member_was_in_a_stage() -> None:
     assert run.wait_s[30:, 3, piece].mean() < 0.5 * run.wait_s[30:, :, piece].mean()
 
 
-def test_a_replay_of_own_times_gives_the_steps_as_they_were() -> None:
-    run = role_of(JobShape(mismatch=0.4), [InjectedFault("input", "load_batch", rank=2, factor=2.0)])
-
-    ends = replay.ends_s(run, run.own_s)
-
-    lengths = run.length_s()
-    np.testing.assert_allclose(np.diff(ends)[1:], lengths[2:], rtol=0.01)
-
-
 def test_a_replay_goes_on_with_a_member_that_does_nothing_in_most_steps() -> None:
     """Rank 2 acts in every third step only, and takes two seconds more than the others then."""
     random, ended, steps = np.random.default_rng(1), np.zeros(3), []
@@ -110,8 +108,13 @@ def test_a_replay_goes_on_with_a_member_that_does_nothing_in_most_steps() -> Non
     own = run.own_s.copy()
     own[:, 2, run.kinds.index(Piece("in", "actor_generate"))] -= 2.0
 
-    np.testing.assert_allclose(np.diff(replay.ends_s(run, run.own_s)), run.length_s()[1:], rtol=0.01)
-    assert replay.saved_s(run, own, 0, len(steps))[1] == pytest.approx(2.0 / 3, rel=0.03)
+    assert replay.saved_s([run], run, own, 0, len(steps))[1] == pytest.approx(2.0 / 3, rel=0.03)
+
+
+def test_a_step_without_stages_is_none() -> None:
+    steps = [role_step(0, (), np.zeros((2, 0)), np.zeros((2, 0))), role_step(1, ("reward",), [[0], [0]], [[1], [1]])]
+
+    assert [run.steps.tolist() for run in role_runs.of_steps(steps)] == [[1]]
 
 
 def test_groups_that_never_meet_are_not_waited_for() -> None:
@@ -127,7 +130,7 @@ def test_a_member_that_leaves_and_comes_back_has_no_time_while_it_is_away() -> N
 
     assert np.isnan(run.own_s[10:30, -1]).all()
     assert np.isfinite(run.own_s[30:, -1]).any()
-    assert np.isfinite(replay.ends_s(run, run.own_s)).all()
+    assert np.isfinite(replay.lengths_s(run, 0.9 * run.own_s)).all()
 
 
 def test_of_a_long_run_the_last_steps_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:

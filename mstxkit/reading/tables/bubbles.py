@@ -39,8 +39,8 @@ def table(runs: tuple[RoleRun, ...]) -> pl.DataFrame:
     """`step, role, stage, where, rank, wait_ns, gate_rank, gate_stage, gate_where, gate_more_ns`, by step and rank.
 
     A row for each step, rank and stage (`where`: in it, before it, or inside of it between its collectives) in which
-    ranks wait for each other. The gate is whoever came last; `gate_stage` is where it was longer than the others since
-    all met last, by `gate_more_ns`: what held up the step. Null: not known.
+    ranks wait for each other, or for what somebody hands over. The gate is whoever came last; `gate_stage` is where it
+    was longer than the others since all met last, by `gate_more_ns`: what held up the step. Null: not known.
     """
     parts = [part for run in runs for part in (*_of_pieces(run), *_of_inside(run))]
     rows = pl.concat([pl.DataFrame(schema=SCHEMA), *parts])
@@ -83,8 +83,19 @@ def _more(run: RoleRun, steps: Whole, members: Whole, last: Whole, piece: int) -
 
 
 def _of_pieces(run: RoleRun) -> Iterator[pl.DataFrame]:
-    for piece in np.flatnonzero(run.waits).tolist():
-        yield _frame(run, piece, run.where(piece), run.wait_s[:, :, piece], gates(run, piece))
+    for piece in range(len(run.kinds)):
+        if run.waits[piece] or np.nansum(run.wait_s[:, :, piece]) > 0:
+            gate = gates(run, piece) if run.waits[piece] else _handed_on(run, piece)
+            yield _frame(run, piece, run.where(piece), run.wait_s[:, :, piece], gate)
+
+
+def _handed_on(run: RoleRun, piece: int) -> WaitGates:
+    """Where something is handed on: whoever has the same place in the row before, where rows are known."""
+    shape, rows = run.wait_s.shape[:2], run.rows[piece]
+    before, where = np.full(shape[1], -1), -1
+    for row in range(1, 0 if rows is None else int(rows.max()) + 1):
+        before[rows == row], where = np.flatnonzero(rows == row - 1), piece
+    return WaitGates(np.tile(before, (shape[0], 1)), np.full(shape, where), np.full(shape, np.nan))
 
 
 def _of_inside(run: RoleRun) -> Iterator[pl.DataFrame]:
@@ -107,19 +118,19 @@ def _of_inside(run: RoleRun) -> Iterator[pl.DataFrame]:
 
 
 def _frame(run: RoleRun, piece: int, where: str, wait_s: Seconds, gate: WaitGates) -> pl.DataFrame:
-    steps, members = np.nonzero(np.isfinite(wait_s) & (gate.member >= 0))
+    is_handed = where != "inside" and not run.waits[piece]
+    steps, members = np.nonzero(wait_s > 0 if is_handed else np.isfinite(wait_s) & (gate.member >= 0))
     ranks = pl.Series(run.ranks, dtype=pl.Int32)
     pieces = range(len(run.kinds))
     wheres = ["inside" if where == "inside" else run.where(at) for at in pieces]
     kinds = pl.DataFrame({"stage": [run.stage(at) for at in pieces], "where": wheres})
-    gate_piece = pl.Series(gate.piece[steps, members])
-    gate_piece = gate_piece.replace(-1, None)
+    gate_member, gate_piece = (pl.Series(part[steps, members]).replace(-1, None) for part in (gate.member, gate.piece))
     columns: dict[str, Any] = {
         "step": pl.Series(run.steps[steps]), "role": pl.repeat(run.role, len(steps), dtype=pl.String, eager=True),
         "stage": pl.repeat(run.stage(piece), len(steps), dtype=pl.String, eager=True),
         "where": pl.repeat(where, len(steps), dtype=pl.String, eager=True),
         "rank": ranks.gather(pl.Series(members)), "wait_ns": ns_column(wait_s[steps, members]),
-        "gate_rank": ranks.gather(pl.Series(gate.member[steps, members])),
+        "gate_rank": ranks.gather(gate_member),
         "gate_stage": kinds["stage"].gather(gate_piece), "gate_where": kinds["where"].gather(gate_piece),
         "gate_more_ns": ns_column(gate.more_s[steps, members]),
     }  # fmt: skip

@@ -102,7 +102,7 @@ def _has(run: RoleRun, stages: tuple[str, ...]) -> bool:
 
 def _step_s(trainers: RoleRun, rollouts: RoleRun, n: int, m: int) -> float:
     """How long a step takes with so many, in the mean."""
-    uses_s = np.diff(replay.ends_s(trainers, _with_share(trainers, len(trainers.members) / n)), prepend=0.0)
+    uses_s = replay.lengths_s(trainers, _with_share(trainers, len(trainers.members) / n))
     makes_s = _shared_out(rollouts, min(m, max(_MEMBERS_AT_MOST, len(rollouts.members))))
     return paced(uses_s, makes_s * _steps_a_step(rollouts, trainers), _ahead(trainers, rollouts))
 

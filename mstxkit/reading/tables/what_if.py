@@ -64,33 +64,33 @@ def table(
     Raises:
         ReadError: nothing tells of what is asked for.
     """
-    rows = [row for run in runs for row in _of_role(run, verdicts)] + list(split.rows(runs, SPLIT, asked))
+    rows = [row for run in runs for row in _of_role(runs, run, verdicts)] + list(split.rows(runs, SPLIT, asked))
     return pl.DataFrame(rows, schema=SCHEMA, orient="row").sort("saved_ratio", descending=True, maintain_order=True)
 
 
-def _of_role(run: RoleRun, verdicts: Iterable[Verdict]) -> Iterator[tuple[Any, ...]]:
+def _of_role(runs: tuple[RoleRun, ...], run: RoleRun, verdicts: Iterable[Verdict]) -> Iterator[tuple[Any, ...]]:
     slow = stragglers.of_role(run)
     for straggler in slow[:_STRAGGLERS_AT_MOST]:
-        yield _row(run, STRAGGLER, straggler.piece, without(run, straggler), straggler.where,
+        yield _row(runs, run, STRAGGLER, straggler.piece, without(run, straggler), straggler.where,
                    run.members[straggler.member].rank, (straggler.since, straggler.until))  # fmt: skip
     for link in slow_links(run)[:_LINKS_AT_MOST]:
         own = run.own_s.copy()
         own[:, list(link.members), link.piece] = np.maximum(0, own[:, list(link.members), link.piece] - link.more_s)
-        yield _row(run, LINK, link.piece, own, "in", None, None, [run.members[m].rank for m in link.members])
+        yield _row(runs, run, LINK, link.piece, own, "in", None, None, [run.members[m].rank for m in link.members])
     for piece in range(len(run.kinds)):
         if run.waits[piece] and np.nansum(run.wait_s[:, :, piece]) > 0:
-            yield _row(run, BUBBLE, piece, _balanced(run, piece), run.where(piece))
+            yield _row(runs, run, BUBBLE, piece, _balanced(run, piece), run.where(piece))
         if not run.waits[piece] and canonical(run.stage(piece)) in TAIL_STAGES and not run.is_gap(piece):
-            yield _row(run, TAIL, piece, _without_tail(run, piece), "in")
-    yield from _changes(run, verdicts)
+            yield _row(runs, run, TAIL, piece, _without_tail(run, piece), "in")
+    yield from _changes(runs, run, verdicts)
 
 
 def _row(
-    run: RoleRun, kind: str, piece: int, own: Seconds, where: str, rank: int | None = None,
+    runs: tuple[RoleRun, ...], run: RoleRun, kind: str, piece: int, own: Seconds, where: str, rank: int | None = None,
     steps: tuple[int, int] | None = None, group: Iterable[int | None] = (),
 ) -> tuple[Any, ...]:  # fmt: skip
     since, until = steps or (0, len(run.steps))
-    step_s, saved_s = replay.saved_s(run, own, since, until)
+    step_s, saved_s = replay.saved_s(runs, run, own, since, until)
     ranks = spans(rank for rank in group if rank is not None)
     return (
         kind, run.role, run.stage(piece), where, rank, ranks or None, None, None, int(run.steps[since]),
@@ -165,7 +165,7 @@ def _without_tail(run: RoleRun, piece: int) -> Seconds:
     return own
 
 
-def _changes(run: RoleRun, verdicts: Iterable[Verdict]) -> Iterator[tuple[Any, ...]]:
+def _changes(runs: tuple[RoleRun, ...], run: RoleRun, verdicts: Iterable[Verdict]) -> Iterator[tuple[Any, ...]]:
     for verdict in verdicts:
         is_of_role = (verdict.role or "") == run.role and verdict.rank is None and verdict.kind in _OF_ALL
         places = [k for k, owner in enumerate(run.owners) if owner == verdict.stage]
@@ -175,7 +175,7 @@ def _changes(run: RoleRun, verdicts: Iterable[Verdict]) -> Iterator[tuple[Any, .
         if 0 < since < len(run.steps):
             own, piece = run.own_s.copy(), places[0]
             own[since:, :, piece] /= np.exp(max(0.0, _change(run, piece, since)))
-            yield _row(run, CHANGE, piece, own, "in", None, (since, len(run.steps)))
+            yield _row(runs, run, CHANGE, piece, own, "in", None, (since, len(run.steps)))
 
 
 def _change(run: RoleRun, piece: int, since: int) -> float:

@@ -12,13 +12,16 @@ pl = pytest.importorskip("polars")
 import numpy as np  # noqa: E402
 from builders import soak  # noqa: E402
 from builders.buffered_job import buffered_runs  # noqa: E402
+from builders.handed_on import Row  # noqa: E402
 from builders.simulated_steps import role_of, runs_of, step_s  # noqa: E402
 
 from mstxkit.errors import ReadError  # noqa: E402
 from mstxkit.judging.judge import JobJudge  # noqa: E402
+from mstxkit.reading import replay, role_runs  # noqa: E402
 from mstxkit.reading.tables import split, what_if  # noqa: E402
 from mstxkit.store.verdicts import Verdict  # noqa: E402
 from mstxkit.testing.simulator import InjectedFault, JobShape, SimulatedJob  # noqa: E402
+from mstxkit.testing.simulator.shape import ALWAYS  # noqa: E402
 
 SINCE, STEPS = 20, 60
 SHAPES = {
@@ -54,6 +57,33 @@ def test_a_step_without_its_straggler_is_as_long_as_in_a_job_without_the_fault(n
 
         saved = rows["saved_ns"][0] / 1e9 if rows.height else 0.0
         assert slow - saved == pytest.approx(healthy_s(name, seed, role), rel=0.05), (seed, factor)
+
+
+@pytest.mark.parametrize("rank", [0, 1, 3])
+@pytest.mark.parametrize("shape", [JobShape(rings=ALWAYS), JobShape(has_rings=False)], ids=["entries", "blind"])
+def test_a_slow_part_of_a_row_costs_the_step_what_it_takes_longer(shape: JobShape, rank: int) -> None:
+    healthy, slow = (
+        role_runs.of_steps(list(Row(shape, 3, faults).steps(STEPS)))
+        for faults in ((), [InjectedFault("inside", "forward", rank=rank, factor=1.5)])
+    )
+    lost_s = step_s(slow[0], SINCE) - step_s(healthy[0], SINCE)
+    piece = [kind.stage for kind in slow[0].kinds].index("forward") + 1
+    own = slow[0].own_s.copy()
+    own[:, rank, piece] = healthy[0].own_s[:, rank, piece]
+
+    assert lost_s == pytest.approx(1.0, rel=0.1)
+    assert replay.saved_s(slow, slow[0], own, SINCE, STEPS)[1] == pytest.approx(lost_s, rel=0.1)
+
+
+def test_trainers_that_wait_for_batches_would_win_nothing_by_being_faster() -> None:
+    """Rollouts wait for them next to never, as they may be three batches ahead."""
+    actor, rollout = runs = buffered_runs(12, 4, 5000, ahead=3)
+    trains = np.array([owner == "actor_update" for owner in actor.owners])
+    faster_s = np.where(trains, 0.5, 1.0) * actor.own_s
+
+    assert np.nansum(actor.own_s - faster_s, axis=2).mean() > 2.0
+    assert abs(replay.saved_s(runs, actor, faster_s, 1, STEPS)[1]) < 0.2
+    assert replay.saved_s(runs, rollout, 0.8 * rollout.own_s, 1, STEPS)[1] > 1.0
 
 
 def test_a_straggler_that_costs_much_is_told_to_the_share_of_it() -> None:
