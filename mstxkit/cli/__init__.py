@@ -20,8 +20,6 @@ from ..host import listing
 from ..reading.report.escape import for_terminal
 
 if TYPE_CHECKING:
-    from types import ModuleType
-
     import typer
 
 DONE, FOUND_WRONG, WRONG_USE, UNWRITABLE = 0, 1, 2, 74
@@ -111,7 +109,11 @@ def application(word: str | None = None) -> typer.Typer:
     for verb in [verb for verb in every if _command(verb) == word] or every:
         module = importlib.import_module(f"{__name__}.{verb}")
         if hasattr(module, "COMMANDS"):
-            app.add_typer(_group(module), name=_command(verb))
+            summary = (module.__doc__ or "").partition("\n")[0].partition(": ")[2]
+            group = typer.Typer(help=summary, no_args_is_help=True)  # of several commands: `mstxkit config show`
+            for command in module.COMMANDS:
+                group.command(command.__name__)(_with_plain_errors(command))
+            app.add_typer(group, name=_command(verb))
             continue
         settings = getattr(module, "CONTEXT_SETTINGS", None)
         app.command(_command(verb), context_settings=settings)(_with_plain_errors(getattr(module, verb)))
@@ -120,16 +122,6 @@ def application(word: str | None = None) -> typer.Typer:
 
 def _command(verb: str) -> str:
     return verb.rstrip("_").replace("_", "-")  # `import_`: a verb that is a keyword of Python
-
-
-def _group(module: ModuleType) -> typer.Typer:
-    """A verb of several commands: `mstxkit config show`."""
-    import typer
-
-    group = typer.Typer(help=(module.__doc__ or "").partition("\n")[0].partition(": ")[2], no_args_is_help=True)
-    for command in module.COMMANDS:
-        group.command(command.__name__)(_with_plain_errors(command))
-    return group
 
 
 def _with_version() -> Callable[..., None]:
@@ -156,11 +148,6 @@ def _show_version(is_asked: bool) -> None:
         raise typer.Exit
 
 
-def _is_wrong_use(exc: Exception) -> bool:
-    """Is it about what the user typed: a run that cannot be read, or values that are not allowed?"""
-    return isinstance(exc, ReadError) or (isinstance(exc, ConfigError) and bool(exc.problems))
-
-
 def _with_plain_errors(verb: Callable[..., None]) -> Callable[..., None]:
     """Errors that mstxkit raises on purpose, and those of files, end a command with their message and no traceback."""
 
@@ -177,6 +164,8 @@ def _with_plain_errors(verb: Callable[..., None]) -> Callable[..., None]:
                 raise  # of standard output: `main` says it
             message = "\n".join(map(for_terminal, str(exc).splitlines()))
             typer.echo(f"mstxkit: {message}", err=True)
-            raise typer.Exit(WRONG_USE if _is_wrong_use(exc) else FOUND_WRONG) from None
+            # About what the user typed: a run that cannot be read, or values that are not allowed.
+            is_wrong_use = isinstance(exc, ReadError) or (isinstance(exc, ConfigError) and bool(exc.problems))
+            raise typer.Exit(WRONG_USE if is_wrong_use else FOUND_WRONG) from None
 
     return run

@@ -6,7 +6,7 @@ import difflib
 import os
 import platform
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Mapping
+from typing import Mapping
 
 from ..errors import MstxkitError
 from ..host import clock, folders, life
@@ -15,9 +15,6 @@ from ..reading.report.escape import for_rich
 from ..reading.report.units import size
 from . import _activation, _show
 from ._activation import NOTE, OK, WRONG, Check, installed
-
-if TYPE_CHECKING:
-    from rich.table import Table
 
 NEEDED = ("wrapt", "typer", "rich", "pyyaml", "pydantic")
 OPTIONAL = {
@@ -49,15 +46,11 @@ def _engine() -> list[Check]:
     engine = chosen.engine
     clock_choice = clock.choose(bool(engine.NATIVE))
     kinds = {clock.MONOTONIC: "CLOCK_MONOTONIC", clock.TSC: "TSC", clock.CNTVCT: "cntvct_el0"}
-    return [_which_engine(engine), Check("clock", OK, f"{kinds.get(clock_choice.kind)}: {clock_choice.reason}")]
-
-
-def _which_engine(engine: Any) -> Check:
-    if engine.NATIVE:
-        return Check("engine", OK, "C extension")
-    from ..engine.choose import why_twin
-
-    return Check("engine", NOTE, f"Python twin, where a range costs sixty times as much: {why_twin()}")
+    which = Check("engine", OK, "C extension")
+    if not engine.NATIVE:
+        why = chosen.why_twin()
+        which = Check("engine", NOTE, f"Python twin, where a range costs sixty times as much: {why}")
+    return [which, Check("clock", OK, f"{kinds.get(clock_choice.kind)}: {clock_choice.reason}")]
 
 
 def _tmpfs() -> Check:
@@ -165,16 +158,10 @@ def show(json: bool) -> bool:
     if json:
         _show.as_json({"checks": [check._asdict() for check in checks]})
     else:
-        _show.console().print(_table(checks))
+        styles = {OK: "green", NOTE: "yellow", WRONG: "bold red"}
+        table = _show.table("", "", has_header=False, no_wrap=True)
+        table.add_column(overflow="fold")
+        for level, name, detail in ((check.level, check.name, check.detail) for check in checks):
+            table.add_row(for_rich(level, style=styles[level]), for_rich(name), for_rich(detail))
+        _show.console().print(table)
     return any(check.level == WRONG for check in checks)
-
-
-def _table(checks: list[Check]) -> Table:
-    from rich.text import Text
-
-    styles = {OK: "green", NOTE: "yellow", WRONG: "bold red"}
-    shown = _show.table("", "", has_header=False, no_wrap=True)
-    shown.add_column(overflow="fold")
-    for check in checks:
-        shown.add_row(Text(check.level, styles[check.level]), for_rich(check.name), for_rich(check.detail))
-    return shown

@@ -28,10 +28,8 @@ def opened(
     run: Path, steps: str | None = None, ranks: str | None = None, stages: str | None = None, since: str | None = None,
     until: str | None = None,
 ) -> Run:  # fmt: skip
-    """The run, of which a table has what the options name; all of it without options.
-
-    Raises:
-        ReadError: an option is in no form that it may have, or nothing of the run answers to it.
+    """The run, of which a table has what the options name; all of it without options. Raises: ReadError where one is in
+    no form that it may have, or nothing of the run answers to it.
     """
     from ..reading.run import open_run
 

@@ -23,10 +23,8 @@ _CODE = "import sys; sys.path.append(sys.argv[1]); from mstxkit.cli import _impo
 
 
 def in_a_process(name: str) -> tuple[list[TargetState], str]:
-    """Patch and import this framework (or the one of a YAML file) in a new process.
-
-    Returns:
-        Its targets with their states; and why the process did not end, or "".
+    """Patch and import this framework (or the one of a YAML file) in a new process. Returns: its targets with their
+    states; and why the process did not end, or "".
     """
     environment = {key: value for key, value in os.environ.items() if key not in ("MSTXKIT_RUN", "MSTXKIT_AUTOPATCH")}
     with tempfile.TemporaryDirectory() as folder:

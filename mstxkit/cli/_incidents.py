@@ -20,11 +20,7 @@ _WITHIN_S, _LOOKS_EVERY_S = 20.0, 0.2
 
 
 def ask(run: Path, json: bool) -> None:
-    """Ask for one, wait until it is there, and show where.
-
-    Raises:
-        MstxkitError: there is no such run, it cannot be written, or nobody answers.
-    """
+    """Ask for one, wait, and show where it is. Raises: MstxkitError for no run, a read-only one, or no answer."""
     from . import _show
 
     if sys.stderr.isatty():

@@ -21,7 +21,7 @@ from . import _show
 
 _SHOWN_AT_MOST = 4
 _TRACE = ".pt.trace.json"
-_PERFETTO = "https://ui.perfetto.dev"
+PERFETTO = "https://ui.perfetto.dev"
 _ANALYSED = "analysis.db"
 _STEP_TIMES = "step_trace_time.csv"
 _MSTX_SUM = ("mstx_sum --export_type text", "MstxSum/all_cann_stats.csv: a line for each stage, MaxRank is the slowest")
@@ -49,8 +49,11 @@ def _of_request(run: Path, request: str, recorded: list[RecordedSession]) -> Ite
         yield f"Timeline: MindStudio Insight, Import Data, {_quoted(where)}"
         yield "  look at the stage's range, then at the kernels below it and the gaps between them, rank beside rank"
     yield from _at_most(filter(None, map(_cluster, places)))
-    yield from _at_most(trace for place in places for trace in _traces(place))
-    yield from _elsewhere(run, recorded)
+    traces = (place / name for place in places for name in kinds.names_in(place) if name.endswith(_TRACE))
+    yield from _at_most(f"Timeline: open {_quoted(trace)} in {PERFETTO}" for trace in traces)
+    stored = [session.document.get("stored") for session in recorded]
+    for host in sorted({str(place.get("host")) for place in stored if isinstance(place, dict)}):
+        yield f"On the disk of {for_terminal(host)}: mstxkit profiles {_quoted(run)} --fetch, there"
 
 
 def _at_most(every: Iterator[str]) -> Iterator[str]:
@@ -99,27 +102,7 @@ def _filled_tables(file: Path) -> set[str]:
 
 
 def _raws(place: Path) -> list[Path]:
-    return [place / name for name in _names(place) if kinds.kind_of(name) and (place / name).is_dir()]
-
-
-def _traces(place: Path) -> Iterator[str]:
-    for name in _names(place):
-        if name.endswith(_TRACE):
-            yield f"Timeline: open {_quoted(place / name)} in {_PERFETTO}"
-
-
-def _elsewhere(run: Path, recorded: list[RecordedSession]) -> Iterator[str]:
-    places = [session.document.get("stored") for session in recorded]
-    hosts = {str(place.get("host")) for place in places if isinstance(place, dict)}
-    for host in sorted(hosts):
-        yield f"On the disk of {for_terminal(host)}: mstxkit profiles {_quoted(run)} --fetch, there"
-
-
-def _names(place: Path) -> list[str]:
-    try:
-        return sorted(os.listdir(place))
-    except OSError:
-        return []
+    return [place / name for name in kinds.names_in(place) if kinds.kind_of(name) and (place / name).is_dir()]
 
 
 def _quoted(path: Path) -> str:

@@ -19,9 +19,7 @@ def whole(target: Path, is_folder: bool = False) -> Iterator[Path]:
     """A draft to be written in the body. It becomes `target` when the body ends well, else it is gone, also by Ctrl-C.
 
     A folder of that name is replaced only if it is empty or was made this way; a file always, as `>` does.
-
-    Raises:
-        MstxkitError: it cannot be written, or is something that must not be replaced.
+    Raises: MstxkitError where it cannot be written, or is something that must not be replaced.
     """
     (_check_folder if is_folder else check_file)(target)
     draft = target.with_name(f".{target.name[:200]}.{os.getpid()}")
@@ -41,11 +39,7 @@ def whole(target: Path, is_folder: bool = False) -> Iterator[Path]:
 
 
 def check_file(target: Path) -> None:
-    """Can there be a file of this name? Before anything long is done for it.
-
-    Raises:
-        MstxkitError: a folder is in its place, or there is none to hold it.
-    """
+    """Before anything long is done for it. Raises: MstxkitError where there can be no file of this name."""
     if target.is_dir():
         raise MstxkitError(f"{target} is a folder; give the name of a file")
     if target.exists() and not target.is_file():  # a device, say: in its place there would be a file from then on

@@ -130,7 +130,7 @@ def _worked(
     try:
         with _stoppable(), Shown(quiet) as shown:
             ready = _parsable(run, todo, plan, msprof, done, shown)
-            shown.expect(len(ready))
+            shown.say(description="profiles", total=len(ready), count=f"0/{len(ready)}")
             for profile, parse in work.parse(run, ready, plan, descriptor):
                 shown.tell(profile, parse)
                 state = NOT_PARSED if parse.state == record.PARSING else parse.state
@@ -161,7 +161,7 @@ def _parsable(
     loadable = []
     counts = Counter(profile.kind for profile in todo if profile not in blind)
     for kind in filter(counts.get, kinds.KINDS):
-        shown.loading(kind)
+        shown.say(description=f"loading {kind}")
         versions, problem = work.load(kind, plan)
         done.versions.update(versions)
         if not problem:
@@ -201,15 +201,8 @@ class Shown:
             self._all = self._progress.add_task("profiles", total=None, count="")
         return self
 
-    def loading(self, kind: str) -> None:
-        """A framework is being loaded."""
-        self._all_say(description=f"loading {kind}")
-
-    def expect(self, count: int) -> None:
-        """So many profiles are to come."""
-        self._all_say(description="profiles", total=count, count=f"0/{count}")
-
-    def _all_say(self, **fields: Any) -> None:
+    def say(self, **fields: Any) -> None:
+        """Change what the bar of all profiles says."""
         if self._progress is not None:
             self._progress.update(self._all, **fields)
 
@@ -227,7 +220,7 @@ class Shown:
             self._progress.remove_task(self._each.pop(profile.path))
         self._progress.advance(self._all)
         every = self._progress.tasks[0]
-        self._all_say(count=f"{every.completed:.0f}/{every.total or 0:.0f}")
+        self.say(count=f"{every.completed:.0f}/{every.total or 0:.0f}")
 
     def __exit__(self, *error: object) -> None:
         if self._progress is not None:
@@ -274,7 +267,9 @@ def _lines(done: Done) -> Iterator[str]:
         yield f"failed: {row.profile.path}: {row.record.error if row.record else ''}; see {log}"
     if any(not row.now for row in failed):
         yield "Parse what failed before once more: --again failed"
-    remarks = Counter((row.state, why) for row in rows if (why := _remark(row)))
+    notes = [(row, row.record.notes if row.record and row.state == record.PARSED else ()) for row in rows]
+    whys = [(row.state, "; ".join(filter(None, [row.profile.reason, *of_parse]))) for row, of_parse in notes]
+    remarks = Counter((state, why) for state, why in whys if why)
     yield from (f"{state} ({count}): {why}" for (state, why), count in remarks.items())
     yield from (f"missing: {problem}" for problem in done.missing)
     if done.interrupted:
@@ -286,11 +281,6 @@ def _lines(done: Done) -> Iterator[str]:
 def _requests(done: Done) -> list[str]:
     """Those of which anything is to be seen, in the order of the rows."""
     return list(dict.fromkeys(row.profile.request for row in done.rows.values() if row.profile.request))
-
-
-def _remark(row: Row) -> str:
-    notes = row.record.notes if row.record and row.state == record.PARSED else ()
-    return "; ".join(filter(None, [row.profile.reason, *notes]))
 
 
 def as_json(run: Path, done: Done) -> dict[str, Any]:

@@ -16,17 +16,11 @@ _DRAWN_EVERY_S = 0.1
 def progress(what: str, total: float | None = None) -> Iterator[Advance]:
     """Show how far `what` has come while the body runs; the bar is gone when it ends, however that is.
 
-    `with progress("Exporting", total=rows) as advance: advance(1000)` says that a thousand more are done.
-
-    Args:
-        what: A word or two, plain text: "Exporting".
-        total: So much there is to do; None where nobody knows.
-
-    Yields:
-        What to call with how much more is done, as often as you like, from any one thread. It never raises.
+    `with progress("Exporting", total=rows) as advance: advance(1000)` says that a thousand more are done: as often as
+    you like, from any one thread; it never raises. `what` is plain text; `total` is None where nobody knows.
     """
     if not is_shown():
-        yield _nowhere
+        yield lambda amount: None
         return
     from rich.console import Console
     from rich.progress import BarColumn, Progress, SpinnerColumn, TaskProgressColumn, TextColumn, TimeRemainingColumn
@@ -44,10 +38,6 @@ def is_shown() -> bool:
         return sys.stderr.isatty() and os.environ.get("TERM") not in ("dumb", "unknown")
     except ValueError:  # a closed stream
         return False
-
-
-def _nowhere(amount: float) -> None:
-    return None
 
 
 def _rarely(draw: Advance) -> Advance:

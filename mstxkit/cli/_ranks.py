@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Iterable, Iterator, Mapping, NamedTuple, 
 
 from ..reading.endings import is_wrong
 from ..reading.report.escape import NAME_LIMIT, for_rich
-from ..reading.report.text import who
+from ..reading.report.text import counted, who
 from ..reading.report.units import duration
 from ..store import whereabouts
 from ..store.whereabouts import Age, Whereabouts, span
@@ -25,24 +25,16 @@ _TROUBLES = ("dropped", "faults")
 
 
 class Standpoint(NamedTuple):
-    """Where one rank is, from the newest that is known of it.
-
-    Args:
-        stage: That it is in; empty between two, and where only an acknowledgement tells.
-        in_stage_s: How long it had been in it.
-        age: Of step and stage.
-        phase: Of its sessions: idle, armed, running, draining, cooldown, ended; empty where it takes no requests.
-        profiler: That its sessions are made with, or why there is none.
-    """
+    """Where one rank is, from the newest that is known of it."""
 
     rank: int
     role: str
-    stage: str
+    stage: str  # empty between two, and where only an acknowledgement tells
     in_stage_s: float
     step: int | None
-    age: Age
-    phase: str
-    profiler: str
+    age: Age  # of step and stage
+    phase: str  # of its sessions: idle, armed, running, draining, cooldown, ended; empty where it takes no requests
+    profiler: str  # that its sessions are made with, or why there is none
 
     @property
     def alike(self) -> tuple[str, ...]:
@@ -67,14 +59,11 @@ def _of_listener(heard: Heard, places: Mapping[tuple[str, int], Whereabouts]) ->
     where = whereabouts.of_speaker(heard.acknowledgement, heard.standing.step, places)
     has_ended = heard.is_alive is False
     phase, stage = ("ended", "") if has_ended else (heard.standing.phase, where.stage or "")
-    about = (stage, where.in_stage_s or 0.0, where.step, where.age, phase, _profiler(heard))
+    profiler = heard.standing.backend
+    if profiler is None:
+        profiler = "none: " + "; ".join(f"{name}: {why}" for name, why in heard.standing.why_no_backend.items())
+    about = (stage, where.in_stage_s or 0.0, where.step, where.age, phase, profiler)
     return Standpoint(heard.rank, heard.acknowledgement.role, *about)
-
-
-def _profiler(heard: Heard) -> str:
-    if heard.standing.backend is not None:
-        return heard.standing.backend
-    return "none: " + "; ".join(f"{name}: {why}" for name, why in heard.standing.why_no_backend.items())
 
 
 def ranks(stood: Sequence[Standpoint]) -> Table:
@@ -124,16 +113,13 @@ def processes(listed: Sequence[dict[str, Any]]) -> Table:
     now_ns = time.time_ns()
     for process in shown:
         names = (for_rich(who(process)), for_rich(process["host"], NAME_LIMIT), str(process["pid"]))
-        table.add_row(*names, _state(process), _seen([process], now_ns), *_counts([process]), _clock(process))
-    for members in _show.grouped(rest, _kind).values():
-        table.add_row(*_many(members), "", _state(members[0]), _seen(members, now_ns), *_counts(members), "")
+        error = "" if process["clock_error_ns"] is None else f" ±{duration(process['clock_error_ns'])}"
+        clock = f"{process['clock'] or 'unknown'}{error}"
+        table.add_row(*names, _state(process), _seen([process], now_ns), *_counts([process]), clock)
+    for (kind, _), members in _show.grouped(rest, _kind).items():
+        whose = (for_rich(f"{len(members)} × {kind}"), counted(len({process["host"] for process in members}), "host"))
+        table.add_row(*whose, "", _state(members[0]), _seen(members, now_ns), *_counts(members), "")
     return table
-
-
-def _many(members: Sequence[Mapping[str, Any]]) -> tuple[Any, str]:
-    """`1016 × trainer`, `127 hosts`."""
-    hosts = len({process["host"] for process in members})
-    return for_rich(f"{len(members)} × {_kind(members[0])[0]}"), f"{hosts} host{'' if hosts == 1 else 's'}"
 
 
 def _has_trouble(process: Mapping[str, Any]) -> bool:
@@ -158,8 +144,3 @@ def _seen(members: Sequence[Mapping[str, Any]], now_ns: int) -> str:
 
 def _counts(members: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     return (str(sum(process[trouble] for process in members)) for trouble in _TROUBLES)
-
-
-def _clock(process: Mapping[str, Any]) -> str:
-    error = "" if process["clock_error_ns"] is None else f" ±{duration(process['clock_error_ns'])}"
-    return f"{process['clock'] or 'unknown'}{error}"

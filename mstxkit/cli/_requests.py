@@ -11,7 +11,6 @@ from ..reading.report import units
 from ..reading.report.escape import for_rich, for_terminal
 from ..store import values
 from ..store.request import ALL, COUNT_AT_MOST, SUSPECT_AND_PEER, Ranks, Request
-from ..store.values import whole_number
 from . import _show
 
 if TYPE_CHECKING:
@@ -173,9 +172,3 @@ def size_of(session: RecordedSession) -> str:
     """Of its raw data."""
     count = session.document.get("bytes")
     return units.size(count) if isinstance(count, int) and 0 <= count < 1 << 62 else ""
-
-
-def size_of_all(recordings: Sequence[RecordedSession]) -> str:
-    """`12.3 GiB together`."""
-    counts = (whole_number(session.document.get("bytes")) for session in recordings)
-    return f"{units.size(sum(counts))} together"

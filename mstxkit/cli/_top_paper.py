@@ -9,20 +9,13 @@ if TYPE_CHECKING:
 
 
 class Paper(NamedTuple):
-    """What is drawn on.
-
-    Args:
-        columns, rows: Of the terminal.
-        is_ascii: Can it show nothing else?
-        run: The run's name.
-        folder: The run's folder, as it was given.
-    """
+    """A terminal, or a pipe, and whose job is drawn."""
 
     columns: int
     rows: int
-    is_ascii: bool
-    run: str
-    folder: str
+    is_ascii: bool  # can it show nothing else?
+    run: str  # the run's name
+    folder: str  # the run's folder, as it was given
 
     @property
     def dot(self) -> str:

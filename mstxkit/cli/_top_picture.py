@@ -22,7 +22,7 @@ from ._top_paper import Paper, counted, fitted, line_of
 if TYPE_CHECKING:
     from rich.text import Text
 
-    from ..store.job_file import JobState, RoleFigures, StageFigures
+    from ..store.job_file import RoleFigures, StageFigures
     from ..store.verdicts import Verdict
 
 _VERDICTS_SHOWN, _LATE_SHOWN, _TEXT_AT_MOST = 3, 4, 300
@@ -43,7 +43,11 @@ def lines(sighting: Sighting, paper: Paper) -> list[Text]:
     ranks = list(of_ranks(sighting, paper))
     rest = paper.rows - len(head) - len(tail)
     stages = list(_of_roles(sighting, paper, max(3, rest - min(len(ranks), max(3, rest // 3)))))
-    ranks = _cut(ranks, max(0, rest - len(stages)))
+    left = max(0, rest - len(stages))
+    if len(ranks) > left:
+        kept = ranks[: max(0, left - 1)]
+        more = line_of(f"  and {counted(len(ranks) - len(kept), 'more line')} (--json)", "dim")
+        ranks = [*kept, more][:left]
     whole = [*head, *stages, *ranks, *tail]
     for line in whole:
         if paper.is_ascii:  # of as many characters, so that colours stay where they are
@@ -56,7 +60,8 @@ def _title(sighting: Sighting, paper: Paper) -> Iterator[Text]:
     state = sighting.state
     steps = sorted({role.step for role in state.roles}) if state is not None else []
     step = "" if not steps else f"step {steps[-1]:,}" if len(steps) == 1 else f"steps {steps[0]:,} to {steps[-1]:,}"
-    hosts = "" if state is None else f"{counted(_members(state), 'rank')} on {counted(state.hosts, 'host')}"
+    members = 0 if state is None else sum(role.members for role in state.roles)
+    hosts = "" if state is None else f"{counted(members, 'rank')} on {counted(state.hosts, 'host')}"
     parts = [part for part in (step, hosts, _judged(sighting)) if part]
     rest = "".join(f"{paper.dot}{part}" for part in parts)
     if len(rest) + len(shown(paper.run)) > paper.columns:  # whether it is of now is never cut off
@@ -65,10 +70,6 @@ def _title(sighting: Sighting, paper: Paper) -> Iterator[Text]:
     name.truncate(max(4, paper.columns - len(rest)), overflow="ellipsis")
     yield line_of(name.plain, "bold").append(rest, "not bold")
     yield line_of()
-
-
-def _members(state: JobState) -> int:
-    return sum(role.members for role in state.roles)
 
 
 def _judged(sighting: Sighting) -> str:
@@ -164,7 +165,8 @@ def _of_role(role: RoleFigures, paper: Paper, rows: int, blamed: set[int | None]
     waits = f"{paper.dot}up to {100 * role.wait_ratio:.0f} % of it is waiting" if role.wait_ratio >= 0.005 else ""
     name = shown(role.role) or ("ranks" if role.members else "driver")
     head = f"{name}{paper.dot}step {role.step:,}{paper.dot}{took}{waits}"
-    bar = _bar_columns(paper, has_work)
+    taken = _BESIDE_COLUMNS + _name_columns(paper) + (_WORK_COLUMNS if has_work else 0)
+    bar = max(_BAR_LEAST, min(_BAR_MOST, paper.columns - taken))
     numbers = f"{'median':>{_NUMBER_COLUMNS}}{'longest':>{_NUMBER_COLUMNS + 1}}  slowest"
     yield line_of(head, "bold")
     full, rest = _marks(paper)
@@ -185,11 +187,6 @@ def _of_role(role: RoleFigures, paper: Paper, rows: int, blamed: set[int | None]
 def _name_columns(paper: Paper) -> int:
     """Of a stage: in a narrow terminal fewer, so that who is the slowest is not cut off."""
     return max(8, min(_NAME_COLUMNS, paper.columns - _BESIDE_COLUMNS - _BAR_LEAST))
-
-
-def _bar_columns(paper: Paper, has_work: bool) -> int:
-    taken = _BESIDE_COLUMNS + _name_columns(paper) + (_WORK_COLUMNS if has_work else 0)
-    return max(_BAR_LEAST, min(_BAR_MOST, paper.columns - taken))
 
 
 def _of_stage(
@@ -242,12 +239,3 @@ def _tail(sighting: Sighting) -> Iterator[Text]:
         yield line_of(f"never reached who judges: {' and '.join(lost)}", "yellow")
     for note in state.notes:
         yield line_of(for_terminal(note, _TEXT_AT_MOST), "dim")
-
-
-def _cut(drawn: list[Text], rows: int) -> list[Text]:
-    if len(drawn) <= rows:
-        return drawn
-    return [
-        *drawn[: max(0, rows - 1)],
-        line_of(f"  and {counted(len(drawn) - max(0, rows - 1), 'more line')} (--json)", "dim"),
-    ][:rows]

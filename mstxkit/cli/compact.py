@@ -44,17 +44,11 @@ def compact(
         _show.as_json({"path": str(path), **done._asdict()})
     else:
         _say(done)
-        _say_which_are_not_there(path, hosts or [])
+        there = compacting.hosts_of(path) if hosts else []
+        if unknown := sorted({*(hosts or ())} - {*there}):
+            typer.echo(for_terminal(f"no sealed file is of host {', '.join(unknown)}: they are of {', '.join(there)}"))
     if done.left:
         raise typer.Exit(FOUND_WRONG)
-
-
-def _say_which_are_not_there(run: Path, hosts: list[str]) -> None:
-    from ..reading.dataset import compacting
-
-    there = compacting.hosts_of(run) if hosts else []
-    if unknown := sorted({*hosts} - {*there}):
-        typer.echo(for_terminal(f"no sealed file is of host {', '.join(unknown)}: they are of {', '.join(there)}"))
 
 
 def _say(done: Compacted) -> None:

@@ -65,11 +65,14 @@ def convert(
     Example: mstxkit config convert ppo_trainer.yaml --to mindspeed_rl
     """
     from ..config import adapters, configuring
+    from ..config.adapters import _verl_roles, verl, verl_0_5
 
     if to not in adapters.by_flavour():
         _show.stop(f"--to {to}: choose one of {', '.join(adapters.by_flavour())}", WRONG_USE)
     with _meaning_verl(verl_version):
-        understood, to = _understood(file, flavour, branch), _form_of(to)
+        understood = _understood(file, flavour, branch)
+        if to == verl.FLAVOUR and not _verl_roles.at_least(0, 6):  # the form that the verl which is meant takes
+            to = verl_0_5.FLAVOUR
         written = configuring.write(understood.read.config, to)
     if json:
         lost = [field._asdict() for field in written.lost]
@@ -94,13 +97,6 @@ def _meaning_verl(version: str | None) -> Iterator[None]:
             yield
     except ConfigError as exc:
         _show.stop(f"--verl-version: {exc}", WRONG_USE)
-
-
-def _form_of(flavour: str) -> str:
-    """The flavour that the verl which is meant takes."""
-    from ..config.adapters import _verl_roles, verl, verl_0_5
-
-    return verl_0_5.FLAVOUR if flavour == verl.FLAVOUR and not _verl_roles.at_least(0, 6) else flavour
 
 
 def _understood(file: str, flavour: str | None, branches: list[str]) -> Understood:

@@ -12,10 +12,8 @@ from . import FOUND_WRONG, _opening, _show
 
 if TYPE_CHECKING:
     from ..demo.escalating import Escalated
-    from ..demo.launch import DemoOutcome, DemoPlan
-    from ..reading.run import Run
+    from ..demo.launch import DemoOutcome
 
-_PERFETTO = "https://ui.perfetto.dev"
 _NOBODY = -1
 _RUN_HELP = "The run's folder; a new one.  [default: mstxkit-runs/demo-TIME]"
 _SLOW_HELP = "This rank generates slowly; -1: none does.  [default: 1, if there is one]"
@@ -43,6 +41,8 @@ def demo(
     Example: mstxkit demo --steps 40
     """
     from ..demo.launch import DemoPlan, PlanError, run_ranks
+    from ..reading.exporters import load
+    from ..reading.page import writing
     from ..reading.report import summary
     from ..reading.run import open_run
 
@@ -56,7 +56,10 @@ def demo(
         raise typer.BadParameter(str(exc)) from None
     opened = open_run(folder)
     report = summary.summarise(opened)
-    trace, page = _trace(opened), _page(opened, report)
+    perfetto = load("perfetto")
+    trace, page = Path(opened.path) / f"trace{perfetto.suffix}", Path(opened.path) / "report.html"
+    perfetto.write_to(opened, trace)
+    writing.write(opened, report, page)
     if json:
         _show.as_json({**_facts(outcome), "trace": str(trace), "page": str(page), "report": report})
     else:
@@ -65,25 +68,6 @@ def demo(
     has_no_incident = hang_rank is not None and outcome.incident is None
     if has_no_incident or (outcome.escalated is not None and outcome.escalated.has_failed):
         raise typer.Exit(FOUND_WRONG)
-
-
-def _page(run: Run, report: dict[str, Any]) -> Path:
-    """The run's page, inside its own folder."""
-    from ..reading.page import writing
-
-    page = Path(run.path) / "report.html"
-    writing.write(run, report, page)
-    return page
-
-
-def _trace(run: Run) -> Path:
-    """The run's timeline for Perfetto, inside its own folder."""
-    from ..reading.exporters import load
-
-    perfetto = load("perfetto")
-    trace = Path(run.path) / f"trace{perfetto.suffix}"
-    perfetto.write_to(run, trace)
-    return trace
 
 
 def _facts(outcome: DemoOutcome) -> dict[str, Any]:
@@ -111,7 +95,8 @@ def _show_all(outcome: DemoOutcome, report: dict[str, Any], trace: Path) -> None
     if outcome.escalated is not None and any(profiled.folder for profiled in outcome.escalated.profiles):
         request = outcome.escalated.verdict.request if outcome.escalated.verdict else ""
         typer.echo("\n".join(_opening.lines(outcome.plan.run, "", [request])))
-    typer.echo(f"\nThe report again: mstxkit report {outcome.plan.run}\nThe timeline: open {trace} in {_PERFETTO}")
+    typer.echo(f"\nThe report again: mstxkit report {outcome.plan.run}")
+    typer.echo(f"The timeline: open {trace} in {_opening.PERFETTO}")
 
 
 def _of_escalation(escalated: Escalated) -> list[str]:
@@ -141,23 +126,14 @@ def _in_words(outcome: DemoOutcome) -> list[str]:
     rewards = f"{learning.first_reward:.3f} at first, {learning.final_reward:.3f} at last ({learning.ratio:.1f} times)"
     lines = [f"Ranks: {plan.ranks}, steps: {learning.steps}, {outcome.seconds:.1f} s. Mean reward: {rewards}."]
     if plan.slow_rank is not None:
-        lines.append(f"Rank {plan.slow_rank} was made slow in {_slow_where(plan)} (--slow-rank -1: none).")
+        where = "actor_update, before the gradients of all ranks meet" if plan.hidden else "actor_generate"
+        lines.append(f"Rank {plan.slow_rank} was made slow in {where} (--slow-rank -1: none).")
     if plan.kill_rank is not None:
         killed = f"Rank {plan.kill_rank} was killed (SIGKILL) in step {plan.fatal_step}, as asked."
         lines.append(f"{killed} The others noticed,")
         lines.append("their open ranges closed with `error`, and they ended cleanly, with exit code 0.")
     if plan.hang_rank is not None:
-        lines.append(f"Rank {plan.hang_rank} hung in step {plan.fatal_step}, as asked. {_left_by(outcome)}")
+        incident = outcome.incident
+        left = "No incident was written." if incident is None else f"The incident:\n  {plan.run / incident.page}"
+        lines.append(f"Rank {plan.hang_rank} hung in step {plan.fatal_step}, as asked. {left}")
     return lines
-
-
-def _left_by(outcome: DemoOutcome) -> str:
-    if outcome.incident is None:
-        return "No incident was written."
-    return f"The incident:\n  {outcome.plan.run / outcome.incident.page}"
-
-
-def _slow_where(plan: DemoPlan) -> str:
-    if plan.hidden:
-        return "actor_update, before the gradients of all ranks meet"
-    return "actor_generate"

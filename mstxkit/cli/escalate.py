@@ -156,17 +156,13 @@ def _tell(run: Path, request: Request, meant: tuple[int, ...], suspected: Suspic
     if suspected is not None:
         typer.echo(f"  {_suspected(suspected)}")
     elif meant:
-        typer.echo(f"  {for_terminal(_meant(request, meant))}")
+        typer.echo(f"  {for_terminal(f'{request.ranks}: {_requests.on(meant)}')}")
     absent = tuple(asking.absent(asking.control_of(run), request, meant))
     if absent:
         stages = for_terminal(" or ".join(request.stages))
         typer.echo(f"  {_requests.on(absent)}: nothing begins there before {stages} is entered for the first time")
     where = for_terminal(str(run))
     typer.echo(f"  mstxkit status {where} shows how it stands; mstxkit escalate {where} --cancel {request.id[:8]}")
-
-
-def _meant(request: Request, ranks: tuple[int, ...]) -> str:
-    return f"{request.ranks}: {_requests.on(ranks)}"
 
 
 def _suspected(suspicion: Suspicion) -> str:
@@ -212,7 +208,8 @@ def _explain(
         document = {"request": request.as_json(), "suspects": list(suspects), "free_bytes": free}
         _show.as_json({**document, **explanation.as_json()})
     else:
-        meant = _suspected(suspected) if suspected is not None else _meant(request, suspects) if suspects else None
+        meant = f"{request.ranks}: {_requests.on(suspects)}" if suspects else None
+        meant = meant if suspected is None else _suspected(suspected)
         _print_explanation(request, explanation, meant, free)
 
 
@@ -246,7 +243,9 @@ def _wait(
         raise typer.Exit(FOUND_WRONG) from None
     recorded = sessions(control.path.parent, control.run_id)
     kept = [session for session in recorded if session.key[0] == request.id]
-    done = _parsed(run, request.id, quiet=json) if analyse and kept else None
+    wanted, done = _parsing.Wanted((), (), request.id, None), None
+    if analyse and kept:
+        done = _parsing.analysed(run, wanted, _parsing.plan_of(), False, quiet=json)
     if json:
         analysis = {} if done is None else {"analysis": _parsing.as_json(run, done)}
         _show.as_json({**_requests.as_dict(progress), "profiles": [session.folder for session in kept], **analysis})
@@ -256,20 +255,11 @@ def _wait(
             typer.echo(f"  {for_terminal(str(run / session.folder))}  {_requests.size_of(session)}")
         if len(kept) > _FOLDERS_AT_MOST:
             typer.echo(f"  and {len(kept) - _FOLDERS_AT_MOST} more: mstxkit status {run} --json")
-        _show_how_to_open(run, control.run_id, request.id, done)
+        if done is not None:
+            _parsing.show(run, done)
+        for line in _opening.lines(run, control.run_id, [request.id]) if done is None else ():
+            typer.echo(line)
     raise typer.Exit(0 if progress.is_done and not (done and done.is_wrong) else FOUND_WRONG)
-
-
-def _parsed(run: Path, request: str, quiet: bool) -> _parsing.Done:
-    return _parsing.analysed(run, _parsing.Wanted((), (), request, None), _parsing.plan_of(), False, quiet)
-
-
-def _show_how_to_open(run: Path, run_id: str, request: str, done: _parsing.Done | None) -> None:
-    if done is not None:
-        _parsing.show(run, done)
-        return
-    for line in _opening.lines(run, run_id, [request]):
-        typer.echo(line)
 
 
 def _watched(control: ControlFolder, request: Request, suspects: tuple[int, ...], json: bool) -> Progress:

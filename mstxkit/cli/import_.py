@@ -53,21 +53,19 @@ def import_(
             raise MstxkitError(f"{run}: what was imported cannot be kept: {why}")
     damage += [part for made in imported for part in made.damage]
     if json:
-        _show.as_json(_document(imported, damage))
+        files = [{**made.about(), "file": made.file, "rows": made.rows} for made in imported]
+        _show.as_json({"files": files, "damage": [part._asdict() for part in damage]})
     else:
         _print(imported, damage, is_own=not paths)
     if damage or any(made.problem for made in imported):
         raise typer.Exit(FOUND_WRONG)
 
 
-def _document(imported: list[Any], damage: list[Any]) -> dict[str, Any]:
-    files = [{**made.about(), "file": made.file, "rows": made.rows} for made in imported]
-    return {"files": files, "damage": [part._asdict() for part in damage]}
-
-
 def _print(imported: list[Any], damage: list[Any], is_own: bool) -> None:
     for made in imported:
-        _print_file(made)
+        typer.echo(for_terminal(f"not imported: {made.file} {made.problem}" if made.problem else _joined(made)))
+        for note in made.notes:
+            typer.echo(for_terminal(f"  {note}"))
     _print_rows(imported)
     shown = {(made.file, made.problem) for made in imported}
     for part in damage:
@@ -76,12 +74,6 @@ def _print(imported: list[Any], damage: list[Any], is_own: bool) -> None:
             typer.echo(for_terminal(f"cannot be read: {part.path}{place}: {part.reason}"))
     if not imported and not damage:
         typer.echo("No profile of the run is left to import." if is_own else "There is nothing to import.")
-
-
-def _print_file(made: Any) -> None:
-    typer.echo(for_terminal(f"not imported: {made.file} {made.problem}" if made.problem else _joined(made)))
-    for note in made.notes:
-        typer.echo(for_terminal(f"  {note}"))
 
 
 def _joined(made: Any) -> str:

@@ -42,7 +42,10 @@ def profiles(
     damage: list[Damage] = []
     rows = table.rows(run, run_id, damage)
     if json:
-        _show.as_json(_document(rows, fetched, removed, damage))
+        _show.as_json({
+            "profiles": rows, "fetched": [done._asdict() for done in fetched],
+            "removed": [gone._asdict() for gone in removed], "damage": [loss._asdict() for loss in damage],
+        })  # fmt: skip
     else:
         _print(rows, fetched, removed, damage)
     if damage or any(done.problem for done in fetched):
@@ -59,30 +62,18 @@ def _fetched(run: Path, run_id: str, mb_s: float) -> list[Fetched]:
     return [done for root in roots for done in fetch_all(run, run_id, root, Pace(mb_s * 1e6))]
 
 
-def _document(
-    rows: list[dict[str, Any]], fetched: list[Fetched], removed: list[Removed], damage: list[Damage]
-) -> dict[str, Any]:
-    return {
-        "profiles": rows, "fetched": [done._asdict() for done in fetched],
-        "removed": [gone._asdict() for gone in removed], "damage": [loss._asdict() for loss in damage],
-    }  # fmt: skip
-
-
 def _print(rows: list[dict[str, Any]], fetched: list[Fetched], removed: list[Removed], damage: list[Damage]) -> None:
     made = _show.table("request", "stage", "step", "rank", "state", "data", "size", "folder", overflow="fold")
     for row in rows:
         step, rank = ("–" if row[key] is None else str(row[key]) for key in ("step", "rank"))
         names = (for_rich(row["request"][:_ID_SHOWN] or "light"), for_rich(row["stage"], 40), step, rank)
-        where = (for_rich(_where(row)), "" if row["bytes"] is None else size(row["bytes"]), for_rich(row["folder"]))
-        made.add_row(*names, _requests.state(row["state"]), *where)
+        host = f"on {row['host']}"
+        where = {table.RUN: "in the run", table.HOST: host, table.REMOVED: "removed", table.NONE: "none"}[row["place"]]
+        raw_size = "" if row["bytes"] is None else size(row["bytes"])
+        made.add_row(*names, _requests.state(row["state"]), for_rich(where), raw_size, for_rich(row["folder"]))
     _show.console().print(made if rows else "This run has no profiles.")
     for line in _lines(rows, fetched, removed, damage):
         typer.echo(for_terminal(line))
-
-
-def _where(row: dict[str, Any]) -> str:
-    words = {table.RUN: "in the run", table.HOST: f"on {row['host']}", table.REMOVED: "removed", table.NONE: "none"}
-    return words[row["place"]]
 
 
 def _lines(

@@ -132,14 +132,10 @@ def _asked(option: str | None) -> str:
     if option == "none":
         return ""
     asked = option or os.environ.get(VARIABLE) or EVERY
-    return ",".join(_checked(name.strip()) for name in asked.split(",") if name.strip())
-
-
-def _checked(name: str) -> str:
-    problem = problem_with(name)
-    if problem is not None:
+    names = [name.strip() for name in asked.split(",") if name.strip()]
+    for problem in filter(None, map(problem_with, names)):
         raise typer.BadParameter(problem)
-    return os.path.abspath(name) if name.endswith((".yaml", ".yml")) else name
+    return ",".join(os.path.abspath(name) if name.endswith((".yaml", ".yml")) else name for name in names)
 
 
 def _ran(command: list[str], environment: dict[str, str]) -> int:

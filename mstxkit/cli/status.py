@@ -17,6 +17,7 @@ from ..reading.processes import liveness
 from ..reading.report import patch_words
 from ..reading.report.escape import for_rich
 from ..reading.report.text import damage_lines
+from ..reading.report.units import size
 from ..store import fate, whereabouts
 from ..store.documents import Unusable
 from ..store.session_file import sessions
@@ -165,8 +166,8 @@ def _parts(escalation: _Escalation) -> list[Any]:
         latest = latest[-_PROFILES_SHOWN:]
         parts += ["", _requests.profiles(latest)]
     if len(escalation.profiles) > _PROFILES_SHOWN:
-        together = _requests.size_of_all(escalation.profiles)
-        parts.append(f"… the latest of {len(escalation.profiles)} (--json), {together}")
+        together = size(sum(whole_number(session.document.get("bytes")) for session in escalation.profiles))
+        parts.append(f"… the latest of {len(escalation.profiles)} (--json), {together} together")
     if escalation.problem is not None:
         parts += ["", for_rich(f"what the control folder holds cannot be shown: {escalation.problem}")]
     return parts

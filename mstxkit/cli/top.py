@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
     from ..judging.sight import Sighting
-    from ._top_paper import Paper
 
 _EVERY_S, _EVERY_AT_MOST_S = 1.0, 30.0
 # A look is followed by a pause of so many times what it took of the CPU: 1.7 % of a core at most.
@@ -91,17 +90,13 @@ def _picture(console: Console, sighting: Sighting, run: Path, rows: int) -> Rend
     from rich.text import Text
 
     from . import _top_picture
+    from ._top_paper import Paper
 
-    drawn = _top_picture.lines(sighting, _paper(console, run, rows - (rows != _ROWS_ONCE)))
+    name, height = run.resolve().name, rows - (rows != _ROWS_ONCE)
+    drawn = _top_picture.lines(sighting, Paper(console.width, height, console.options.ascii_only, name, str(run)))
     if rows != _ROWS_ONCE:
         drawn += [Text()] * (rows - 1 - len(drawn)) + [Text("q quits", "dim")]
     return Text("\n", no_wrap=True, overflow="ellipsis").join(drawn)
-
-
-def _paper(console: Console, run: Path, rows: int) -> Paper:
-    from ._top_paper import Paper
-
-    return Paper(console.width, rows, console.options.ascii_only, run.resolve().name, str(run))
 
 
 def _print(console: Console, sighting: Sighting, run: Path) -> None:

@@ -17,7 +17,7 @@ from . import FOUND_WRONG, WRONG_USE, _run_folder, _show
 from ._progress import progress
 
 if TYPE_CHECKING:
-    from ..judging.watching import Acceptance, Outlook
+    from ..judging.watching import Outlook
     from ..telemetry.outlets import Outlets
 
 _ONCE_HELP = "Judge what is there, and end; with 1 if anybody is blamed."
@@ -53,8 +53,8 @@ def watch(
 
         _show.say("each verdict is shown as it comes; Ctrl-C ends this")
         for verdict in watching.follow(run, run_id, _outlets(run, run_id, metrics)):
-            text = _as_json(verdict) if json else _line(verdict)
-            print(text, flush=True)
+            its_line = {"schema": _SCHEMA, **json_of.loads(verdict.line())}
+            print(json_of.dumps(its_line) if json else _line(verdict), flush=True)
 
 
 def _is_over(run: Path, run_id: str) -> bool:
@@ -76,11 +76,6 @@ def _outlets(run: Path, run_id: str, metrics: Optional[str]) -> Outlets | None:
     except SettingError as exc:
         exc.origin = "--metrics"
         _show.stop(str(exc), WRONG_USE)
-
-
-def _as_json(verdict: Verdict) -> str:
-    """One object on one line: a verdict's line in the run, and the number of its form."""
-    return json_of.dumps({"schema": _SCHEMA, **json_of.loads(verdict.line())})
 
 
 def _once(run: Path, run_id: str, json: bool) -> None:
@@ -172,16 +167,12 @@ def _change(run: Path, run_id: str, texts: list[str], json: bool) -> None:
     except MstxkitError as exc:
         _show.stop(str(exc), WRONG_USE)
     done = watching.change(run, run_id, values)
+    judges = {True: "the judge judges by them", False: "the judge has not taken them yet", None: "nobody judges it now"}
     if json:
         _show.as_json({**done._asdict(), "settings": done.settings._asdict()})
     else:
-        for line in _acknowledged(done):
-            print(line)
+        print(f"settings {done.settings.version}: {done.hosts} hosts have them; {judges[done.judge]}")
+        for host in done.missing:
+            print(f"not acknowledged by {for_terminal(host)}")
     if done.missing or done.judge is False:
         raise typer.Exit(FOUND_WRONG)
-
-
-def _acknowledged(done: Acceptance) -> list[str]:
-    judge = {True: "the judge judges by them", False: "the judge has not taken them yet", None: "nobody judges it now"}
-    lines = [f"settings {done.settings.version}: {done.hosts} hosts have them; {judge[done.judge]}"]
-    return lines + [f"not acknowledged by {for_terminal(host)}" for host in done.missing]

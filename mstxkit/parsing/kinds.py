@@ -53,7 +53,7 @@ def recorder_of(folder_name: str) -> dict[str, Any]:
 
 def info_of(raw: Path) -> dict[str, Any] | None:
     """`profiler_info*.json`, which both frameworks write when a recording ends; None while there is none."""
-    for name in _names(raw):
+    for name in names_in(raw):
         if _INFO.fullmatch(name):
             return documents.read_json(raw / name) or {}
     return None
@@ -61,13 +61,13 @@ def info_of(raw: Path) -> dict[str, Any] | None:
 
 def has_device_data(raw: Path) -> bool:
     """Did CANN record? What it wrote is read by msprof alone."""
-    return any(_DEVICE.match(name) for name in _names(raw))
+    return any(_DEVICE.match(name) for name in names_in(raw))
 
 
-def _names(raw: Path) -> list[str]:
+def names_in(folder: Path) -> list[str]:
     """What is in a folder; nothing where it cannot be read, which the parser then says better."""
     try:
-        return sorted(os.listdir(raw))
+        return sorted(os.listdir(folder))
     except OSError:
         return []
 

@@ -22,11 +22,7 @@ _IN_PARTS = ("sqlite", "summary", "timeline", "data/all_file.complete")
 
 
 def clear(raw: Path) -> None:
-    """Remove what earlier parses of a raw folder left.
-
-    Raises:
-        OSError: something cannot be removed.
-    """
+    """Remove what earlier parses of a raw folder left. Raises: OSError where something cannot be removed."""
     for path in (raw / OUTPUT, *_intermediate(raw)):
         if path.is_symlink() or path.is_file():
             path.unlink()

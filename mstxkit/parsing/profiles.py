@@ -78,16 +78,13 @@ def _of_requests(top: Path, places: list[tuple[Path, list[str], list[str]]]) -> 
 def _of(
     run: Path, folder: Path, raws: list[str], files: list[str], alive: _Living, ours: dict[Path, Path]
 ) -> Iterator[Profile]:
-    for raw in [raw for raw in raws if folder / raw in ours]:
-        yield _of_request(run, folder / raw, ours[folder / raw], alive)
+    for raw in [folder / raw for raw in raws if folder / raw in ours]:
+        session = documents.read_json(ours[raw] / SESSION_FILE) or {}
+        kept = ours[raw] / ANALYSIS_FILE
+        yield _made(run, raw, *_raw_state(raw, session, alive), kept, session, below=ours[raw])
     raws = [raw for raw in raws if folder / raw not in ours]
     if raws or SESSION_FILE in files:
         yield from _beside(run, folder, raws, files, alive)
-
-
-def _of_request(run: Path, raw: Path, folder: Path, alive: _Living) -> Profile:
-    session = documents.read_json(folder / SESSION_FILE) or {}
-    return _made(run, raw, *_raw_state(raw, session, alive), folder / ANALYSIS_FILE, session, below=folder)
 
 
 def _beside(run: Path, folder: Path, raws: list[str], files: list[str], alive: _Living) -> Iterator[Profile]:

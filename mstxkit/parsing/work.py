@@ -13,7 +13,6 @@ import subprocess
 import sys
 import tempfile
 import time
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Iterator, Mapping, NamedTuple, Sequence
 
@@ -67,26 +66,23 @@ def parse(run: Path, todo: Sequence[Profile], plan: ParsePlan, lock: int) -> Ite
     """
     waiting = list(reversed(todo))
     running: list[_Parse] = []
-    with ExitStack() as stack:
-        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="mstxkit-parse-"))
-        stack.callback(_interrupt, running)
-        while waiting or running:
-            while waiting and len(running) < plan.jobs:
-                parsing = _Parse(run, waiting.pop(), plan)
-                begun = parsing.begin(lock, folder)
-                if begun.state == record.PARSING:
-                    running.append(parsing)
-                yield parsing.profile, begun
-            for parsing in [parsing for parsing in running if parsing.is_over()]:
-                ended = parsing.finish()
-                running.remove(parsing)
-                yield parsing.profile, ended
-            time.sleep(_LOOK_EVERY_S)
-
-
-def _interrupt(running: list[_Parse]) -> None:
-    for parsing in running:
-        parsing.interrupt()
+    with tempfile.TemporaryDirectory(prefix="mstxkit-parse-") as folder:
+        try:
+            while waiting or running:
+                while waiting and len(running) < plan.jobs:
+                    parsing = _Parse(run, waiting.pop(), plan)
+                    begun = parsing.begin(lock, folder)
+                    if begun.state == record.PARSING:
+                        running.append(parsing)
+                    yield parsing.profile, begun
+                for parsing in [parsing for parsing in running if parsing.is_over()]:
+                    ended = parsing.finish()
+                    running.remove(parsing)
+                    yield parsing.profile, ended
+                time.sleep(_LOOK_EVERY_S)
+        finally:
+            for parsing in running:
+                parsing.interrupt()
 
 
 class _Child:

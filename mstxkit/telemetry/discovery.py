@@ -29,10 +29,8 @@ _EVERY_ADDRESS = ("0.0.0.0", "::", "")
 
 
 def tell(run: Path, address: Address, run_label: str, folders_too: Sequence[str] = ()) -> Iterator[Path]:
-    """Leave the entry in the run, and in these folders as `<label>.json`. Gives each file once it is written.
-
-    Raises:
-        OSError, MstxkitError: one cannot be written.
+    """Leave the entry in the run, and in these folders as `<label>.json`. Gives each file once it is written. Raises:
+    OSError, MstxkitError where one cannot be written.
     """
     reached = address._replace(host=identity.host()) if address.host in _EVERY_ADDRESS else address
     folders.make_folder(run / layout.METRICS)
@@ -47,11 +45,8 @@ def tell(run: Path, address: Address, run_label: str, folders_too: Sequence[str]
 
 
 def token(run: Path) -> str:
-    """The run's token, drawn where there is none yet: 32 random bytes in a file that only this user can read.
-
-    Raises:
-        MstxkitError: what is there is no such file; nothing is served then.
-        OSError: it cannot be written.
+    """The run's token, drawn where there is none yet: 32 random bytes in a file that only this user can read. Raises:
+    MstxkitError where what is there is no such file, and nothing is served; OSError where it cannot be written.
     """
     folder = run / layout.METRICS
     folders.make_folder(folder)

@@ -103,20 +103,15 @@ class _PageRequest(BaseHTTPRequestHandler):
     do_HEAD = do_GET
 
     def _answer(self) -> tuple[int, bytes]:
-        if not self._is_allowed():
+        scheme, _, shown = self.headers.get("Authorization", "").partition(" ")
+        same = hmac.compare_digest(shown.strip().encode("utf-8", "replace"), self.server.token.encode())
+        if self.server.token and not (scheme.lower() == "bearer" and same):
             return 401, b"a bearer token is needed: see metrics/token of the run\n"
         if self.server.is_loopback and not self._is_meant_for_here():
             return 403, b"this is served on loopback only\n"
         if self.path.partition("?")[0] != "/metrics":
             return 404, b"see /metrics\n"
         return 200, self.server.page()
-
-    def _is_allowed(self) -> bool:
-        if not self.server.token:
-            return True
-        scheme, _, shown = self.headers.get("Authorization", "").partition(" ")
-        same = hmac.compare_digest(shown.strip().encode("utf-8", "replace"), self.server.token.encode())
-        return scheme.lower() == "bearer" and same
 
     def _is_meant_for_here(self) -> bool:
         """A page in a browser may have a name of its own lead to loopback, 127.evil.example say: it still says that."""
@@ -129,18 +124,12 @@ class _PageRequest(BaseHTTPRequestHandler):
 
 
 class Endpoint:
-    """The page, served until `close`.
+    """A page, served until `close`. Raises: OSError where it cannot be served there on any port.
 
     Args:
-        asked: Where. If its port is taken, one of the next, or any.
+        asked: Where. If its port is taken, one of the next, or any: `address` is where it really is.
         page: Gives the page; called in the thread of a connection.
         token: That must be shown; "": none.
-
-    Attributes:
-        address: Where it really is.
-
-    Raises:
-        OSError: it cannot be served there on any port.
     """
 
     def __init__(self, asked: Address, page: Callable[[], bytes], token: str = "") -> None:

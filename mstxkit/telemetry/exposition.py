@@ -24,12 +24,13 @@ class _Collected:
     def collect(self) -> Iterator[Any]:
         from prometheus_client.core import GaugeMetricFamily
 
-        for name, group in samples.by_family(self._of).items():
-            family = samples.BY_NAME[name]
-            metrics = GaugeMetricFamily(name, family.meaning, labels=("run", *family.labels))
-            for sample in group:
-                metrics.add_metric(sample.labels, sample.value)
-            yield metrics
+        for family in samples.FAMILIES:
+            metrics = GaugeMetricFamily(family.name, family.meaning, labels=("run", *family.labels))
+            for sample in self._of:
+                if sample.name == family.name:
+                    metrics.add_metric(sample.labels, sample.value)
+            if metrics.samples:
+                yield metrics
 
 
 def is_possible() -> bool:

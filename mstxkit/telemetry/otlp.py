@@ -41,16 +41,9 @@ _opener = urllib.request.build_opener(_NoRedirects)
 
 
 class OtlpSender:
-    """Sends what it is given.
+    """Sends what it is given to a URL of http or https, with the attributes of the job (`resource`).
 
-    Args:
-        url: http or https, as the setting has it.
-        resource: Attributes of the job.
-
-    Attributes:
-        sent, dropped: Spans.
-        problem: Why the last try failed; "" where it did not.
-
+    `sent` and `dropped` count spans; `problem` says why the last try failed, "" where it did not.
     Threads/fork: `put` from one thread, beside its own.
     """
 
@@ -89,22 +82,24 @@ class OtlpSender:
 
     def _send_all(self) -> bool:
         """False: the endpoint does not take them now."""
-        while spans := self._taken():
-            is_again = self._posted(spans)
+        while True:
             with self._changing:
-                if is_again:
+                spans = [self._waiting.popleft() for _ in range(min(AT_ONCE, len(self._waiting)))]
+            if not spans:
+                return True
+            if self._posted(spans):
+                with self._changing:
                     self._waiting.extendleft(reversed(spans))
-                    return False
-        return True
-
-    def _taken(self) -> list[JobSpan]:
-        with self._changing:
-            return [self._waiting.popleft() for _ in range(min(AT_ONCE, len(self._waiting)))]
+                return False
 
     def _posted(self, spans: list[JobSpan]) -> bool:
         """Is it to be tried again? What will never be taken is dropped."""
         try:
-            self._post(otlp_spans.as_protobuf(spans, self._resource))
+            content = otlp_spans.as_protobuf(spans, self._resource)
+            headers = {**_headers(), "Content-Type": "application/x-protobuf", "User-Agent": "mstxkit"}
+            request = urllib.request.Request(self._url, content, headers, method="POST")  # of http or https
+            with _opener.open(request, timeout=_ANSWERS_WITHIN_S) as answer:
+                answer.read(1 << 16)
             self.sent, self.problem = self.sent + len(spans), ""
             return False
         except urllib.error.HTTPError as exc:
@@ -122,18 +117,10 @@ class OtlpSender:
         self.dropped += 0 if is_again else len(spans)
         return is_again
 
-    def _post(self, content: bytes) -> None:
-        headers = {**_headers(), "Content-Type": "application/x-protobuf", "User-Agent": "mstxkit"}
-        request = urllib.request.Request(self._url, content, headers, method="POST")  # of http or https
-        with _opener.open(request, timeout=_ANSWERS_WITHIN_S) as answer:
-            answer.read(1 << 16)
-
 
 def _headers() -> dict[str, str]:
-    """Source: the specification of OTEL_EXPORTER_OTLP_HEADERS: `key=value,key=value`, percent-encoded.
-
-    Raises:
-        ValueError: it is none; http.client's own words would have the key in them, for all to see.
+    """Source: the specification of OTEL_EXPORTER_OTLP_HEADERS: `key=value,key=value`, percent-encoded. Raises:
+    ValueError where it is none; http.client's own words would have the key in them, for all to see.
     """
     pairs = (part.split("=", 1) for part in os.environ.get(KEYS, "").split(",") if "=" in part)
     headers = {key.strip(): urllib.parse.unquote(value).strip() for key, value in pairs}

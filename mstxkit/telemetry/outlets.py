@@ -22,7 +22,6 @@ from . import discovery, exposition, samples, textfile
 from .endpoint import Endpoint
 from .otlp import OtlpSender
 from .ray_gauges import RayGauges
-from .samples import MetricSample
 from .textfile import Textfile
 
 _RAY_EVERY_S = 2.0
@@ -37,16 +36,8 @@ def told(run: Path, run_id: str, word: str, is_in_ray: bool = False) -> Outlets:
 class Outlets:
     """Those of one job. One thread at a time, but pages, which are made in the threads of who scrapes.
 
-    Args:
-        run: The run folder.
-        run_id: Its id.
-        setting: What to open.
-        is_in_ray: Is this an actor of Ray's?
-        tells: Called with each note that is new.
-
-    Attributes:
-        setting: As given.
-        served: Where the page is, as `http://…`; "" where there is none.
+    `setting` is what to open, `is_in_ray` whether this is an actor of Ray's; `tells` is called with each note that is
+    new. `served` is where the page is, as `http://…`; "" where there is none.
     """
 
     def __init__(
@@ -69,7 +60,10 @@ class Outlets:
         """Steps that were judged just now, and verdicts that say something new."""
         self._open()
         if self._senders and (roles or changed):
-            self._try(lambda: self._send(roles, changed))
+            self._try(lambda: self._put([
+                *(span for role in roles for span in otlp_spans.of_role(self._run_id, role)),
+                *(span for verdict in changed for span in otlp_spans.of_verdict(self._run_id, verdict)),
+            ]))  # fmt: skip
 
     @property
     def has_otlp(self) -> bool:
@@ -81,11 +75,6 @@ class Outlets:
         self._open()
         if self._senders and news:
             self._try(lambda: self._put([otlp_spans.of_escalation(self._run_id, request) for request in news]))
-
-    def _send(self, roles: Sequence[RoleFigures], changed: Sequence[Verdict]) -> None:
-        spans = [span for role in roles for span in otlp_spans.of_role(self._run_id, role)]
-        spans += [span for verdict in changed for span in otlp_spans.of_verdict(self._run_id, verdict)]
-        self._put(spans)
 
     def _put(self, spans: Sequence[JobSpan]) -> None:
         for sender in self._senders:
@@ -106,9 +95,8 @@ class Outlets:
         dropped = sum(sender.dropped for sender in self._senders)
         problem = next((f"otlp: {sender.problem}" for sender in self._senders if sender.problem), "")
         served = f"metrics at {self.served}" if self.served else ""
-        return tuple(
-            filter(None, (served, problem, f"otlp: {dropped} spans dropped" if dropped else "", *self._notes))
-        )[:_NOTES_AT_MOST]
+        notes = (served, problem, f"otlp: {dropped} spans dropped" if dropped else "", *self._notes)
+        return tuple(filter(None, notes))[:_NOTES_AT_MOST]
 
     def close(self) -> None:
         """The job is over, or another one judges it. Waits for two seconds at most."""
@@ -125,7 +113,11 @@ class Outlets:
 
     def _open_one(self, outlet: Outlet) -> None:
         if outlet.kind == RAY or (outlet.kind == AUTO and self._is_in_ray):
-            self._open_gauges()
+            if not self._is_in_ray:
+                self._note("metrics=ray: this job is not judged by an actor of Ray's")
+                return
+            gauges = RayGauges()
+            self._shows.append((_RAY_EVERY_S, lambda: self._set(gauges)))
         elif outlet.kind == OTLP:
             resource = otlp_spans.resource_of(samples.label(self._run.name), self._run_id)
             self._senders.append(OtlpSender(outlet.place, resource))
@@ -139,15 +131,8 @@ class Outlets:
         elif outlet.kind == PAGE:
             self._serve(outlet)
 
-    def _open_gauges(self) -> None:
-        if not self._is_in_ray:
-            self._note("metrics=ray: this job is not judged by an actor of Ray's")
-            return
-        gauges = RayGauges()
-        self._shows.append((_RAY_EVERY_S, lambda: self._set(gauges)))
-
     def _set(self, gauges: RayGauges) -> None:
-        gauges.show(self._samples())
+        gauges.show(samples.samples(self._label, *self._of))
         if gauges.left_out:
             self._note("ray: some series are left out: there were too many over time")
 
@@ -163,9 +148,6 @@ class Outlets:
         for file in discovery.tell(self._run, endpoint.address, self._label, others):
             # Now, as the next one may not be written. Another judge of this job may have told of its own page by then.
             self._ends.append(partial(documents.withdraw, file, documents.state_of(file)))
-
-    def _samples(self) -> list[MetricSample]:
-        return samples.samples(self._label, *self._of)
 
     def _text(self) -> bytes:
         """Made once of each state, whoever asks for it, in whichever thread."""

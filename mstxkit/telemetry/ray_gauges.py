@@ -38,11 +38,9 @@ class RayGauges:
                 self.left_out += 1
                 continue
             self._values[key] = value
-            family = samples.BY_NAME[key[0]]
-            self._gauge(key[0]).set(value, tags=dict(zip(("run", *family.labels), key[1])))
-
-    def _gauge(self, name: str) -> Any:
-        if name not in self._gauges:
-            family, metrics = samples.BY_NAME[name], import_module("ray.util.metrics")
-            self._gauges[name] = metrics.Gauge(name, description=family.meaning, tag_keys=("run", *family.labels))
-        return self._gauges[name]
+            name, labels = key
+            meaning, tag_keys = samples.BY_NAME[name].meaning, ("run", *samples.BY_NAME[name].labels)
+            if name not in self._gauges:
+                metrics = import_module("ray.util.metrics")
+                self._gauges[name] = metrics.Gauge(name, description=meaning, tag_keys=tag_keys)
+            self._gauges[name].set(value, tags=dict(zip(tag_keys, labels)))

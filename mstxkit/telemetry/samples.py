@@ -7,7 +7,7 @@ are late. However large the job is, there are at most `SERIES_AT_MOST` samples; 
 from __future__ import annotations
 
 import math
-from typing import Callable, Iterable, Iterator, NamedTuple, Sequence
+from typing import Iterator, NamedTuple, Sequence
 
 from ..reading.report.escape import for_terminal
 from ..store.job_file import JobState, RoleFigures, StageFigures
@@ -74,13 +74,7 @@ def label(text: str) -> str:
 
 
 def samples(run: str, state: JobState, verdicts: Sequence[Verdict]) -> list[MetricSample]:
-    """All of a job, each once.
-
-    Args:
-        run: `run_label`.
-        state: The job.
-        verdicts: Those that hold.
-    """
+    """All of a job, each once, from its state and the verdicts that hold; `run` is its `run_label`."""
     kept: dict[tuple[str, tuple[str, ...]], MetricSample] = {}
     left_out = 0
     for sample in (*_of_job(state, verdicts), *_of_verdicts(verdicts), *_of_roles(state.roles)):
@@ -128,25 +122,11 @@ def _of_roles(roles: Sequence[RoleFigures]) -> Iterator[MetricSample]:
         yield MetricSample("mstxkit_late_seconds", (name, rank.stage, str(rank.rank), rank.host), rank.late_s)
 
 
-_OF_STAGE: tuple[tuple[str, Callable[[StageFigures], float | None]], ...] = (
-    ("mstxkit_stage_seconds_max", lambda stage: stage.max_s),
-    ("mstxkit_stage_seconds_median", lambda stage: stage.median_s),
-    ("mstxkit_stage_slowest_rank", lambda stage: stage.slowest_rank),
-    ("mstxkit_stage_tokens_per_second", lambda stage: stage.tokens_per_s),
-    ("mstxkit_stage_mfu_ratio", lambda stage: stage.mfu_ratio),
-)
-
-
 def _of_stage(role: str, stage: StageFigures) -> Iterator[MetricSample]:
-    for name, value_of in _OF_STAGE:
-        value = value_of(stage)
+    values = {
+        "seconds_max": stage.max_s, "seconds_median": stage.median_s, "slowest_rank": stage.slowest_rank,
+        "tokens_per_second": stage.tokens_per_s, "mfu_ratio": stage.mfu_ratio,
+    }  # fmt: skip
+    for name, value in values.items():
         if value is not None:
-            yield MetricSample(name, (role, stage.stage), value)
-
-
-def by_family(of: Iterable[MetricSample]) -> dict[str, list[MetricSample]]:
-    """Samples by the name of their family, in the order of `FAMILIES`."""
-    grouped: dict[str, list[MetricSample]] = {family.name: [] for family in FAMILIES}
-    for sample in of:
-        grouped[sample.name].append(sample)
-    return {name: group for name, group in grouped.items() if group}
+            yield MetricSample(f"mstxkit_stage_{name}", (role, stage.stage), value)

@@ -14,13 +14,7 @@ _MODE = 0o644
 
 
 class Textfile:
-    """One job's.
-
-    Args:
-        run: The run folder.
-        run_id: Its id.
-        folder: Where the file is; "": in the run folder. It is never made: who names one has it.
-    """
+    """One job's. `folder` is where the file is, "": in the run. It is never made: who names one has it."""
 
     def __init__(self, run: Path, run_id: str, folder: str = "") -> None:
         self._own = not folder

@@ -22,9 +22,7 @@ def collect(opened: Any) -> tuple[dict[str, Any], bool]:
             kind = type(value)
             if not (kind is str or kind is float or kind is bool or value is None):
                 is_plain = is_plain and kind is int and -_HALF <= value < _HALF
-            if type(key) is str:
-                together[key] = value
-            elif issubclass(type(key), str):
+            if issubclass(type(key), str):
                 together[str.__str__(key)] = value
             else:
                 is_lost = True  # a wrapper's callable may give any dict

@@ -57,11 +57,6 @@ def wait(seconds: float) -> bool:
 class Bank:
     """The active bank: records from its beginning on, texts from its end back, until they meet."""
 
-    __slots__ = (
-        "at", "count", "count_at", "end", "first", "index", "limit", "origin", "salt", "text_bytes", "texts", "view",
-        "words",
-    )  # fmt: skip
-
     def __init__(self, live: Live, index: int, seq: int, origin: int) -> None:
         self.view, self.words, self.index, self.origin = live.view, live.words, index, origin
         self.at = live.layout.bank_at(index)
@@ -75,8 +70,7 @@ class Bank:
 
     def knows(self, entry: Any) -> bool:
         """Has it the texts of what this names?"""
-        stage = entry.stage
-        return entry.site.bank is self and entry.home.bank is self and (stage is None or stage.bank is self)
+        return entry.site.bank is self and entry.home.bank is self and (entry.stage is None or entry.stage.bank is self)
 
     def put_text(self, kind: int, entry_id: int, payload: bytes, spare: int) -> bool:
         """Append a text entry, where so many records still fit then."""
@@ -92,8 +86,12 @@ class Bank:
 
     def put_new(self, text: str, spare: int) -> int:
         """The number of a text that is new to this bank; 0 where there is no room for it."""
-        raw = _raw(text)  # may run others, who may put texts
-        if raw is None:
+        try:
+            raw = utf8(text)  # may run others, who may put texts
+        except Exception as exc:
+            if not interruptions.is_ours(exc, utf8):
+                raise
+            interruptions.note("attributes", exc)
             return 0
         new_id = len(self.texts) + 1
         if not self.put_text(livefile.TEXT, new_id, raw, spare):
@@ -141,8 +139,10 @@ class Bank:
         while self.count + n <= self.limit:
             place = self.count
             at = self.first + place * 24
-            if more:
-                self._put_more(place, more)
+            for index, (bits, key) in enumerate(more, place + 1):
+                w = _ATTRIBUTE | (bits ^ key ^ _ATTRIBUTE ^ salt ^ index) % _PRIME + 1 << _CHECK_SHIFT
+                if self.count == place:
+                    _put_record(self.view, self.first + 24 * index, bits, key, w)
             w = w2 | (w0 ^ w1 ^ w2 ^ salt ^ place) % _PRIME + 1 << _CHECK_SHIFT
             if self.count == place:
                 entry.is_written, self.count = True, place + n
@@ -151,19 +151,9 @@ class Bank:
                 return True
         return False
 
-    def _put_more(self, place: int, more: Sequence[tuple[int, int]]) -> None:
-        for index, (bits, key) in enumerate(more, place + 1):
-            w = _ATTRIBUTE | (bits ^ key ^ _ATTRIBUTE ^ self.salt ^ index) % _PRIME + 1 << _CHECK_SHIFT
-            if self.count == place:
-                _put_record(self.view, self.first + 24 * index, bits, key, w)
-
 
 class Live:
     """An attached live file."""
-
-    __slots__ = (
-        "_is_rotating", "_seq", "bank", "free", "layout", "nonce", "open", "pid", "view", "windows", "words"
-    )  # fmt: skip
 
     def __init__(self, source: Any, nonce: int) -> None:
         self.view = memoryview(source).cast("B")
@@ -222,24 +212,21 @@ class Live:
             return False
         self._is_rotating = True
         try:
-            return self._rotate()
+            bank, count = self.bank, self.layout.bank_count
+            others = [(bank.index + i) % count for i in range(1, count)]
+            is_empty = not bank.count
+            free = bank.index if is_empty else next((i for i in others if self.state(i) == livefile.FREE), None)
+            if free is not None:
+                bank.count = _CLOSED  # what is about to be written here is written elsewhere
+                self._activate(free)
+            if not is_empty:
+                if free is not None:
+                    # Only now: were it sealed before the new bank knows what is open, a kill would leave that nameless.
+                    self.state(bank.index, livefile.FULL)
+                ring()
+            return free is not None
         finally:
             self._is_rotating = False
-
-    def _rotate(self) -> bool:
-        bank, count = self.bank, self.layout.bank_count
-        others = [(bank.index + i) % count for i in range(1, count)]
-        is_empty = not bank.count
-        free = bank.index if is_empty else next((i for i in others if self.state(i) == livefile.FREE), None)
-        if free is not None:
-            bank.count = _CLOSED  # what is about to be written here is written elsewhere
-            self._activate(free)
-        if free is not None and not is_empty:
-            # Only now: were it sealed before the new bank knows what is open, a kill would leave that nameless.
-            self.state(bank.index, livefile.FULL)
-        if not is_empty:
-            ring()
-        return free is not None
 
     def state(self, index: int, state: int | None = None) -> int:
         """FREE, ACTIVE or FULL; it is made so, where that is said."""
@@ -247,21 +234,6 @@ class Live:
         if state is not None:
             self.words[at] = state
         return self.words[at] & 0xFFFFFFFF
-
-    def full_bank(self) -> int:
-        """The full bank with the lowest sequence number, -1 if none."""
-        full = [i for i in range(self.layout.bank_count) if self.state(i) == livefile.FULL]
-        return min(full, key=lambda i: self.words[self.layout.bank_at(i) // 8], default=-1)
-
-    def release_bank(self, index: int) -> None:
-        """The bank is free again; where there was none to rotate into, records may go on."""
-        if self.state(index) == livefile.FULL:  # in the middle of a rotation `bank` is still the full one
-            self.state(index, livefile.FREE)
-
-    def copy_bank(self, index: int) -> tuple[bytes, bytes, int]:
-        """(raw records, text bytes, salt) of a bank."""
-        bank = livefile.read_bank(self.view, self.layout, index)
-        return (b"", b"", 0) if bank is None else (bank.raw, bank.text, bank.salt)
 
     def write(self, entry: Any, w2: int, attributes: dict[str, Any] = _NONE, is_lost: bool = False) -> None:
         """Write a record and its attributes into one bank; else count a drop.
@@ -338,16 +310,6 @@ def count(which: int) -> None:
 interruptions.on_count = lambda: count(FAULTS)
 
 
-def _raw(text: str) -> bytes | None:
-    try:
-        return utf8(text)
-    except Exception as exc:
-        if not interruptions.is_ours(exc, utf8):
-            raise
-        interruptions.note("attributes", exc)
-        return None
-
-
 def count_cut(text: str, raw: bytes) -> None:
     """Count where `raw` is shorter than the whole text."""
     if len(text) > names.TEXT_LIMIT_BYTES // 4 and len(text.encode("utf-8", "backslashreplace")) > len(raw):
@@ -356,9 +318,7 @@ def count_cut(text: str, raw: bytes) -> None:
 
 def counters() -> list[int]:
     """The counters, in the order of their numbers."""
-    if live is None:
-        return list(_detached_counters)
-    return list(live.words[_COUNTERS_AT : _COUNTERS_AT + _COUNTED])
+    return list(_detached_counters if live is None else live.words[_COUNTERS_AT : _COUNTERS_AT + _COUNTED])
 
 
 def after_fork() -> None:

@@ -24,11 +24,7 @@ _realtime_ns: Callable[[], int] = partial(time.clock_gettime_ns, time.CLOCK_REAL
 kind = MONOTONIC
 now = monotonic_ns
 _fake_ticks = 0
-_beat: _Heartbeat | None = None
-
-
-def _fake_now() -> int:
-    return _fake_ticks
+_beat: tuple[threading.Thread, threading.Event] | None = None
 
 
 def choose(wanted: int) -> None:
@@ -36,7 +32,7 @@ def choose(wanted: int) -> None:
     global kind, now
     if wanted not in (MONOTONIC, FAKE):
         raise ValueError(f"clock {wanted!r} is not one of the Python engine: 1 is CLOCK_MONOTONIC, 4 the fake clock")
-    kind, now = wanted, _fake_now if wanted == FAKE else monotonic_ns
+    kind, now = wanted, (lambda: _fake_ticks) if wanted == FAKE else monotonic_ns
 
 
 def set_fake_ticks(n: int) -> None:
@@ -49,33 +45,33 @@ def set_fake_ticks(n: int) -> None:
 
 def take_anchor() -> livefile.Anchor:
     """The present instant on all clocks: the tightest of a few brackets, as one may be interrupted."""
-    return min((_bracket() for _ in range(_BRACKETS)), key=lambda anchor: anchor.error_ns)
-
-
-def _bracket() -> livefile.Anchor:
-    before = monotonic_ns()
-    ticks = now()
-    monotonic, realtime = monotonic_ns(), _realtime_ns()
-    half = (monotonic_ns() - before) // 2
-    return livefile.Anchor(monotonic if kind == MONOTONIC else ticks, monotonic, realtime, half)
+    brackets = []
+    for _ in range(_BRACKETS):
+        before, ticks = monotonic_ns(), now()
+        monotonic, realtime = monotonic_ns(), _realtime_ns()
+        half = (monotonic_ns() - before) // 2
+        brackets.append(livefile.Anchor(monotonic if kind == MONOTONIC else ticks, monotonic, realtime, half))
+    return min(brackets, key=lambda anchor: anchor.error_ns)
 
 
 def start_heartbeat(view: memoryview, seconds: float) -> None:
     """Keep the header's heartbeat and anchors, from a thread of its own."""
     global _beat
     if _beat is None:
-        beat = _Heartbeat(view, seconds)
-        beat.thread.start()
-        _beat = beat
+        stop, words = threading.Event(), view[livefile.HEARTBEAT_AT : livefile.HEARTBEAT_AT + 8].cast("Q")
+        about = (view, words, seconds, stop)
+        thread = threading.Thread(target=_keep_beating, args=about, name="mstxkit-heartbeat", daemon=True)
+        thread.start()
+        _beat = thread, stop
 
 
 def stop_heartbeat() -> bool:
     """End that thread and wait for it. Was there one?"""
     global _beat
     beat, _beat = _beat, None
-    if beat is not None and beat.thread is not threading.current_thread():
-        beat.stop.set()
-        beat.thread.join()
+    if beat is not None and beat[0] is not threading.current_thread():
+        beat[1].set()
+        beat[0].join()
     return beat is not None
 
 
@@ -85,24 +81,17 @@ def after_fork() -> None:
     _beat = None
 
 
-class _Heartbeat:
-    def __init__(self, view: memoryview, seconds: float) -> None:
-        self.stop = threading.Event()
-        self.thread = threading.Thread(target=self._run, name="mstxkit-heartbeat", daemon=True)
-        self._view, self._seconds = view, seconds
-        self._words = view[livefile.HEARTBEAT_AT : livefile.HEARTBEAT_AT + 8].cast("Q")
+def _keep_beating(view: memoryview, words: memoryview, seconds: float, stop: threading.Event) -> None:
+    from ...host import threads  # not for the import of mstxkit
 
-    def _run(self) -> None:
-        from ...host import threads  # not for the import of mstxkit
-
-        threads.leave_signals()
-        early = list(_EARLY_ANCHORS_NS)
-        due = monotonic_ns() + early.pop(0)
-        while True:
-            self._words[0] = at = monotonic_ns()
-            if at >= due:
-                livefile.write_anchor(self._view, take_anchor())
-                due = at + (early.pop(0) if early else _ANCHOR_EVERY_NS)
-            if self.stop.wait(min(self._seconds, max(due - at, 0) * 1e-9)):
-                break
-        self._words.release()
+    threads.leave_signals()
+    early = list(_EARLY_ANCHORS_NS)
+    due = monotonic_ns() + early.pop(0)
+    while True:
+        words[0] = at = monotonic_ns()
+        if at >= due:
+            livefile.write_anchor(view, take_anchor())
+            due = at + (early.pop(0) if early else _ANCHOR_EVERY_NS)
+        if stop.wait(min(seconds, max(due - at, 0) * 1e-9)):
+            break
+    words.release()

@@ -104,14 +104,15 @@ class Driven:
     __slots__ = ("__weakref__", "_body", "_ends_span", "_span")
 
     def __init__(self, span: Span, body: Any, ends_span: bool) -> None:
-        self._span, self._ends_span = span, ends_span
-        self._body = _resumable(body)
+        self._span, self._ends_span, self._body = span, ends_span, body
+        if not isinstance(body, (CoroutineType, GeneratorType)):  # they have send, throw and close
+            find = getattr(type(body), "__await__", None) or iter
+            self._body = find(body)
 
     def __await__(self) -> Driven:
         return self
 
-    def __iter__(self) -> Driven:
-        return self
+    __iter__ = __await__
 
     def __next__(self) -> Any:
         return self.send(None)
@@ -172,11 +173,3 @@ class Driven:
             failed = False
         finally:
             self._leave(failed)
-
-
-def _resumable(body: Any) -> Any:
-    """What has send, throw and close: the body itself, or what its `__await__` or `__iter__` gives."""
-    if isinstance(body, (CoroutineType, GeneratorType)):
-        return body
-    find = getattr(type(body), "__await__", None)
-    return iter(body) if find is None else find(body)

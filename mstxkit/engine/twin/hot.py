@@ -14,7 +14,7 @@ import os
 from typing import Any, Callable
 
 from ...host import names
-from ...store import livefile
+from ...store import livefile, records
 from ..plain_paths import stored
 from . import banks, clock, interruptions, ranges, sinks, sites, sums, switches, tracks
 from . import watch as watching
@@ -54,6 +54,7 @@ __all__ = [
 ]  # fmt: skip
 
 NATIVE = False
+Hook = Callable[..., Any]
 
 _UNGIVEN: Any = object()
 # At most so long does a process sleep that has recorded nothing: no thread but its own could see that it does again.
@@ -67,9 +68,7 @@ def mstx_range(name: Any = _UNGIVEN, /, **options: Any) -> Any:
     """
     if not options and type(name) is str:
         return Range(name, None, names.DEFAULT_DOMAIN, None, None)
-    if name is _UNGIVEN:
-        name = _pop("name", options)
-    return _made(name, options.pop("stage", None), options)
+    return _made(name, options, False)
 
 
 def stage(key: Any = _UNGIVEN, /, **options: Any) -> Any:
@@ -77,20 +76,17 @@ def stage(key: Any = _UNGIVEN, /, **options: Any) -> Any:
 
     Called as `stage(key, *, domain="default", stream=None, **attributes)`.
     """
-    if key is _UNGIVEN:
-        key = _pop("key", options)
-    return _made(key, key, options)
+    return _made(key, options, True)
 
 
-def _made(name: Any, stage: Any, options: dict[str, Any]) -> Any:
+def _made(name: Any, options: dict[str, Any], is_stage: bool) -> Any:
+    keyword = "key" if is_stage else "name"
+    if name is _UNGIVEN and keyword not in options:
+        raise TypeError(f"a range needs a {keyword}")
+    name = options.pop(keyword) if name is _UNGIVEN else name
+    stage = name if is_stage else options.pop("stage", None)
     made = Range(name, stage, options.pop("domain", None), options.pop("stream", None), options)
     return made(name) if type(name) in names.FUNCTIONS else made  # `@mstx_range`, without a name
-
-
-def _pop(key: str, options: dict[str, Any]) -> Any:
-    if key not in options:
-        raise TypeError(f"a range needs a {key}")
-    return options.pop(key)
 
 
 def mark(message: Any, /, *, domain: Any = names.DEFAULT_DOMAIN, stream: Any = None, **attributes: object) -> None:
@@ -157,7 +153,11 @@ def rotate() -> bool:
 
 def full_bank() -> int:
     """The full bank with the lowest sequence number, -1 if none."""
-    return -1 if banks.live is None else banks.live.full_bank()
+    live: Live | None = banks.live
+    if live is None:
+        return -1
+    full = [index for index in range(live.layout.bank_count) if live.state(index) == livefile.FULL]
+    return min(full, key=lambda index: live.words[live.layout.bank_at(index) // 8], default=-1)
 
 
 def encode_left(raw: bytes, texts: bytes, salt: int) -> Any:
@@ -176,7 +176,7 @@ def text_columns(texts: bytes) -> bytes | None:
 
 def encode_bank(index: int) -> Any:
     """The uncompressed payload parts of a sealed block, as `segment.encode_bank`."""
-    return encode_left(*_with_bank(index).copy_bank(index))
+    return encode_left(*_copied(index))
 
 
 def encode_into(index: int, room: bytearray, at: int) -> tuple[int, int, Any]:
@@ -191,13 +191,21 @@ def encode_into(index: int, room: bytearray, at: int) -> tuple[int, int, Any]:
 
 def bank_texts(index: int) -> bytes:
     """The texts of a full bank, as `encode_bank` gives them."""
-    _, text, _ = _with_bank(index).copy_bank(index)
-    return livefile.without_checksums(text)
+    return livefile.without_checksums(_copied(index)[1])
 
 
 def release_bank(index: int) -> None:
-    """The bank is free again."""
-    _with_bank(index).release_bank(index)
+    """The bank is free again; where there was none to rotate into, records may go on."""
+    live = _with_bank(index)
+    if live.state(index) == livefile.FULL:  # in the middle of a rotation `live.bank` is still the full one
+        live.state(index, livefile.FREE)
+
+
+def _copied(index: int) -> tuple[bytes, bytes, int]:
+    """(raw records, text bytes, salt) of a bank."""
+    live = _with_bank(index)
+    bank = livefile.read_bank(live.view, live.layout, index)
+    return (b"", b"", 0) if bank is None else (bank.raw, bank.text, bank.salt)
 
 
 def _with_bank(index: int) -> Live:
@@ -246,18 +254,12 @@ def ticks_per_ns() -> float:
     return 1.0
 
 
-def set_hooks(
-    describe: Callable[[object, object, object], Any],
-    utf8: Callable[[str], bytes],
-    fault: Callable[[str, BaseException], object],
-    decorate: Callable[[tuple[Any, ...], Any], Any],
-    unpickle: Callable[[str, Any, Any], Any] | None = None,
-) -> None:
+def set_hooks(describe: Hook, utf8: Hook, fault: Hook, decorate: Hook, unpickle: Hook | None = None) -> None:
     """What the engine needs of the rest of mstxkit; `unpickle` None leaves that one as it is."""
     sites.unpickle = unpickle or sites.unpickle
     sites.describe, banks.utf8 = describe, utf8
     interruptions.on_fault, ranges.on_decorate = fault, decorate
-    sites.make_catch_all()
+    sites.intern(records.CATCH_ALL)  # the site of names beyond the limit: the first of all
 
 
 def add_cost(site: Site, ns: float, /) -> None:

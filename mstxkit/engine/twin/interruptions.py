@@ -5,7 +5,8 @@ the lack of memory. In C the program meets such an exception before or after a r
 Here it passes out of `__enter__`, and the range has not begun; or out of `__exit__`, and it has ended all the same.
 
 CPython (from 3.10 on) runs signal handlers and other threads at the start of a function, after a call and at a jump
-back. So what must not be torn apart is written in a straight line, and the last thing in it is its only call.
+back. So what must not be torn apart is written in a straight line, and the last thing in it is its only call. What
+comes up while a generator is closed is lost: so there are lists where a range begins or ends, and no `any`.
 """
 
 from __future__ import annotations

@@ -76,25 +76,21 @@ def limit(site: Site, coalesce: bool = False, max_depth: int | None = None, max_
     """What is beyond these limits is coalesced from now on; without any, nothing is. Not for sites with a stage."""
     checked(site)
     depth, per_s = _checked(max_depth, "max_depth"), _checked(max_per_s, "max_per_s")
-    if site.own_stage is None:
-        limits = site.limits or SiteLimits()
-        limits.coalesce, limits.max_depth, limits.max_per_s = bool(coalesce), depth, per_s
-        limits.second = 0
-        _keep(site, limits)
+    _change(site, coalesce=bool(coalesce), max_depth=depth, max_per_s=per_s, second=0)
 
 
 def throttle(site: Site, on: bool, /) -> None:
     """Coalesce every call of the site, whatever its limits say; or no more."""
-    if checked(site).own_stage is None:
+    _change(checked(site), is_throttled=bool(on))
+
+
+def _change(site: Site, **changes: Any) -> None:
+    """A site has limits only where not everything is recorded."""
+    if site.own_stage is None:
         limits = site.limits or SiteLimits()
-        limits.is_throttled = bool(on)
-        _keep(site, limits)
-
-
-def _keep(site: Site, limits: SiteLimits) -> None:
-    """None where everything is recorded."""
-    is_any = limits.coalesce or limits.is_throttled or limits.max_depth is not None or limits.max_per_s is not None
-    site.limits = limits if is_any else None
+        vars(limits).update(changes)
+        is_any = limits.coalesce or limits.is_throttled or limits.max_depth is not None or limits.max_per_s is not None
+        site.limits = limits if is_any else None
 
 
 def _checked(value: Any, name: str) -> int | None:
@@ -113,14 +109,6 @@ def look(opened: Any) -> None:
     opened.nest = 1 if above is above.parent else max(above.nest, 1) + 1
     limits = site.limits
     opened.is_coalesced = limits is not None and limits.is_over(opened.nest)
-
-
-def count(opened: Any) -> None:
-    """A call has begun: is it a coalesced one?"""
-    if opened.is_coalesced:
-        opened.site.coalesced += 1
-        if opened.live is not None:
-            banks.count(banks.COALESCED)
 
 
 def ended(opened: Any, failed: bool) -> None:

@@ -57,13 +57,17 @@ def begin(opened: Opened, stream: Any, may_move: bool) -> None:
     if live is None or opened.is_coalesced:
         opened.start = clock.now()
         opened.is_written = live is None
-        limits.count(opened)
+        if opened.is_coalesced:
+            site.coalesced += 1
+            if live is not None:
+                banks.count(banks.COALESCED)
     else:
         _show(opened, live)
     if stage is not None:
-        opened.is_inner = bool(stage.open) and _is_inside(opened.parent, stage)
+        around = tracks.chain(opened.parent, track.ground)[:-1] if stage.open else ()
+        opened.is_inner = stage in [other.site.own_stage for other in around]
         stage.begins(opened)
-        sites.see(stage)
+        sites.seen.setdefault(stage.key)
         tracks.stage_changed(track)
 
 
@@ -77,14 +81,6 @@ def _show(opened: Opened, live: Any) -> None:
     banks.open_slot(opened)
     if live.bank is not bank:
         live.define(opened)  # another thread has rotated before it saw the slot
-
-
-def _is_inside(opened: Any, stage: Any) -> bool:
-    while opened.parent is not opened:
-        if opened.site.own_stage is stage:
-            return True
-        opened = opened.parent
-    return False
 
 
 @begins_with_try
@@ -101,8 +97,10 @@ def finish(opened: Opened, failed: bool) -> None:
         if opened.ends:
             _end_in_tools(opened)
         site = opened.site
-        if opened.before:
-            _add_cost(opened)
+        if opened.before:  # what it took its thread, tools included
+            spent = clock.now() - opened.end + (opened.start or opened.end) - opened.before
+            site.usual_ns = spent if spent < _DEAR_NS else _DEAR_NS
+            site.cost_ns += spent
         else:
             site.cost_ns += site.usual_ns
         if opened.told_in is not None:
@@ -173,13 +171,6 @@ def _end_in_tools(opened: Opened, failed: bool = False) -> None:
         tell_end()
 
 
-def _add_cost(opened: Opened) -> None:
-    """What it took its thread, tools included."""
-    spent = clock.now() - opened.end + (opened.start or opened.end) - opened.before
-    opened.site.cost_ns += spent
-    opened.site.usual_ns = spent if spent < _DEAR_NS else _DEAR_NS
-
-
 def mark(message: Any, domain: Any, stream: Any, made_with: dict[str, Any]) -> None:
     """An instant, in the calling context."""
     if switches.on & AWAITED:
@@ -189,20 +180,17 @@ def mark(message: Any, domain: Any, stream: Any, made_with: dict[str, Any]) -> N
         if switches.on & TOOLS:
             sinks.mark(site, stream)
         if switches.on & RECORD and banks.live is not None:
-            _record_mark(Opened(site, made_with))
+            instant = Opened(site, made_with)
+            instant.end = clock.now()
+            track = tracks.track_here()
+            instant.take_place(track)
+            values = attributes.collect(instant)
+            banks.live.write(instant, instant.depth << 40 | records.MARK << records.KIND_SHIFT, *values)
+            tracks.let_go(track)
     except Exception as exc:
         if not interruptions.is_ours(exc):
             raise
         note("mark", exc)
-
-
-def _record_mark(instant: Opened) -> None:
-    instant.end = clock.now()
-    track = tracks.track_here()
-    instant.take_place(track)
-    values = attributes.collect(instant)
-    banks.live.write(instant, instant.depth << 40 | records.MARK << records.KIND_SHIFT, *values)
-    tracks.let_go(track)
 
 
 class Range:

@@ -19,23 +19,17 @@ class Sink(NamedTuple):
 
     begin: Callable[[str, str], Any]
     end: Callable[[Any, str], object]
-    mark: Callable[[str, Any, str], object] | None
-    begin_stream: Callable[[str, Any, str], Any] | None
+    mark: Callable[[str, Any, str], object] | None = None
+    begin_stream: Callable[[str, Any, str], Any] | None = None
 
 
 _sinks: list[Sink | None] = [None] * SINK_COUNT
 _direct: Direct | None = None
 
 
-def set_sink(
-    index: int,
-    begin: Callable[[str, str], Any],
-    end: Callable[[Any, str], object],
-    mark: Callable[[str, Any, str], object] | None = None,
-    begin_stream: Callable[[str, Any, str], Any] | None = None,
-) -> None:
-    """Tell this tool of every range and mark from now on."""
-    _put(index, Sink(begin, end, mark, begin_stream))
+def set_sink(index: int, *callables: Any) -> None:
+    """Tell this tool of every range and mark from now on: `Sink` says by what."""
+    _put(index, Sink(*callables))
 
 
 def clear_sink(index: int) -> None:
@@ -47,10 +41,6 @@ def _put(index: int, sink: Sink | None) -> None:
     if not 0 <= index < SINK_COUNT:
         raise ValueError(f"sink index must be 0 to {SINK_COUNT - 1}")
     _sinks[index] = sink
-    _switch()
-
-
-def _switch() -> None:
     switches.switch(switches.TOOLS, _direct is not None or any(_sinks))
 
 
@@ -58,14 +48,14 @@ def set_direct(addresses: tuple[int, ...]) -> None:
     """mstx by C function addresses: see docs/internals/engine.md."""
     global _direct
     _direct = Direct(addresses)
-    _switch()
+    switches.switch(switches.TOOLS, True)
 
 
 def clear_direct() -> None:
     """No mstx any more."""
     global _direct
     _direct = None
-    _switch()
+    switches.switch(switches.TOOLS, any(_sinks))
 
 
 def _failed(index: int, exc: BaseException) -> None:

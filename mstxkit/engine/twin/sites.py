@@ -20,7 +20,7 @@ _by_name: dict[tuple[Any, Any, Any], Site] = {}  # of exact texts
 _by_id: list[Site] = []
 _stages: dict[str, StageTotal] = {}
 # Keys of the stages that have begun in this process, in order.
-_seen: dict[str, None] = {}
+seen: dict[str, None] = {}
 
 
 class Site:
@@ -28,8 +28,7 @@ class Site:
 
     __slots__ = (
         "bank", "calls", "coalesced", "cost_ns", "domain", "entry", "id", "is_watched", "limits", "message",
-        "message_domain", "name", "own_stage", "stage",
-        "usual_ns",
+        "message_domain", "name", "own_stage", "stage", "usual_ns",
     )  # fmt: skip
 
     def __init__(self, site_id: int, name: Any, stage: Any, domain: Any, described: Any) -> None:
@@ -79,20 +78,16 @@ def _described(name: Any, stage: Any, domain: Any) -> Site:
             raise
         interruptions.note("engine.intern", exc)
         return _by_id[0]
-    key = (described[0], described[1], described[2])
+    key = name_bytes, domain_bytes, stage_key = tuple(described[:3])
     site = _by_description.get(key)
     if site is None:
-        if len(_by_id) >= records.SITE_LIMIT and not _is_called_as_its_stage(described):
-            return _catch_all(described[2])
+        is_as_its_stage = stage_key is not None and (name_bytes, domain_bytes) == (stage_key.encode(), b"default")
+        if len(_by_id) >= records.SITE_LIMIT and not (is_as_its_stage and _stage_of(stage_key) is not None):
+            return _catch_all(stage_key)
         site = Site(len(_by_id) + 1, name, stage, domain, described)
         _by_id.append(site)
         _by_description[key] = site
     return site
-
-
-def _is_called_as_its_stage(described: Any) -> bool:
-    name, domain, key = described[:3]
-    return key is not None and (name, domain) == (key.encode(), b"default") and _stage_of(key) is not None
 
 
 def _catch_all(key: str | None = None) -> Site:
@@ -100,11 +95,6 @@ def _catch_all(key: str | None = None) -> Site:
     if not faults.counts.get("names"):
         names.tell_of_too_many(mark, records.CATCH_ALL)
     return _by_id[0] if key is None or _stage_of(key) is None else _described(key, key, names.DEFAULT_DOMAIN)
-
-
-def make_catch_all() -> None:
-    """Intern the site of names beyond the limit: the first of all."""
-    intern(records.CATCH_ALL)
 
 
 def sites() -> list[Site]:
@@ -134,31 +124,12 @@ def stages() -> list[StageTotal]:
     return list(_stages.values())
 
 
-def see(stage: StageTotal) -> None:
-    """It has begun in this process."""
-    _seen.setdefault(stage.key, None)
-
-
 def stages_seen() -> list[str]:
     """Keys of the stages that have begun in this process, in the order of their first begin."""
-    return list(_seen)
+    return list(seen)
 
 
 def after_fork() -> None:
-    """In a forked child, none has."""
-    _seen.clear()
-    for stage in stages():
-        stage.after_fork()
-
-
-def stage_times(step: int | None, in_force: int | None) -> dict[str, float]:
-    """Stage to seconds of `step`, which has ticks of 1 ns.
-
-    None: of the latest step before the one in force that has any, else of the latest that has any.
-    """
-    if step is None:
-        steps = {step for stage in stages() for step in tuple(stage.times)} - {records.NO_STEP}
-        finished = [step for step in steps if in_force is not None and step < in_force]
-        step = max(finished or steps, default=records.NO_STEP)
-    kept = ((stage.key, stage.times.get(step)) for stage in stages())  # which others may just be letting go of
-    return {key: ticks * 1e-9 for key, ticks in kept if ticks is not None}
+    """In a forked child none has begun, none is open, and none has taken any time."""
+    for table in (seen, *(table for stage in stages() for table in (stage.sums, stage.open, stage.times))):
+        table.clear()

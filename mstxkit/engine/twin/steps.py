@@ -106,12 +106,20 @@ def current_stage() -> str | None:
 
 
 def stage_times(step: Any = None) -> dict[str, float]:
-    """Stage to seconds in this process, of a step or of the last finished one."""
-    if step is not None:
-        step = _as_step(step)
-        if step is None:
-            return {}
-    return sites.stage_times(step, current_step())
+    """Stage to seconds in this process, of a step or of the last finished one.
+
+    None: of the latest step before the one in force that has any, else of the latest that has any.
+    """
+    stages, in_force = sites.stages(), current_step()
+    wanted: Any
+    if step is None:
+        steps = {step for stage in stages for step in tuple(stage.times)} - {records.NO_STEP}
+        finished = [step for step in steps if in_force is not None and step < in_force]
+        wanted = max(finished or steps, default=records.NO_STEP)
+    else:
+        wanted = _as_step(step)
+    kept = ((stage.key, stage.times.get(wanted)) for stage in stages)  # which others may just be letting go of
+    return {key: ticks * 1e-9 for key, ticks in kept if ticks is not None}
 
 
 def stage_keys() -> list[str]:

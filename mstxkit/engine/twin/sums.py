@@ -26,11 +26,6 @@ _WORK = (summaries.TOKENS, summaries.RESPONSES, summaries.LONGEST_RESPONSE)
 class StepSum:
     """What one stage adds up to in one step. Times in ticks, which are ns."""
 
-    __slots__ = (
-        "busy", "count", "first", "has_busy", "is_changed", "last", "longest", "open", "own", "since", "step", "total",
-        "work",
-    )  # fmt: skip
-
     def __init__(self, step: int) -> None:
         self.step = step
         self.open: set[Any] = set()
@@ -75,12 +70,8 @@ class StepSum:
         waits_for = attributes.get(summaries.WAITS_FOR)
         if waits_for is not None and opened.stage is not None:
             waits[opened.stage.key] = waits_for if type(waits_for) is str else ""
-        self._add_work(attributes, is_inner)
-
-    def _add_work(self, attributes: Mapping[str, Any], is_inner: bool) -> None:
-        """What a range says that it did: only whole numbers count. What is inside of itself says it only where no
-        outermost occurrence does: else the same work would count twice.
-        """
+        # What it says that it did: only whole numbers count. What is inside of itself says it only where no outermost
+        # occurrence does: else the same work would count twice.
         for name in _WORK if attributes else ():
             is_prompts = name == summaries.RESPONSES and name not in attributes
             amount = _amount(attributes, summaries.PROMPTS if is_prompts else name)
@@ -110,8 +101,6 @@ def _amount(attributes: Mapping[str, Any], name: str) -> int | None:
 class StageTotal:
     """A stage of this process, interned: see `sites`."""
 
-    __slots__ = ("bank", "entry", "id", "key", "open", "since", "step", "sums", "times")
-
     def __init__(self, stage_id: int, key: str) -> None:
         self.id, self.key = stage_id, key
         self.bank: Any = None
@@ -121,11 +110,6 @@ class StageTotal:
         self.open: set[Any] = set()
         self.since = self.step = 0
         self.times: dict[int, int] = {}  # ticks by step, of the last few
-
-    def after_fork(self) -> None:
-        """In a forked child none is open, and none has taken any time."""
-        for table in (self.sums, self.open, self.times):
-            table.clear()
 
     def begins(self, opened: Any) -> None:
         """One more occurrence."""
@@ -139,9 +123,8 @@ class StageTotal:
     def ends(self, opened: Any) -> None:
         """One less; the last of those that overlap adds their union to the step in which the first began."""
         with banks.lock:
-            kept = self.sums.get(opened.w1 >> 32)
-            if kept is not None:
-                kept.ends(opened)
+            if opened.w1 >> 32 in self.sums:
+                self.sums[opened.w1 >> 32].ends(opened)
             if opened in self.open:
                 if len(self.open) == 1:
                     self.times[self.step] = self.times.get(self.step, 0) + opened.end - self.since
@@ -151,9 +134,8 @@ class StageTotal:
 
     def of(self, step: int) -> StepSum:
         """Its sum of that step; where there is no room for another one, one that is handed over to nobody."""
-        return self.sums.get(step) or self._new(step)
-
-    def _new(self, step: int) -> StepSum:
+        if step in self.sums:
+            return self.sums[step]
         made = StepSum(step)
         if step != records.NO_STEP:
             if len(self.sums) - (records.NO_STEP in self.sums) >= STEPS_KEPT and not self._put_away():
@@ -170,8 +152,12 @@ class StageTotal:
             return False
         away = min(idle, key=lambda kept: kept.last)
         del self.sums[away.step]
-        if away.is_changed:
-            state.put_away(self.id, away)
+        if away.is_changed and len(state.pending) >= PENDING_MAX:
+            state.lost += 1
+        elif away.is_changed:
+            state.pending.append((self.id, away))
+            if len(state.pending) == PENDING_MAX // 2:
+                banks.ring()
         return True
 
 
@@ -179,18 +165,9 @@ class _State:
     """What is of the whole process."""
 
     def __init__(self) -> None:
-        self.pending: list[tuple[int, StepSum]] = []  # each with the number of its stage
+        self.pending: list[tuple[int, StepSum]] = []  # to be taken, each with the number of its stage
         self.lost = self.highest_step = 0
         self.outside_since, self.woken_at = clock.now(), 0
-
-    def put_away(self, stage: int, away: StepSum) -> None:
-        """Over, and to be taken."""
-        if len(self.pending) >= PENDING_MAX:
-            self.lost += 1
-            return
-        self.pending.append((stage, away))
-        if len(self.pending) == PENDING_MAX // 2:
-            banks.ring()
 
 
 state = _State()
@@ -209,11 +186,9 @@ def step_is_over(stages: Iterable[StageTotal]) -> None:
     at = clock.now()
     if state.woken_at and at - state.woken_at < _WAKE_NS:
         return
-    for stage in stages:
-        if [kept for kept in tuple(stage.sums.values()) if kept.is_changed]:
-            state.woken_at = at
-            banks.ring()
-            return
+    if [kept for stage in stages for kept in tuple(stage.sums.values()) if kept.is_changed]:
+        state.woken_at = at
+        banks.ring()
 
 
 def take(stages: Iterable[StageTotal], step: int | None, everything: bool) -> bytes:

@@ -153,18 +153,14 @@ def this_thread() -> Thread:
                 _threads.append(thread)
             thread.is_dead = False
             _local.end = end = _ThreadEnd(thread)
-        thread.os_id, thread.name = threading.get_native_id() & 0xFFFFFFFF, _name_here()
+        # `threading.current_thread` would make an object for a thread that it does not know.
+        name = getattr(getattr(threading, "_active", {}).get(threading.get_ident()), "_name", None)
+        raw = name.encode("utf-8", "backslashreplace") if isinstance(name, str) else b""
+        thread.name = raw[:_THREAD_NAME_BYTES].decode("utf-8", "ignore")
+        thread.os_id = threading.get_native_id() & 0xFFFFFFFF
         for track in thread.tracks:
             track.rename(thread)
     return end.thread
-
-
-def _name_here() -> str:
-    """What Python calls this thread. `threading.current_thread` would make an object for one that it does not know."""
-    name = getattr(getattr(threading, "_active", {}).get(threading.get_ident()), "_name", None)
-    if not isinstance(name, str):
-        return ""
-    return name.encode("utf-8", "backslashreplace")[:_THREAD_NAME_BYTES].decode("utf-8", "ignore")
 
 
 def after_fork() -> None:
@@ -293,7 +289,7 @@ def park(bottom: Any, parked: Track) -> None:
     bottom.parent = parked.ground
     for opened in moved:
         opened.track = parked
-    _moved(moved, track)
+    _tell_inheritors(moved, track)
     let_go(track)
 
 
@@ -306,12 +302,10 @@ def unpark(bottom: Any, parked: Track) -> None:
         _place(moved, track)
         track.top, parked.top = parked.top, parked.ground
         bottom.home.parked.discard(parked)
-        _moved(moved, track)
+        _tell_inheritors(moved, track)
 
 
-def _moved(moved: list[Any], track: Track) -> None:
+def _tell_inheritors(moved: list[Any], track: Track) -> None:
     """Where a stage was parked or put back, tasks created from here on inherit another one."""
-    for opened in moved:
-        if opened.site.own_stage is not None:
-            stage_changed(track)
-            return
+    if [opened for opened in moved if opened.site.own_stage is not None]:
+        stage_changed(track)

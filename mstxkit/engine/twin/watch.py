@@ -7,24 +7,20 @@ profiler that sets a sink, or let another thread run: what was known before it i
 from __future__ import annotations
 
 import threading
-from typing import Any, Callable
+from typing import Any, Callable, Optional
 
 from . import interruptions, switches
 from .sites import Site, checked
 
-_entered: Callable[[Site, bool], object] | None = None
-_left: Callable[[Site, bool], object] | None = None
-_stepped: Callable[[int], object] | None = None
+Hook = Optional[Callable[..., object]]
+_entered: Hook = None  # called with a site and whether the range may move to another thread
+_left: Hook = None  # with a site and whether the range failed
+_stepped: Hook = None  # with the step
 _told: tuple[int, int] | None = None  # which step, and on which thread
-_first: Callable[[], object] | None = None
+_first: Hook = None
 
 
-def set_watch(
-    entered: Callable[[Site, bool], object] | None,
-    left: Callable[[Site, bool], object] | None,
-    stepped: Callable[[int], object] | None,
-    /,
-) -> None:
+def set_watch(entered: Hook, left: Hook, stepped: Hook, /) -> None:
     """Whom to tell from now on; None: nobody."""
     global _entered, _left, _stepped, _told
     _entered, _left, _stepped, _told = entered, left, stepped, None
@@ -40,7 +36,7 @@ def watch_site(site: Site, /) -> None:
     checked(site).is_watched = True
 
 
-def await_first(hook: Callable[[], object] | None, /) -> None:
+def await_first(hook: Hook, /) -> None:
     """Call this once the next range or mark is about to begin, whoever it is; None: nobody waits for it any more.
 
     `hook` may switch recording on: then that range is recorded. Threads that come while it runs call it too. A forked
@@ -68,21 +64,14 @@ def entered(opened: Any, may_move: bool) -> None:
     if _entered is None:
         return
     opened.told_in = switches.process  # a hook may fork
-    try:
-        _entered(opened.site, may_move)
-    except Exception as exc:
-        interruptions.note("watch.entered", exc)
+    _tell("watch.entered", _entered, opened.site, may_move)
 
 
 def left(opened: Any, failed: bool) -> None:
     """It has ended."""
     process, opened.told_in = opened.told_in, None
-    if _left is None or process is not switches.process:
-        return
-    try:
-        _left(opened.site, failed)
-    except Exception as exc:
-        interruptions.note("watch.left", exc)
+    if _left is not None and process is switches.process:
+        _tell("watch.left", _left, opened.site, failed)
 
 
 def stepped(step: int) -> None:
@@ -91,13 +80,16 @@ def stepped(step: int) -> None:
     if _stepped is None:
         return
     step_here = step, threading.get_ident()
-    if step_here == _told and not switches.on & switches.WATCH:
-        return
-    _told = step_here
+    if step_here != _told or switches.on & switches.WATCH:
+        _told = step_here
+        _tell("watch.stepped", _stepped, step)
+
+
+def _tell(where: str, hook: Callable[..., object], *args: Any) -> None:
     try:
-        _stepped(step)
+        hook(*args)
     except Exception as exc:
-        interruptions.note("watch.stepped", exc)
+        interruptions.note(where, exc)
 
 
 def after_fork() -> None:
