@@ -42,7 +42,8 @@ class Clock:
         self._nominal = 1.0 / ticks_per_ns if 1e-6 < ticks_per_ns < 1e6 else 1.0
         self._ticks = np.array([a.ticks for a in self.anchors] or [0], dtype=np.int64)
         self._ns = np.array([a.monotonic_ns for a in self.anchors] or [0], dtype=np.int64)
-        self._slopes = np.array(self._all_slopes())
+        inner = [_slope(a, b) for a, b in zip(self.anchors, self.anchors[1:])]
+        self._slopes = np.array([self._outer_slope(self.anchors), *inner, self._outer_slope(self.anchors[::-1])])
 
     def to_monotonic(self, ticks: Ticks) -> Ticks:
         """CLOCK_MONOTONIC ns of absolute ticks, element by element.
@@ -60,10 +61,6 @@ class Clock:
         passed = (ticks - self._ticks[anchor]) * self._slopes[segment]
         result: Ticks = self._ns[anchor] + np.rint(np.clip(passed, -_FAR, _FAR)).astype(np.int64)
         return result
-
-    def _all_slopes(self) -> list[float]:
-        inner = [_slope(a, b) for a, b in zip(self.anchors, self.anchors[1:])]
-        return [self._outer_slope(self.anchors), *inner, self._outer_slope(self.anchors[::-1])]
 
     def _outer_slope(self, anchors: Sequence[Anchor]) -> float:
         """ns a tick before the first of these anchors (or after, if they come reversed)."""

@@ -31,11 +31,7 @@ class Allowance:
         return TIMES * ref.size + self._left
 
     def grant(self, ref: BlockRef, claimed: int) -> None:
-        """Let a block hold what it claims.
-
-        Raises:
-            FormatError: it is more than the run accounts for.
-        """
+        """Let a block hold what it claims. Raises FormatError: it is more than the run accounts for."""
         beyond = claimed - TIMES * ref.size
         if beyond <= 0:
             return

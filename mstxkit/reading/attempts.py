@@ -72,9 +72,7 @@ class _Attempt:
 
 def number(processes: Sequence[tuple[Mapping[str, Any], int, int]]) -> list[int]:
     """The attempt of each process, from 0 on, in the order in which they began.
-
-    Args:
-        processes: Identity, first and last sign of life in ns, of each.
+    `processes`: identity, first and last sign of life in ns, of each.
     """
     attempts, current = [0] * len(processes), None
     for start in sorted(_starts(processes)):

@@ -25,9 +25,7 @@ class Values(NamedTuple):
 
 def named(attributes: Attributes, texts: dict[int, str], names: Sequence[str], first_row: int) -> dict[str, Values]:
     """The values of these attributes in a block; those that it has none of are left out.
-
-    Args:
-        first_row: The place of the block's first row among the rows of its chunk.
+    `first_row`: the place of the block's first row among the rows of its chunk.
     """
     if not names or not len(attributes.owner):
         return {}

@@ -28,19 +28,15 @@ def json_texts(attributes: Attributes, texts: dict[int, str]) -> tuple[I64, list
     value_type, owner = attributes.value_type[wanted], attributes.owner[wanted]
     if not len(owner):
         return owner, []
-    members: Objects = _keys(key, texts) + _values(value, value_type, texts)
+    distinct, places = np.unique(key, return_inverse=True)
+    prefixes = [as_json(texts.get(k, f"(unknown {k})")) + ":" for k in distinct.tolist()]
+    members: Objects = np.array(prefixes, dtype=object)[places] + _values(value, value_type, texts)
     starts = np.flatnonzero(np.concatenate(([True], owner[1:] != owner[:-1])))
     if len(starts) == len(owner):
         return owner, ["{" + member + "}" for member in members]
     stops = [*starts[1:].tolist(), len(owner)]
     listed = members.tolist()
     return owner[starts], ["{" + ",".join(listed[a:b]) + "}" for a, b in zip(starts.tolist(), stops)]
-
-
-def _keys(key: npt.NDArray[np.uint32], texts: dict[int, str]) -> Objects:
-    distinct, places = np.unique(key, return_inverse=True)
-    prefixes = [as_json(texts.get(k, f"(unknown {k})")) + ":" for k in distinct.tolist()]
-    return np.array(prefixes, dtype=object)[places]
 
 
 def _values(value: npt.NDArray[np.uint64], value_type: npt.NDArray[np.uint8], texts: dict[int, str]) -> Objects:

@@ -121,18 +121,12 @@ def _from_words(w0: U64, rest: U8, attributes: Attributes, origin: U64) -> Colum
 def only(columns: Columns, chosen: Bits) -> Columns:
     """These rows, with their attributes."""
     rows = {name: column[chosen] for name, column in columns._asdict().items() if name != "attributes"}
-    return Columns(**rows, attributes=_of_rows(columns.attributes, chosen))
-
-
-def _of_rows(attributes: Attributes, chosen: Bits) -> Attributes:
-    if not len(attributes.owner):
-        return attributes
-    is_theirs = chosen[attributes.owner]
-    place = np.cumsum(chosen) - 1
-    return Attributes(
-        attributes.value[is_theirs], attributes.key[is_theirs], attributes.value_type[is_theirs],
-        place[attributes.owner[is_theirs]],
-    )  # fmt: skip
+    own = columns.attributes
+    if len(own.owner):
+        is_theirs, place = chosen[own.owner], np.cumsum(chosen) - 1
+        owner = place[own.owner[is_theirs]]
+        own = Attributes(own.value[is_theirs], own.key[is_theirs], own.value_type[is_theirs], owner)
+    return Columns(**rows, attributes=own)
 
 
 def _join(planes: U8) -> npt.NDArray[np.unsignedinteger[Any]]:

@@ -10,7 +10,6 @@ the first of them was killed. Whoever tells of a death asks here: the tables, an
 from __future__ import annotations
 
 import time
-from collections import defaultdict
 from typing import Callable, Iterable, Mapping, NamedTuple, Sequence, TypeVar
 
 from ..host import parts
@@ -175,7 +174,10 @@ class _Judge:
         self._by_place = _grouped(here, lambda life: (life.process.host, life.process.pid))
         self._drivers = {life.process.attempt: life for life in lives if life.process.is_driver}
         self._attempts = _grouped(lives, lambda life: life.process.attempt)
-        self._died_inside_ns = _first_inside_ns(self._silent)
+        # When the first of an attempt was gone on a host, without a word and inside of a range.
+        silent_inside = (life for life in self._silent if life.is_inside)
+        inside = _grouped(silent_inside, lambda life: (life.process.attempt, life.process.host))
+        self._died_inside_ns = {place: min(life.last_ns for life in gone) for place, gone in inside.items()}
         for members in self._attempts.values():
             self.endings.update(self._of_first(members))
             self.endings.update((life.process.index, Fate(LEFT, WITH_THE_JOB)) for life in self._signalled(members))
@@ -233,9 +235,10 @@ class _Judge:
 
     def _killed_of(self, gone: list[Life], company: list[Life], members: list[Life]) -> list[Life]:
         """Those who were killed, of a company's last who may have been gone at once."""
-        if self._was_another_host_first(gone[0]):
-            return []
-        if any(_failed_before(other, gone[0]) for other in company):
+        # Did another one end by an error of its own, for which this one was then ended?
+        failed_ns = (other.last_ns for other in company if other.process.error is not None)
+        over_ns = gone[0].gone_ns or gone[0].last_ns
+        if self._was_another_host_first(gone[0]) or any(last_ns < over_ns for last_ns in failed_ns):
             return []
         if len(gone) == 1 or self._has_launcher_that_is_well(gone[0]):
             return [life for life in gone if not self._left_alone(life, members)]
@@ -279,9 +282,11 @@ class _Judge:
 
     def _was_another_host_first(self, life: Life) -> bool:
         """Was a process of the same attempt gone, inside of a range, on another host some time before?"""
-        by_host = self._died_inside_ns.get(life.process.attempt, {})
-        others = (first_ns for host, first_ns in by_host.items() if host != life.process.host)
-        return any(life.last_ns - first_ns > AT_ONCE_NS for first_ns in others)
+        mine = life.process
+        return any(
+            attempt == mine.attempt and host != mine.host and life.last_ns - first_ns > AT_ONCE_NS
+            for (attempt, host), first_ns in self._died_inside_ns.items()
+        )
 
     def _was_started_anew(self, life: Life, until_ns: int = _NEVER) -> bool:
         """Has its launcher started a later attempt by then?"""
@@ -321,16 +326,6 @@ def _grouped(lives: Iterable[Life], key: Callable[[Life], Key]) -> dict[Key, lis
     return groups
 
 
-def _first_inside_ns(silent: Sequence[Life]) -> dict[int, dict[str, int]]:
-    """Attempt and host to when the first was gone there, without a word and inside of a range."""
-    first: dict[int, dict[str, int]] = defaultdict(dict)
-    for life in silent:
-        if life.is_inside:
-            by_host, host = first[life.process.attempt], life.process.host
-            by_host[host] = min(life.last_ns, by_host.get(host, life.last_ns))
-    return first
-
-
 def _launched_by(life: Life) -> tuple[object, ...]:
     return ("ray",) if life.process.is_of_ray else (life.process.host, small_number(life.process.identity.get("ppid")))
 
@@ -352,11 +347,6 @@ def _together(gone: list[Life]) -> list[list[Life]]:
             over_ns = life.gone_ns or _NEVER
         sets[-1].append(life)
     return sets
-
-
-def _failed_before(other: Life, life: Life) -> bool:
-    """Did another one end by an error of its own, for which this one was then ended?"""
-    return other.process.error is not None and other.last_ns < (life.gone_ns or life.last_ns)
 
 
 def _says_that_a_child_died(life: Life) -> bool:

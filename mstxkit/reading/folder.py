@@ -70,12 +70,7 @@ class Folder:
 
     @contextmanager
     def opened(self, name: str) -> Iterator[int]:
-        """A descriptor of a regular file.
-
-        Raises:
-            FormatError: not a regular file.
-            OSError: it cannot be opened.
-        """
+        """A descriptor of a regular file. Raises FormatError: not a regular file; OSError: it cannot be opened."""
         fd = self._open(name)
         try:
             yield fd
@@ -91,10 +86,7 @@ class Folder:
 
     def read(self, name: str, offset: int = 0, size: int = LIMIT_BYTES) -> bytes:
         """At most `size` bytes of a regular file, from `offset`.
-
-        Raises:
-            FormatError: not a regular file.
-            OSError: it cannot be opened or read.
+        Raises FormatError: not a regular file; OSError: it cannot be opened or read.
         """
         with self.opened(name) as fd:
             return documents.read_part(fd, offset, size)

@@ -41,9 +41,7 @@ ARCHIVE_NEED = Need(as_json=True, names=_WORK)
 
 def need_of(attributes: bool | Iterable[str]) -> Need:
     """What a table of ranges or of marks shows, by what its user gave.
-
-    Raises:
-        ReadError: names that cannot be columns.
+    Raises ReadError: names that cannot be columns.
     """
     if isinstance(attributes, str):
         raise ReadError(f"attributes={attributes!r}: several names are asked for: attributes=[{attributes!r}]")
@@ -247,19 +245,9 @@ def categorical(name: str, values: list[str] | list[str | None]) -> pl.Series:
 def track_table(processes: list[Process]) -> pl.DataFrame:
     """The table of tracks, from what processes have learnt of theirs."""
     rows = [
-        (
-            p.index,
-            rank_of(p),
-            p.host,
-            p.pid,
-            track,
-            text.thread & (1 << 63) - 1,
-            text.is_task,
-            text.name or None,
-            text.is_shared,
-        )
-        for p in processes
-        for track, text in sorted(p.texts.tracks.items())
+        (*who, track, text.thread & (1 << 63) - 1, text.is_task, text.name or None, text.is_shared)
+        for who, texts in (((p.index, rank_of(p), p.host, p.pid), p.texts) for p in processes)
+        for track, text in sorted(texts.tracks.items())
     ]
     return pl.DataFrame(rows, schema=TRACK_SCHEMA, orient="row")
 

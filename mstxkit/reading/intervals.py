@@ -80,9 +80,7 @@ def union(starts: Any, ends: Any) -> Intervals:
 
 def new_in_groups(is_first: npt.NDArray[np.bool_], starts: Times, ends: Times) -> Times:
     """How much of each stretch none before it in its group covers; their sum is the union of the group.
-
-    Args:
-        is_first: Does a group begin here? Groups lie one after the other, each sorted by start.
+    `is_first`: does a group begin here? Groups lie one after the other, each sorted by start.
     """
     count = len(starts)
     if is_first.all():

@@ -99,8 +99,9 @@ def await_last_word(run: Run) -> None:
 
 
 def _without_hangs(run: Run, stored: list[Verdict]) -> JobVerdicts:
-    holding, withdrawn = _apart(stored)
-    of_job = JobVerdicts(JOB, holding, withdrawn=withdrawn)
+    every = in_order(stored)
+    withdrawn = tuple(verdict for verdict in every if verdict.withdrawn)
+    of_job = JobVerdicts(JOB, tuple(verdict for verdict in every if not verdict.withdrawn), withdrawn=withdrawn)
     if stored and (of_job.blaming or not of_job.holding):
         return of_job
     if twice.are_steps(run.stage_rows()):
@@ -109,18 +110,9 @@ def _without_hangs(run: Run, stored: list[Verdict]) -> JobVerdicts:
     return of_job if stored and not of_tables.blaming else of_tables
 
 
-def _apart(verdicts: Iterable[Verdict]) -> tuple[tuple[Verdict, ...], tuple[Verdict, ...]]:
-    """Those that hold, and those that were withdrawn."""
-    every = in_order(verdicts)
-    return tuple(v for v in every if not v.withdrawn), tuple(v for v in every if v.withdrawn)
-
-
 def from_steps(steps: list[RoleStep], path: str = "RUN") -> JobVerdicts:
     """What the judge says of these steps, in their order.
-
-    Args:
-        steps: Of a run.
-        path: The run's folder, for the commands that it advises.
+    `steps`: of a run; `path`: the run's folder, for the commands that it advises.
     """
     from ..judging.judge import JobJudge
 

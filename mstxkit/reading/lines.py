@@ -101,11 +101,8 @@ class TrackLines:
             self._beside = [line for line in self._beside if line.inside]
 
     def put(self, coming: Drawn, is_driven: bool, is_apart: bool, new: Callable[[], Line]) -> Line:
-        """Draw the next range: its line, a new one where it needs one of its own.
-
-        Args:
-            is_driven: It is a coroutine or generator.
-            is_apart: Others that are not inside of it began while it was suspended.
+        """Draw the next range: its line, a new one where it needs one of its own. `is_driven`: it is a coroutine or
+        generator; `is_apart`: others that are not inside of it began while it was suspended.
         """
         around = self._around(coming)
         line = self._own if around is None else around.line

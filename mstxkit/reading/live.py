@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import struct
 from pathlib import Path
-from typing import Any
+from typing import Any, Iterator
 
 from ..errors import FormatError
 from ..host import identity, life
@@ -48,7 +48,9 @@ def _read_file(folder: Folder, name: str, processes: Processes, damage: list[Dam
     process.live_path = text_of(pointer.get("path"))
     if process.state == KILLED and (death := stacks.left_beside(Path(process.live_path)).death):
         process.learn_death(death)
-    if process.state != KILLED and not _is_on_this_kernel(pointer):
+    boot = pointer.get("boot")
+    is_here = boot == identity.boot_id() if boot else pointer.get("host") == identity.host()
+    if process.state != KILLED and not is_here:
         return
     try:
         fd = documents.open_regular(process.live_path)
@@ -80,16 +82,12 @@ def _take(data: bytearray, fd: int, pointer: dict[str, Any], process: Process, d
         process.state = ENDED
     process.exit_status = livefile.read_exit_status(data)
     process.banks = _banks(data, fd, header, process, damage)
-    process.learn(_meta(data, header), max((bank.seq for bank in process.banks), default=0))
-    process.slots = livefile.read_slots(data, header) if header.state == livefile.RECORDING else []
-
-
-def _meta(data: bytearray, header: livefile.Header) -> dict[str, Any]:
-    """What a sealed block's meta would say of this process now."""
+    # What a sealed block's meta would say of this process now.
     clock = {"kind": header.clock, "ticks_per_ns": header.ticks_per_ns, "anchors": livefile.read_anchors(data)}
-    identity, heartbeat_ns = livefile.read_identity(data), livefile.heartbeat_ns(data)
-    counters = livefile.read_counters(data)
-    return {"identity": identity, "counters": counters, "clock": clock, "heartbeat_ns": heartbeat_ns}
+    who, counters = livefile.read_identity(data), livefile.read_counters(data)
+    meta = {"identity": who, "counters": counters, "clock": clock, "heartbeat_ns": livefile.heartbeat_ns(data)}
+    process.learn(meta, max((bank.seq for bank in process.banks), default=0))
+    process.slots = livefile.read_slots(data, header) if header.state == livefile.RECORDING else []
 
 
 def _banks(
@@ -128,11 +126,6 @@ def state_of(pointer: dict[str, Any]) -> str:
     return LOST if alive is None else RUNNING if alive else KILLED
 
 
-def _is_on_this_kernel(pointer: dict[str, Any]) -> bool:
-    boot = pointer.get("boot")
-    return bool(boot == identity.boot_id() if boot else pointer.get("host") == identity.host())
-
-
 def losses(processes: list[Process]) -> list[Damage]:
     """What is missing of live files, once it is known how their processes ended and what was sealed."""
     damage = []
@@ -145,14 +138,11 @@ def losses(processes: list[Process]) -> list[Damage]:
     return damage
 
 
-def _damaged_banks(process: Process) -> list[Damage]:
+def _damaged_banks(process: Process) -> Iterator[Damage]:
     """Records that were written and whose check bits do not hold. In a running process they may be half written."""
     from . import decode
 
-    counts = [(b.seq, decode.from_bank(b)[1]) for b in process.unsealed()]
-    reason = "{} records of bank {} whose check bits do not hold"
-    return [
-        Damage(process.live_path, 0, lost * records.RECORD_BYTES, reason.format(lost, seq))
-        for seq, lost in counts
-        if lost
-    ]
+    for bank in process.unsealed():
+        if lost := decode.from_bank(bank)[1]:
+            reason = f"{lost} records of bank {bank.seq} whose check bits do not hold"
+            yield Damage(process.live_path, 0, lost * records.RECORD_BYTES, reason)

@@ -117,11 +117,7 @@ def of_escalation(run_id: str, news: EscalationNews) -> JobSpan:
 
 
 def as_json(spans: Iterable[JobSpan], resource: Mapping[str, Value | None]) -> dict[str, Any]:
-    """An `ExportTraceServiceRequest` as OTLP/JSON.
-
-    Args:
-        resource: Attributes of the job: `resource_of`.
-    """
+    """An `ExportTraceServiceRequest` as OTLP/JSON. `resource`: attributes of the job: `resource_of`."""
     scope = {"scope": {"name": SCOPE}, "spans": [_span_as_json(span) for span in spans]}
     return {"resourceSpans": [{"resource": {"attributes": _as_json(resource)}, "scopeSpans": [scope]}]}
 
@@ -167,11 +163,8 @@ def as_protobuf(spans: Iterable[JobSpan], resource: Mapping[str, Value | None]) 
     document = as_json(spans, resource)
     for of_scope in document["resourceSpans"][0]["scopeSpans"]:
         for span in of_scope["spans"]:  # protobuf's own JSON has base64 where OTLP/JSON has hex
-            span.update({key: _base64(span[key]) for key in ("traceId", "spanId", "parentSpanId") if key in span})
+            for key in span.keys() & {"traceId", "spanId", "parentSpanId"}:
+                span[key] = base64.b64encode(bytes.fromhex(span[key])).decode()
     message: Any = json_format.ParseDict(document, trace_service_pb2.ExportTraceServiceRequest())
     encoded: bytes = message.SerializeToString()
     return encoded
-
-
-def _base64(digits: str) -> str:
-    return base64.b64encode(bytes.fromhex(digits)).decode()

@@ -20,12 +20,7 @@ def in_memory(frame: pl.DataFrame, **options: Any) -> BytesIO:
 
 
 def read(file: IO[bytes], rows: int | None = None) -> pl.DataFrame:
-    """All rows, or the first so many.
-
-    Raises:
-        FormatError: it is not what it says.
-        OSError: it cannot be read.
-    """
+    """All rows, or the first so many. Raises FormatError: it is not what it says; OSError: it cannot be read."""
     for group in parquet.look(file):
         parquet.check_pages(file, group)
     return _part(file, 0, rows)

@@ -122,14 +122,14 @@ class Process:
     def learn(self, meta: dict[str, Any], order: float) -> None:
         """Take in what a block's meta or a live header says; `order` says which of two identities is later."""
         self._learn_identity(meta.get("identity"), order)
-        counters = meta.get("counters")
+        counters = table_of(meta.get("counters"))
         for name in COUNTERS:
-            value = whole_number(counters.get(name)) if isinstance(counters, dict) else 0
-            self.counters[name] = max(self.counters.get(name, 0), value)
+            self.counters[name] = max(self.counters.get(name, 0), whole_number(counters.get(name)))
         self.heartbeat_ns = max(self.heartbeat_ns, whole_number(meta.get("heartbeat_ns")))
-        clock = meta.get("clock")
-        if isinstance(clock, dict):
-            self._learn_clock(clock)
+        clock = table_of(meta.get("clock"))
+        self.clock_kind = whole_number(clock.get("kind")) or self.clock_kind
+        self.ticks_per_ns = finite_number(clock.get("ticks_per_ns")) or self.ticks_per_ns
+        self.anchors.update(filter(None, map(anchor_of, list_of(clock.get("anchors")))))
 
     def _learn_identity(self, identity: Any, order: float) -> None:
         fields = {k: v for k, v in identity.items() if v is not None} if isinstance(identity, dict) else {}
@@ -138,11 +138,6 @@ class Process:
             self._identity_from = order
         else:
             self.identity = {**fields, **self.identity}
-
-    def _learn_clock(self, clock: dict[str, Any]) -> None:
-        self.clock_kind = whole_number(clock.get("kind")) or self.clock_kind
-        self.ticks_per_ns = finite_number(clock.get("ticks_per_ns")) or self.ticks_per_ns
-        self.anchors.update(filter(None, map(anchor_of, list_of(clock.get("anchors")))))
 
     def learn_end(self, meta: dict[str, Any]) -> None:
         """What the block of its end says: how it ended is `state`."""
@@ -204,9 +199,7 @@ class Processes:
 
     def leave_out_other_programs(self, ranks: frozenset[int] | None = None) -> None:
         """Forget what was forked and became another program, or went away, before it recorded anything.
-
-        Args:
-            ranks: Forget who is of no such rank, too.
+        `ranks`: forget who is of no such rank, too.
         """
         self._by_key = {
             key: process
@@ -251,9 +244,7 @@ def _split(stem: str) -> tuple[str, int, str]:
 
 def liveness(states: Iterable[tuple[str, int, str]]) -> Liveness:
     """Who of a run still runs: whose files say that it has ended does not, on whatever host; else as this host knows.
-
-    Args:
-        states: Host, pid and state of each process of the run.
+    `states`: host, pid and state of each process of the run.
     """
     states = list(states)
     going_on = {(host, pid) for host, pid, state in states if state in (RUNNING, LOST)}
@@ -268,9 +259,7 @@ def liveness(states: Iterable[tuple[str, int, str]]) -> Liveness:
 
 def set_offsets(processes: Iterable[Process], clocks: Callable[[int], Mapping[str, int]]) -> None:
     """Give every process the offset of its group from CLOCK_MONOTONIC to the wall clock.
-
-    Args:
-        clocks: Called with how many groups there are: the offset, by boot id, of hosts whose own wall clock is wrong.
+    `clocks`: called with how many groups there are: the offset, by boot id, of hosts whose own wall clock is wrong.
     """
     groups: dict[tuple[str, ...], list[Process]] = {}
     for process in processes:
@@ -285,9 +274,7 @@ def set_offsets(processes: Iterable[Process], clocks: Callable[[int], Mapping[st
 
 def lifetime(process: Process, last_open_ns: int) -> tuple[int, int]:
     """Its first and its last sign of life, ns on the wall clock; 0 where there is none.
-
-    Args:
-        last_open_ns: When it entered the last of its open ranges, 0 for none.
+    `last_open_ns`: when it entered the last of its open ranges, 0 for none.
     """
     anchors = process.clock.anchors
     last_ns = max([process.heartbeat_ns, *(a.monotonic_ns for a in anchors)])
@@ -298,10 +285,7 @@ def lifetime(process: Process, last_open_ns: int) -> tuple[int, int]:
 
 def row_of(process: Process, last_open_ns: int, ending: tuple[str, str | None]) -> dict[str, Any]:
     """Its row in the table of processes.
-
-    Args:
-        last_open_ns: When it entered the last of its open ranges, 0 for none.
-        ending: Its state, and how it came to it.
+    `last_open_ns`: when it entered the last of its open ranges, 0 for none; `ending`: its state, and how it came to it.
     """
     identity = process.identity
     start_ns, last_seen_ns = lifetime(process, last_open_ns)

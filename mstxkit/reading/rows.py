@@ -107,9 +107,7 @@ class Chunk:
 
 class Blocks:
     """All blocks and live banks of a run's processes, decoded one after the other into chunks.
-
-    Args:
-        chosen: Which rows of them are asked for.
+    `chosen`: which rows of them are asked for.
     """
 
     def __init__(self, sealed: Folder, vocabulary: Vocabulary, damage: list[Damage], chosen: Selection) -> None:
@@ -180,9 +178,7 @@ class Blocks:
         self, sources: Iterable[tuple[Process, Source]], need: Need | None, rows_together: int = 0
     ) -> Iterator[tuple[Process, DecodedBlock]]:
         """Those that can be read; without a need, all of their rows.
-
-        Args:
-            rows_together: Blocks that follow each other may come as one that has no more rows; 0: each by itself.
+        `rows_together`: blocks that follow each other may come as one that has no more rows; 0: each by itself.
         """
         group = _Group(rows_together)
         for item, read in in_order(lambda item: self._read(*item, need), sources, _is_large):
@@ -332,9 +328,7 @@ class Blocks:
 
 class _Group:
     """Small blocks of one process that follow each other and have the same texts, all of which can be read.
-
-    Args:
-        rows_at_most: Of all of them.
+    `rows_at_most`: of all of them.
     """
 
     def __init__(self, rows_at_most: int) -> None:

@@ -271,7 +271,7 @@ class Run(RunTables):
         from . import endings, frames, labels
         from .tables import incidents
 
-        seen = self._last_open_ns()
+        seen = dict(self.open_ranges().group_by("process").agg(pl.col("start_ns").max()).iter_rows())
         judged = endings.of_run(self._processes, seen, incidents.stored(self.path, self.id, self.damage))
         rows = [row_of(process, seen.get(process.index, 0), judged[process.index]) for process in self._processes]
         return pl.DataFrame(labels.with_labels(rows), schema=frames.PROCESS_SCHEMA)
@@ -407,9 +407,3 @@ class Run(RunTables):
         from .tables import incidents
 
         return incidents.table(self.path, self.id, self._chosen, self.damage)
-
-    def _last_open_ns(self) -> dict[int, int]:
-        last: dict[int, int] = {}
-        for process, start_ns in self.open_ranges().select("process", "start_ns").iter_rows():
-            last[process] = max(last.get(process, 0), start_ns)
-        return last

@@ -108,13 +108,9 @@ class RunFiles:
         )
 
     def coded(
-        self,
-        need: Need,
-        rows: int = 1 << 17,
-        backwards: bool = True,
-        kinds: tuple[str, ...] = (RANGES, MARKS),
+        self, need: Need, rows: int = 1 << 17, backwards: bool = True, kinds: tuple[str, ...] = (RANGES, MARKS),
         only: Collection[int] | None = None,
-    ) -> Iterator[pl.DataFrame]:
+    ) -> Iterator[pl.DataFrame]:  # fmt: skip
         """Rows with codes in place of texts, in pieces from the last to the first, open ranges before all others.
 
         Forwards, from the first to the last, without those that are open. In a piece rows are in the order in which

@@ -83,12 +83,6 @@ class RunTables(RunFiles):
         """`role, rank, host, steps, work_ns, gap_ns, wait_ns, wait_ratio, excess_ratio, excess_stage, gated_steps`.
 
         What a step's time of each rank goes to: work of its own, and waiting for others. Means of a step.
-
-        Example:
-            >>> import mstxkit
-            >>> with mstxkit.capture("runs/exp7"), mstxkit.stage("reward"): pass
-            >>> len(mstxkit.open_run("runs/exp7").ranks())
-            0
         """
         from .tables import ranks
 
@@ -98,12 +92,6 @@ class RunTables(RunFiles):
         """`role, stage, where, rank, host, first_step, last_step, steps, effect_ratio, more_ns, step_ratio, …`.
 
         Then `confidence`. Who takes longer than the others for the same work; whoever only waits is not among them.
-
-        Example:
-            >>> import mstxkit
-            >>> with mstxkit.capture("runs/exp7"), mstxkit.stage("reward"): pass
-            >>> len(mstxkit.open_run("runs/exp7").stragglers())
-            0
         """
         from .tables import stragglers
 
@@ -113,12 +101,6 @@ class RunTables(RunFiles):
         """`step, role, stage, where, rank, wait_ns, gate_rank, gate_stage, gate_where, gate_more_ns`.
 
         How long each rank waited in each step, for which rank, and where that one was longer than the others.
-
-        Example:
-            >>> import mstxkit
-            >>> with mstxkit.capture("runs/exp7"), mstxkit.stage("reward"): pass
-            >>> len(mstxkit.open_run("runs/exp7").bubbles())
-            0
         """
         from .tables import bubbles
 
@@ -130,12 +112,6 @@ class RunTables(RunFiles):
         Of stages in which the ranks of a group wait for each other. `late_ns` that is smaller than `error_ns`, the
         bound of its error, says nothing. `source`: flight_recorder, stage_entry; device, of profiles that `mstxkit
         analyse` has parsed: who waits least is late, and the bound is the collective's own shortest duration.
-
-        Example:
-            >>> import mstxkit
-            >>> with mstxkit.capture("runs/exp7"), mstxkit.stage("reward"): pass
-            >>> len(mstxkit.open_run("runs/exp7").lateness())
-            0
         """
         return self.role_lateness().drop("role")
 
@@ -146,14 +122,7 @@ class RunTables(RunFiles):
         return lateness.table(cast("Run", self), self._chosen)
 
     def device(self) -> pl.DataFrame:
-        """What devices did in each stage of each step, from imports and the run's own profiles (`tables/device.py`).
-
-        Example:
-            >>> import mstxkit
-            >>> with mstxkit.capture("runs/exp7"), mstxkit.stage("reward"): pass
-            >>> len(mstxkit.open_run("runs/exp7").device())
-            0
-        """
+        """What devices did in each stage of each step, from imports and the run's own profiles (`tables/device.py`)."""
         from .tables import device
 
         return device.table(cast("Run", self), self._chosen)
@@ -162,12 +131,6 @@ class RunTables(RunFiles):
         """`step, role, place, rank, stage, where, start_ns, duration_ns, more_ns`: what each step's time went to.
 
         Across ranks and stages, one after the other; a step's durations add up to its length.
-
-        Example:
-            >>> import mstxkit
-            >>> with mstxkit.capture("runs/exp7"), mstxkit.stage("reward"): pass
-            >>> len(mstxkit.open_run("runs/exp7").critical_path())
-            0
         """
         from .tables import critical_path, role_steps
 
@@ -177,12 +140,6 @@ class RunTables(RunFiles):
         """`step, role, stage, ranks, middle_ns, p90_ns, last_ns, tail_ns, tail_ratio, idle_ns, last_rank, tokens, …`.
 
         How long stages that tell of their work go on after most ranks are done: generation's long tail.
-
-        Example:
-            >>> import mstxkit
-            >>> with mstxkit.capture("runs/exp7"), mstxkit.stage("reward"): pass
-            >>> len(mstxkit.open_run("runs/exp7").tails())
-            0
         """
         from .tables import tails
 
@@ -192,39 +149,19 @@ class RunTables(RunFiles):
         """`step, rank, process, stage, start_ns, duration_ns, tokens, samples, alone_ns, is_last`.
 
         Single samples of generation, where each has a range of its own; `alone_ns`: how long the last went on alone.
-
-        Example:
-            >>> import mstxkit
-            >>> with mstxkit.capture("runs/exp7"), mstxkit.stage("reward"): pass
-            >>> len(mstxkit.open_run("runs/exp7").samples())
-            0
         """
         from .tables import samples
 
         return samples.table(cast("Run", self).occurrences())
 
     def links(self) -> pl.DataFrame:
-        """`role, stage, group, members, steps, took_ns, others_ns, more_ns`: what collectives take once all are there.
-
-        Example:
-            >>> import mstxkit
-            >>> with mstxkit.capture("runs/exp7"), mstxkit.stage("reward"): pass
-            >>> len(mstxkit.open_run("runs/exp7").links())
-            0
-        """
+        """`role, stage, group, members, steps, took_ns, others_ns, more_ns`: what collectives take once all are in."""
         from .tables import links
 
         return links.table(self.role_runs())
 
     def resharding(self) -> pl.DataFrame:
-        """`step, role, kind, stage, ranks, cost_ns, last_ns, step_ratio`: weights that move, and a controller's calls.
-
-        Example:
-            >>> import mstxkit
-            >>> with mstxkit.capture("runs/exp7"), mstxkit.stage("reward"): pass
-            >>> len(mstxkit.open_run("runs/exp7").resharding())
-            0
-        """
+        """`step, role, kind, stage, ranks, cost_ns, last_ns, step_ratio`: weights that move, and controllers' calls."""
         from .tables import resharding, waits
 
         return resharding.table(self.role_runs(), waits.in_steps(cast("Run", self).waits()))
@@ -241,12 +178,6 @@ class RunTables(RunFiles):
 
         Raises:
             ReadError: such numbers are asked for, and they are below 1, or the job has no two roles that tell of them.
-
-        Example:
-            >>> import mstxkit
-            >>> with mstxkit.capture("runs/exp7"), mstxkit.stage("reward"): pass
-            >>> len(mstxkit.open_run("runs/exp7").what_if())
-            0
         """
         from . import judged
         from .tables import split, what_if
@@ -276,27 +207,13 @@ class RunTables(RunFiles):
         return throughput.table(self.role_runs(), flops_per_token, peak_flops)
 
     def overhead(self) -> pl.DataFrame:
-        """`rank, host, pid, role, label, native, own_cost_ratio, own_cost_ns, lasted_ns`: what recording cost.
-
-        Example:
-            >>> import mstxkit
-            >>> with mstxkit.capture("runs/exp7"), mstxkit.stage("reward"): pass
-            >>> len(mstxkit.open_run("runs/exp7").overhead())
-            1
-        """
+        """`rank, host, pid, role, label, native, own_cost_ratio, own_cost_ns, lasted_ns`: what recording cost."""
         from .tables import overhead
 
         return overhead.overhead(cast("Run", self).processes())
 
     def drops(self) -> pl.DataFrame:
-        """`rank, host, pid, role, label, kind, count`: what was not recorded, or not kept.
-
-        Example:
-            >>> import mstxkit
-            >>> with mstxkit.capture("runs/exp7"), mstxkit.stage("reward"): pass
-            >>> len(mstxkit.open_run("runs/exp7").drops())
-            0
-        """
+        """`rank, host, pid, role, label, kind, count`: what was not recorded, or not kept."""
         from .tables import overhead
 
         return overhead.drops(cast("Run", self).processes())

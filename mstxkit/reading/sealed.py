@@ -31,9 +31,7 @@ IsWanted = Callable[[Mapping[str, Any]], bool]
 
 def index(folder: Folder, processes: Processes, is_wanted: IsWanted | None = None) -> list[Damage]:
     """Open every sealed file; processes learn their blocks, the result lists what could not be read.
-
-    Args:
-        is_wanted: Does an identity belong to those that are read? The newest of a process decides; None takes all.
+    `is_wanted`: does an identity belong to those that are read? The newest of a process decides; None takes all.
     """
     damage: list[Damage] = []
     running = processes.running()
@@ -42,7 +40,9 @@ def index(folder: Folder, processes: Processes, is_wanted: IsWanted | None = Non
         for name, contents in reversed(_opened(folder, names, parts, is_wanted)):
             for meta, refs in contents:
                 _take(meta, refs, processes.of(meta.get("identity"), sealed_process(name)))
-        damage += [part for part in parts if not (stem in running and _is_being_written(part))]
+        if stem in running:  # what the end of its file may look like for a moment
+            parts = [part for part in parts if part.size and not part.reason.startswith("file ends inside")]
+        damage += parts
     return sorted(damage, key=lambda part: part.path)
 
 
@@ -68,11 +68,6 @@ def _by_process(folder: Folder) -> dict[str, list[str]]:
     return files
 
 
-def _is_being_written(damage: Damage) -> bool:
-    """What the end of a running process's file may look like for a moment."""
-    return damage.size == 0 or damage.reason.startswith("file ends inside")
-
-
 def _contents(folder: Folder, name: str, damage: list[Damage]) -> list[_Told]:
     path = folder.path_of(name)
     try:
@@ -94,11 +89,7 @@ class _SealedFile:
             self._size = LIMIT_BYTES
 
     def contents(self) -> list[_Told]:
-        """What it says, oldest first.
-
-        Raises:
-            FormatError: it is no sealed file of a version that is known.
-        """
+        """What it says, oldest first. Raises FormatError: it is no sealed file of a version that is known."""
         tail = read_part(self._fd, max(0, self._size - _TAIL_BYTES), min(self._size, _TAIL_BYTES))
         first = tail if len(tail) == self._size else read_part(self._fd, 0, segment.FILE_HEADER_BYTES)
         segment.check_file_header(first)
@@ -205,10 +196,7 @@ def of_ranks(ranks: frozenset[int]) -> IsWanted:
 
 def payload_of(folder: Folder, ref: BlockRef) -> bytes:
     """A block's payload; its file may be gone or another one by now.
-
-    Raises:
-        FormatError: these are not the bytes that were written.
-        OSError: the file cannot be read.
+    Raises FormatError: these are not the bytes that were written; OSError: the file cannot be read.
     """
     return checked(folder.read(ref.file, ref.offset, ref.size), ref)
 

@@ -84,9 +84,7 @@ class Selection(NamedTuple):
 
     def rows(self, compact: pl.DataFrame, stages: Sequence[str | None]) -> Any:
         """Which rows with codes in place of texts are asked for: one truth a row.
-
-        Args:
-            stages: What the codes of stages stand for.
+        `stages`: what the codes of stages stand for.
         """
         wanted = np.ones(compact.height, dtype=bool)
         if self.has_time:
@@ -123,11 +121,7 @@ EVERYTHING = Selection()
 def selection(
     ranks: Numbers, steps: Numbers, since: Moment, until: Moment, stages: str | Iterable[str] | None
 ) -> Selection:
-    """Checked, from what a user gave `open_run`.
-
-    Raises:
-        ReadError: one of them is not what it should be.
-    """
+    """Checked, from what a user gave `open_run`. Raises ReadError: one of them is not what it should be."""
     keys = [stages] if isinstance(stages, str) else stages
     return Selection(
         _numbers("ranks", ranks, (1 << 31) - 1), _numbers("steps", steps, STEP_MAX), _moment("since", since),

@@ -175,9 +175,7 @@ def accusation(suspicion: Suspicion) -> str:
 
 def suspected_in(run: Path, names: Sequence[str]) -> Suspicion:
     """The rank that a verdict blames in one of these stages or before it, else the slowest one; and a peer.
-
-    Raises:
-        ReadError: the run cannot be read, or fewer than two ranks have ended one of these stages.
+    Raises ReadError: the run cannot be read, or fewer than two ranks have ended one of these stages.
     """
     opened, wanted = open_run(run), {canonical(name) for name in names}
     rows, judgement = opened.stages(), judged.of_run(opened)

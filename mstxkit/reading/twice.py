@@ -16,9 +16,7 @@ _PLACE = ("attempt", "role", "rank")
 
 def ranks(processes: pl.DataFrame) -> list[int]:
     """The ranks that two processes of one role were at once, in one attempt at the job, for 5 s or longer.
-
-    Args:
-        processes: As `Run.processes()` has them.
+    `processes`: as `Run.processes()` has them.
     """
     import polars as pl
 
@@ -31,9 +29,7 @@ def ranks(processes: pl.DataFrame) -> list[int]:
 
 def are_steps(stage_rows: pl.DataFrame) -> bool:
     """Does any process count its steps from an earlier one on, by epochs say? Then one number is of several steps.
-
-    Args:
-        stage_rows: As `Run.stage_rows()` has them.
+    `stage_rows`: as `Run.stage_rows()` has them.
     """
     import polars as pl
 

@@ -61,23 +61,15 @@ class Comparison(NamedTuple):
 
 
 def compared(before: Side, after: Side) -> Comparison:
-    """Compare two sides.
-
-    Raises:
-        ReadError: they cannot be compared; the message says why, and what can be done.
-    """
+    """Compare two sides. Raises ReadError: they cannot be compared; the message says why, and what can be done."""
     _check(before, after)
     times = rows.of_sides(before, after, CONFIDENCE)
     if not times:
         raise ReadError(f"{_both(before, after)} have no stage and no length of steps in common")
-    has_other_work = any(_differs(row) for row in times if row.of == STAGE)
+    tokens = [row.tokens for row in times if row.of == STAGE and row.tokens is not None]
+    has_other_work = any(change.low > OTHER_WORK or change.high < -OTHER_WORK for change in tokens)
     with_it = surroundings.changes(before, after, times)
     return Comparison(before, after, times, with_it, list(_left_out(before, after)), has_other_work)
-
-
-def _differs(row: ComparedTime) -> bool:
-    tokens = row.tokens
-    return tokens is not None and (tokens.low > OTHER_WORK or tokens.high < -OTHER_WORK)
 
 
 def _check(before: Side, after: Side) -> None:

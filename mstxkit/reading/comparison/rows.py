@@ -75,9 +75,7 @@ class ComparedTime(NamedTuple):
 
 def of_sides(before: Side, after: Side, confidence: float) -> list[ComparedTime]:
     """Steps, stages and ranks that both have, in the order of roles and of their stages.
-
-    Args:
-        confidence: Of all intervals together: each of them is as much wider as there are many.
+    `confidence`: of all intervals together: each of them is as much wider as there are many.
     """
     pairs = list(_pairs(before, after))
     own = {of: 1 - (1 - confidence) / max(1, sum(pair[0] == of for pair in pairs)) for of in (STEP, STAGE, RANK)}

@@ -90,17 +90,13 @@ def lengths(steps: list[RoleStep]) -> Series:
     """
     began = [_first(step) for step in steps]
     took = [_of_known(np.max, step.left_s) - begin for step, begin in zip(steps, began)]
-    for at in range(len(steps) - 1):
+    for at, (step, other) in enumerate(zip(steps, steps[1:])):
         until_next = began[at + 1] - began[at]
-        if until_next > 0 and _is_next(steps[at], steps[at + 1]):
+        # Up to what a restarted job does first, the restart takes time.
+        has_others = {peer.process for peer in step.members}.isdisjoint(peer.process for peer in other.members)
+        if until_next > 0 and other.step == step.step + 1 and not has_others:
             took[at] = until_next
     return Series(tuple(step.step for step in steps), np.array(took))
-
-
-def _is_next(step: RoleStep, other: RoleStep) -> bool:
-    """Is it the next one, and done by the same? Up to what a restarted job does first, the restart takes time."""
-    same = {peer.process for peer in step.members} & {peer.process for peer in other.members}
-    return other.step == step.step + 1 and bool(same)
 
 
 def of_stage(steps: list[RoleStep], stage: str) -> Series:
@@ -188,15 +184,11 @@ def is_by_own_tokens(*both: dict[int, tuple[Series, Series]]) -> bool:
     """May the tokens of a rank say how long it is in a stage? Not where ranks with other tokens are as long in it."""
     apart = np.zeros(2)
     for ranks in both:
-        own = np.array([[_middle(each) for each in pair] for pair in ranks.values()]).reshape(-1, 2)
+        logs = ([np.log(each.values[each.values > 0]) for each in pair] for pair in ranks.values())
+        own = np.array([[_of_known(np.median, values) for values in pair] for pair in logs]).reshape(-1, 2)
         own = own[np.isfinite(own).all(axis=1)]
         apart += np.std(own, axis=0) if len(own) else 0
     return bool(apart[0] >= _ALIKE * apart[1])
-
-
-def _middle(each: Series) -> float:
-    """Of logarithms; NaN of no values."""
-    return _of_known(np.median, np.log(each.values[each.values > 0]))
 
 
 def stages_of(steps: Iterable[RoleStep]) -> list[str]:

@@ -33,8 +33,7 @@ class SideChange(NamedTuple):
 def changes(before: Side, after: Side, rows: Iterable[ComparedTime]) -> list[SideChange]:
     """What is different, what explains most first."""
     different = [*_work(rows, before, after), *_of_both(_ranks, before, after), *_trainer_settings(before, after)]
-    different += _of_both(_versions, before, after)
-    for look in (_recorders, _settings, _patches, _profiles):
+    for look in (_versions, _recorders, _settings, _patches, _profiles):
         different += _of_both(look, before, after)
     return different
 

@@ -22,7 +22,12 @@ _WORDS = {"slower": ("Slower", "bold red"), "faster": ("Faster", "bold green")}
 
 def render(comparison: Comparison, everything: bool = False) -> RenderableType:
     """All of it: the verdict, what changed first, what changed with it; then stages and the ranks that have changed."""
-    parts: list[RenderableType] = [*_headlines(comparison), *_first(comparison)]
+    sides = Text.assemble(
+        ("After ", "bold"), _side(comparison.after), "\n", ("against ", "bold"), _side(comparison.before)
+    )
+    parts: list[RenderableType] = [sides]
+    parts += [_headline(row, *_word(row, comparison.other_work)) for row in comparison.of(STEP)]
+    parts += _first(comparison)
     if comparison.other_work:
         parts.append(Text("The two sides do not do the same work: only times for one token can be compared.", "bold"))
     parts += _listed("with it", [_change(change) for change in comparison.with_it], _CHANGES_SHOWN)
@@ -31,22 +36,13 @@ def render(comparison: Comparison, everything: bool = False) -> RenderableType:
     parts += [Text(), _table(stages, roles, lambda row: for_rich(row.role))] if stages else []
     parts += _ranks(comparison, everything)
     parts += _listed("left out", [for_terminal(words) for words in comparison.left_out], _LEFT_OUT_SHOWN)
-    return Group(_sides(comparison), *parts)
-
-
-def _sides(comparison: Comparison) -> Text:
-    text = Text.assemble(("After ", "bold"), _side(comparison.after))
-    return text.append("\n").append("against ", "bold").append(_side(comparison.before))
+    return Group(*parts)
 
 
 def _side(side: Side) -> str:
     steps = sum(len(steps) for steps in side.steps.values())
     of_roles = f" of {len(side.steps)} roles" if len(side.steps) > 1 else ""
     return f"{for_terminal(side.path)}, steps {side.first_step} to {side.last_step} ({steps} steps{of_roles})"
-
-
-def _headlines(comparison: Comparison) -> list[Text]:
-    return [_headline(row, *_word(row, comparison.other_work)) for row in comparison.of(STEP)]
 
 
 def _word(row: ComparedTime, other_work: bool) -> tuple[str, str]:

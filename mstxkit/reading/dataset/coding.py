@@ -45,9 +45,7 @@ def coded(
     rows: pl.DataFrame, kind: str, numbers: Mapping[str, int], vocabulary: Vocabulary, need: Need
 ) -> pl.DataFrame:
     """Rows of a file, compact, in their order, and when they `ENDED`.
-
-    Args:
-        numbers: Of the processes that are asked for, by name; rows of others are left out.
+    `numbers`: of the processes that are asked for, by name; rows of others are left out.
     """
     import polars as pl
 

@@ -43,9 +43,7 @@ _LATEST = 1 << 62
 
 def read(file: Path, kind: str) -> pl.DataFrame:
     """The rows of one file, with the columns of its kind and others of its own; those that cannot be are left out.
-
-    Raises:
-        OSError, FormatError: it cannot be read, or is no table of that kind.
+    Raises OSError, FormatError: it cannot be read, or is no table of that kind.
     """
     with open(documents.open_regular(file), "rb") as stream:
         return _typed(parquet.read(stream), kind, _COLUMNS[kind])[0]
@@ -90,14 +88,10 @@ def _typed(rows: pl.DataFrame, kind: str, names: Iterable[str]) -> tuple[pl.Data
 
 def schema_of(kind: str, names: Iterable[str]) -> dict[str, pl.DataType]:
     """The types of these columns."""
-    return {name: _dtype(name, _COLUMNS[kind][name]) for name in names}
-
-
-def _dtype(name: str, dtype: str) -> pl.DataType:
     import polars as pl
 
-    own: pl.DataType = getattr(pl, dtype)
-    return pl.List(own) if name in _LISTS else own
+    types = {name: getattr(pl, _COLUMNS[kind][name]) for name in names}
+    return {name: pl.List(dtype) if name in _LISTS else dtype for name, dtype in types.items()}
 
 
 def _can_be(rows: pl.DataFrame) -> pl.Expr:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Callable, Collection, Iterable, Iterator, NamedTuple
+from typing import TYPE_CHECKING, Any, Callable, Collection, Iterator, NamedTuple
 
 from ...errors import ReadError
 from ...host import folders
@@ -109,7 +109,10 @@ def _not_done(run: Path, own_id: str, host: str, names: list[str]) -> list[str]:
     manifest names, so that each must be readable now.
     """
     done = list(dataset.batches(run, own_id, host))
-    _tidy(run, host, {batch.number for batch in done})
+    numbers = {batch.number for batch in done}
+    without_manifest = (file for number, file in dataset.files_of(run, host) if number not in numbers)
+    for file in (*without_manifest, *dataset.drafts_of(run, host)):
+        file.unlink(missing_ok=True)
     have = {source for batch in done for source in batch.sources}
     return [name for name in names if name not in have]
 
@@ -126,27 +129,14 @@ def _todo(run: Path, own_id: str) -> dict[str, list[str]]:
     have = {source for batch in _known(run, own_id) for source in batch.sources}
     sealed = places.SealedFolder(str(run), own_id)
     names = [name for name in sealed.names(layout.SEALED_SUFFIX) if layout.is_sealed(name)]
-    being_written = layout.newest_of_each(names) & _of_running(run, names)
+    # Who has something live still, whatever its pointer says, may seal more, or somebody for it. Who adopts a process
+    # renames its pointer: the second listing has it under its new name.
+    running = {announced_by(name) for _ in range(2) for name in documents.listed(run / layout.LIVE)}
+    being_written = {name for name in layout.newest_of_each(names) if layout.sealed_process(name) in running}
     todo: dict[str, list[str]] = {}
     for name in layout.in_order(name for name in names if name not in have and name not in being_written):
         todo.setdefault(dataset.host_of(name), []).append(name)
     return todo
-
-
-def _of_running(run: Path, names: Iterable[str]) -> set[str]:
-    """Sealed files of processes that have something live still, and may seal more, or somebody for them."""
-    # Whatever their pointers say. Who adopts a process renames that: the second listing has it under its new name.
-    running = {announced_by(name) for _ in range(2) for name in documents.listed(run / layout.LIVE)}
-    return {name for name in names if layout.sealed_process(name) in running}
-
-
-def _tidy(run: Path, host: str, known_numbers: Collection[int]) -> None:
-    """Files of a host without a manifest go."""
-    for number, file in dataset.files_of(run, host):
-        if number not in known_numbers:
-            file.unlink(missing_ok=True)
-    for draft in dataset.drafts_of(run, host):
-        draft.unlink(missing_ok=True)
 
 
 def _parted(run: Path, own_id: str, names: list[str]) -> Iterator[list[str]]:
@@ -178,7 +168,8 @@ def _compact_batch(run: Path, own_id: str, host: str, names: list[str]) -> Compa
     writer = _Writer(run, host, number)
     try:
         _write_all(writer, part)
-        damaged = _not_whole(part, names)
+        # Of what could not be read nothing changes: these files stay as they are, and so does what is said of them.
+        damaged = frozenset(names) & {os.path.basename(loss.path) for loss in part.damage}
         if damaged:
             writer.forget()
             rest = [name for name in names if name not in damaged]
@@ -201,11 +192,6 @@ def _write_all(writer: _Writer, part: Run) -> None:
     summed = _named(part, summaries.of_stage_rows(part.decoded_stage_rows("busy_ns")))
     writer.write(SUMMARIES, summed, "start_ns")
     writer.write(DAYS, summaries.of_days(summed), "start_ns")
-
-
-def _not_whole(part: Run, names: Iterable[str]) -> frozenset[str]:
-    """Sealed files of which something could not be read: these stay as they are, and so does what is said of them."""
-    return frozenset(names) & {os.path.basename(loss.path) for loss in part.damage}
 
 
 def _named(part: Run, rows: pl.DataFrame) -> pl.DataFrame:
@@ -276,7 +262,8 @@ class _Writer:
 
         name = f"{folder}/{self._number}.{len(self.files)}{dataset.SUFFIX}"
         file = self._base / name
-        _make_folders(self._base, file.parent)
+        for inner in reversed([file.parent, *list(file.parent.parents)[: folder.count("/")]]):
+            folders.make_folder(inner)
         texts = rows.with_columns(pl.col(pl.Categorical).cast(pl.String))
         content = in_memory(texts, compression="zstd", statistics=True, row_group_size=_ROWS_A_GROUP)
         groups = [(group.first, rows["process"][group.first :][: group.rows]) for group in parquet.look(content)]
@@ -289,11 +276,6 @@ class _Writer:
         """Remove what is there so far."""
         for file in (self._base / name for name in self.files):
             file.unlink(missing_ok=True)
-
-
-def _make_folders(base: Path, folder: Path) -> None:
-    for part in reversed([folder, *list(folder.parents)[: len(folder.relative_to(base).parts) - 1]]):
-        folders.make_folder(part)
 
 
 def _remove(run: Path, own_id: str, host: str, there: Collection[str]) -> int:

@@ -52,9 +52,7 @@ def as_lists(counted: pl.DataFrame, key: list[str]) -> pl.DataFrame:
 
 def counts(rows: pl.DataFrame, key: list[str]) -> pl.DataFrame:
     """`bucket` and `n`, the occurrences in it, of each key; those of several tables add up.
-
-    Args:
-        rows: `count, longest_ns, buckets, bucket_counts` and the columns of `key`.
+    `rows`: `count, longest_ns, buckets, bucket_counts` and the columns of `key`.
     """
     import polars as pl
 
@@ -63,16 +61,16 @@ def counts(rows: pl.DataFrame, key: list[str]) -> pl.DataFrame:
         n=pl.col("count").cast(pl.UInt64).sum()
     )  # fmt: skip
     several = rows.filter(~is_single).select(*key, bucket="buckets", n="bucket_counts")
-    lists = several.explode("bucket", "n", **_as_from_polars_2_on()).select(*key, "bucket", pl.col("n").cast(pl.UInt64))
+    # polars 1.44 warns where this is not said, and earlier ones do not know it; no list is empty here.
+    is_known = "empty_as_null" in inspect.signature(pl.DataFrame.explode).parameters
+    options = {"empty_as_null": False} if is_known else {}
+    lists = several.explode("bucket", "n", **options).select(*key, "bucket", pl.col("n").cast(pl.UInt64))
     return pl.concat([singles, lists]).group_by(*key, "bucket").agg(pl.col("n").sum())
 
 
 def quantiles(counted: pl.DataFrame, key: list[str], shares: dict[str, float]) -> pl.DataFrame:
-    """A column for each share, in ns: that of all occurrences of each key.
-
-    Args:
-        counted: As `counts` gives them.
-        shares: The name of each column, and which share of the occurrences is below it.
+    """A column for each share, in ns: that of all occurrences of each key. `counted`: as `counts` gives them; `shares`:
+    the name of each column, and which share of the occurrences is below it.
     """
     import polars as pl
 
@@ -82,11 +80,3 @@ def quantiles(counted: pl.DataFrame, key: list[str], shares: dict[str, float]) -
         middle_ns(pl.col("bucket").filter(pl.col("until") >= share * pl.col("all")).min()).alias(name)
         for name, share in shares.items()
     )
-
-
-def _as_from_polars_2_on() -> dict[str, bool]:
-    """polars 1.44 warns where this is not said, and earlier ones do not know it; no list is empty here."""
-    import polars as pl
-
-    known_there = "empty_as_null" in inspect.signature(pl.DataFrame.explode).parameters
-    return {"empty_as_null": False} if known_there else {}

@@ -30,9 +30,7 @@ _GROUPS_KEPT = 4
 
 class CompactedRows:
     """One reading of what was compacted. Keeps a few groups of rows, which processes that follow each other share.
-
-    Args:
-        kinds: Ranges, marks, or both.
+    `kinds`: ranges, marks, or both.
     """
 
     def __init__(

@@ -18,34 +18,23 @@ _MINUTES = 60
 
 def compact(run: Path, remove: bool = False) -> Compacted:
     """Compact on all nodes of the Ray that runs here, side by side: each turns the files of its own host.
-
-    Raises:
-        MstxkitError: there is no Ray here, or it cannot be done on a node.
+    Raises MstxkitError: there is no Ray here, or it cannot be done on a node.
     """
-    ray = _ray()
+    try:
+        import ray
+    except ImportError:
+        raise MstxkitError("--ray needs Ray: pip install ray; without it, run `mstxkit compact` on each host") from None
     was_connected = ray.is_initialized()
     if not was_connected:
-        _connect(ray)
+        try:
+            ray.init(address="auto", log_to_driver=False, configure_logging=False)
+        except ConnectionError:
+            raise MstxkitError("--ray: no Ray runs here; start it, or run `mstxkit compact` on each host") from None
     try:
         return _on_nodes(ray, run, remove)
     finally:
         if not was_connected:
             ray.shutdown()
-
-
-def _ray() -> Any:
-    try:
-        import ray
-    except ImportError:
-        raise MstxkitError("--ray needs Ray: pip install ray; without it, run `mstxkit compact` on each host") from None
-    return ray
-
-
-def _connect(ray: Any) -> None:
-    try:
-        ray.init(address="auto", log_to_driver=False, configure_logging=False)
-    except ConnectionError:
-        raise MstxkitError("--ray: no Ray runs here; start it, or run `mstxkit compact` on each host") from None
 
 
 def _on_nodes(ray: Any, run: Path, remove: bool) -> Compacted:

@@ -73,9 +73,7 @@ class CompactedParts:
 
     def groups(self, only_open: bool = False) -> list[CompactedGroup]:
         """Rows that lie together and may be asked for, oldest batch first, as their files say; looked at once.
-
-        Args:
-            only_open: Those that may hold ranges that are open.
+        `only_open`: those that may hold ranges that are open.
         """
         asked = [at for at, batch in enumerate(self._batches) if self._is_asked_for(batch)]
         batches = [at for at in asked if not only_open or _may_have_open(self._batches[at])]
@@ -118,9 +116,9 @@ class CompactedParts:
         return self._holders
 
     def who_may_have(self, column: str) -> frozenset[str]:
-        """Names of processes in whose groups of rows any has a value in this column."""
-        holders = self.holders().items()
-        return frozenset(name for name, groups in holders if any(group.may_have(column) for group in groups))
+        """Names of processes in whose groups of ranges any may have a value in this column."""
+        each = ((name, group) for name, groups in self.holders().items() for group in groups)
+        return frozenset(name for name, group in each if group.kind == RANGES and column not in group.rows.empty)
 
     def _processes_in(self, group: CompactedGroup) -> list[str]:
         least, most = group.rows.bounds.get("process", (None, None))
@@ -203,10 +201,6 @@ class CompactedGroup:
     def has_open(self) -> bool:
         """May any of its ranges be open?"""
         return self.kind == RANGES and self.rows.bounds.get("open") != (False, False)
-
-    def may_have(self, column: str) -> bool:
-        """May any range have a value in this column?"""
-        return self.kind == RANGES and column not in self.rows.empty
 
     @property
     def time(self) -> str:

@@ -32,9 +32,7 @@ BY = ("stage", "rank", "role", "host", "step", "process")
 
 def of_stage_rows(rows: pl.DataFrame) -> pl.DataFrame:
     """Summaries of occurrences of stages, open and nested ones too, as `Run.stage_rows()` has them, with `busy_ns`.
-
-    Args:
-        rows: with `process` as its row in `processes()`.
+    `rows`: with `process` as its row in `processes()`.
     """
     import polars as pl
 

@@ -69,11 +69,7 @@ def formats() -> list[str]:
 
 
 def load(name: str) -> Exporter:
-    """The exporter of a format.
-
-    Raises:
-        MstxkitError: there is no such format.
-    """
+    """The exporter of a format. Raises MstxkitError: there is no such format."""
     if name not in formats():
         raise MstxkitError(f"no format {name!r} to export to; choose one of {', '.join(formats())}")
     exporter = importlib.import_module(f"{__name__}.{name.replace('-', '_')}").EXPORTER

@@ -63,17 +63,17 @@ class AscendFile:
         self._base.execute("begin")
         for statement in _TABLES.split(";"):
             self._base.execute(statement)
-        self._event = self._insert_event()
+        # By the names of columns: Insight adds one of its own to a profile that it opens.
+        lacks = _MAY_LACK - {*self._columns("MSTX_EVENTS")}
+        columns = {name: str(value) for name, value in _EVENT.items() if name not in lacks}
+        self._event = f"insert into MSTX_EVENTS ({', '.join(columns)}) values ({', '.join(columns.values())})"
         self._texts: dict[str, int] = {}
         self._next_text = self._largest("STRING_IDS", "id") + 1
-        self._connection = self._first_connection = max(_FIRST_CONNECTION, self._last_connection() + 1)
-        self.count, self.first_ns, self.last_ns = 0, 0, 0
-
-    def _last_connection(self) -> int:
-        """The highest number of a connection in any table: tasks, calls, collectives and ranges share them."""
+        # Tasks, calls, collectives and ranges share the numbers of connections.
         tables = [str(name) for (name,) in self._base.execute("select name from sqlite_master where type = 'table'")]
-        used = [name for name in tables if "connectionId" in self._columns(name)]
-        return max((self._largest(name, "connectionId") for name in used), default=-1)
+        used = [self._largest(name, "connectionId") for name in tables if "connectionId" in self._columns(name)]
+        self._connection = self._first_connection = max([_FIRST_CONNECTION, *(largest + 1 for largest in used)])
+        self.count, self.first_ns, self.last_ns = 0, 0, 0
 
     def _largest(self, table: str, column: str) -> int:
         quoted = table.replace('"', '""')
@@ -83,12 +83,6 @@ class AscendFile:
 
     def _columns(self, table: str) -> list[str]:
         return [str(name) for (name,) in self._base.execute("select name from pragma_table_info(?)", (table,))]
-
-    def _insert_event(self) -> str:
-        """By the names of columns: Insight adds one of its own to a profile that it opens."""
-        lacks = _MAY_LACK - {*self._columns("MSTX_EVENTS")}
-        columns = {name: value for name, value in _EVENT.items() if name not in lacks}
-        return f"insert into MSTX_EVENTS ({', '.join(columns)}) values ({', '.join(map(str, columns.values()))})"
 
     def text(self, content: str) -> int:
         """The number of a text."""
@@ -104,13 +98,9 @@ class AscendFile:
         names, domains = ([used[number] for number in column.tolist()] for column in (rows.name, rows.domain))
         kinds = [self._mark if is_mark else self._range for is_mark in rows.is_mark.tolist()]
         threads: list[int] = ((pid << 32) | rows.thread).tolist()
-        self._add(rows.start.tolist(), rows.end.tolist(), kinds, names, threads, domains)
-
-    def _add(self, starts: list[int], ends: list[int], kinds: list[int], messages: list[int], threads: list[int],
-            domains: list[int]) -> None:  # fmt: skip
+        starts, ends = rows.start.tolist(), rows.end.tolist()
         connections = self._connections(len(starts))
-        rows = zip(starts, ends, kinds, messages, threads, domains, connections)
-        self._base.executemany(self._event, rows)
+        self._base.executemany(self._event, zip(starts, ends, kinds, names, threads, domains, connections))
         self.count += len(starts)
         if starts:
             self.first_ns = min(self.first_ns or starts[0], min(starts))

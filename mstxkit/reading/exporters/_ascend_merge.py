@@ -41,9 +41,7 @@ class ProfileTime(NamedTuple):
 
 def merged(run: Run, folder: Path, source: Path) -> int:
     """Copy a profile's database, and what lies beside it, into an empty folder, and add its rank's ranges.
-
-    Raises:
-        MstxkitError: it is no such profile, the run has no such rank, or nothing of it in that time.
+    Raises MstxkitError: it is no such profile, the run has no such rank, or nothing of it in that time.
     """
     source = _database(source)
     target = _copied(folder, source)
@@ -140,7 +138,9 @@ def _add(run: Run, target: Path, profile: ProfileTime) -> int:
     try:
         for rows in chain(reader.rows(), reader.open_marks()):
             if rows.process in members:
-                base.put(_within(rows, profile), reader.texts, pids[rows.process])
+                is_in = (rows.end >= profile.first_ns) & (rows.start <= profile.last_ns)
+                within = rows._replace(**{name: getattr(rows, name)[is_in] for name in RankRows._fields[1:]})
+                base.put(within, reader.texts, pids[rows.process])
         base.describe(files[profile.rank], (), {})
         base.begin_early(profile.first_ns, profile.last_ns)
         base.close()
@@ -153,9 +153,3 @@ def _add(run: Run, target: Path, profile: ProfileTime) -> int:
 def _has_no_task(target: Path) -> bool:
     with closing(sqlite3.connect(target)) as base:
         return base.execute("select 1 from sqlite_master where type = 'table' and name = 'TASK'").fetchone() is None
-
-
-def _within(rows: RankRows, profile: ProfileTime) -> RankRows:
-    """Those that reach into its time."""
-    is_in = (rows.end >= profile.first_ns) & (rows.start <= profile.last_ns)
-    return rows._replace(**{name: getattr(rows, name)[is_in] for name in RankRows._fields[1:]})

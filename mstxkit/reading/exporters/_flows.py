@@ -22,9 +22,7 @@ if TYPE_CHECKING:
 
 class Flows:
     """Found by one reading of a run in any order, once its waits are known; then asked once for each range.
-
-    Args:
-        waits: Occurrences of stages that wait for others: `process, stage, start_ns, duration_ns`.
+    `waits`: occurrences of stages that wait for others: `process, stage, start_ns, duration_ns`.
     """
 
     def __init__(self, waits: pl.DataFrame) -> None:
@@ -85,12 +83,9 @@ class Flows:
         for place in np.flatnonzero((lows < highs) | np.isin(start, waits)).tolist():
             here, key = pairs[lows[place] : highs[place]].tolist(), int(stage[place])
             ended = [pair + 1 for pair in here if self._stage[self._wait[pair]] == key]
-            begin, end = self._begun_at(process, int(start[place]), key) if len(waits) else (0, 0)
+            # The pairs of a wait that begins here, from the first on and to before the last.
+            alike = self._numbers.get((process, int(start[place]), key))
+            number = alike.pop() if alike else -1
+            begin, end = (0, 0) if number < 0 else (self._first[number], self._first[number + 1])
             if ended or begin < end:
                 yield place, events.flows_tail(range(begin + 1, end + 1), False) + events.flows_tail(ended, True)
-
-    def _begun_at(self, process: int, start_ns: int, stage: int) -> tuple[int, int]:
-        """The pairs of a wait, from the first on and to before the last."""
-        alike = self._numbers.get((process, start_ns, stage))
-        number = alike.pop() if alike else -1
-        return (0, 0) if number < 0 else (self._first[number], self._first[number + 1])

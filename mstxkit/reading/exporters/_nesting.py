@@ -50,11 +50,8 @@ class Postorder:
         self._waiting: Columns | None = None
 
     def take(self, rows: Columns, first_process: int) -> RowPiece | None:
-        """The next rows, with those that wait for them.
-
-        Args:
-            rows: In the order in which they ended; marks too, which are inside of what is around them.
-            first_process: Nothing of later processes is still to come.
+        """The next rows, with those that wait for them. `rows`: in the order in which they ended; marks too, which are
+        inside of what is around them; `first_process`: nothing of later processes is still to come.
         """
         piece = self._together(rows, first_process)
         if piece is not None:
@@ -68,7 +65,9 @@ class Postorder:
 
     def finish(self) -> RowPiece | None:
         """What waits when there are no more rows."""
-        return None if self._waiting is None else self._together(_nothing_of(self._waiting), NONE)
+        if self._waiting is None:
+            return None
+        return self._together({name: values[:0] for name, values in self._waiting.items()}, NONE)
 
     def _together(self, rows: Columns, first_process: int) -> RowPiece | None:
         waiting, self._waiting = self._waiting, None
@@ -160,7 +159,3 @@ def in_order(piece: RowPiece) -> tuple[Ints, Bits]:
     keys = np.concatenate(((before + 1) * (count + 1) + count - begins, (ends + 1) * (count + 1)))
     order = np.argsort(keys)
     return np.concatenate((begins, ends))[order], order < len(begins)
-
-
-def _nothing_of(columns: Columns) -> Columns:
-    return {name: values[:0] for name, values in columns.items()}

@@ -73,9 +73,7 @@ def size_of(parts: Sequence[Part]) -> int:
 
 class Form:
     """A message of fixed parts with places for numbers: made once, filled for many messages.
-
-    Args:
-        parts: Bytes as they are, or the name of a number and its width.
+    `parts`: bytes as they are, or the name of a number and its width.
     """
 
     def __init__(self, parts: Iterable[Part]) -> None:

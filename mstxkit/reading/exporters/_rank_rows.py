@@ -49,8 +49,14 @@ class RankRowReader:
 
     def __init__(self, run: Run) -> None:
         self._run = run
-        self._names = _rl_names.names_of(_frameworks(run))
-        self._threads = _threads(run.tracks())
+        patches = run.patches()
+        self._names = _rl_names.names_of(patches.filter(patches["state"] == "applied")["framework"].unique().to_list())
+        # Of each lane the number of its thread; each task has one of its own.
+        self._threads: dict[int, int] = {
+            row["process"] << TRACK_BITS | row["track"]: row["thread"] & 0xFFFFFFFF
+            for row in run.tracks().iter_rows(named=True)
+            if not row["is_task"]
+        }
         self.texts: list[str] = []
         self._numbers: dict[str, int] = {}
         self._by_key: dict[int, tuple[int, int]] = {}
@@ -109,27 +115,9 @@ class RankRowReader:
         return self._threads.get(lane, _TASKS + (lane & (1 << TRACK_BITS) - 1))
 
 
-def _threads(tracks: pl.DataFrame) -> dict[int, int]:
-    """The number of the thread of each lane; each task has one of its own."""
-    return {
-        row["process"] << TRACK_BITS | row["track"]: row["thread"] & 0xFFFFFFFF
-        for row in tracks.iter_rows(named=True)
-        if not row["is_task"]
-    }
-
-
-def _frameworks(run: Run) -> list[str]:
-    """Those that were patched in any process."""
-    import polars as pl
-
-    return run.patches().filter(pl.col("state") == "applied")["framework"].unique().to_list()
-
-
 class StepTimes:
     """When the steps of a file began: in each attempt by the first of its processes that has any.
-
-    Args:
-        attempts: The attempt of each process of the run.
+    `attempts`: the attempt of each process of the run.
     """
 
     def __init__(self, file: RankFile, attempts: Sequence[int]) -> None:

@@ -56,7 +56,9 @@ class Slices:
             if row.duration_ns is None:
                 self._open.setdefault(row.process, []).append(row)
             elif row.is_coalesced:  # it may lie a second later than its end
-                yield from self._alone(row)
+                line = Line(next(self._numbers), row.domain)
+                yield self._events.begin(row, line)
+                yield self._events.end(row, line)
             else:
                 end_ns = row.start_ns + row.duration_ns
                 while waiting and (-waiting[-1].process, end_ns) < (-row.process, waiting[-1].start_ns):
@@ -109,25 +111,16 @@ class Slices:
         is_apart = self._suspended.has(row.process, row.track, row.depth, row.start_ns)
         line = lines.put(drawn, is_driven, is_apart, lambda: Line(next(self._numbers), row.domain, is_apart))
         whole = None if line.number else self._events.on_track(row)
-        if whole is None:
-            yield from self._begin_and_end(row, drawn, line)
-        else:
+        if whole is not None:
             yield whole
-
-    def _begin_and_end(self, row: RangeRow, drawn: Drawn, line: Line) -> Iterator[Any]:
-        drawn.begin = (self._events.begin(row, line),)
-        if drawn.end == OPEN_NS:
             return
-        end = self._events.end(row, line)
-        if drawn.start < drawn.end:
-            yield end
-        else:
-            drawn.begin += (end,)
-
-    def _alone(self, row: RangeRow) -> Iterator[Any]:
-        line = Line(next(self._numbers), row.domain)
-        yield self._events.begin(row, line)
-        yield self._events.end(row, line)
+        drawn.begin = (self._events.begin(row, line),)
+        if drawn.end != OPEN_NS:
+            end = self._events.end(row, line)
+            if drawn.start < drawn.end:
+                yield end
+            else:
+                drawn.begin += (end,)
 
 
 def rows_backwards(piece: pl.DataFrame, vocabulary: Vocabulary, wanted: int) -> Iterator[RangeRow]:

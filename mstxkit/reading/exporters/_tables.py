@@ -18,11 +18,8 @@ _ROWS = 1 << 18
 
 
 def write(run: Run, piece: Callable[[str, int, pl.DataFrame], None]) -> int:
-    """Hand a run's tables on; the number of ranges and marks.
-
-    Args:
-        piece: Called with a table's name, the number of the piece, from 0 on, and the piece. Each table has at least
-            one, which has no rows where the table has none.
+    """Hand a run's tables on; the number of ranges and marks. `piece`: called with a table's name, the number of the
+    piece, from 0 on, and the piece. Each table has at least one, which has no rows where the table has none.
     """
     count = 0
     for number, (ranges, marks) in enumerate(run.batches(rows=_ROWS)):

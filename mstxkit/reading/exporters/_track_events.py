@@ -68,13 +68,8 @@ def flows_tail(flows: Iterable[int], is_end: bool) -> bytes:
 def counters(values: npt.NDArray[np.float64], **numbers: npt.NDArray[Any]) -> bytes:
     """Values of counters, as packets; of each `sequence`, `track` and `at`."""
     widths = {name: width_of(int(numbers[name].max())) for name in numbers}
-    event: list[Part] = [
-        number(TYPE, COUNTER),
-        tag(TRACK),
-        ("track", widths["track"]),
-        tag(_COUNTER_VALUE, 1),
-        bytes(8),
-    ]
+    event: list[Part] = [number(TYPE, COUNTER), tag(TRACK), ("track", widths["track"])]
+    event += [tag(_COUNTER_VALUE, 1), bytes(8)]
     head: list[Part] = [tag(TIMESTAMP), ("at", widths["at"]), tag(_SEQUENCE), ("sequence", widths["sequence"])]
     whole: list[Part] = [*head, tag(TRACK_EVENT, LENGTH), varint(size_of(event)), *event]
     made = Form([tag(_PACKET, LENGTH), varint(size_of(whole)), *whole]).fill(numbers, len(values))

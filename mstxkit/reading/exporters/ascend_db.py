@@ -101,20 +101,14 @@ class _Folder:
                 base.put(rows, self.reader.texts, self._pids[process])
         del self._open[number]
         self._counts[number] = base.count
-        self._tell_session(base, steps.file)
-        about = {
-            "mstxkit_run": self._run.id,
-            "mstxkit_role": steps.file.role or "",
-            "mstxkit_rank": str(steps.file.rank),
-        }
+        # A file without events is of the others' time: Insight's zero is the earliest that any of them says.
+        if not base.count:
+            base.first_ns = base.last_ns = self._first_ns or steps.file.start_ns
+        self._first_ns = min(self._first_ns or base.first_ns, base.first_ns)
+        role, rank = steps.file.role or "", str(steps.file.rank)
+        about = {"mstxkit_run": self._run.id, "mstxkit_role": role, "mstxkit_rank": rank}
         base.describe(steps.file, steps.windows(), about)
         base.close()
-
-    def _tell_session(self, base: AscendFile, file: RankFile) -> None:
-        """A file without events is of the others' time: Insight's zero is the earliest that any of them says."""
-        if not base.count:
-            base.first_ns = base.last_ns = self._first_ns or file.start_ns
-        self._first_ns = min(self._first_ns or base.first_ns, base.first_ns)
 
     def finish(self) -> int:
         for number, (base, steps) in list(self._open.items()):
@@ -133,18 +127,9 @@ class _Folder:
 def advice(target: Path) -> list[str]:
     """How to open a folder, and when it is too much for msprof-analyze."""
     most = most_ranges(target)
-    lines = how_to_import(target)
-    if most > _MANY:
-        lines.append(
-            f"msprof-analyze: a rank has {most:,} ranges, and mstx_sum takes their square: export some --steps"
-        )
-    return lines
+    too_many = f"msprof-analyze: a rank has {most:,} ranges, and mstx_sum takes their square: export some --steps"
+    return [*how_to_import(target), *([too_many] if most > _MANY else [])]
 
 
-EXPORTER = Exporter(
-    "_ascend",
-    write,
-    form=FOLDER,
-    advice=advice,
-    options={"layout": f"{MSMONITOR} or {TORCH_NPU}", "into": "a profile of torch_npu's to add one rank's ranges to"},
-)
+_OPTIONS = {"layout": f"{MSMONITOR} or {TORCH_NPU}", "into": "a profile of torch_npu's to add one rank's ranges to"}
+EXPORTER = Exporter("_ascend", write, form=FOLDER, advice=advice, options=_OPTIONS)

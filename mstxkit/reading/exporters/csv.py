@@ -26,9 +26,7 @@ _CONTROL = r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]"
 
 def write(run: Run, folder: Path, excel: str = "") -> int:
     """Write `run` into an empty folder; the number of ranges and marks. *Cost*: about a microsecond a range.
-
-    Args:
-        excel: Not empty: no number is longer than Excel keeps.
+    `excel`: not empty: no number is longer than Excel keeps.
     """
 
     def put(name: str, number: int, piece: pl.DataFrame) -> None:

@@ -20,7 +20,7 @@ from ..otlp_spans import JobSpan
 from ..rows import IS_ERROR, IS_MARK, IS_OPEN, Need
 from . import Exporter
 from ._even import rows_of
-from ._nesting import NONE, TRACK_BITS, Columns, Postorder, RowPiece, contradicting, next_shallower
+from ._nesting import NONE, TRACK_BITS, Columns, Postorder, contradicting, next_shallower
 from ._survey import columns_of
 
 if TYPE_CHECKING:
@@ -36,14 +36,11 @@ def write(run: Run, file: IO[str]) -> int:
     spans, count = _RunSpans(run), 0
     for piece in run.coded(Need()):
         for process, made in spans.take(piece):
-            count += _put(file, made, spans.resources[process])
+            count += len(made)
+            for first in range(0, len(made), _SPANS_A_LINE):
+                request = otlp_spans.as_json(made[first : first + _SPANS_A_LINE], spans.resources[process])
+                file.write(json.dumps(request) + "\n")
     return count
-
-
-def _put(file: IO[str], made: list[JobSpan], resource: dict[str, Any]) -> int:
-    for first in range(0, len(made), _SPANS_A_LINE):
-        file.write(json.dumps(otlp_spans.as_json(made[first : first + _SPANS_A_LINE], resource)) + "\n")
-    return len(made)
 
 
 class _RunSpans:
@@ -70,12 +67,9 @@ class _RunSpans:
             return
         taken = self._nesting.take(rows, int(piece["process"][0]))
         if taken is not None:
-            yield from self._nested(taken)
-
-    def _nested(self, piece: RowPiece) -> Iterator[tuple[int, list[JobSpan]]]:
-        around = next_shallower(piece.columns["lane"], piece.columns["depth"])
-        around[np.isin(piece.columns["lane"], contradicting(piece))] = NONE
-        yield from self._made(piece.columns, around, np.flatnonzero(piece.is_new))
+            around = next_shallower(taken.columns["lane"], taken.columns["depth"])
+            around[np.isin(taken.columns["lane"], contradicting(taken))] = NONE
+            yield from self._made(taken.columns, around, np.flatnonzero(taken.is_new))
 
     def _made(self, rows: Columns, around: Any, places: Any) -> Iterator[tuple[int, list[JobSpan]]]:
         by_process: dict[int, list[JobSpan]] = {}

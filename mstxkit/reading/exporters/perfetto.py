@@ -83,7 +83,9 @@ class _Trace:
         self._draw_extras(piece)
         first_process = int(piece["process"][0])
         if not is_even.all():
-            self._draw_one_by_one(piece.filter(~is_even))
+            uneven = (rows_backwards(piece.filter(~is_even), self._vocabulary, kind) for kind in (0, IS_MARK))
+            for packets in self._slices.take(*uneven):
+                self._packets.add(packets)
             piece, columns = piece.filter(is_even), {name: values[is_even] for name, values in columns.items()}
         if piece.height:
             self._draw_even(piece, columns, first_process)
@@ -102,11 +104,6 @@ class _Trace:
         for packets in _extras.counters(piece, self._places, self._survey.first_ns):
             self._packets.add(packets)
         for packets in _extras.samples(piece, self._vocabulary, self._places, self._one_by_one):
-            self._packets.add(packets)
-
-    def _draw_one_by_one(self, piece: pl.DataFrame) -> None:
-        ranges, marks = (rows_backwards(piece, self._vocabulary, wanted) for wanted in (0, IS_MARK))
-        for packets in self._slices.take(ranges, marks):
             self._packets.add(packets)
 
     def _draw_even(self, piece: pl.DataFrame, columns: Columns, first_process: int) -> None:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from itertools import chain
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Iterator
+from typing import TYPE_CHECKING, Iterator
 
 from ..report.escape import for_json
 from . import FOLDER, Exporter, _rank_files
@@ -51,27 +51,19 @@ def write(run: Run, folder: Path) -> int:
 
 def _process_events(pid: int, label: str, order: int, is_first: bool) -> Iterator[str]:
     yield "[\n" if is_first else ",\n"
-    yield ",\n".join(
-        (
-            metadata("process_name", pid, name=clean(label)),
-            metadata("process_labels", pid, labels="CPU"),
-            metadata("process_sort_index", pid, sort_index=order),
-        )
-    )
+    yield metadata("process_name", pid, name=clean(label)) + ",\n"
+    yield metadata("process_labels", pid, labels="CPU") + ",\n"
+    yield metadata("process_sort_index", pid, sort_index=order)
 
 
 def _append(path: Path, rows: RankRows, texts: list[str], pid: int) -> None:
+    shown, columns = [for_json(clean(text)) for text in texts], (column.tolist() for column in rows[1:])
     with open(path, "a", encoding="utf-8") as file:
-        _put(file, rows, [for_json(clean(text)) for text in texts], pid)
-
-
-def _put(file: IO[str], rows: RankRows, texts: list[str], pid: int) -> None:
-    columns = (column.tolist() for column in rows[1:])
-    for start, end, is_mark, name, domain, thread, _ in zip(*columns):
-        when = f'"pid":{pid},"tid":{thread},"ts":"{microseconds(start)}"'
-        kind = '"ph":"I","s":"t"' if is_mark else f'"ph":"X","dur":{microseconds(end - start)}'
-        arguments = f'{{"event_type":"{"marker" if is_mark else "start/end"}","domain":{texts[domain]}}}'
-        file.write(f',\n{{"name":{texts[name]},{kind},{when},"args":{arguments}}}')
+        for start, end, is_mark, name, domain, thread, _ in zip(*columns):
+            when = f'"pid":{pid},"tid":{thread},"ts":"{microseconds(start)}"'
+            kind = '"ph":"I","s":"t"' if is_mark else f'"ph":"X","dur":{microseconds(end - start)}'
+            arguments = f'{{"event_type":"{"marker" if is_mark else "start/end"}","domain":{shown[domain]}}}'
+            file.write(f',\n{{"name":{shown[name]},{kind},{when},"args":{arguments}}}')
 
 
 EXPORTER = Exporter("_trace_view", write, form=FOLDER, advice=how_to_import)

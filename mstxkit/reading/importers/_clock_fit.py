@@ -75,24 +75,17 @@ def fit(theirs: NamedStretches, ours: NamedStretches, own_error_ns: int) -> Cloc
         ours: The run's, of the same process.
         own_error_ns: Bound of the run's own clock.
     """
-    pairs = _pairs(theirs, ours)
+    parts = list(_by_name(theirs, ours)) or [(np.zeros(0, dtype=np.int64),) * 4]
+    pairs = _Pairs(*(np.concatenate([part[at] for part in parts]) for at in range(4)))
     if not len(pairs.starts):
         return None
-    peak, there = _peak(pairs), len(np.unique(pairs.theirs))
-    matched = _near(pairs, np.full(len(pairs.starts), float(peak.middle)))
+    (middle, rival_ns), there = _peak(pairs), len(np.unique(pairs.theirs))
+    matched = _near(pairs, np.full(len(pairs.starts), float(middle)))
     count = len(np.unique(pairs.theirs[matched]))
     if count < _ENOUGH:
-        return _of_few(pairs, matched, own_error_ns) if count == there and not peak.rival_ns else None
-    line = _line(pairs, float(peak.middle), own_error_ns, peak.rival_ns)
+        return _of_few(pairs, matched, own_error_ns) if count == there and not rival_ns else None
+    line = _line(pairs, float(middle), own_error_ns, rival_ns)
     return line if line.matches >= _ENOUGH_RATIO * there else None
-
-
-def _pairs(theirs: NamedStretches, ours: NamedStretches) -> _Pairs:
-    parts = list(_by_name(theirs, ours))
-    if not parts:
-        nothing = np.zeros(0, dtype=np.int64)
-        return _Pairs(nothing, nothing, nothing, nothing)
-    return _Pairs(*(np.concatenate([part[at] for part in parts]) for at in range(4)))
 
 
 def _by_name(theirs: NamedStretches, ours: NamedStretches) -> Iterator[tuple[Any, ...]]:
@@ -124,13 +117,8 @@ def _compared(mine: Any, theirs: NamedStretches, starts: Times, ends: Times) -> 
     return mine[row], begun, starts[column] - begun, (other - length)[row, column]
 
 
-class _Peak(NamedTuple):
-    middle: int
-    rival_ns: int
-
-
-def _peak(pairs: _Pairs) -> _Peak:
-    """The difference on which most ranges of the recording agree; of equal ones the closest to none."""
+def _peak(pairs: _Pairs) -> tuple[int, int]:
+    """The difference on which most ranges agree, of equal ones the closest to none; how far the next equal one is."""
     order = np.argsort(pairs.differences, kind="stable")
     ordered = pairs.differences[order]
     counts = np.searchsorted(ordered, ordered + _CLOSE_NS, side="right") - np.arange(len(ordered))
@@ -145,7 +133,7 @@ def _peak(pairs: _Pairs) -> _Peak:
         counts[around[0] : around[1]] = 0
     rivals.sort()
     best, *others = rivals
-    return _Peak(best[2], min((abs(other[2] - best[2]) for other in others if other[0] == best[0]), default=0))
+    return best[2], min((abs(other[2] - best[2]) for other in others if other[0] == best[0]), default=0)
 
 
 def _near(pairs: _Pairs, expected: _Floats) -> npt.NDArray[np.bool_]:

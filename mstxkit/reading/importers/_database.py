@@ -35,16 +35,12 @@ class Database:
 
     def __init__(self, base: sqlite3.Connection, advance: Callable[[float], None]) -> None:
         self._base, self._advance = base, advance
-        self.tables = {name: self._columns_of(name) for name in self._names()}
-        base.set_authorizer(lambda action, *_: sqlite3.SQLITE_OK if action in _ALLOWED else sqlite3.SQLITE_DENY)
-
-    def _names(self) -> list[str]:
         # A virtual table has no root page.
         query = "select name from sqlite_master where type = 'table' and rootpage > 0 limit ?"
-        return [str(name) for (name,) in self._base.execute(query, (_TABLES_AT_MOST,)) if _is_plain(str(name))]
-
-    def _columns_of(self, table: str) -> list[str]:
-        return [str(row[1]) for row in self._base.execute(f'pragma table_info("{table}")')]
+        names = [str(name) for (name,) in base.execute(query, (_TABLES_AT_MOST,))]
+        plain = [name for name in names if name.replace("_", "a").isalnum() and name.isascii()]
+        self.tables = {name: [str(row[1]) for row in base.execute(f'pragma table_info("{name}")')] for name in plain}
+        base.set_authorizer(lambda action, *_: sqlite3.SQLITE_OK if action in _ALLOWED else sqlite3.SQLITE_DENY)
 
     def column(self, table: str, *names: str) -> str:
         """The first of these columns that a table has; "" where it has none of them."""
@@ -113,17 +109,9 @@ def is_of_nsys(path: Path, head: bytes) -> bool:
     return is_named or (head.startswith(MAGIC) and (b"CUPTI_ACTIVITY_KIND" in head or b"NVTX_EVENTS" in head))
 
 
-def _is_plain(name: str) -> bool:
-    return name.replace("_", "a").isalnum() and name.isascii()
-
-
 @contextmanager
 def opened(path: Path, advance: Callable[[float], None]) -> Iterator[Database]:
-    """A database for reading.
-
-    Raises:
-        FormatError: it is none, is damaged where its tables are listed, or is locked.
-    """
+    """A database for reading. Raises FormatError: it is none, is damaged where its tables are listed, or is locked."""
     try:
         with closing(connected(path)) as base:
             yield Database(base, advance)
@@ -143,20 +131,17 @@ def connected(path: Path) -> sqlite3.Connection:
     mode = "mode=ro" if has_log else "mode=ro&immutable=1"
     base = sqlite3.connect(f"{path.resolve().as_uri()}?{mode}", uri=True, timeout=_WAIT_S, check_same_thread=False)
     try:
-        _guard(base)
+        base.text_factory = lambda raw: raw.decode("utf-8", "replace")
+        if hasattr(base, "enable_load_extension"):
+            base.enable_load_extension(False)
+        if hasattr(base, "setlimit"):
+            base.setlimit(_LENGTH, _LENGTH_AT_MOST)
+        for pragma in ("trusted_schema = off", "cell_size_check = on", "query_only = on", "cache_size = -65536"):
+            base.execute(f"pragma {pragma}")
     except BaseException:
         base.close()
         raise
     return base
-
-
-def _guard(base: sqlite3.Connection) -> None:
-    base.text_factory = lambda raw: raw.decode("utf-8", "replace")
-    base.enable_load_extension(False) if hasattr(base, "enable_load_extension") else None
-    if hasattr(base, "setlimit"):
-        base.setlimit(_LENGTH, _LENGTH_AT_MOST)
-    for pragma in ("trusted_schema = off", "cell_size_check = on", "query_only = on", "cache_size = -65536"):
-        base.execute(f"pragma {pragma}")
 
 
 _LOGS = ("-wal", "-journal")

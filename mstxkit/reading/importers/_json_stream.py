@@ -148,11 +148,9 @@ class JsonStream:
             if len(self._buffer) - self._at > VALUE_CHARACTERS:
                 raise self._wrong("is no JSON, or one value in it is larger than 64 MB")
             if not self._more():
-                raise self._wrong(_CUT if self._at >= len(self._buffer) or self._is_cut() else "is no JSON")
-
-    def _is_cut(self) -> bool:
-        """Does what cannot be read look like the beginning of a value?"""
-        return self._buffer[self._at] in '{["-0123456789tfn'
+                # Is it cut: does what cannot be read look like the beginning of a value?
+                is_cut = self._at >= len(self._buffer) or self._buffer[self._at] in '{["-0123456789tfn'
+                raise self._wrong(_CUT if is_cut else "is no JSON")
 
     def _peek(self) -> str:
         while self._at >= len(self._buffer):

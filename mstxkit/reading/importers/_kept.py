@@ -55,9 +55,7 @@ class Identity(NamedTuple):
 
 def write(run: Path, run_id: str, identity: Identity, rows: Sequence[dict[str, Any]], about: dict[str, Any]) -> None:
     """Keep the rows of one file, in place of what was kept of it before.
-
-    Raises:
-        OSError, CaptureError: the run cannot be written.
+    Raises OSError, CaptureError: the run cannot be written.
     """
     folder = run / layout.IMPORTS
     folders.make_folder(folder)

@@ -77,9 +77,7 @@ class EventTable:
 
 class Numbers:
     """A number for each key, in the order in which they come; beyond the limit all are one.
-
-    Args:
-        shortened: What a key is kept as.
+    `shortened`: what a key is kept as.
     """
 
     def __init__(self, shortened: Callable[[Any], Any]) -> None:

@@ -55,9 +55,7 @@ class FileToImport(NamedTuple):
 
 def sources(paths: Iterable[Path], damage: list[Damage]) -> list[FileToImport]:
     """All files that these paths stand for; a folder stands for what is below it, links not followed.
-
-    Args:
-        damage: What a path that was named has not, and what below it cannot be read, is added here.
+    `damage`: what a path that was named has not, and what below it cannot be read, is added here.
     """
     every: dict[Path, FileToImport] = {}
     for path in paths:
@@ -132,26 +130,22 @@ def _importer_of(path: Path) -> Importer | None:
     finally:
         os.close(descriptor)
     if head.startswith(b"\x1f\x8b"):
-        head = _unpacked(path)
+        try:
+            with gzip.open(path) as file:
+                head = file.read(HEAD_BYTES)
+        except (OSError, EOFError, zlib.error) as exc:
+            raise FormatError(f"cannot be unpacked: {reason_of(exc)}") from None
     if head.startswith((b"\xff\xfe", b"\xfe\xff")):
         raise FormatError("is UTF-16: save it as UTF-8 (iconv -f UTF-16 -t UTF-8)")
     return recognised(path, head[len(codecs.BOM_UTF8) :] if head.startswith(codecs.BOM_UTF8) else head)
 
 
-def _unpacked(path: Path) -> bytes:
-    try:
-        with gzip.open(path) as file:
-            return file.read(HEAD_BYTES)
-    except (OSError, EOFError, zlib.error) as exc:
-        raise FormatError(f"cannot be unpacked: {reason_of(exc)}") from None
-
-
 def _source(path: Path, importer: Importer) -> FileToImport:
     recorder = next((kinds.recorder_of(part) for part in reversed(path.parts) if kinds.recorder_of(part)), {})
     host, pid, status = str(recorder.get("host", "")), small_number(recorder.get("pid")), path.stat()
-    return FileToImport(
-        path, importer, _rank_of(path), host, pid, None, _rank_in_names(path), status.st_size, status.st_mtime_ns
-    )
+    matches = map(_IN_NAME.search, reversed(path.absolute().parts[-6:]))
+    in_name = next((int(match[1]) for match in matches if match), None)
+    return FileToImport(path, importer, _rank_of(path), host, pid, None, in_name, status.st_size, status.st_mtime_ns)
 
 
 def _rank_of(path: Path) -> int | None:
@@ -162,8 +156,3 @@ def _rank_of(path: Path) -> int | None:
             if match := _INFO.fullmatch(name):
                 return int(match[1])
     return None
-
-
-def _rank_in_names(path: Path) -> int | None:
-    matches = map(_IN_NAME.search, reversed(path.absolute().parts[-6:]))
-    return next((int(match[1]) for match in matches if match), None)

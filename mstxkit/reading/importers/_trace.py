@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, Iterable, Iterator, NamedTuple, Protocol
+from typing import Any, Iterator, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -68,14 +68,8 @@ class CoveredTime:
         """Many at once."""
         self.count += len(starts)
         length = ends - starts
-        sane = (
-            (starts >= 0)
-            & (starts < LATEST_NS)
-            & (ends > 0)
-            & (ends < LATEST_NS)
-            & (length >= 0)
-            & (length < LONGEST_NS)
-        )
+        sane = (starts >= 0) & (starts < LATEST_NS) & (ends > 0) & (ends < LATEST_NS)
+        sane &= (length >= 0) & (length < LONGEST_NS)
         self.unusable += len(starts) - int(np.count_nonzero(sane))
         part = union(starts[sane], ends[sane])
         if self._kept + len(part.starts) > STRETCHES_AT_MOST:
@@ -101,18 +95,14 @@ class CoveredTime:
 
     def _flush(self) -> None:
         if self._starts:
-            starts, ends = (_as_times(values) for values in (self._starts, self._ends))
+            both = [[time if 0 <= time < LATEST_NS else -1 for time in times] for times in (self._starts, self._ends)]
             self._starts, self._ends = [], []
-            self.extend(starts, ends)
+            self.extend(*np.array(both, dtype=np.int64))
 
     def _together(self) -> Intervals:
         if not self._parts:
             return NOTHING
         return union(*(np.concatenate([part[at] for part in self._parts]) for at in (0, 1)))
-
-
-def _as_times(values: Iterable[int]) -> Times:
-    return np.array([value if 0 <= value < LATEST_NS else -1 for value in values], dtype=np.int64)
 
 
 NOTHING = Intervals(np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64))
@@ -279,9 +269,7 @@ def text(value: Any) -> str:
 @contextmanager
 def with_damage(trace: DeviceTrace) -> Iterator[None]:
     """Read the file of a trace: once there are events, what cannot be read is damage of the trace.
-
-    Raises:
-        FormatError: as the body, while there are none.
+    Raises FormatError: as the body, while there are none.
     """
     try:
         yield

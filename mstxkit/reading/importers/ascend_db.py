@@ -49,9 +49,7 @@ def _is_database(path: Path, head: bytes) -> bool:
 
 def read(path: Path, advance: Callable[[float], None]) -> list[DeviceTrace]:
     """One trace; one for each rank where RANK_DEVICE_MAP has several devices.
-
-    Raises:
-        FormatError: it is no such database.
+    Raises FormatError: it is no such database.
     """
     with opened(path, advance) as base:
         if not _OURS & {*base.tables}:
@@ -111,8 +109,6 @@ class _RankOfDatabase:
             return ""
         return f"deviceId = {self._device:d}"
 
-    # Tasks: which compute, which move data, which wait.
-
     def _tasks(self) -> None:
         trace, times, base = self._trace, self._times(_TASK), self._base
         if times is None:
@@ -171,9 +167,8 @@ class _RankOfDatabase:
             doubled, missing = ids.doubled_and_missing()
             doubled += int(np.isin(ids.ids, every[_COMPUTE].ids).sum()) if table != _COMPUTE else 0
             self._unsure |= {table} if doubled else set()
-            self._trace.lost[f"rows of {_TASK} or {table} have the id of another one: which is meant is not known"] += (
-                doubled
-            )
+            why = f"rows of {_TASK} or {table} have the id of another one: which is meant is not known"
+            self._trace.lost[why] += doubled
             if self._device is None:
                 self._trace.lost[f"rows of {table} have no task: when they ran is not known"] += missing
 
@@ -194,8 +189,6 @@ class _RankOfDatabase:
         names = self._base.texts(self._base.distinct(_TASK, "taskType"))
         chosen = (type for type, name in names.items() if pattern.search(name) and not (but and but.search(name)))
         return np.array(sorted(chosen), dtype=np.int64)
-
-    # Collectives, whole.
 
     def _operations(self) -> None:
         trace, stretches, column = self._trace, CoveredTime(), NamedColumn()
@@ -257,8 +250,6 @@ class _RankOfDatabase:
                 if (group := _group_in(message)) and _bounds.needs_all(message):
                     column.add(group, start, end)
         return True
-
-    # Ranges of the host, for the clocks.
 
     def _host_ranges(self) -> None:
         times, base = self._times(_MSTX), self._base

@@ -14,7 +14,7 @@ Source: msprof-analyze 26.2.0 `prof_common/constant.py`, torch_npu 2.13.0 `prof_
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Callable, Mapping, NamedTuple
+from typing import Any, Callable, Mapping
 
 import numpy as np
 
@@ -32,17 +32,6 @@ _LENGTHS = (_ELAPSED, _TRANSIT, _WAIT, _SYNCHRONIZED)
 _TOTAL = "Total Op Info"
 
 
-class _Collective(NamedTuple):
-    """Of one collective, ns; as the columns of `BoundedCollectives`."""
-
-    start: int
-    end: int
-    moved_least: int
-    moved_most: int
-    waited_least: int
-    waited_most: int
-
-
 def _is_communication(path: Path, head: bytes) -> bool:
     return path.name == "communication.json" or (head.lstrip().startswith(b"{") and _TIMES.encode() in head)
 
@@ -50,7 +39,7 @@ def _is_communication(path: Path, head: bytes) -> bool:
 def read(path: Path, advance: Callable[[float], None]) -> list[DeviceTrace]:
     """One trace. FormatError: nothing in it could be read."""
     trace, column, communicating = DeviceTrace(str(path), IMPORTER.what), NamedColumn(), CoveredTime()
-    rows: list[_Collective] = []
+    rows: list[tuple[int, ...]] = []
 
     def take(_: str, name: str, values: list[Any]) -> None:
         for fields in values if name != _TOTAL else ():
@@ -60,9 +49,10 @@ def read(path: Path, advance: Callable[[float], None]) -> list[DeviceTrace]:
                 trace.lose("collectives have no usable time and are left out", count=1)
                 continue
             rows.append(row)
-            communicating.add(row.start, row.end)
+            start, end = row[:2]
+            communicating.add(start, end)
             if _bounds.needs_all(name):
-                column.add(name.rpartition("@")[2], row.start, row.end)
+                column.add(name.rpartition("@")[2], start, end)
 
     read_into(trace, take, advance, {}, default=3)
     if not rows:
@@ -72,8 +62,8 @@ def read(path: Path, advance: Callable[[float], None]) -> list[DeviceTrace]:
     return [trace]
 
 
-def _collective_of(fields: Mapping[str, Any]) -> _Collective | None:
-    """Its bounds; None where it has no usable time."""
+def _collective_of(fields: Mapping[str, Any]) -> tuple[int, ...] | None:
+    """A row of `BoundedCollectives`, ns; None where it has no usable time."""
     times = table_of(fields.get(_TIMES))
     start = ns_of_us(times.get(_START))
     lengths = [ns_of_ms(times.get(key, None if key == _ELAPSED else 0)) for key in _LENGTHS]
@@ -85,7 +75,7 @@ def _collective_of(fields: Mapping[str, Any]) -> _Collective | None:
     waited_least = min(max(wait - (moved_most - transit), 0), elapsed - transit)
     if not 0 < start < LATEST_NS:
         return None
-    return _Collective(start, start + elapsed, transit, moved_most, waited_least, elapsed - transit)
+    return start, start + elapsed, transit, moved_most, waited_least, elapsed - transit
 
 
 def _links_ns(links: Mapping[str, Any]) -> int:

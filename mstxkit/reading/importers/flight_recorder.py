@@ -38,9 +38,7 @@ def _is_dump(path: Path, head: bytes) -> bool:
 
 def read(path: Path, advance: Callable[[float], None]) -> list[DeviceTrace]:
     """One trace; its rank is what the dump says, else the number at the end of its name.
-
-    Raises:
-        FormatError: it is a pickle, or nothing in it could be read.
+    Raises FormatError: it is a pickle, or nothing in it could be read.
     """
     trace, stretches, column = DeviceTrace(str(path), IMPORTER.what), CoveredTime(), NamedColumn()
     with opened(path) as file:

@@ -55,18 +55,14 @@ def read(path: Path, advance: Callable[[float], None]) -> list[DeviceTrace]:
     return [trace]
 
 
-def _place(header: list[str], names: tuple[str, ...]) -> int:
-    """Where the first of these columns is; -1: nowhere."""
-    return next((header.index(name) for name in names if name in header), -1)
-
-
 def _rows(path: Path, advance: Callable[[float], None]) -> Iterator[tuple[str, str, str, str]]:
     csv.field_size_limit(_CHARACTERS_A_FIELD)
     with open(path, encoding="utf-8-sig", errors="replace", newline="") as file:
         lines = csv.reader(line.replace("\0", "") for line in file)  # csv of Python 3.9 and 3.10 takes no NUL
         try:
             header = [name.strip().lower() for name in next(lines, [])]
-            places = [_place(header, names) for names in (_KERNEL, _CORE, _START, _LENGTH)]
+            choices = (_KERNEL, _CORE, _START, _LENGTH)
+            places = [next((header.index(name) for name in names if name in header), -1) for names in choices]
             if min(places[2:]) < 0:
                 raise FormatError("has no columns Start Time(us) and Duration(us)")
             for number, row in enumerate(lines):

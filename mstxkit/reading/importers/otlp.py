@@ -25,10 +25,6 @@ _RANK_KEYS = ("mstxkit.rank", "rank", "process.rank", "distributed.rank")
 _RANKS_AT_MOST = 100_000
 
 
-def _is_otlp(path: Path, head: bytes) -> bool:
-    return b'"resourceSpans"' in head[:4096]
-
-
 def read(path: Path, advance: Callable[[float], None]) -> list[DeviceTrace]:
     """One trace for each rank that its resources name. FormatError: nothing in it could be read."""
     by_rank: dict[int | None, _RankSpans] = {}
@@ -133,4 +129,4 @@ class _RankSpans:
         return self._trace
 
 
-IMPORTER = Importer("OTLP", _is_otlp, read)
+IMPORTER = Importer("OTLP", lambda path, head: b'"resourceSpans"' in head[:4096], read)

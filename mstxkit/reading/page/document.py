@@ -77,7 +77,8 @@ def page(
         f"<title>{name}: {text(head['verdict'], TITLE_LIMIT)}</title>\n",
         f"<style>{sources['css']}</style>\n</head>\n<body>\n",
         _top(name, summary["links"]), '<main id="main" tabindex="-1">\n', _first(summary), _key_figures(summary),
-        *(_section(key, title, bodies[key]) for key, title, _ in SECTIONS), "</main>\n", _foot(summary),
+        *(f'<section id="{key}" aria-labelledby="{key}-h"><h2 id="{key}-h">{title}</h2>{bodies[key]}</section>\n'
+          for key, title, _ in SECTIONS), "</main>\n", _foot(summary),
         f'<script type="application/json" id="data">{data(scripted)}</script>\n',
         f"<script>{sources['plotly']}</script>\n<script>{sources['page']}</script>\n</body>\n</html>\n",
     ))  # fmt: skip
@@ -150,10 +151,6 @@ def _facts(summary: dict[str, Any]) -> Iterable[tuple[str, str, str]]:
     yield "Processes", f"{summary['processes']:,}", states
     if own_cost is not None:
         yield "Recording costs", f"{100 * own_cost['own_cost_ratio']:.2g} %", "of the time, at most"
-
-
-def _section(key: str, title: str, body: str) -> str:
-    return f'<section id="{key}" aria-labelledby="{key}-h"><h2 id="{key}-h">{title}</h2>{body}</section>\n'
 
 
 def chart(key: str, labels: str | Sequence[str], note: str = "", controls: str = "", table: str = "") -> str:

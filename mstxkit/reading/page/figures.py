@@ -66,20 +66,18 @@ def _of_role(
     columns = bounds(len(role.steps), detail.columns)
     rows = bounds(len(role.members), detail.rows)
     means = {key: [row for row in summary[key] if row["role"] == role.role] for key in _MEANS}
+    widest = int(np.diff(columns).max())
     return {
         "role": shown(role.role) or ALL, "members": len(role.members), "is_free": role.is_free,
-        "steps": packed(role.steps[columns[:-1]], "u4"), "per_column": _words_of_columns(columns),
+        "steps": packed(role.steps[columns[:-1]], "u4"),
+        "per_column": "" if widest == 1 else f"each column is the mean of up to {widest} steps",
         "rows": _names_of_rows(role, rows), "path": _path(role, path, columns),
         "heat": _heat(role, columns, rows), "waits": _waits(role),
         "tails": _tails(role, tails, means["tails"], columns), "works": _works(role),
         "rates": [_rate(role, rates, row, columns) for row in means["throughput"][:STAGES_AT_MOST]],
-        "late": [_late(row) for row in means["lateness"][:BARS_OF_RANKS]], "means": means,
+        "late": [{**row, "stage": shown(row["stage"]), "by": step_words.KNOWN_BY.get(row["source"], "")}
+                 for row in means["lateness"][:BARS_OF_RANKS]], "means": means,
     }  # fmt: skip
-
-
-def _late(row: dict[str, Any]) -> dict[str, Any]:
-    """A bar: who is late where, and by what that is known, in words."""
-    return {**row, "stage": shown(row["stage"]), "by": step_words.KNOWN_BY.get(row["source"], "")}
 
 
 def _works(role: RoleRun) -> list[str]:
@@ -87,11 +85,6 @@ def _works(role: RoleRun) -> list[str]:
     return [
         shown(stage) for stage, pieces in role.stages().items() if np.isfinite(role.work[:, :, pieces[0]]).any()
     ]  # fmt: skip
-
-
-def _words_of_columns(columns: Any) -> str:
-    widest = int(np.diff(columns).max())
-    return "" if widest == 1 else f"each column is the mean of up to {widest} steps"
 
 
 def _names_of_rows(role: RoleRun, rows: Any) -> list[str]:

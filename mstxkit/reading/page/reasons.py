@@ -14,11 +14,7 @@ Roles = Sequence[dict[str, Any]]
 
 
 def not_compared(roles: Roles) -> str:
-    """Why no rank can be compared with another one; "" where some can.
-
-    Args:
-        roles: As `figures.of_run` gives them.
-    """
+    """Why no rank can be compared with another one; "" where some can. `roles`: as `figures.of_run` gives them."""
     if not roles:
         return NO_STEP
     return "" if _of_several(roles) else NO_PEER

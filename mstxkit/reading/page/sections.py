@@ -27,8 +27,10 @@ def steps(summary: dict[str, Any], figures: dict[str, Any]) -> str:
     if not roles:
         return nothing(reasons.NO_STEP)
     select = _role_select(roles, figures["roles_left_out"])
+    note = "The critical path: what a step’s time went to, across ranks."
+    notes = [f"{note} {text(role['per_column'])}".strip() for role in roles]
     first = chart(
-        "steps", list(map(_label_of_steps, roles)), by_role.parts(list(map(_note_of_steps, roles)), "span"),
+        "steps", list(map(_label_of_steps, roles)), by_role.parts(notes, "span"),
         f'<div class="controls">{select}</div>' if select else "", by_role.parts(list(map(_table_of_steps, roles))),
     )  # fmt: skip
     return first + _zoom(figures["zoom"])
@@ -38,10 +40,6 @@ def _label_of_steps(role: dict[str, Any]) -> str:
     rows = role["means"]["critical_path"][:3]
     words = ", ".join(f"{percent(row['ratio'])} {step_words.place(row)}" for row in rows)
     return f"Bars: the length of each step, by the stages on its critical path. In the mean {words}."
-
-
-def _note_of_steps(role: dict[str, Any]) -> str:
-    return f"The critical path: what a step’s time went to, across ranks. {text(role['per_column'])}".strip()
 
 
 def _table_of_steps(role: dict[str, Any]) -> str:

@@ -139,15 +139,13 @@ class _PageHandler(BaseHTTPRequestHandler):
             policy = (
                 f"default-src 'none'; script-src {fingerprint(_SCRIPT)}; style-src 'unsafe-inline'; connect-src 'self'"
             )
-            self._send(self._hand_over(), "text/html; charset=utf-8", {"Content-Security-Policy": policy})
+            served = self.server.served
+            content = _HAND_OVER.format(title=served.title, name=served.trace_name, script=_SCRIPT).encode()
+            self._send(content, "text/html; charset=utf-8", {"Content-Security-Policy": policy})
         elif name == TRACE:
             self._send_trace()
         else:
             self._send_nothing(HTTPStatus.NOT_FOUND)
-
-    def _hand_over(self) -> bytes:
-        served = self.server.served
-        return _HAND_OVER.format(title=served.title, name=served.trace_name, script=_SCRIPT).encode()
 
     def _send_trace(self) -> None:
         try:
@@ -182,9 +180,7 @@ class _PageHandler(BaseHTTPRequestHandler):
 
 def serving(run: Run, page: str, title: str, folder: Path, showing: Showing) -> Served:
     """What is to be served of a run; its trace is written into `folder`, which is private.
-
-    Args:
-        showing: Shows how far of so many rows the trace has come; what it gives is called with how many more are done.
+    `showing`: shows how far of so many rows the trace has come; what it gives is called with how many more are done.
     """
     from ..exporters import load
 

@@ -48,7 +48,8 @@ def _of_role(
     ranks = _ranks(role, stragglers)
     rows = _rows(run, role, steps, ranks)
     of_steps = [rows.filter(pl.col("step") == step) for step in steps]
-    shown_steps = [_of_step(_longest(of_step, at_most), names) for of_step in of_steps]
+    longest = (of_step.sort("duration_ns", descending=True).head(at_most) for of_step in of_steps)
+    shown_steps = [_of_step(rows.sort("rank", "track", "start_ns"), names) for rows in longest]
     return {
         "steps": [{"step": step, "why": why[step], **of_it} for step, of_it in zip(steps, shown_steps)],
         "ranks": len(ranks), "all_ranks": len(set(role.ranks)),
@@ -112,10 +113,6 @@ def _texts(ranges: pl.DataFrame, its_attempt: pl.Series) -> pl.DataFrame:
     texts = pl.col("name", "stage", "role", "part").cast(pl.String)
     rows = ranges.select("rank", "track", "depth", pl.col("step").cast(pl.Int64), "start_ns", "duration_ns", texts)
     return rows.with_columns(attempt=its_attempt.gather(ranges["process"]))
-
-
-def _longest(rows: pl.DataFrame, at_most: int) -> pl.DataFrame:
-    return rows.sort("duration_ns", descending=True).head(at_most).sort("rank", "track", "start_ns")
 
 
 def _of_step(rows: pl.DataFrame, names: list[str]) -> dict[str, Any]:

@@ -102,7 +102,8 @@ def give(
     for entry in entries:
         for row in entry["ranks"]:
             wait = waits.get((names[row["process"]], canonical(entry["stage"])))
-            row["is_cause"] = any(_blames(verdict, row, entry["stage"]) for verdict in verdicts)
+            of_rank = (verdict for verdict in verdicts if verdict.rank == row["rank"] and _is_of(verdict, row))
+            row["is_cause"] = any(_is_in(verdict, entry["stage"]) for verdict in of_rank)
             row["waits_for"] = _waits_for(row, entry["stage"], verdicts, wait)
         entry["ranks"].sort(key=lambda row: (row["waits_for"] is not None, not row["is_cause"]))
         entry["slowest"] = _slowest(entry)
@@ -112,10 +113,6 @@ def _is_of(verdict: Verdict, row: dict[str, Any]) -> bool:
     """Is a row of the role and group that a verdict is of?"""
     in_group = not verdict.group or row["rank"] in verdict.group
     return row["rank"] is not None and (not verdict.role or verdict.role == (row["role"] or "")) and in_group
-
-
-def _blames(verdict: Verdict, row: dict[str, Any], stage: str) -> bool:
-    return _is_in(verdict, stage) and verdict.rank == row["rank"] and _is_of(verdict, row)
 
 
 def _is_in(verdict: Verdict, stage: str) -> bool:
@@ -131,7 +128,9 @@ def _waits_for(row: dict[str, Any], stage: str, verdicts: list[Verdict], wait: W
     of_row = [verdict for verdict in verdicts if _is_of(verdict, row)]
     for verdict in (verdict for verdict in of_row if verdict.rank != row["rank"]):
         ns = _long_ns(row, wait, verdict.rank)
-        if ns is not None or _hides_in(verdict, stage, wait is not None):
+        # Is it slow inside of this stage, behind a barrier that is in there too?
+        has_barrier = wait is not None or verdict.waits_for.endswith(f" in {verdict.stage}")
+        if ns is not None or (has_barrier and _is_in(verdict, stage)):
             return {"rank": verdict.rank, "stage": verdict.stage, "ns": ns}
     is_blamed = any(verdict.rank == row["rank"] for verdict in of_row)
     if wait is None or is_blamed or wait.most in (None, row["rank"]):
@@ -144,13 +143,6 @@ def _long_ns(row: dict[str, Any], wait: Waited | None, last: int | None) -> int 
     """How long a row waits for that rank, where that is long enough to be told."""
     ns = 0.0 if wait is None else wait.by_last.get(last, 0.0)
     return int(ns) if row["step_ns"] is not None and ns >= max(1.0, _SHARE_AT_LEAST * row["step_ns"]) else None
-
-
-def _hides_in(verdict: Verdict, stage: str, is_left_together: bool) -> bool:
-    """Is it slow inside of this stage, behind a barrier that is in there too?"""
-    if not _is_in(verdict, stage):
-        return False
-    return is_left_together or verdict.waits_for.endswith(f" in {verdict.stage}")
 
 
 def _slowest(entry: dict[str, Any]) -> dict[str, Any] | None:

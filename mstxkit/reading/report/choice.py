@@ -104,9 +104,7 @@ def supposed(
     peak_flops: str | None = None,
 ) -> Supposed:  # fmt: skip
     """From the forms of the command line; the last two as `capture` takes them, and only together.
-
-    Raises:
-        ReadError: one of them is in no such form, or alone.
+    Raises ReadError: one of them is in no such form, or alone.
     """
     if (flops_per_token is None) != (peak_flops is None):
         raise ReadError("--flops-per-token and --peak-flops are given together")
@@ -123,9 +121,7 @@ def parsed(
     steps: str | None = None, ranks: str | None = None, stages: str | None = None, ranges: str | None = None
 ) -> ReportChoice:
     """From the forms of the command line: `5:10`, `0,3-5`, `actor_update,ref*`, and `10` or names.
-
-    Raises:
-        ReadError: one of them is in no such form.
+    Raises ReadError: one of them is in no such form.
     """
     is_count = ranges is not None and re.fullmatch(r"\d{1,9}", ranges, re.ASCII) is not None
     return ReportChoice(
@@ -167,9 +163,7 @@ def _parts(text: str, option: str) -> tuple[str, ...]:
 
 def stages_of(wanted: Sequence[str], there: Iterable[str]) -> set[str]:
     """The stages that are asked for, of those that are there.
-
-    Raises:
-        ReadError: one that is asked for is none of them.
+    Raises ReadError: one that is asked for is none of them.
     """
     names = list(there)
     keys = {name: canonical(name) for name in names}
@@ -178,9 +172,7 @@ def stages_of(wanted: Sequence[str], there: Iterable[str]) -> set[str]:
 
 def ranges_of(wanted: Sequence[str], there: Iterable[str]) -> set[str]:
     """The names of ranges that are asked for, of those that are there.
-
-    Raises:
-        ReadError: one that is asked for is none of them.
+    Raises ReadError: one that is asked for is none of them.
     """
     names = list(there)
     return set().union(*(_answering(name, names, "range", {}) for name in wanted))
@@ -191,14 +183,11 @@ def _answering(wanted: str, names: list[str], what: str, keys: dict[str, str]) -
     alike = same or {name for name in names if "*" in wanted and fnmatchcase(name, wanted.replace("[", "[[]"))}
     if not alike:
         near = difflib.get_close_matches(wanted, names, n=1)
-        advice = f"did you mean {near[0]}?" if near else f"there: {_listed(sorted(names)) or 'none'}"
+        more = f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
+        listed = ", ".join(sorted(names)[:_LISTED]) + more
+        advice = f"did you mean {near[0]}?" if near else f"there: {listed or 'none'}"
         raise ReadError(f"no {what} {wanted!r} in what was asked for; {advice}")
     return alike
-
-
-def _listed(names: Sequence[str]) -> str:
-    more = f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
-    return ", ".join(names[:_LISTED]) + more
 
 
 def check(choice: ReportChoice, ranks: Iterable[int | None], first: int | None, last: int | None) -> None:
@@ -212,16 +201,12 @@ def check(choice: ReportChoice, ranks: Iterable[int | None], first: int | None, 
         ReadError: it does not.
     """
     if choice.steps is not None:
-        _check_steps(choice.steps, first, last)
+        if first is None or last is None:
+            raise ReadError(f"this run has no step {choice.steps}: none of its ranges is in a step")
+        if choice.steps.last < first or last < choice.steps.first:
+            raise ReadError(f"this run has no step {choice.steps}; it has steps {Bounds(first, last)}")
     there = sorted({rank for rank in ranks if rank is not None})
     for span in choice.ranks or ():
         if not any(span.first <= rank <= span.last for rank in there):
             its = f"it has ranks {there[0]} to {there[-1]}" if there else "none of its processes has a rank"
             raise ReadError(f"no process of this run has rank {span}; {its}")
-
-
-def _check_steps(wanted: Bounds, first: int | None, last: int | None) -> None:
-    if first is None or last is None:
-        raise ReadError(f"this run has no step {wanted}: none of its ranges is in a step")
-    if wanted.last < first or last < wanted.first:
-        raise ReadError(f"this run has no step {wanted}; it has steps {Bounds(first, last)}")

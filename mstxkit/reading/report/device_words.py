@@ -35,14 +35,10 @@ class ByDevice(NamedTuple):
 
 def summarise(run: str | os.PathLike[str], run_id: str) -> list[ByDevice]:
     """Of the newest windows, the oldest first; [] where nothing was profiled. *Cost*: reads their databases."""
-    newest = [window for window in device_entries.windows(run, run_id) if _has_devices(window)][-_SHOWN:]
+    windows = device_entries.windows(run, run_id)
+    newest = [window for window in windows if window.is_parsed or window.is_of_npu][-_SHOWN:]  # a CPU has no devices
     rows = device_entries.rows_of([window for window in newest if window.is_parsed])
     return [_told(window, [row for row in rows if row.window == window]) for window in newest]
-
-
-def _has_devices(window: ProfiledWindow) -> bool:
-    """Was it recorded on an NPU? A profile of a CPU has nothing to be parsed."""
-    return window.is_parsed or window.is_of_npu
 
 
 def _told(window: ProfiledWindow, rows: list[DeviceRow]) -> ByDevice:

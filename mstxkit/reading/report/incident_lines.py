@@ -20,10 +20,7 @@ _WORDS = {
 
 def lines(path: str, incidents: Sequence[dict[str, Any]]) -> list[RenderableType]:
     """`Incident: rank 1 actor hung in score (reward) for 34 s; ranks 0,2-7 wait for …: <page>`, the newest last.
-
-    Args:
-        path: The run's folder.
-        incidents: As `tables.incidents.dicts` gives them.
+    `path`: the run's folder; `incidents`: as `tables.incidents.dicts` gives them.
     """
     left_out = len(incidents) - _SHOWN
     more = [Text(f"… and {left_out} earlier incidents (--json lists all)", "dim")] if left_out > 0 else []

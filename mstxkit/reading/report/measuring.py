@@ -35,11 +35,7 @@ class Measured(NamedTuple):
 
 
 def measured(run: Run, processes: pl.DataFrame, choice: ReportChoice) -> Measured:
-    """Measure what was asked for.
-
-    Raises:
-        ReadError: nothing in the run answers to the choice, or to a part of it.
-    """
+    """Measure what was asked for. Raises ReadError: nothing in the run answers to the choice, or to a part of it."""
     import polars as pl
 
     occurrences, sums = run.occurrences(), inside.sums(run, choice.rows())
@@ -110,9 +106,7 @@ def _chosen(
     choice: ReportChoice, by_process: pl.DataFrame, by_name: pl.DataFrame, waiting: pl.DataFrame
 ) -> tuple[pl.DataFrame, ...]:
     """The rows of the stages and names that were asked for. In some stages a controller only waits.
-
-    Raises:
-        ReadError: there are none.
+    Raises ReadError: there are none.
     """
     import polars as pl
 

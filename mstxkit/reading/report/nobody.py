@@ -36,13 +36,10 @@ class NobodyBlamed(NamedTuple):
 
 
 def words(judged: dict[str, Any]) -> NobodyBlamed:
-    """In words, escaped.
-
-    Args:
-        judged: As the summary has it.
-    """
+    """In words, escaped. `judged`: as the summary has it."""
     if judged["why_not"]:
-        return NobodyBlamed(f"not judged: {judged['why_not']}.", "", _remedy(judged))
+        remedy = _REMEDIES.get(judged["why_not"])
+        return NobodyBlamed(f"not judged: {judged['why_not']}.", "", [remedy] if remedy else _wanted(judged))
     if is_too_short(judged):
         return _too_short(judged)
     if judged["withdrawn"]:
@@ -56,11 +53,8 @@ def words(judged: dict[str, Any]) -> NobodyBlamed:
 
 
 def in_short(judged_steps: Collection[int | None], has_steps: bool = True) -> str:
-    """The same in one clause, of a job as its judge shows it.
-
-    Args:
-        judged_steps: Of each role in which ranks are compared, how many steps could lead to a verdict; None: not known.
-        has_steps: Is any step over?
+    """The same in one clause, of a job as its judge shows it. `judged_steps`: of each role in which ranks are compared,
+    how many steps could lead to a verdict; None: not known; `has_steps`: is any step over?
     """
     if not judged_steps:
         return f"not judged: {judging.NO_PEER if has_steps else judging.NO_STEP}"
@@ -101,10 +95,6 @@ def _withdrawn(judged: dict[str, Any]) -> list[str]:
         f"{sentence(verdict)}, since step {verdict['since_step']}: {for_terminal(verdict['withdrawn'], SENTENCE_LIMIT)}"
         for verdict in judged["withdrawn"][:_WITHDRAWN_SHOWN]
     ]
-
-
-def _remedy(judged: dict[str, Any]) -> list[str]:
-    return [_REMEDIES[judged["why_not"]]] if judged["why_not"] in _REMEDIES else _wanted(judged)
 
 
 def _wanted(judged: dict[str, Any]) -> list[str]:

@@ -59,7 +59,8 @@ def sentence(verdict: dict[str, Any]) -> str:
     words = (_GROUP_WORDS if verdict["rank"] is None else _RANK_WORDS)[kind]
     if kind == kinds.COMPUTE and verdict["rank"] is not None and evidence.get("is_work_told"):
         words = _FOR_THE_SAME_WORK
-    return words.format(who=who, where=where, group=_group(verdict)) + _waiting_roles(evidence)
+    also = f"; {shown(evidence['waited_for_by'])} waits for that" if evidence.get("waited_for_by") else ""
+    return words.format(who=who, where=where, group=_group(verdict)) + also
 
 
 def _group(verdict: dict[str, Any]) -> str:
@@ -73,10 +74,6 @@ def _who_begins(evidence: dict[str, Any], stage: str) -> str:
     if "of_stage" in evidence:
         return f"the controller takes it in {shown(evidence['of_stage'])}"
     return f"who begins {shown(stage)}, a controller or another role, takes it"
-
-
-def _waiting_roles(evidence: dict[str, Any]) -> str:
-    return f"; {shown(evidence['waited_for_by'])} waits for that" if evidence.get("waited_for_by") else ""
 
 
 def begun(words: str) -> str:
