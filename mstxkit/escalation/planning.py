@@ -51,10 +51,10 @@ def plan_of(config: Any, places: Mapping[str, Any] | None = None, name: str = "<
     if not config.enabled:
         return Plan()
     frameworks = config._own_of
-    problems = [
-        Problem(*((places or {}).get(field) or (name, None, field)), getattr(config, field), why)
-        for field, why in _impossible(config, frameworks)
-    ]
+    problems = []
+    for field, why in _impossible(config, frameworks):
+        file, line, key = (places or {}).get(field) or (name, None, field)
+        problems.append(Problem(file, line, key, getattr(config, field), why))
     if problems:
         raise ConfigError.of(problems)
     framework = "" if config.takes_over else next(iter(frameworks), "")
