@@ -231,8 +231,8 @@ class Active:
 
     def report(self, presence: Presence) -> list[TargetState]:
         """Every target in the order declared. `presence`: whether what has not been patched yet can come."""
-        known = ((placed, placed.seen or placed.state or self._refused(placed)) for placed in self.placed)
-        states = (state or placed.as_state(*_coming(placed.target, presence)) for placed, state in known)
+        so_far = ((placed, placed.seen or placed.state or self._refused(placed)) for placed in self.placed)
+        states = (state or placed.as_state(*_coming(placed.target, presence)) for placed, state in so_far)
         return [state._replace(version=self.version) for state in states]
 
     def stand_on(self, undone: list[Replacement]) -> None:
