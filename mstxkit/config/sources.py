@@ -160,9 +160,9 @@ def _from_file(path: str, chosen: tuple[BranchChoice, ...]) -> Source:
     if chosen:
         scripts = ", ".join((*SHELL_SUFFIXES, *PYTHON_SUFFIXES))
         raise ConfigError(f"{path}: branches are chosen in a script, whose name ends in {scripts}")
-    readers = {**dict.fromkeys(YAML_SUFFIXES, from_yaml), **dict.fromkeys(JSON_SUFFIXES, from_json)}
-    for suffix, reader in readers.items():
-        if path.endswith(suffix):
-            return reader(text, path)
-    suffixes = ", ".join((*readers, *SHELL_SUFFIXES, *PYTHON_SUFFIXES))
+    if path.endswith(YAML_SUFFIXES):
+        return from_yaml(text, path)
+    if path.endswith(JSON_SUFFIXES):
+        return from_json(text, path)
+    suffixes = ", ".join((*YAML_SUFFIXES, *JSON_SUFFIXES, *SHELL_SUFFIXES, *PYTHON_SUFFIXES))
     raise ConfigError(f"{path}: what kind of file this is must be seen from its name: it ends in one of {suffixes}")

@@ -115,15 +115,18 @@ class Reading:
         section: Keys that lead to it; none for the top.
         from_text: Are all values texts (a command line), so that "5" is a number and "true" a flag?
         spelled: How a key is written in messages, where it is not the dotted path: `"--{}".format`.
+        problems: Those that were met on the way to the section.
     """
 
-    def __init__(self, source: Source, section: tuple[str, ...] = (), from_text: bool = False, spelled: Any = None):
+    def __init__(
+        self, source: Source, section: tuple[str, ...] = (), from_text: bool = False, spelled: Any = None,
+        problems: Iterable[Problem] = (),
+    ) -> None:  # fmt: skip
         self.source, self.section, self.from_text, self._spelled = source, section, from_text, spelled
         content = source.at(*section)
         self.values: Mapping[str, Any] = content if isinstance(content, Mapping) else {}
         self.places: dict[str, SourcePlace] = {}
-        self.problems: list[Problem] = []
-        self.notes: list[str] = []
+        self.problems, self.notes = list(problems), list[str]()
         if content is not None and not isinstance(content, Mapping):
             self.wrong("", "a mapping is needed", value=content)
 
@@ -142,8 +145,7 @@ class Reading:
 
     def wrong(self, key: str, why: str, value: Any = None, allowed: Iterable[Any] = ()) -> None:
         """Note a problem at a key. `allowed` are the values or names it may have: the nearest one is suggested."""
-        place = self.place(key)
-        self.problems.append(Problem(*place, value, why, tuple(map(str, allowed))))
+        self.problems.append(Problem(*self.place(key), value, why, tuple(map(str, allowed))))
 
     def refuse(self, default: T, key: str, why: str, value: Any, allowed: Iterable[Any] = ()) -> T:
         """Note a problem at a key, and go on with its default."""
@@ -153,6 +155,13 @@ class Reading:
     def note(self, text: str) -> None:
         """Add what the reader should know although it is not wrong."""
         self.notes.append(text)
+
+    def take_over(self, *others: Reading) -> None:
+        """Add the problems, notes and places of others: where both have a place, theirs holds."""
+        for other in others:
+            self.problems += other.problems
+            self.notes += other.notes
+            self.places.update(other.places)
 
     def only(self, allowed: Iterable[str]) -> None:
         """Note every key of the section that is none of these."""
@@ -265,15 +274,11 @@ def left_out(config: Config, read_back: Config, flavour: str, reasons: Mapping[s
         why = reasons.get(name) or reasons.get(name.partition(".")[0]) or f"{flavour} cannot say this"
         lost.append(Lost(name, wanted[name], f"{why}; it becomes {json.dumps(got.get(name), default=str)}"))
     for other, extras in config.extras.items():
-        own = {} if other == flavour else extras
-        lost += [Lost(f"extras.{other}.{name}", value, _why_lost(other, name, value)) for name, value in own.items()]
+        why_lost = getattr(by_flavour().get(other), "why_lost", None)  # knows best, where an adapter has one
+        for name, value in () if other == flavour else extras.items():
+            why = str(why_lost(name, value)) if why_lost else f"{other} alone has it"
+            lost.append(Lost(f"extras.{other}.{name}", value, why))
     return tuple(lost)
-
-
-def _why_lost(flavour: str, name: str, value: Any) -> str:
-    """Why nobody else can say an extra of a flavour: its adapter's own `why_lost` knows best, where it has one."""
-    why = getattr(by_flavour().get(flavour), "why_lost", None)
-    return str(why(name, value)) if why else f"{flavour} alone has it"
 
 
 def flat(config: Config) -> dict[str, Any]:

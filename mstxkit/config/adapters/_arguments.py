@@ -57,7 +57,12 @@ def section_of_words(
             lines.update({(names[option],): word.line} if word.line is not None else {})
         elif behind is not None:
             behind.append(word)
-    return _known(name, values, lines, problems, flags)
+    certain: dict[str, list[str]] = {}
+    for key, words_behind in values.items():
+        doubts = [] if key in flags else [problem for word in words_behind for problem in shell.unknown(word, name)]
+        problems += doubts
+        certain.update({} if doubts else {key: [word.text for word in words_behind]})
+    return Source(name, certain, lines), problems
 
 
 def reading_of_command(
@@ -70,20 +75,7 @@ def reading_of_command(
         values[key] = True if key in flags else one_word([word for word in behind if word != command])
         if key in lists and isinstance(values[key], str):
             values[key] = [part.strip() for part in values[key].split(",")]
-    reading = Reading(Source(name, values, section.lines), from_text=True, spelled="--{}".format)
-    reading.problems += problems
-    return reading
-
-
-def _known(
-    name: str, values: dict[str, list[Word]], lines: Any, problems: list[Problem], flags: Container[str]
-) -> tuple[Source, list[Problem]]:
-    certain: dict[str, list[str]] = {}
-    for key, behind in values.items():
-        unknown = [] if key in flags else [problem for word in behind for problem in shell.unknown(word, name)]
-        problems += unknown
-        certain.update({} if unknown else {key: [word.text for word in behind]})
-    return Source(name, certain, lines), problems
+    return Reading(Source(name, values, section.lines), (), True, "--{}".format, problems)
 
 
 def amount(reading: Reading, key: str, field: str, default: T, needed: str) -> float | T:

@@ -43,8 +43,7 @@ def arguments(source: Source, profiler: str, ignored: tuple[str, ...] = ()) -> R
     values = {key: value for key, value in values.items() if key != HANDLER or not notes}
     problems: list[Problem] = []
     plain = _plain(values, (), Source(source.name, values, lines), problems)
-    reading = Reading(Source(source.name, plain, lines))
-    reading.problems += problems
+    reading = Reading(Source(source.name, plain, lines), problems=problems)
     reading.notes += notes
     return reading
 
@@ -82,8 +81,7 @@ def window(reading: Reading) -> Window:
     active = own.number("active", "window.steps", 1, least=1)
     if own.number("skip_first_wait", "window.wait", 0) != 0:
         own.wrong("skip_first_wait", "a first window without its wait cannot be said here: give skip_first for it", 1)
-    reading.problems += own.problems
-    reading.places.update(own.places)
+    reading.take_over(own)
     steps = None if active >= ENDLESS_STEPS else max(active, 1)
     first = max(skip, 0) + max(wait, 0) + max(warmup, 0) + 1
     return Window(
@@ -101,8 +99,7 @@ def handled(reading: Reading, default: str = "") -> tuple[str, str, dict[str, An
     path = "" if own.values.get("dir_name") is None else own.text("dir_name", "path", "")
     worker = None if own.values.get("worker_name") is None else own.text("worker_name", "extras", "")
     wanted, later = own.flag("analyse_flag", "analysis", True), own.flag("async_mode", "analysis", False)
-    reading.problems += own.problems
-    reading.places.update(own.places)
+    reading.take_over(own)
     analysis = "off" if not wanted else "async" if later else "sync"
     return path or default, analysis, {} if worker is None else {"worker_name": worker}
 
@@ -119,8 +116,7 @@ def members(reading: Reading, keys: tuple[str, ...], why: str) -> None:
 def in_the_files_words(reading: Reading, values: Mapping[str, Any], lines: Mapping[Any, int]) -> Reading:
     """These values in the words of the profiler's own file, which knows no enumerations. Problems and notes stay."""
     words = {key: _in_words(value, key) for key, value in values.items() if value is not None}
-    again = Reading(Source(reading.source.name, words, dict(lines)))
-    again.problems += reading.problems
+    again = Reading(Source(reading.source.name, words, dict(lines)), problems=reading.problems)
     again.notes += reading.notes
     return again
 
@@ -152,7 +148,7 @@ def call_of(
         term = getattr(option, profiler)
         if isinstance(term, Term):
             (arguments if term.call == PROFILE else deep)[term.name] = _code(term, getattr(config, option.name), module)
-    if not _is_all(config.window):
+    if config.window.steps is not None or config.window.first_step > 1:
         arguments[SCHEDULE] = f"{module}.schedule({_schedule(config.window)})"
     worker = f"{extras['worker_name']!r}, " if "worker_name" in extras else ""
     flags = f"analyse_flag={config.analysis != 'off'}, async_mode={config.analysis == 'async'}"
@@ -166,10 +162,6 @@ def call_of(
 
 def _lines(arguments: Mapping[str, str], indent: int) -> str:
     return "".join(f"{' ' * indent}{name}={code},\n" for name, code in arguments.items())
-
-
-def _is_all(window: Window) -> bool:
-    return window.steps is None and window.first_step == 1
 
 
 def _schedule(window: Window) -> str:

@@ -110,11 +110,8 @@ def write(config: Config) -> Written:
 def _shift(first: int, last: int) -> tuple[str, ...]:
     """What to change where the program counts steps in MindSpore's other way: see `_window`."""
     meant = "start_step and stop_step are for DynamicProfilerMonitor as a callback, or step() at the start of the loop"
-    if first == 1:
-        return (
-            f"{meant}; with step() at its end, as in MindSpore's examples, step 1 cannot be recorded, 2 is the first",
-        )
-    return (f"{meant}; with step() at its end, as in MindSpore's examples, write {first - 1} and {last - 1}",)
+    instead = f"write {first - 1} and {last - 1}" if first > 1 else "step 1 cannot be recorded, 2 is the first"
+    return (f"{meant}; with step() at its end, as in MindSpore's examples, {instead}",)
 
 
 def options(
@@ -180,9 +177,8 @@ def _activities(reading: Reading, numbers_too: bool) -> tuple[str, ...]:
         return tuple(reading.choice("activities", "activities", ACTIVITY_CODES, ("cpu", "npu")))
     activities = reading.items("activities", "activities", ACTIVITIES, ("cpu", "npu"))
     if listed == []:
-        reading.wrong(
-            "activities", "MindSpore records nothing at all with an empty list; leave it out for both", listed
-        )
+        why = "MindSpore records nothing at all with an empty list; leave it out for both"
+        reading.wrong("activities", why, listed)
     return activities or ("cpu", "npu")
 
 

@@ -61,33 +61,20 @@ def read(source: Source) -> Read:
     trainer, options, ranks = (Reading(resolved, section) for section in (TRAINER, OPTIONS, RANKS))
     options.only(_KEYS)
     ranks.only(("discrete", "all_ranks", "ranks", "_target_"))
-    steps, chosen = steps_of(trainer, "profile_steps"), _ranks(ranks)
+    steps = steps_of(trainer, "profile_steps")
+    chosen: Any = "all" if ranks.flag("all_ranks", "ranks", False) else None
+    if chosen is None and ranks.values.get("ranks"):
+        chosen = ranks.ranks("ranks", "ranks")
     fields = {**_depth(options), "window": window_of(steps), "enabled": bool(steps) and chosen is not None}
-    fields.update(_stages(ranks), ranks="all" if chosen is None else chosen)
+    fields["ranks"] = "all" if chosen is None else chosen
+    if ranks.flag("discrete", "stages", False):
+        fields.update(stages=STAGES, stage_names={key: name for key, name in STAGE_NAMES.items() if key in STAGES})
     if steps and chosen is None:
         options.note("neither all_ranks nor ranks of actor_rollout_ref.profiler: verl 0.5 records nothing")
-    if any(_names_ranks(resolved, section) for section in _IGNORED):
+    if any(resolved.at(*section, key) for section in _IGNORED for key in ("all_ranks", "ranks")):
         options.note("critic and reward model: verl 0.5 records nothing of them on an NPU")
-    for other in (trainer, ranks):
-        options.problems += other.problems
-        options.places.update(other.places)
+    options.take_over(trainer, ranks)
     return options.read(FLAVOUR, **fields)
-
-
-def _ranks(reading: Reading) -> Any:
-    if reading.flag("all_ranks", "ranks", False):
-        return "all"
-    return reading.ranks("ranks", "ranks") if reading.values.get("ranks") else None
-
-
-def _names_ranks(source: Source, section: tuple[str, ...]) -> bool:
-    return bool(source.at(*section, "all_ranks") or source.at(*section, "ranks"))
-
-
-def _stages(reading: Reading) -> dict[str, Any]:
-    if not reading.flag("discrete", "stages", False):
-        return {"stages": "all"}
-    return {"stages": STAGES, "stage_names": {key: name for key, name in STAGE_NAMES.items() if key in STAGES}}
 
 
 def _depth(reading: Reading) -> dict[str, Any]:
