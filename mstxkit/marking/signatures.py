@@ -142,7 +142,8 @@ def interface_of(target: Callable[..., Any]) -> Interface:
     is_marked = "_is_coroutine" in marks or "_is_coroutine_mark" in marks
     if function is None:
         return Interface(AWAITABLE if is_marked else CALL, Parameters())
-    kind = _kind(function.__code__)
+    kinds = {_COROUTINE: COROUTINE, _ASYNC_GENERATOR: ASYNC_GENERATOR, _GENERATOR: GENERATOR}
+    kind = next((kind for flag, kind in kinds.items() if function.__code__.co_flags & flag), CALL)
     parameters = _parameters(function.__code__, bound)
     places = len(parameters.positional_only) + len(parameters.plain)
     defaults = (function.__defaults__ or ())[-places:] if places else ()
@@ -170,13 +171,6 @@ def _code_behind(target: Callable[..., Any]) -> tuple[FunctionType | None, int]:
     if isinstance(inner, FunctionType) and inner.__code__.co_argcount and not isinstance(target, type):
         return inner, 1
     return None, 0
-
-
-def _kind(code: CodeType) -> str:
-    for flag, kind in ((_COROUTINE, COROUTINE), (_ASYNC_GENERATOR, ASYNC_GENERATOR), (_GENERATOR, GENERATOR)):
-        if code.co_flags & flag:
-            return kind
-    return CALL
 
 
 def _parameters(code: CodeType, bound: int) -> Parameters:
@@ -337,15 +331,12 @@ def _source(shape: Shape, names: Mapping[str, str]) -> str:
     before = "\n  {value} = None\n  if {is_on}({site}):".format(**names) + inside if statements else ""
     body = _BODIES[shape.kind].format(call=call, extra=extra, inside=inside, before=before, **names)
     is_async = "async " if shape.kind in (COROUTINE, ASYNC_GENERATOR) else ""
-    return f"{is_async}def wrapper({_declaration(shape.parameters)}):{body}"
-
-
-def _declaration(parameters: Parameters) -> str:
+    parameters = shape.parameters
     parts = [*parameters.positional_only, *(["/"] if parameters.positional_only else []), *parameters.plain]
     if parameters.varargs or parameters.keyword_only:
         parts.append(f"*{parameters.varargs or ''}")
-    parts += parameters.keyword_only
-    return ", ".join([*parts, *([f"**{parameters.varkw}"] if parameters.varkw else [])])
+    parts += [*parameters.keyword_only, *([f"**{parameters.varkw}"] if parameters.varkw else [])]
+    return f"{is_async}def wrapper({', '.join(parts)}):{body}"
 
 
 def call_of(parameters: Parameters) -> str:

@@ -11,8 +11,6 @@ from typing import Any, Callable, NamedTuple
 
 Begin = Callable[[str, str], Any]
 End = Callable[[Any, str], object]
-Mark = Callable[[str, Any, str], object]
-BeginOnStream = Callable[[str, Any, str], Any]
 
 
 class Calls(NamedTuple):
@@ -20,8 +18,8 @@ class Calls(NamedTuple):
 
     begin: Begin
     end: End
-    mark: Mark
-    begin_stream: BeginOnStream
+    mark: Callable[[str, Any, str], object]
+    begin_stream: Callable[[str, Any, str], Any]
 
 
 class Balanced(NamedTuple):

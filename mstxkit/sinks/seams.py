@@ -11,8 +11,6 @@ from typing import Any, Callable
 from .. import faults
 
 Listener = Callable[..., object]
-
-
 # Replaced attributes: owner, name, original, replacement.
 _seams: list[tuple[Any, str, Any, Any]] = []
 
