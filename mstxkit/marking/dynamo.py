@@ -48,12 +48,7 @@ def _range(name: Any, **options: Any) -> Any:
 
 
 def register(dynamo: ModuleType, engine: Any) -> None:
-    """Tell torch.compile about the engine's functions. Once per process; a torch that is too old for it is left alone.
-
-    Args:
-        dynamo: the module `torch._dynamo`, imported.
-        engine: C engine or Python twin.
-    """
+    """Tell `torch._dynamo` about the engine's functions, once per process; a torch that is too old is left alone."""
     inlining = getattr(getattr(dynamo, "symbolic_convert", None), "InliningInstructionTranslator", None)
     of_globals = getattr(inlining, "get_globals_source_and_value", None)
     if of_globals is None or signatures.OF_NO_MODULE not in of_globals.__code__.co_consts:

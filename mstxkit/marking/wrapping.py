@@ -21,6 +21,7 @@ _LIKE_FUNCTIONS = (
     types.WrapperDescriptorType, types.MethodDescriptorType, types.ClassMethodDescriptorType,
     type(functools.lru_cache(lambda: None)),
 )  # fmt: skip
+_OF_STATE = ("is_on", "timed", "driven", "opened", "stored", "step", "current_stage")
 # lru_cache keeps these on its type, where copying attributes does not find them.
 _CACHE_CONTROLS = ("cache_info", "cache_clear", "cache_parameters")
 
@@ -139,15 +140,9 @@ def _has_range_of(site: Any, function: Any) -> bool:
 def _wrapper(target: Any, site: Any, settings: RangeSettings) -> FunctionType:
     held = {
         # Pickled as names of `state`: a wrapper that travels uses the engine of where it arrives.
-        "is_on": state.is_on,
-        "timed": state.timed,
-        "driven": state.driven,
-        "opened": state.opened,
+        **{role: getattr(state, role) for role in _OF_STATE},
         "site": site,
         "function": target,
-        "stored": state.stored,
-        "step": state.step,
-        "current_stage": state.current_stage,
         "stream": settings.stream,
         # Of constant ones a copy that nobody changes: all calls share it.
         "attributes": dict(settings.attributes) if type(settings.attributes) is dict else settings.attributes,
