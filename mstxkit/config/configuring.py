@@ -72,10 +72,7 @@ def understand(
 
 
 def write(config: Config, flavour: str) -> Written:
-    """A configuration in one flavour: the text of its file, and what that cannot say.
-
-    Raises: ConfigError where the flavour is unknown.
-    """
+    """A configuration in one flavour: its text, and what that cannot say. Raises: ConfigError for an unknown one."""
     return _adapter(flavour).write(config)
 
 

@@ -38,21 +38,13 @@ class SourcePlace(NamedTuple):
 
 @dataclass(frozen=True)
 class Source:
-    """The content of one file, environment or object, without its meaning.
+    """The content of one file, environment or object, without its meaning."""
 
-    Args:
-        name: File, or what stands for one: see `SourcePlace.file`.
-        values: Nested plain values (dict, list, str, int, float, bool, None) of a YAML, JSON, mapping or object.
-        lines: Line (from 1) of a key by its path, `("training", "profile_ranks")`, list items by index.
-        words: Command line words, in order: of a list of arguments or of a shell script without its comments.
-        variables: Environment variables, by name: of a shell script's assignments or of a process.
-    """
-
-    name: str
-    values: Mapping[str, Any] = field(default_factory=dict)
-    lines: Mapping[Path, int] = field(default_factory=dict)
-    words: tuple[Word, ...] = ()
-    variables: Mapping[str, Word] = field(default_factory=dict)
+    name: str  # file, or what stands for one: see `SourcePlace.file`
+    values: Mapping[str, Any] = field(default_factory=dict)  # nested dicts, lists and scalars
+    lines: Mapping[Path, int] = field(default_factory=dict)  # from 1, of a key by its path, list items by index
+    words: tuple[Word, ...] = ()  # in order: of a list of arguments, or of a shell script without its comments
+    variables: Mapping[str, Word] = field(default_factory=dict)  # by name: a script's assignments, or a process's
 
     def at(self, *path: str) -> Any:
         """The value under these keys; None where there is none."""

@@ -30,6 +30,17 @@ _GROUPS = ("window", "sampling", "limits", "budgets")
 # Why fields of a window are lost where a system has no schedule.
 ONE_WINDOW = dict.fromkeys(("window.wait", "window.repeat", "window.more_steps"), "there is one window")
 
+# Why fields are lost where each worker of a trainer makes torch_npu's profiler by a few settings.
+IN_WORKERS = {
+    "replicas": "the inference engine is in the worker's own process: ranks choose it",
+    **dict.fromkeys(("domains_include", "domains_exclude"), "mstx domains cannot be chosen"),
+    "aic_metrics": "always PipeUtilization, which level1 and level2 record",
+    "analysis": "off or sync",
+    "data_simplification": "always on",
+    "sampling": "a stage is recorded whole",
+    "limits": "a recording has no limits",
+}
+
 
 def words(profiler: str, option: str) -> dict[Any, Any]:
     """A profiler's words for the values of an option, each with ours."""
@@ -232,10 +243,7 @@ class Reading:
         return tuple(dict.fromkeys(numbers))
 
     def read(self, flavour: str, extras: Mapping[str, Any] | None = None, **fields: Any) -> Read:
-        """The canonical configuration of these fields (`window` as a dict or Window).
-
-        Raises: ConfigError for all problems noted so far, or what the model itself refuses.
-        """
+        """The configuration of these fields. Raises: ConfigError for all that is wrong, or that the model refuses."""
         self.stop_if_wrong()
         if extras:
             fields["extras"] = {flavour: dict(extras)}
@@ -259,13 +267,9 @@ def export_of(reading: Reading, alone: Mapping[Any, Any]) -> str:
 
 
 def left_out(config: Config, read_back: Config, flavour: str, reasons: Mapping[str, str]) -> tuple[Lost, ...]:
-    """The fields in which a configuration differs from what its written text reads as.
+    """The fields in which a configuration differs from what its written text reads as, and extras of other flavours.
 
-    Args:
-        config: What was to be written.
-        read_back: `read` of what was written.
-        flavour: Extras of others are lost as well.
-        reasons: Why, by field (`window.warmup`) or by its first part; else the value it becomes.
+    `reasons` say why, by field (`window.warmup`) or by its first part.
     """
     wanted, got = flat(config), flat(read_back)
     fields = [name for name in wanted if name.partition(".")[0] not in ("extras", "stage_names")]

@@ -125,15 +125,12 @@ def _in_words(value: Any, key: str) -> Any:
     if isinstance(value, Mapping):
         return {name: _in_words(inner, name) for name, inner in value.items()}
     if isinstance(value, list):
-        return [_in_words(inner, "") if key not in _IN_LOWER_CASE else _lower(inner) for inner in value]
+        is_lower = key in _IN_LOWER_CASE
+        return [inner.lower() if is_lower and isinstance(inner, str) else _in_words(inner, "") for inner in value]
     if isinstance(value, str):
-        word = _lower(value) if key in _IN_LOWER_CASE else str(value)
+        word = value.lower() if key in _IN_LOWER_CASE else str(value)
         return [word] if key == "export_type" else word
     return value
-
-
-def _lower(value: Any) -> Any:
-    return value.lower() if isinstance(value, str) else value
 
 
 def call_of(
@@ -149,7 +146,12 @@ def call_of(
         if isinstance(term, Term):
             (arguments if term.call == PROFILE else deep)[term.name] = _code(term, getattr(config, option.name), module)
     if config.window.steps is not None or config.window.first_step > 1:
-        arguments[SCHEDULE] = f"{module}.schedule({_schedule(config.window)})"
+        counts = {
+            "wait": config.window.wait, "warmup": config.window.warmup, "active": config.window.steps or ENDLESS_STEPS,
+            "repeat": config.window.repeat, "skip_first": max(config.window.skip_first, 0),
+        }  # fmt: skip
+        listed = ", ".join(f"{name}={count}" for name, count in counts.items())
+        arguments[SCHEDULE] = f"{module}.schedule({listed})"
     worker = f"{extras['worker_name']!r}, " if "worker_name" in extras else ""
     flags = f"analyse_flag={config.analysis != 'off'}, async_mode={config.analysis == 'async'}"
     named = f"worker_name={worker}{flags}" if worker else flags
@@ -162,14 +164,6 @@ def call_of(
 
 def _lines(arguments: Mapping[str, str], indent: int) -> str:
     return "".join(f"{' ' * indent}{name}={code},\n" for name, code in arguments.items())
-
-
-def _schedule(window: Window) -> str:
-    counts = {
-        "wait": window.wait, "warmup": window.warmup, "active": window.steps or ENDLESS_STEPS,
-        "repeat": window.repeat, "skip_first": max(window.skip_first, 0),
-    }  # fmt: skip
-    return ", ".join(f"{name}={count}" for name, count in counts.items())
 
 
 def _code(term: Term, value: Any, module: str) -> str:

@@ -12,7 +12,7 @@ from ... import stages
 from .. import hydra
 from ..model import Config
 from ..sources import Source, from_yaml
-from . import EXPORTS, LEVELS, Read, Reading, Written, left_out, usual_metrics, yaml_of
+from . import EXPORTS, IN_WORKERS, LEVELS, Read, Reading, Written, left_out, usual_metrics, yaml_of
 
 FLAVOUR = "mindspeed_rl"
 DESCRIPTION = "MindSpeed-RL training YAML: profiler_config.integrated"
@@ -33,20 +33,14 @@ _FLAGS = {
     "profile_with_module": "modules",
 }  # fmt: skip
 _REASONS = {
+    **IN_WORKERS,
     "enabled": "nothing of what is to be recorded can be said",
     "window.steps": "a window has an end",
     "window.counted_from": "steps are counted from the start of the process, also after a resume",
     "window": "one window of steps in a row, without warm-up",
     "stages": f"stages are {', '.join(STAGES)}",
-    "replicas": "the inference engine is in the worker's own process: ranks choose it",
-    **dict.fromkeys(("domains_include", "domains_exclude"), "mstx domains cannot be chosen"),
     "stacks": "profile_with_module records stacks by module",
-    "aic_metrics": "always PipeUtilization, which level1 and level2 record",
     "export": "text or db, not both",
-    "analysis": "off or sync",
-    "data_simplification": "always on",
-    "sampling": "a stage is recorded whole",
-    "limits": "a recording has no limits",
     "mstx": "level none always records mstx ranges",
 }
 

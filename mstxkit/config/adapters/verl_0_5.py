@@ -12,7 +12,7 @@ from typing import Any, Mapping
 from .. import hydra
 from ..model import Config
 from ..sources import Source, from_yaml
-from . import LEVELS, Read, Reading, Written, left_out, usual_metrics, yaml_of
+from . import IN_WORKERS, LEVELS, Read, Reading, Written, left_out, usual_metrics, yaml_of
 from ._verl_roles import LISTED, OWN_LEVELS, STAGE_NAMES, steps_listed, steps_of, window_of
 
 FLAVOUR = "verl_0_5"
@@ -26,21 +26,15 @@ _KEYS = ("save_path", "level", *_FLAGS, "with_npu", "with_cpu", "analysis")
 _DOTTED = ("trainer.profile_steps=", "trainer.npu_profile.", "actor_rollout_ref.profiler.")
 _IGNORED = (("critic", "profiler"), ("reward_model", "profiler"))
 _REASONS = {
+    **IN_WORKERS,
     "enabled": "nothing is recorded without profile_steps and ranks",
     "window.first_step": "profile_steps: null is how it is switched off",
     "window.steps": f"{LISTED}; null is off",
     "window.counted_from": "steps are counted on after a resume",
     "window": "steps are listed; there is no schedule",
     "stages": f"all together, or each of {', '.join(STAGES)}; verl 0.5 records no critic and no reward model",
-    "replicas": "the inference engine is in the worker's own process: ranks choose it",
     "mstx": "mstx ranges are always recorded",
-    **dict.fromkeys(("domains_include", "domains_exclude"), "mstx domains cannot be chosen"),
     "export": "always text",
-    "analysis": "off or sync",
-    "aic_metrics": "always PipeUtilization, which level1 and level2 record",
-    "data_simplification": "always on",
-    "sampling": "a stage is recorded whole",
-    "limits": "a recording has no limits",
 }
 
 
