@@ -23,16 +23,11 @@ class Calls(NamedTuple):
 
 
 class Balanced(NamedTuple):
-    """The same calls, and what to do at the stop.
-
-    Attributes:
-        end_all: End every range that is open, innermost first.
-        forget_all: Let none of them be ended in the tool any more: for a forked child.
-    """
+    """The same calls, and what to do at the stop."""
 
     calls: Calls
-    end_all: Callable[[], None]
-    forget_all: Callable[[], None]
+    end_all: Callable[[], None]  # end every range that is open, innermost first
+    forget_all: Callable[[], None]  # let none of them be ended in the tool any more: for a forked child
 
 
 def balanced(calls: Calls) -> Balanced:
