@@ -23,7 +23,7 @@ def yaml(text: str, name: str) -> tuple[dict[str, Any], dict[Path, int]]:
     root = _composed(text, name)
     if root is None:
         return {}, {}
-    walk = _Walk(name)
+    walk = _NodeWalk(name)
     values = walk.value(root, ())
     return _mapping(values, name), walk.lines
 
@@ -40,7 +40,7 @@ def json(text: str, name: str, first_line: int = 1) -> tuple[dict[str, Any], dic
     except (ValueError, RecursionError) as exc:
         raise ConfigError(f"{name}:{first_line}: not JSON: {exc}") from None
     # JSON is YAML where its tabs, which are outside its texts, are blanks: that is where lines are from.
-    walk = _Walk(name, first_line)
+    walk = _NodeWalk(name, first_line)
     try:
         walk.value(_composed(text.replace("\t", " "), name), ())
     except ConfigError:  # a text that YAML reads otherwise: values are known all the same
@@ -52,12 +52,12 @@ def scalar(text: str) -> Any:
     """A value as YAML reads it in one line (`[0, 1]`, `null`, `True`); the text itself where it is no YAML."""
     try:
         root = _composed(text, "")
-        return text if root is None and text else None if root is None else _Walk("").value(root, ())
+        return text if root is None and text else None if root is None else _NodeWalk("").value(root, ())
     except ConfigError:
         return text
 
 
-class _Walk:
+class _NodeWalk:
     """One pass over a document's nodes."""
 
     def __init__(self, name: str, first_line: int = 1) -> None:
