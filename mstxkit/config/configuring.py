@@ -5,6 +5,7 @@ Nothing is started and nothing is changed here.
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 from typing import Any, NamedTuple
 
@@ -58,7 +59,11 @@ def understand(
     """The same, with the place of each field, notes and warnings."""
     opened = sources.read(source)
     adapter, note = _chosen(opened, flavour)
-    read = _with_manner(adapter.read(opened), opened, adapter.FLAVOUR)
+    read = adapter.read(opened)
+    if adapter.FLAVOUR != OWN and own.is_manner_alone(opened):
+        manner = own.read(opened)
+        fields = {name: getattr(manner.config, name) for name in own.MANNER}
+        read = Read(read.config.model_copy(update=fields), {**read.places, **manner.places}, read.notes)
     read.config._own_of = _carried_out_elsewhere(opened, adapter.FLAVOUR, read.config)
     checked = validate.check(read.config, read.places, opened.name, total_steps, world_size)
     if checked.problems:
@@ -67,10 +72,7 @@ def understand(
 
 
 def write(config: Config, flavour: str) -> Written:
-    """A configuration in one flavour: the text of its file, and what that cannot say.
-
-    Raises: ConfigError where the flavour is unknown.
-    """
+    """A configuration in one flavour: its text, and what that cannot say. Raises: ConfigError for an unknown one."""
     return _adapter(flavour).write(config)
 
 
@@ -83,41 +85,24 @@ def _adapter(flavour: str) -> Adapter:
     return choices[flavour]
 
 
-def _refuse_misspelt(source: Source) -> None:
-    """A section that is nearly called as ours is none of a framework's: beside one it would be passed over."""
-    for key in source.values:
-        if key != OWN and difflib.get_close_matches(str(key).lower(), [OWN], cutoff=0.8):
-            raise ConfigError.of([Problem(*source.place(key), None, "unknown section", (OWN,))])
-
-
-def _with_manner(read: Read, source: Source, flavour: str) -> Read:
-    """With what mstxkit's own section says besides, where it says nothing of what is recorded."""
-    if flavour == OWN or not own.is_manner_alone(source):
-        return read
-    manner = own.read(source)
-    fields = {name: getattr(manner.config, name) for name in own.MANNER}
-    return read._replace(config=read.config.model_copy(update=fields), places={**read.places, **manner.places})
-
-
 def _carried_out_elsewhere(source: Source, flavour: str, config: Config) -> tuple[str, ...]:
     """The frameworks that carry out what is in this source by themselves, wherever they run."""
     if flavour != OWN:
         return (flavour,) if config.enabled else ()
-    others = [adapter for name, adapter in adapters.by_flavour().items() if name != OWN and adapter.detect(source)]
-    return tuple(adapter.FLAVOUR for adapter in others if _is_enabled(adapter, source))
-
-
-def _is_enabled(adapter: Adapter, source: Source) -> bool:
-    try:
-        return adapter.read(source).config.enabled
-    except ConfigError:  # its framework says what is wrong with it
-        return False
+    enabled = []
+    for name, adapter in adapters.by_flavour().items():
+        with contextlib.suppress(ConfigError):  # its framework says what is wrong with it
+            if name != OWN and adapter.detect(source) and adapter.read(source).config.enabled:
+                enabled.append(name)
+    return tuple(enabled)
 
 
 def _chosen(source: Source, flavour: str | None) -> tuple[Adapter, tuple[str, ...]]:
     if flavour is not None:
         return _adapter(flavour), ()
-    _refuse_misspelt(source)
+    for key in source.values:  # a misspelt section of ours beside a framework's would be passed over
+        if key != OWN and difflib.get_close_matches(str(key).lower(), [OWN], cutoff=0.8):
+            raise ConfigError.of([Problem(*source.place(key), None, "unknown section", (OWN,))])
     detected = {name: adapter for name, adapter in adapters.by_flavour().items() if adapter.detect(source)}
     if OWN in detected and len(detected) > 1 and own.is_manner_alone(source):
         del detected[OWN]

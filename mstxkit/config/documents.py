@@ -18,13 +18,12 @@ _TAG = "tag:yaml.org,2002:"
 def yaml(text: str, name: str) -> tuple[dict[str, Any], dict[Path, int]]:
     """Values and lines of a YAML document whose top is a mapping.
 
-    Raises: ConfigError where it is no YAML, its top is no mapping, a key is given twice, a tag is used, or it is too
-    large.
+    Raises: ConfigError: it is no YAML, its top is no mapping, a key is given twice, a tag is used, it is too large.
     """
     root = _composed(text, name)
     if root is None:
         return {}, {}
-    walk = _Walk(name)
+    walk = _NodeWalk(name)
     values = walk.value(root, ())
     return _mapping(values, name), walk.lines
 
@@ -41,7 +40,7 @@ def json(text: str, name: str, first_line: int = 1) -> tuple[dict[str, Any], dic
     except (ValueError, RecursionError) as exc:
         raise ConfigError(f"{name}:{first_line}: not JSON: {exc}") from None
     # JSON is YAML where its tabs, which are outside its texts, are blanks: that is where lines are from.
-    walk = _Walk(name, first_line)
+    walk = _NodeWalk(name, first_line)
     try:
         walk.value(_composed(text.replace("\t", " "), name), ())
     except ConfigError:  # a text that YAML reads otherwise: values are known all the same
@@ -50,17 +49,15 @@ def json(text: str, name: str, first_line: int = 1) -> tuple[dict[str, Any], dic
 
 
 def scalar(text: str) -> Any:
-    """A value as YAML reads it in one line, for a Hydra override (`[0, 1]`, `null`, `True`); the text itself where
-    it is no YAML.
-    """
+    """A value as YAML reads it in one line (`[0, 1]`, `null`, `True`); the text itself where it is no YAML."""
     try:
         root = _composed(text, "")
-        return text if root is None and text else None if root is None else _Walk("").value(root, ())
+        return text if root is None and text else None if root is None else _NodeWalk("").value(root, ())
     except ConfigError:
         return text
 
 
-class _Walk:
+class _NodeWalk:
     """One pass over a document's nodes."""
 
     def __init__(self, name: str, first_line: int = 1) -> None:
@@ -70,7 +67,6 @@ class _Walk:
         self.merging: list[Any] = []
 
     def value(self, node: Any, path: Path) -> Any:
-        """A node as plain values."""
         self.left -= 1
         if self.left < 0 or len(path) + len(self.merging) > DEEPEST:
             raise self.error(node, "too large, or nested too deeply")
@@ -124,11 +120,9 @@ class _Walk:
             raise self.error(node, f"{node.value!r} is no {kind}") from None
 
     def line(self, node: Any) -> int:
-        """Where a node begins."""
         return int(node.start_mark.line) + self.first_line
 
     def error(self, node: Any, problem: str) -> ConfigError:
-        """One that says where."""
         return ConfigError(f"{self.name}:{self.line(node)}: {problem}")
 
 

@@ -77,11 +77,9 @@ class _Unresolved(Exception):
 
 class _Resolving:
     def __init__(self, source: Source) -> None:
-        self.source = source
-        self.depth, self.left = 0, _MOST
+        self.source, self.depth, self.left = source, 0, _MOST
 
     def value(self, value: Any, path: Path) -> Any:
-        """A value with everything below it resolved."""
         if isinstance(value, Mapping):
             return {key: self.value(inner, (*path, key)) for key, inner in value.items()}
         if isinstance(value, list):
@@ -110,7 +108,6 @@ class _Resolving:
         return filled[0] if len(filled) == 1 else "".join(str(part) for part in parts)
 
     def meant(self, inner: str, path: Path, text: str) -> Any:
-        """What stands between `${` and `}`."""
         name, colon, rest = inner.partition(":")
         if not colon or "${" in name:
             target = self.selected(inner, path)

@@ -58,9 +58,7 @@ class Window(_Fixed):
 
     @property
     def skip_first(self) -> int:
-        """Steps before the schedule begins, as torch_npu `schedule(skip_first=)` has it when `step()` ends each step.
-        Below 0 where first_step leaves no room for wait and warmup: validation refuses that.
-        """
+        """torch_npu's `schedule(skip_first=)`; below 0 where there is no room for wait and warmup, which is refused."""
         return self.first_step - 1 - self.wait - self.warmup
 
     @property

@@ -102,7 +102,6 @@ class _PythonFile:
         return _MOVED.get(whole, whole)
 
     def arguments(self, call: ast.Call, called: str, path: Path) -> dict[str, Any]:
-        """The arguments of a call, by name."""
         values: dict[str, Any] = {}
         positions = POSITIONS.get(called, ())
         for number, node in enumerate(call.args):
@@ -114,7 +113,6 @@ class _PythonFile:
         return values
 
     def value(self, node: ast.expr, path: Path, steps: int = 0) -> Any:
-        """What an expression stands for."""
         self.lines.setdefault(path, node.lineno)
         if isinstance(node, ast.Constant) and isinstance(node.value, (str, int, float, bool, type(None))):
             return node.value
@@ -139,7 +137,6 @@ class _PythonFile:
         return self.not_known(node, "it has several values: write the one that is meant")
 
     def not_known(self, node: ast.expr, why: str = "only the running program knows it: write its value") -> NotKnown:
-        """A value that cannot be had from the text."""
         return NotKnown(ast.unparse(node), node.lineno, why)
 
 

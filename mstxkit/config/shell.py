@@ -76,10 +76,11 @@ class _Script:
         self.variables: dict[str, Word] = {}
 
     def take(self, command: Command) -> None:
-        """Go on by one command."""
         forks = tuple(arm.fork for arm in command.arms if arm.is_chosen is None)
         if command.loop is not None:
-            self.variables[command.loop.text] = _looping(command.loop)
+            line, named = command.loop.line, f"${command.loop.text}"
+            why = "the variable of a loop has several values: write the one that is meant"
+            self.variables[command.loop.text] = Word(named, line, (Doubt(line, named, why),))
         is_beginning = True  # nothing but assignments yet
         for token in command.words:
             match = None if token.is_operator or not is_beginning else _ASSIGNED.fullmatch(token.text)
@@ -93,7 +94,6 @@ class _Script:
                 is_beginning = False
 
     def assign(self, match: re.Match[str], line: int, forks: tuple[Fork, ...]) -> None:
-        """`NAME=value`, `NAME+=value`."""
         word = self.expanded(match[3], line, forks)
         before = self.variables.get(match[1])
         if match[2] and before is not None:
@@ -111,7 +111,6 @@ class _Script:
         return [Word(plain(part.text), part.line, (*forks, *held.doubts)) for part in parts]
 
     def expanded(self, text: str, line: int, doubts: tuple[Doubt | Fork, ...] = ()) -> Word:
-        """A text with its variables replaced."""
         whole: list[Doubt | Fork] = list(doubts)
 
         def value(match: re.Match[str]) -> str:
@@ -122,7 +121,6 @@ class _Script:
         return Word(plain(_EXPANSION.sub(value, text)), line, tuple(whole))
 
     def value(self, match: re.Match[str], line: int) -> Word:
-        """What one `$...` stands for."""
         name, how = match["name"] or match["braced"], match["how"] or ""
         if name is None:
             return Word(match[0], line, (_not_known(match, line),))
@@ -147,8 +145,3 @@ def _not_known(match: re.Match[str], line: int) -> Doubt:
     if match[0][1:] in "0123456789@*#":
         return Doubt(line, match[0], "an argument of the script is not known before it runs: write its value instead")
     return Doubt(line, match[0], "mstxkit does not work this out: write its value instead, or set a plain variable")
-
-
-def _looping(token: Token) -> Word:
-    why = "the variable of a loop has several values: write the one that is meant"
-    return Word(f"${token.text}", token.line, (Doubt(token.line, f"${token.text}", why),))

@@ -24,8 +24,7 @@ class _Frame:
     """An `if` or a `case` that is open, and what of it is being read."""
 
     def __init__(self, fork: Fork, reading: str) -> None:
-        self.fork, self.reading = fork, reading
-        self.label = "then"
+        self.fork, self.reading, self.label = fork, reading, "then"
         self.pattern: list[str] = []
 
 
@@ -57,7 +56,6 @@ class _Commands:
         return self.frames[-1].reading if self.frames else _BODY
 
     def take(self, token: Token) -> None:
-        """Go on by one token."""
         if self.loop:
             self.head_of_loop(token)
         elif self.reading in (_SUBJECT, _PATTERN):
@@ -86,7 +84,7 @@ class _Commands:
         elif not token.is_operator:
             frame.pattern.append(token.text)
         elif token.text == ")":
-            frame.fork.begin("|".join(frame.pattern), token.line)
+            frame.fork.arms.append(Arm(frame.fork, "|".join(frame.pattern), token.line))
             frame.reading, frame.pattern = _BODY, []
 
     def operator(self, token: Token) -> None:
@@ -109,11 +107,10 @@ class _Commands:
             self.chain = self.fork("", token.line)
             self.chain.condition += self.test
         if self.chain is not None and self.joint != token.text:
-            self.chain.begin(token.text, token.line)
+            self.chain.arms.append(Arm(self.chain, token.text, token.line))
         self.joint = token.text
 
     def fork(self, kind: str, line: int) -> Fork:
-        """A condition begins here."""
         arms = self.arms()
         self.forks.append(Fork(kind, line, arms[-1] if arms else None))
         return self.forks[-1]
@@ -140,17 +137,16 @@ class _Commands:
         return True
 
     def branch(self, frame: _Frame, token: Token) -> None:
-        """Go on in an `if`."""
         if token.text == "fi":
             self.frames.pop()
         elif token.text == "elif":
             frame.reading, frame.label = _CONDITION, "elif"
         else:
-            frame.fork.begin(frame.label if token.text == "then" else "else", token.line)
+            label = frame.label if token.text == "then" else "else"
+            frame.fork.arms.append(Arm(frame.fork, label, token.line))
             frame.reading = _BODY
 
     def finish(self) -> None:
-        """The command is complete."""
         if not self.words:
             return
         arms, words = self.arms(), tuple(self.words)

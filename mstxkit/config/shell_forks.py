@@ -28,9 +28,8 @@ def choices(texts: Iterable[Any]) -> tuple[BranchChoice, ...]:
     for text in texts:
         match = _CHOICE.fullmatch(str(text))
         if match is None:
-            raise ConfigError(
-                f"branch {text!r}: a line is needed: 4 for the branch that holds line 4, not:4 against it"
-            )
+            what = "a line is needed: 4 for the branch that holds line 4, not:4 against it"
+            raise ConfigError(f"branch {text!r}: {what}")
         taken.append(BranchChoice(int(match[2]), match[1] is None))
     return tuple(taken)
 
@@ -66,10 +65,6 @@ class Fork:
         self.kind, self.line, self.within = kind, line, within
         self.condition: list[str] = []
         self.arms: list[Arm] = []
-
-    def begin(self, label: str, line: int) -> None:
-        """The next branch begins."""
-        self.arms.append(Arm(self, label, line))
 
     @property
     def has_else(self) -> bool:

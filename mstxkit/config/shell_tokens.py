@@ -65,7 +65,6 @@ class _Taking:
         self.is_bare = True
 
     def take(self, match: re.Match[str]) -> None:
-        """Go on by one part: of a word, or between two."""
         if match["blank"] is not None:
             self.finish()
             if "\n" in match[0]:
@@ -80,7 +79,6 @@ class _Taking:
         self.line += match[0].count("\n")
 
     def finish(self) -> None:
-        """End the word."""
         if self.parts:
             self.tokens.append(Token("".join(self.parts), self.begun, False, self.is_bare))
             self.parts, self.is_bare = [], True

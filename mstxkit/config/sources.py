@@ -38,21 +38,13 @@ class SourcePlace(NamedTuple):
 
 @dataclass(frozen=True)
 class Source:
-    """The content of one file, environment or object, without its meaning.
+    """The content of one file, environment or object, without its meaning."""
 
-    Args:
-        name: File, or what stands for one: see `SourcePlace.file`.
-        values: Nested plain values (dict, list, str, int, float, bool, None) of a YAML, JSON, mapping or object.
-        lines: Line (from 1) of a key by its path, `("training", "profile_ranks")`, list items by index.
-        words: Command line words, in order: of a list of arguments or of a shell script without its comments.
-        variables: Environment variables, by name: of a shell script's assignments or of a process.
-    """
-
-    name: str
-    values: Mapping[str, Any] = field(default_factory=dict)
-    lines: Mapping[Path, int] = field(default_factory=dict)
-    words: tuple[Word, ...] = ()
-    variables: Mapping[str, Word] = field(default_factory=dict)
+    name: str  # file, or what stands for one: see `SourcePlace.file`
+    values: Mapping[str, Any] = field(default_factory=dict)  # nested dicts, lists and scalars
+    lines: Mapping[Path, int] = field(default_factory=dict)  # from 1, of a key by its path, list items by index
+    words: tuple[Word, ...] = ()  # in order: of a list of arguments, or of a shell script without its comments
+    variables: Mapping[str, Word] = field(default_factory=dict)  # by name: a script's assignments, or a process's
 
     def at(self, *path: str) -> Any:
         """The value under these keys; None where there is none."""
@@ -160,9 +152,9 @@ def _from_file(path: str, chosen: tuple[BranchChoice, ...]) -> Source:
     if chosen:
         scripts = ", ".join((*SHELL_SUFFIXES, *PYTHON_SUFFIXES))
         raise ConfigError(f"{path}: branches are chosen in a script, whose name ends in {scripts}")
-    readers = {**dict.fromkeys(YAML_SUFFIXES, from_yaml), **dict.fromkeys(JSON_SUFFIXES, from_json)}
-    for suffix, reader in readers.items():
-        if path.endswith(suffix):
-            return reader(text, path)
-    suffixes = ", ".join((*readers, *SHELL_SUFFIXES, *PYTHON_SUFFIXES))
+    if path.endswith(YAML_SUFFIXES):
+        return from_yaml(text, path)
+    if path.endswith(JSON_SUFFIXES):
+        return from_json(text, path)
+    suffixes = ", ".join((*YAML_SUFFIXES, *JSON_SUFFIXES, *SHELL_SUFFIXES, *PYTHON_SUFFIXES))
     raise ConfigError(f"{path}: what kind of file this is must be seen from its name: it ends in one of {suffixes}")

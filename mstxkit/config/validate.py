@@ -42,7 +42,11 @@ def check(
     `places` are where fields were given; `name` stands for the source of a field that has none.
     """
     wrong = [*_window(config.window, total_steps), *_scope(config, world_size), *_depth(config), *_sampling(config)]
-    wrong += _light(config)
+    try:
+        if config.light is not None:
+            Schedule.parse(config.light)
+    except ConfigError as exc:
+        wrong.append(("light", str(exc).partition("; ")[2]))
     problems = tuple(_problem(config, field, why, places or {}, name) for field, why in wrong)
     return Findings(problems, tuple(_warnings(config, total_steps)) if config.enabled else ())
 
@@ -84,11 +88,8 @@ def _window(window: Window, total_steps: int | None) -> Iterator[tuple[str, str]
         yield "window.more_steps", "these steps must come after the window"
     if window.more_steps and window.repeat != 1:
         yield "window.more_steps", "single steps go with one window only, repeat: 1"
-    if total_steps is not None:
-        yield from _reach(window, total_steps)
-
-
-def _reach(window: Window, total_steps: int) -> Iterator[tuple[str, str]]:
+    if total_steps is None:
+        return
     if (window.last_step or window.first_step) > total_steps:
         last = f"step {window.last_step}" if window.steps else "the last step"
         yield "window.first_step", f"a window that can never finish: it goes to {last}, the run has {total_steps} steps"
@@ -137,14 +138,6 @@ def _sampling(config: Config) -> Iterator[tuple[str, str]]:
         yield "sampling.per", "only the stage actor_generate has decode steps"
     elif config.sampling.per != "decode_step" and set(config.stages) == {"actor_generate"}:
         yield "sampling.per", "the stage actor_generate has decode steps, no batches"
-
-
-def _light(config: Config) -> Iterator[tuple[str, str]]:
-    try:
-        if config.light is not None:
-            Schedule.parse(config.light)
-    except ConfigError as exc:
-        yield "light", str(exc).partition("; ")[2]
 
 
 def _warnings(config: Config, total_steps: int | None) -> Iterator[str]:

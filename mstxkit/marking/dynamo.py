@@ -43,33 +43,12 @@ class _TracedRange:
         """Nothing."""
 
 
-def _mstx_range(name: Any, *, stage: Any = None, domain: Any = "default", stream: Any = None, **attributes: Any) -> Any:
+def _range(name: Any, **options: Any) -> Any:
     return _TracedRange()
-
-
-def _stage(key: Any, **attributes: Any) -> Any:
-    return _TracedRange()
-
-
-def _mark(message: Any, *, domain: Any = "default", stream: Any = None, **attributes: Any) -> None:
-    return None
-
-
-def _at_step(n: Any) -> Any:
-    return contextlib.nullcontext()
-
-
-def _is_on(site: Any) -> bool:
-    return False
 
 
 def register(dynamo: ModuleType, engine: Any) -> None:
-    """Tell torch.compile about the engine's functions. Once per process; a torch that is too old for it is left alone.
-
-    Args:
-        dynamo: the module `torch._dynamo`, imported.
-        engine: C engine or Python twin.
-    """
+    """Tell `torch._dynamo` about the engine's functions, once per process; a torch that is too old is left alone."""
     inlining = getattr(getattr(dynamo, "symbolic_convert", None), "InliningInstructionTranslator", None)
     of_globals = getattr(inlining, "get_globals_source_and_value", None)
     if of_globals is None or signatures.OF_NO_MODULE not in of_globals.__code__.co_consts:
@@ -77,7 +56,10 @@ def register(dynamo: ModuleType, engine: Any) -> None:
     if not hasattr(dynamo, "substitute_in_graph"):
         return
     _leave_out(dynamo.trace_rules)
-    substitutions = _substitutions(engine)
+    substitutions: dict[Callable[..., Any], Callable[..., Any]] = {
+        engine.mstx_range: _range, engine.stage: _range, engine.mark: lambda message, **options: None,
+        engine.at_step: lambda n: contextlib.nullcontext(), engine.is_on: lambda site: False,
+    }  # fmt: skip
     for name in _RUN_EAGERLY:
         substitutions[getattr(engine, name)] = _breaking(dynamo, getattr(engine, name))
     for original, traced in substitutions.items():
@@ -97,16 +79,6 @@ def _leave_out(trace_rules: Any) -> None:
         else:
             trace_rules.add(name)
     trace_rules.add(last)
-
-
-def _substitutions(engine: Any) -> dict[Callable[..., Any], Callable[..., Any]]:
-    return {
-        engine.mstx_range: _mstx_range,
-        engine.stage: _stage,
-        engine.mark: _mark,
-        engine.at_step: _at_step,
-        engine.is_on: _is_on,
-    }
 
 
 def _breaking(dynamo: ModuleType, function: Callable[..., Any]) -> Callable[..., Any]:

@@ -65,9 +65,7 @@ def mstx_range(name: Any = None, /, **options: object) -> Any:
     return name if type(name) in names.FUNCTIONS else _RANGE
 
 
-def stage(key: Any = None, /, **options: object) -> Any:
-    """The same as a stage."""
-    return mstx_range(key)
+stage = mstx_range
 
 
 def mark(message: object, /, **options: object) -> None:

@@ -85,42 +85,20 @@ class Parameters(NamedTuple):
 
 
 class Prologue(NamedTuple):
-    """What a wrapper does while anything is on, before its range begins.
+    """What a wrapper does while anything is on, before its range begins."""
 
-    Args:
-        statements: Python source, in which nothing is but what this package has written or checked.
-        values: The name that holds the range's attributes then, "" for none.
-    """
-
-    statements: tuple[str, ...] = ()
-    values: str = ""
-
-
-class Shape(NamedTuple):
-    """All that a wrapper's code depends on."""
-
-    kind: str
-    parameters: Parameters
-    has_stream: bool
-    prologue: Prologue
+    statements: tuple[str, ...] = ()  # Python source, in which nothing is but what this package has written or checked
+    values: str = ""  # the name that holds the range's attributes then, "" for none
 
 
 class Prepared:
-    """Attributes that bring the code which reads them, instead of being called with the call's own arguments.
+    """Attributes that bring the code which reads them, instead of being called with the call's own arguments."""
 
-    Attributes:
-        constant: What the code takes the attributes from, and nobody changes; None where it reads them only.
-    """
-
+    # What the code takes the attributes from, and nobody changes; None where it reads them only.
     constant: dict[Any, Any] | None = None
 
     def prologue(self, parameters: Parameters, names: Mapping[str, str]) -> Prologue | None:
-        """The code; None: this must be called all the same.
-
-        Args:
-            parameters: Those of the wrapper.
-            names: What it holds and its own variables are called in it, by role.
-        """
+        """The code, for a wrapper with these parameters and `names` by role; None: this must be called all the same."""
         raise NotImplementedError
 
 
@@ -142,7 +120,8 @@ def interface_of(target: Callable[..., Any]) -> Interface:
     is_marked = "_is_coroutine" in marks or "_is_coroutine_mark" in marks
     if function is None:
         return Interface(AWAITABLE if is_marked else CALL, Parameters())
-    kind = _kind(function.__code__)
+    kinds = {_COROUTINE: COROUTINE, _ASYNC_GENERATOR: ASYNC_GENERATOR, _GENERATOR: GENERATOR}
+    kind = next((kind for flag, kind in kinds.items() if function.__code__.co_flags & flag), CALL)
     parameters = _parameters(function.__code__, bound)
     places = len(parameters.positional_only) + len(parameters.plain)
     defaults = (function.__defaults__ or ())[-places:] if places else ()
@@ -170,13 +149,6 @@ def _code_behind(target: Callable[..., Any]) -> tuple[FunctionType | None, int]:
     if isinstance(inner, FunctionType) and inner.__code__.co_argcount and not isinstance(target, type):
         return inner, 1
     return None, 0
-
-
-def _kind(code: CodeType) -> str:
-    for flag, kind in ((_COROUTINE, COROUTINE), (_ASYNC_GENERATOR, ASYNC_GENERATOR), (_GENERATOR, GENERATOR)):
-        if code.co_flags & flag:
-            return kind
-    return CALL
 
 
 def _parameters(code: CodeType, bound: int) -> Parameters:
@@ -233,9 +205,11 @@ def make(interface: Interface, name: str, held: dict[str, Any]) -> FunctionType:
     """
     attributes = held["attributes"]
     constant = attributes.constant if isinstance(attributes, Prepared) else attributes
-    shape = _shape(interface, held["stream"] is not None, attributes)
+    prologue = _prologue(interface.parameters, attributes)
     inner = _code_behind(held["function"])[0] if are_functions_edited() else None
-    code, roles = _code(shape, inner is not None)
+    code, roles = _code(
+        interface.kind, interface.parameters, held["stream"] is not None, prologue, is_closure=inner is not None
+    )
     held = {**held, **_BUILTINS, "constant": constant}
     file, line = interface.place
     code = code.replace(co_name=name, co_filename=file, co_firstlineno=line, co_flags=code.co_flags | interface.flags)
@@ -280,18 +254,16 @@ def silence(wrapper: FunctionType, function: Callable[..., Any]) -> None:
             wrapper.__globals__[internal] = held[role]
 
 
-def _shape(interface: Interface, has_stream: bool, attributes: Any) -> Shape:
-    names, prologue = _names(interface.parameters), None
+def _prologue(parameters: Parameters, attributes: Any) -> Prologue:
+    names, prologue = _names(parameters), None
     if attributes is None:
         prologue = Prologue()
     elif isinstance(attributes, Prepared):
-        prologue = attributes.prologue(interface.parameters, names)
+        prologue = attributes.prologue(parameters, names)
     elif type(attributes) is dict:
         prologue = Prologue(values=names["constant"])
-    if prologue is None:
-        asked = "{value} = {evaluate}({site}, {attributes}, {call})".format(call=call_of(interface.parameters), **names)
-        prologue = Prologue((asked,), names["value"])
-    return Shape(interface.kind, interface.parameters, has_stream, prologue)
+    asked = "{value} = {evaluate}({site}, {attributes}, {call})".format(call=call_of(parameters), **names)
+    return prologue or Prologue((asked,), names["value"])
 
 
 @lru_cache(maxsize=512)
@@ -304,12 +276,14 @@ def _names(parameters: Parameters) -> dict[str, str]:
 
 
 @lru_cache(maxsize=512)
-def _code(shape: Shape, is_closure: bool) -> tuple[CodeType, dict[str, str]]:
-    """The wrapper's code for a shape, and the role of each of the names it refers to."""
-    names = _names(shape.parameters)
+def _code(
+    kind: str, parameters: Parameters, has_stream: bool, prologue: Prologue, is_closure: bool
+) -> tuple[CodeType, dict[str, str]]:
+    """The wrapper's code by all that it depends on, and the role of each of the names it refers to."""
+    names = _names(parameters)
+    source = _source(kind, parameters, has_stream, prologue, names)
     around = f"def around({', '.join(names[role] for role in (*_HELD, *_BUILTINS))}):\n "
-    source = around + _source(shape, names).replace("\n", "\n ") if is_closure else _source(shape, names)
-    tree = compile(source, _FILE, "exec", _ONLY_AST)
+    tree = compile(around + source.replace("\n", "\n ") if is_closure else source, _FILE, "exec", _ONLY_AST)
     _put_on_one_line(tree)
     code = compile(tree, _FILE, "exec")
     for _ in range(1 + is_closure):
@@ -328,24 +302,20 @@ def _put_on_one_line(node: Any) -> None:
                 _put_on_one_line(child)
 
 
-def _source(shape: Shape, names: Mapping[str, str]) -> str:
+def _source(kind: str, parameters: Parameters, has_stream: bool, prologue: Prologue, names: Mapping[str, str]) -> str:
     """The wrapper, whose names but for its parameters and own variables are globals."""
-    call, (statements, values) = call_of(shape.parameters), shape.prologue
-    extra = f", {names['stream']}" if shape.has_stream or values else ""
+    call, (statements, values) = call_of(parameters), prologue
+    extra = f", {names['stream']}" if has_stream or values else ""
     extra += f", {values}" if values else ""
     inside = "".join(f"\n   {line}" for line in statements)
     before = "\n  {value} = None\n  if {is_on}({site}):".format(**names) + inside if statements else ""
-    body = _BODIES[shape.kind].format(call=call, extra=extra, inside=inside, before=before, **names)
-    is_async = "async " if shape.kind in (COROUTINE, ASYNC_GENERATOR) else ""
-    return f"{is_async}def wrapper({_declaration(shape.parameters)}):{body}"
-
-
-def _declaration(parameters: Parameters) -> str:
+    body = _BODIES[kind].format(call=call, extra=extra, inside=inside, before=before, **names)
+    is_async = "async " if kind in (COROUTINE, ASYNC_GENERATOR) else ""
     parts = [*parameters.positional_only, *(["/"] if parameters.positional_only else []), *parameters.plain]
     if parameters.varargs or parameters.keyword_only:
         parts.append(f"*{parameters.varargs or ''}")
-    parts += parameters.keyword_only
-    return ", ".join([*parts, *([f"**{parameters.varkw}"] if parameters.varkw else [])])
+    parts += [*parameters.keyword_only, *([f"**{parameters.varkw}"] if parameters.varkw else [])]
+    return f"{is_async}def wrapper({', '.join(parts)}):{body}"
 
 
 def call_of(parameters: Parameters) -> str:

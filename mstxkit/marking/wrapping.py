@@ -21,6 +21,7 @@ _LIKE_FUNCTIONS = (
     types.WrapperDescriptorType, types.MethodDescriptorType, types.ClassMethodDescriptorType,
     type(functools.lru_cache(lambda: None)),
 )  # fmt: skip
+_OF_STATE = ("is_on", "timed", "driven", "opened", "stored", "step", "current_stage")
 # lru_cache keeps these on its type, where copying attributes does not find them.
 _CACHE_CONTROLS = ("cache_info", "cache_clear", "cache_parameters")
 
@@ -53,11 +54,16 @@ def _decorated(target: Any, settings: RangeSettings) -> Any:
     if isinstance(target, (staticmethod, classmethod)):
         return _copy_marks(target, type(target)(_inner(target.__func__, settings)))
     if isinstance(target, property):
-        return _timed_property(target, settings)
+        accessors = (target.fget, target.fset, target.fdel)
+        timed = [None if accessor is None else _inner(accessor, settings) for accessor in accessors]
+        return type(target)(timed[0], timed[1], timed[2], target.__doc__)
     if isinstance(target, (functools.partial, functools.partialmethod)):
-        return _timed_partial(target, settings)
+        # A partial stays one: unlike a function it does not bind when it is looked up in a class.
+        return _copy_marks(target, type(target)(_inner(target.func, settings), *target.args, **target.keywords))
     if isinstance(target, functools.cached_property):
-        return _timed_cached_property(target, settings)
+        cached = type(target)(_inner(target.func, settings))
+        cached.attrname = target.attrname
+        return cached
     return _timed_callable(target, settings)
 
 
@@ -79,23 +85,6 @@ def _is_alias(function: FunctionType, cls: type) -> bool:
     scope, own = function.__qualname__.rpartition(".")[0], cls.__qualname__
     is_made = scope.endswith("<locals>") and scope != own.rpartition(".")[0]
     return not is_made and not f"{scope}.".startswith(f"{own}.")
-
-
-def _timed_property(target: property, settings: RangeSettings) -> property:
-    accessors = (target.fget, target.fset, target.fdel)
-    timed = [None if accessor is None else _inner(accessor, settings) for accessor in accessors]
-    return type(target)(timed[0], timed[1], timed[2], target.__doc__)
-
-
-def _timed_partial(target: Any, settings: RangeSettings) -> Any:
-    """A partial stays one: unlike a function it does not bind when it is looked up in a class."""
-    return _copy_marks(target, type(target)(_inner(target.func, settings), *target.args, **target.keywords))
-
-
-def _timed_cached_property(target: Any, settings: RangeSettings) -> Any:
-    timed = type(target)(_inner(target.func, settings))
-    timed.attrname = target.attrname
-    return timed
 
 
 def _inner(target: Any, settings: RangeSettings) -> Any:
@@ -151,15 +140,9 @@ def _has_range_of(site: Any, function: Any) -> bool:
 def _wrapper(target: Any, site: Any, settings: RangeSettings) -> FunctionType:
     held = {
         # Pickled as names of `state`: a wrapper that travels uses the engine of where it arrives.
-        "is_on": state.is_on,
-        "timed": state.timed,
-        "driven": state.driven,
-        "opened": state.opened,
+        **{role: getattr(state, role) for role in _OF_STATE},
         "site": site,
         "function": target,
-        "stored": state.stored,
-        "step": state.step,
-        "current_stage": state.current_stage,
         "stream": settings.stream,
         # Of constant ones a copy that nobody changes: all calls share it.
         "attributes": dict(settings.attributes) if type(settings.attributes) is dict else settings.attributes,

@@ -55,33 +55,25 @@ class Preset(_PresetFields):
     """
 
     def _check(self) -> None:
-        problem = self._problem()
-        if problem:
-            raise ConfigError(f"preset {self.name!r}: {problem}")
-
-    def _problem(self) -> str | None:
-        if not self.activities:
-            return "activities is empty: name cpu, npu or both"
-        if self.level == "none" and not self.mstx:
-            return "level none records mstx ranges alone, and mstx is off"
-        if self.aic_metrics != "none" and self.level not in METRIC_LEVELS:
-            return f"aic_metrics={self.aic_metrics!r} needs level1 or level2, not {self.level}"
         of_host = [option for option in settable(PRESET) if option.needs_cpu]
-        if "cpu" not in self.activities and any(getattr(self, option.name) != option.default for option in of_host):
+        if not self.activities:
+            problem = "activities is empty: name cpu, npu or both"
+        elif self.level == "none" and not self.mstx:
+            problem = "level none records mstx ranges alone, and mstx is off"
+        elif self.aic_metrics != "none" and self.level not in METRIC_LEVELS:
+            problem = f"aic_metrics={self.aic_metrics!r} needs level1 or level2, not {self.level}"
+        elif "cpu" not in self.activities and any(getattr(self, option.name) != option.default for option in of_host):
             names = ", ".join(option.name for option in of_host[:-1])
-            return f"{names} and {of_host[-1].name} are those of operators on the host: they need the activity cpu"
-        if self.domains_exclude and not self.mstx:
-            return "domains_exclude leaves out mstx domains, and mstx is off"
-        return None
+            problem = f"{names} and {of_host[-1].name} are those of operators on the host: they need the activity cpu"
+        elif self.domains_exclude and not self.mstx:
+            problem = "domains_exclude leaves out mstx domains, and mstx is off"
+        else:
+            return
+        raise ConfigError(f"preset {self.name!r}: {problem}")
 
 
 class Order(NamedTuple):
-    """One session that is wanted of this process.
-
-    Args:
-        seconds: Limit of the request or the policy: whoever gave the order ends the session then. None: no limit.
-        bytes: The same of raw data; CANN is given a limit of its own behind it.
-    """
+    """One session that is wanted of this process."""
 
     run: Path  # the run folder, resolved
     run_id: str
@@ -93,8 +85,8 @@ class Order(NamedTuple):
     preset: Preset
     request: str = ""  # its id; empty for light capture
     reason: str = ""  # in the asker's words
-    seconds: float | None = None
-    bytes: int | None = None
+    seconds: float | None = None  # limit, when whoever gave the order ends the session; None: no limit
+    bytes: int | None = None  # the same of raw data; CANN is given a limit of its own behind it
     is_only_window: bool = True  # is its request for one window alone?
     local: Path | None = None  # the folder given for data on each host's own disk; None: the run
 

@@ -124,19 +124,16 @@ def take(device: int | None, *, run: str = "", stage: str | None = None, folder:
     if elsewhere:
         _taken.pop(pid, None)
         return Refusal(elsewhere)
-    refusal = None if device is None else _locked(claim, folder)
+    refusal, preferred = None, None if folder is None else str(folder)
+    try:
+        if device is not None:
+            refusal = claim.lock(folders.live_folder(_FOLDER, preferred, lambda: _INSTEAD_OF_SHARED_MEMORY))
+    except (OSError, MstxkitError) as exc:
+        refusal = Refusal(f"device {device} cannot be locked against other processes: {exc}")
     if refusal is None:
         return claim
     _taken.pop(pid, None)
     return refusal
-
-
-def _locked(claim: Claim, parent: Path | None) -> Refusal | None:
-    preferred = None if parent is None else str(parent)
-    try:
-        return claim.lock(folders.live_folder(_FOLDER, preferred, lambda: _INSTEAD_OF_SHARED_MEMORY))
-    except (OSError, MstxkitError) as exc:
-        return Refusal(f"device {claim.owner.device} cannot be locked against other processes: {exc}")
 
 
 def _refused_by(file: int, device: int | None) -> Refusal:

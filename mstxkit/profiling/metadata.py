@@ -39,18 +39,12 @@ def complete(output: Path, order: Order, distributed_args: dict[str, Any]) -> No
     written = documents.read_json(file, _LIMIT_BYTES)
     if written is not None or not file.exists():  # whatever else it is, it is not ours to replace
         _write(file, {**metadata, **(written or {})})
-    if order.world_size > 1:
-        _name_rank(output, order.rank)
-
-
-def _name_rank(output: Path, rank: int) -> None:
-    """Where the profiler did not know its rank, neither would anybody who reads its data."""
+    # Where the profiler did not know its rank, neither would anybody who reads its data.
     unnamed = output / f"{INFO}.json"
-    info = documents.read_json(unnamed, _LIMIT_BYTES)
-    if info is None or any(output.glob(f"{INFO}_*.json")):
-        return
-    _write(output / f"{INFO}_{rank}.json", {**info, "rank_id": rank})
-    unnamed.unlink()
+    info = documents.read_json(unnamed, _LIMIT_BYTES) if order.world_size > 1 else None
+    if info is not None and not any(output.glob(f"{INFO}_*.json")):
+        _write(output / f"{INFO}_{order.rank}.json", {**info, "rank_id": order.rank})
+        unnamed.unlink()
 
 
 def _write(file: Path, content: dict[str, Any]) -> None:

@@ -26,19 +26,12 @@ from .windows import StepWindow, is_known, planned
 
 
 class Other(NamedTuple):
-    """A profiler that is not mstxkit's, and has this process's device or is about to take it.
-
-    Args:
-        who: Whose it is.
-        sentence: Since when, and what to do.
-        waits_for: What a session waits for, in words; empty where that never ends.
-        begins_in: Steps until it begins; 0: it is on, or may be at any moment.
-    """
+    """A profiler that is not mstxkit's, and has this process's device or is about to take it."""
 
     who: str
-    sentence: str
-    waits_for: str = ""
-    begins_in: int = 0
+    sentence: str  # since when, and what to do
+    waits_for: str = ""  # what a session waits for, in words; empty where that never ends
+    begins_in: int = 0  # steps until it begins; 0: it is on, or may be at any moment
 
 
 def others(environment: Mapping[str, str] | None = None) -> tuple[Other, ...]:
@@ -59,8 +52,7 @@ def in_the_way() -> str:
 def coming(thread: int | None) -> tuple[tuple[str, int], ...]:
     """Profiles that are on or planned, in words, and the steps until then. Any thread. Never raises.
 
-    Args:
-        thread: That trains; None: not known.
+    `thread` is the one that trains; None: not known.
     """
     on = [other for other in _here(thread, os.environ) if other.waits_for]
     later = [other for other in _scheduled(thread) if other.begins_in]
@@ -124,16 +116,14 @@ def _dynamic() -> Other | None:
 
 
 def _windowed(who: str, window: StepWindow, each: theirs.Theirs | None = None) -> Other:
-    steps, since = window.words(engine.current_step()), "" if each is None else _since(each)
+    steps, since = window.words(engine.current_step()), ""
+    if each is not None:
+        at = time.strftime("%H:%M:%S UTC", time.gmtime(each.since_ns / 1e9))
+        name = next((thread.name for thread in threading.enumerate() if thread.ident == each.thread), "that has ended")
+        since = f"{'started' if each.is_started else 'made'} at {at} on thread {name}"
     begins = "is on" if window.begins_in == 0 else f"begins in {window.begins_in} steps"
     sentence = f"{who}'s profile {', '.join(filter(None, [begins, steps, since]))}; ask again after it, or take it out"
     return Other(who, sentence, ", ".join(filter(None, [f"{who}'s profile", steps or since])), window.begins_in)
-
-
-def _since(each: theirs.Theirs) -> str:
-    since = time.strftime("%H:%M:%S UTC", time.gmtime(each.since_ns / 1e9))
-    name = next((thread.name for thread in threading.enumerate() if thread.ident == each.thread), "that has ended")
-    return f"{'started' if each.is_started else 'made'} at {since} on thread {name}"
 
 
 def _in_environment(variables: Mapping[str, str]) -> Iterator[Other]:
@@ -151,17 +141,13 @@ def _in_environment(variables: Mapping[str, str]) -> Iterator[Other]:
             f"PROFILING_MODE={mode!r} gives the device to msprof, and both torch_npu's and MindSpore's profiler refuse "
             "to start; unset PROFILING_MODE",
         )
-    if _mindspore_starts(variables.get("MS_PROFILER_OPTIONS") or "{}"):
+    try:
+        options = json.loads(variables.get("MS_PROFILER_OPTIONS") or "{}")
+    except (ValueError, RecursionError):
+        options = None  # MindSpore logs an error, and does not profile
+    if isinstance(options, dict) and options.get("start"):
         sentence = "MindSpore profiles the whole run (MS_PROFILER_OPTIONS says start); unset MS_PROFILER_OPTIONS"
         yield Other("MindSpore", sentence)
-
-
-def _mindspore_starts(text: str) -> bool:
-    try:
-        options = json.loads(text)
-    except (ValueError, RecursionError):
-        return False  # MindSpore logs an error, and does not profile
-    return isinstance(options, dict) and bool(options.get("start"))
 
 
 def _verl() -> Other | None:

@@ -11,7 +11,7 @@ import os
 import threading
 import time
 from pathlib import Path
-from typing import Any, Sequence
+from typing import Sequence
 
 from .. import __version__, faults
 from ..errors import MstxkitError
@@ -66,14 +66,10 @@ def _import_all(names: Sequence[str]) -> None:
 
 
 class OneSession:
-    """This process's session, if any; none in a forked child. `begin` and `end` on one thread, the rest on any.
-
-    Attributes:
-        ended: So many have ended.
-    """
+    """This process's session, if any; none in a forked child. `begin` and `end` on one thread, the rest on any."""
 
     def __init__(self) -> None:
-        self.ended = 0
+        self.ended = 0  # so many
         self._opened: _Opened | None = None
 
     @property
@@ -245,19 +241,17 @@ class _Opened:
     def _start(self) -> SessionStart:
         order, backend = self.order, self.backend
         options, notes = backend.described(order.preset)
+        try:
+            sizes = metadata.distributed_args(order.rank, order.world_size)
+        except Exception as exc:  # Megatron's asserts, in whatever state it is
+            faults.note("session.distributed_args", exc)
+            sizes = {"rank": order.rank, "world_size": order.world_size}
         return SessionStart(
             order.run_id, order.rank, order.world_size, order.role, order.stage, order.step, order.request,
             order.reason, None if order.preset.name == "custom" else order.preset.name, options, notes, order.seconds,
-            order.bytes, backend.on_disk, backend.name, backend.version(), __version__, self._distributed(),
-            order.is_only_window, order.local,
+            order.bytes, backend.on_disk, backend.name, backend.version(), __version__, sizes, order.is_only_window,
+            order.local,
         )  # fmt: skip
-
-    def _distributed(self) -> dict[str, Any]:
-        try:
-            return metadata.distributed_args(self.order.rank, self.order.world_size)
-        except Exception as exc:  # Megatron's asserts, in whatever state it is
-            faults.note("session.distributed_args", exc)
-            return {"rank": self.order.rank, "world_size": self.order.world_size}
 
 
 def _room_bytes(folder: Path) -> int | None:

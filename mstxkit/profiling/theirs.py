@@ -128,9 +128,6 @@ def _forget_all() -> None:
 os.register_at_fork(after_in_child=_forget_all)
 
 
-# What the wrappers tell.
-
-
 def _listen(owner: Any, name: str, **listeners: Any) -> None:
     if hasattr(owner, name):
         _undo.append(seams.listen(owner, name, **listeners))
@@ -188,9 +185,6 @@ def dynamic_name() -> str:
     utils = getattr(sys.modules.get(_DYNAMIC_MODULE), "DynamicProfilerUtils", None)
     is_dyno = getattr(utils, "is_dyno_model", None)
     return MSMONITOR if is_dyno is not None and is_dyno() else DYNAMIC
-
-
-# Where they begin.
 
 
 def _on_torch_autograd(profiler: ModuleType) -> None:

@@ -17,17 +17,11 @@ _IDLE = ("NONE", "DEVICE_STOPPED")
 
 
 class StepWindow(NamedTuple):
-    """Steps in which a profiler warms up or records.
+    """Steps in which a profiler warms up or records."""
 
-    Attributes:
-        begins_in: Steps from now on; 0: it is on.
-        lasts: Steps, from now or from then on; None: until somebody stops it.
-        since: Steps for which it has been on.
-    """
-
-    begins_in: int = 0
-    lasts: int | None = None
-    since: int = 0
+    begins_in: int = 0  # steps from now on; 0: it is on
+    lasts: int | None = None  # steps, from now or from then on; None: until somebody stops it
+    since: int = 0  # steps for which it has been on
 
     def words(self, step: int | None) -> str:
         """Which steps, where now is `step`; empty where nobody knows."""

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import TYPE_CHECKING, Any, Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 from ..host import imports
 from . import cann
@@ -25,16 +26,13 @@ _PROFILERS = {
 _fork_hook_registered = False
 
 
-def _listens(name: str) -> Callable[[ModuleType], None]:
-    def listen(profiler: ModuleType) -> None:
-        from importlib import import_module
+def _listen(name: str, profiler: ModuleType) -> None:
+    from importlib import import_module
 
-        import_module(f"{__name__}.{name}").listen(profiler)
-
-    return listen
+    import_module(f"{__name__}.{name}").listen(profiler)
 
 
-_hooks = {name: _listens(name) for name in _PROFILERS}
+_hooks = {name: partial(_listen, name) for name in _PROFILERS}
 
 
 def install_all() -> None:

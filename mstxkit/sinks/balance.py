@@ -11,8 +11,6 @@ from typing import Any, Callable, NamedTuple
 
 Begin = Callable[[str, str], Any]
 End = Callable[[Any, str], object]
-Mark = Callable[[str, Any, str], object]
-BeginOnStream = Callable[[str, Any, str], Any]
 
 
 class Calls(NamedTuple):
@@ -20,21 +18,16 @@ class Calls(NamedTuple):
 
     begin: Begin
     end: End
-    mark: Mark
-    begin_stream: BeginOnStream
+    mark: Callable[[str, Any, str], object]
+    begin_stream: Callable[[str, Any, str], Any]
 
 
 class Balanced(NamedTuple):
-    """The same calls, and what to do at the stop.
-
-    Attributes:
-        end_all: End every range that is open, innermost first.
-        forget_all: Let none of them be ended in the tool any more: for a forked child.
-    """
+    """The same calls, and what to do at the stop."""
 
     calls: Calls
-    end_all: Callable[[], None]
-    forget_all: Callable[[], None]
+    end_all: Callable[[], None]  # end every range that is open, innermost first
+    forget_all: Callable[[], None]  # let none of them be ended in the tool any more: for a forked child
 
 
 def balanced(calls: Calls) -> Balanced:

@@ -42,7 +42,11 @@ def install() -> None:
     try:
         _why_not = _reason_against()
         if not _why_not:
-            _addresses = _find_functions()
+            import ctypes
+
+            library = _load()
+            addresses = (ctypes.cast(getattr(library, name), ctypes.c_void_p).value for name in FUNCTIONS)
+            _addresses = tuple(address or 0 for address in addresses)
             engine.set_direct(_addresses)
     except Exception as exc:
         _why_not = f"failed: {exc}"
@@ -105,14 +109,6 @@ def _is_tool(path: str, for_everybody: bool = False) -> bool:
     except OSError:
         return False
     return hasattr(library, _ENTRY)
-
-
-def _find_functions() -> tuple[int, ...]:
-    import ctypes
-
-    library = _load()
-    addresses = (ctypes.cast(getattr(library, name), ctypes.c_void_p).value for name in FUNCTIONS)
-    return tuple(address or 0 for address in addresses)
 
 
 def _load() -> ctypes.CDLL:

@@ -31,9 +31,8 @@ def listen(platform: ModuleType) -> None:
 
 def _started(*_: Any) -> None:
     mstx = sys.modules[_MODULE].Mstx
-    if _session.is_on or not mstx.enable or getattr(mstx, "NPU_PROFILER", mstx) is None:
-        return
-    _session.start(_calls(mstx))
+    if not _session.is_on and mstx.enable and getattr(mstx, "NPU_PROFILER", mstx) is not None:
+        _session.start(_calls(mstx))
 
 
 def _calls(mstx: Any) -> Calls:

@@ -11,8 +11,6 @@ from typing import Any, Callable
 from .. import faults
 
 Listener = Callable[..., object]
-
-
 # Replaced attributes: owner, name, original, replacement.
 _seams: list[tuple[Any, str, Any, Any]] = []
 
@@ -20,18 +18,10 @@ _seams: list[tuple[Any, str, Any, Any]] = []
 def listen(
     owner: Any, name: str, *, before: Listener | None = None, after: Listener | None = None
 ) -> Callable[[], None]:
-    """Replace the function `owner.name` by one that also tells us.
+    """Replace the function `owner.name`, of a class or module, by one that also tells us. Returns an undo.
 
-    Args:
-        owner: A class or a module.
-        before: Called with the function's positional arguments, before it runs.
-        after: The same after it has returned; not called when it raised.
-
-    Returns:
-        An undo, as `undo_all` for this one.
-
-    Raises:
-        AttributeError: there is no such function.
+    `before` is called with the function's positional arguments before it runs, `after` so when it has returned, not
+    when it raised. Raises AttributeError: there is no such function.
     """
     original = getattr(owner, name)
 

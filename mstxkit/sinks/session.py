@@ -8,12 +8,7 @@ from .balance import Balanced, Calls, balanced
 
 
 class MstxSession:
-    """What one framework's sink does between its profiler's start and stop.
-
-    Args:
-        index: The sink's place in the engine.
-        framework: Its name, for the direct way to CANN, which gives way meanwhile.
-    """
+    """What one framework's sink, at its `index` in the engine, does between its profiler's start and stop."""
 
     def __init__(self, index: int, framework: str) -> None:
         self._index, self._framework = index, framework

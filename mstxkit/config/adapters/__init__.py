@@ -30,6 +30,17 @@ _GROUPS = ("window", "sampling", "limits", "budgets")
 # Why fields of a window are lost where a system has no schedule.
 ONE_WINDOW = dict.fromkeys(("window.wait", "window.repeat", "window.more_steps"), "there is one window")
 
+# Why fields are lost where each worker of a trainer makes torch_npu's profiler by a few settings.
+IN_WORKERS = {
+    "replicas": "the inference engine is in the worker's own process: ranks choose it",
+    **dict.fromkeys(("domains_include", "domains_exclude"), "mstx domains cannot be chosen"),
+    "aic_metrics": "always PipeUtilization, which level1 and level2 record",
+    "analysis": "off or sync",
+    "data_simplification": "always on",
+    "sampling": "a stage is recorded whole",
+    "limits": "a recording has no limits",
+}
+
 
 def words(profiler: str, option: str) -> dict[Any, Any]:
     """A profiler's words for the values of an option, each with ours."""
@@ -115,15 +126,18 @@ class Reading:
         section: Keys that lead to it; none for the top.
         from_text: Are all values texts (a command line), so that "5" is a number and "true" a flag?
         spelled: How a key is written in messages, where it is not the dotted path: `"--{}".format`.
+        problems: Those that were met on the way to the section.
     """
 
-    def __init__(self, source: Source, section: tuple[str, ...] = (), from_text: bool = False, spelled: Any = None):
+    def __init__(
+        self, source: Source, section: tuple[str, ...] = (), from_text: bool = False, spelled: Any = None,
+        problems: Iterable[Problem] = (),
+    ) -> None:  # fmt: skip
         self.source, self.section, self.from_text, self._spelled = source, section, from_text, spelled
         content = source.at(*section)
         self.values: Mapping[str, Any] = content if isinstance(content, Mapping) else {}
         self.places: dict[str, SourcePlace] = {}
-        self.problems: list[Problem] = []
-        self.notes: list[str] = []
+        self.problems, self.notes = list(problems), list[str]()
         if content is not None and not isinstance(content, Mapping):
             self.wrong("", "a mapping is needed", value=content)
 
@@ -142,8 +156,7 @@ class Reading:
 
     def wrong(self, key: str, why: str, value: Any = None, allowed: Iterable[Any] = ()) -> None:
         """Note a problem at a key. `allowed` are the values or names it may have: the nearest one is suggested."""
-        place = self.place(key)
-        self.problems.append(Problem(*place, value, why, tuple(map(str, allowed))))
+        self.problems.append(Problem(*self.place(key), value, why, tuple(map(str, allowed))))
 
     def refuse(self, default: T, key: str, why: str, value: Any, allowed: Iterable[Any] = ()) -> T:
         """Note a problem at a key, and go on with its default."""
@@ -153,6 +166,13 @@ class Reading:
     def note(self, text: str) -> None:
         """Add what the reader should know although it is not wrong."""
         self.notes.append(text)
+
+    def take_over(self, *others: Reading) -> None:
+        """Add the problems, notes and places of others: where both have a place, theirs holds."""
+        for other in others:
+            self.problems += other.problems
+            self.notes += other.notes
+            self.places.update(other.places)
 
     def only(self, allowed: Iterable[str]) -> None:
         """Note every key of the section that is none of these."""
@@ -223,10 +243,7 @@ class Reading:
         return tuple(dict.fromkeys(numbers))
 
     def read(self, flavour: str, extras: Mapping[str, Any] | None = None, **fields: Any) -> Read:
-        """The canonical configuration of these fields (`window` as a dict or Window).
-
-        Raises: ConfigError for all problems noted so far, or what the model itself refuses.
-        """
+        """The configuration of these fields. Raises: ConfigError for all that is wrong, or that the model refuses."""
         self.stop_if_wrong()
         if extras:
             fields["extras"] = {flavour: dict(extras)}
@@ -250,13 +267,9 @@ def export_of(reading: Reading, alone: Mapping[Any, Any]) -> str:
 
 
 def left_out(config: Config, read_back: Config, flavour: str, reasons: Mapping[str, str]) -> tuple[Lost, ...]:
-    """The fields in which a configuration differs from what its written text reads as.
+    """The fields in which a configuration differs from what its written text reads as, and extras of other flavours.
 
-    Args:
-        config: What was to be written.
-        read_back: `read` of what was written.
-        flavour: Extras of others are lost as well.
-        reasons: Why, by field (`window.warmup`) or by its first part; else the value it becomes.
+    `reasons` say why, by field (`window.warmup`) or by its first part.
     """
     wanted, got = flat(config), flat(read_back)
     fields = [name for name in wanted if name.partition(".")[0] not in ("extras", "stage_names")]
@@ -265,15 +278,11 @@ def left_out(config: Config, read_back: Config, flavour: str, reasons: Mapping[s
         why = reasons.get(name) or reasons.get(name.partition(".")[0]) or f"{flavour} cannot say this"
         lost.append(Lost(name, wanted[name], f"{why}; it becomes {json.dumps(got.get(name), default=str)}"))
     for other, extras in config.extras.items():
-        own = {} if other == flavour else extras
-        lost += [Lost(f"extras.{other}.{name}", value, _why_lost(other, name, value)) for name, value in own.items()]
+        why_lost = getattr(by_flavour().get(other), "why_lost", None)  # knows best, where an adapter has one
+        for name, value in () if other == flavour else extras.items():
+            why = str(why_lost(name, value)) if why_lost else f"{other} alone has it"
+            lost.append(Lost(f"extras.{other}.{name}", value, why))
     return tuple(lost)
-
-
-def _why_lost(flavour: str, name: str, value: Any) -> str:
-    """Why nobody else can say an extra of a flavour: its adapter's own `why_lost` knows best, where it has one."""
-    why = getattr(by_flavour().get(flavour), "why_lost", None)
-    return str(why(name, value)) if why else f"{flavour} alone has it"
 
 
 def flat(config: Config) -> dict[str, Any]:

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import os
-from typing import Any, Container, Iterable, Mapping, TypeVar
+from typing import Any, Container, Iterable, Mapping
 
 from ...errors import Problem
 from .. import shell
 from ..sources import Source, Word
-from . import Reading
-
-T = TypeVar("T")
 
 
 def commands_of(words: Iterable[Word]) -> list[list[Word]]:
@@ -33,12 +30,8 @@ def section_of_words(
     words: Iterable[Word], name: str, prefix: str, names: Mapping[str, str], flags: Container[str] = ()
 ) -> tuple[Source, list[Problem]]:
     """Options among the words of a source that begin with the prefix, each with the list of words behind it; of an
-    option given twice the last holds. One of which something is not known is a problem, and left out.
-
-    Args:
-        name: Of the source.
-        names: The key by the option as it is spelled.
-        flags: Keys that take no value: what is behind them belongs to others.
+    option given twice the last holds. One of which something is not known is a problem, and left out. `names` has the
+    key by the option as it is spelled; behind `flags`, which take no value, all belongs to others.
     """
     values: dict[str, list[Word]] = {}
     lines: dict[tuple[str | int, ...], int] = {}
@@ -57,45 +50,12 @@ def section_of_words(
             lines.update({(names[option],): word.line} if word.line is not None else {})
         elif behind is not None:
             behind.append(word)
-    return _known(name, values, lines, problems, flags)
-
-
-def reading_of_command(
-    words: Iterable[Word], name: str, command: str, options: Iterable[str], flags: Container[str], lists: Container[str]
-) -> Reading:
-    """The options of a command of `dyno`, to be read: `flags` take no value, `lists` several with commas between."""
-    section, problems = section_of_words(words, name, "--", {f"--{key}": key for key in options}, flags)
-    values: dict[str, Any] = {}
-    for key, behind in section.values.items():
-        values[key] = True if key in flags else one_word([word for word in behind if word != command])
-        if key in lists and isinstance(values[key], str):
-            values[key] = [part.strip() for part in values[key].split(",")]
-    reading = Reading(Source(name, values, section.lines), from_text=True, spelled="--{}".format)
-    reading.problems += problems
-    return reading
-
-
-def _known(
-    name: str, values: dict[str, list[Word]], lines: Any, problems: list[Problem], flags: Container[str]
-) -> tuple[Source, list[Problem]]:
     certain: dict[str, list[str]] = {}
-    for key, behind in values.items():
-        unknown = [] if key in flags else [problem for word in behind for problem in shell.unknown(word, name)]
-        problems += unknown
-        certain.update({} if unknown else {key: [word.text for word in behind]})
+    for key, words_behind in values.items():
+        doubts = [] if key in flags else [problem for word in words_behind for problem in shell.unknown(word, name)]
+        problems += doubts
+        certain.update({} if doubts else {key: [word.text for word in words_behind]})
     return Source(name, certain, lines), problems
-
-
-def amount(reading: Reading, key: str, field: str, default: T, needed: str) -> float | T:
-    """A number of 0 or more, written as text; else a problem that says what is `needed`, and the default."""
-    text = reading.get(key, field, default)
-    if text is default:
-        return default
-    try:
-        number = float(text)
-    except (TypeError, ValueError):
-        number = -1
-    return number if 0 <= number < float("inf") else reading.refuse(default, key, needed, text)
 
 
 def one_word(behind: list[str]) -> Any:

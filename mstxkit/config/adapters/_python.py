@@ -43,8 +43,7 @@ def arguments(source: Source, profiler: str, ignored: tuple[str, ...] = ()) -> R
     values = {key: value for key, value in values.items() if key != HANDLER or not notes}
     problems: list[Problem] = []
     plain = _plain(values, (), Source(source.name, values, lines), problems)
-    reading = Reading(Source(source.name, plain, lines))
-    reading.problems += problems
+    reading = Reading(Source(source.name, plain, lines), problems=problems)
     reading.notes += notes
     return reading
 
@@ -82,8 +81,7 @@ def window(reading: Reading) -> Window:
     active = own.number("active", "window.steps", 1, least=1)
     if own.number("skip_first_wait", "window.wait", 0) != 0:
         own.wrong("skip_first_wait", "a first window without its wait cannot be said here: give skip_first for it", 1)
-    reading.problems += own.problems
-    reading.places.update(own.places)
+    reading.take_over(own)
     steps = None if active >= ENDLESS_STEPS else max(active, 1)
     first = max(skip, 0) + max(wait, 0) + max(warmup, 0) + 1
     return Window(
@@ -101,8 +99,7 @@ def handled(reading: Reading, default: str = "") -> tuple[str, str, dict[str, An
     path = "" if own.values.get("dir_name") is None else own.text("dir_name", "path", "")
     worker = None if own.values.get("worker_name") is None else own.text("worker_name", "extras", "")
     wanted, later = own.flag("analyse_flag", "analysis", True), own.flag("async_mode", "analysis", False)
-    reading.problems += own.problems
-    reading.places.update(own.places)
+    reading.take_over(own)
     analysis = "off" if not wanted else "async" if later else "sync"
     return path or default, analysis, {} if worker is None else {"worker_name": worker}
 
@@ -119,8 +116,7 @@ def members(reading: Reading, keys: tuple[str, ...], why: str) -> None:
 def in_the_files_words(reading: Reading, values: Mapping[str, Any], lines: Mapping[Any, int]) -> Reading:
     """These values in the words of the profiler's own file, which knows no enumerations. Problems and notes stay."""
     words = {key: _in_words(value, key) for key, value in values.items() if value is not None}
-    again = Reading(Source(reading.source.name, words, dict(lines)))
-    again.problems += reading.problems
+    again = Reading(Source(reading.source.name, words, dict(lines)), problems=reading.problems)
     again.notes += reading.notes
     return again
 
@@ -129,15 +125,12 @@ def _in_words(value: Any, key: str) -> Any:
     if isinstance(value, Mapping):
         return {name: _in_words(inner, name) for name, inner in value.items()}
     if isinstance(value, list):
-        return [_in_words(inner, "") if key not in _IN_LOWER_CASE else _lower(inner) for inner in value]
+        is_lower = key in _IN_LOWER_CASE
+        return [inner.lower() if is_lower and isinstance(inner, str) else _in_words(inner, "") for inner in value]
     if isinstance(value, str):
-        word = _lower(value) if key in _IN_LOWER_CASE else str(value)
+        word = value.lower() if key in _IN_LOWER_CASE else str(value)
         return [word] if key == "export_type" else word
     return value
-
-
-def _lower(value: Any) -> Any:
-    return value.lower() if isinstance(value, str) else value
 
 
 def call_of(
@@ -152,8 +145,13 @@ def call_of(
         term = getattr(option, profiler)
         if isinstance(term, Term):
             (arguments if term.call == PROFILE else deep)[term.name] = _code(term, getattr(config, option.name), module)
-    if not _is_all(config.window):
-        arguments[SCHEDULE] = f"{module}.schedule({_schedule(config.window)})"
+    if config.window.steps is not None or config.window.first_step > 1:
+        counts = {
+            "wait": config.window.wait, "warmup": config.window.warmup, "active": config.window.steps or ENDLESS_STEPS,
+            "repeat": config.window.repeat, "skip_first": max(config.window.skip_first, 0),
+        }  # fmt: skip
+        listed = ", ".join(f"{name}={count}" for name, count in counts.items())
+        arguments[SCHEDULE] = f"{module}.schedule({listed})"
     worker = f"{extras['worker_name']!r}, " if "worker_name" in extras else ""
     flags = f"analyse_flag={config.analysis != 'off'}, async_mode={config.analysis == 'async'}"
     named = f"worker_name={worker}{flags}" if worker else flags
@@ -166,18 +164,6 @@ def call_of(
 
 def _lines(arguments: Mapping[str, str], indent: int) -> str:
     return "".join(f"{' ' * indent}{name}={code},\n" for name, code in arguments.items())
-
-
-def _is_all(window: Window) -> bool:
-    return window.steps is None and window.first_step == 1
-
-
-def _schedule(window: Window) -> str:
-    counts = {
-        "wait": window.wait, "warmup": window.warmup, "active": window.steps or ENDLESS_STEPS,
-        "repeat": window.repeat, "skip_first": max(window.skip_first, 0),
-    }  # fmt: skip
-    return ", ".join(f"{name}={count}" for name, count in counts.items())
 
 
 def _code(term: Term, value: Any, module: str) -> str:

@@ -108,7 +108,8 @@ def _role(reading: Reading, default: VerlRole) -> VerlRole:
         role.problems += tools.problems
     verl_role = VerlRole(
         default.name, role.flag("enable", "enabled", default.enable),
-        role.flag("all_ranks", "ranks", default.all_ranks), _ranks(role, default.ranks),
+        role.flag("all_ranks", "ranks", default.all_ranks),
+        () if role.values.get("ranks", default.ranks) in (None, []) else role.ranks("ranks", "ranks", default.ranks),
         role.text("save_path", "path", default.save_path), npu.flag("discrete", "stages", default.discrete),
         npu.items("contents", "activities", {name: name for name in CONTENTS}, default.contents),
         npu.choice("level", "level", LEVELS, default.level), npu.flag("analysis", "analysis", default.analysis),
@@ -120,13 +121,6 @@ def _role(reading: Reading, default: VerlRole) -> VerlRole:
     elif default.name == "actor" or verl_role.enable:
         reading.places = {**role.places, **npu.places, **reading.places}
     return verl_role
-
-
-def _ranks(role: Reading, default: tuple[int, ...]) -> tuple[int, ...]:
-    if "ranks" not in role.values:
-        return default
-    is_empty = role.values["ranks"] is None or role.values["ranks"] == []
-    return () if is_empty else tuple(role.ranks("ranks", "ranks", ()))
 
 
 def _tokens(npu: Reading) -> tuple[int | None, int | None]:
@@ -176,9 +170,7 @@ def meant_version(version: str | None) -> Iterator[None]:
 
 
 def at_least(*numbers: int) -> bool:
-    """Is the verl that is meant this version or a later one? It is the one installed, the newest where none is, if
-    `meant_version` says nothing else.
-    """
+    """Is the verl of `meant_version` this one or later? Without: the one installed; where none is, the newest."""
     version = _MEANT.get() or installed_version()
     return version is None or [int(part) for part in version.split(".")[:3] if part.isdecimal()] >= list(numbers)
 
@@ -228,9 +220,7 @@ def note_surprises(
 
 
 def apart(roles: Mapping[str, VerlRole], others: Mapping[str, VerlRole]) -> dict[str, Any]:
-    """By dotted name, all that these roles do otherwise than others of the same names; of roles that are off only that
-    they are.
-    """
+    """By dotted name, what these roles do otherwise than others of the same names; of roles that are off only that."""
     kept: dict[str, Any] = {}
     for name, role in roles.items():
         meant, other = role.meaning(), others[name].meaning()

@@ -3,27 +3,29 @@
 Source: msMonitor master of 2026-08, dynolog_npu/cli/src/main.rs (options, defaults, values), docs/en/user_guide/
 nputrace_instruct.md and npumonitor_instruct.md; torch_npu 2.13.0, `_dynamic_profiler_config_context.py:59-254`, which
 takes what nputrace sends. `-1` and the steps mean what they mean in `torch_npu`'s own file.
+
+`npu-monitor` monitors without a profiler until it is stopped. Its activities have no levels: the level is the lowest at
+which the profiler has them too, and the kinds are kept.
 """
 
 from __future__ import annotations
 
 import shlex
 from dataclasses import replace
-from typing import Any
+from typing import Any, Container, Iterable
 
 from ...errors import ConfigError
+from ...store.options import named
 from ..model import Config, Window
 from ..shell import Word
 from ..sources import Path, Source, from_shell
 from . import ENDLESS_STEPS, ONE_WINDOW, Read, Reading, Written, left_out, torch_npu
-from ._arguments import amount, commands_of, is_of, reading_of_command
-from ._npu_monitor import COMMAND as MONITOR
-from ._npu_monitor import for_the_daemon, read_monitor, write_monitor
+from ._arguments import commands_of, is_of, one_word, section_of_words
 
 FLAVOUR = "dyno"
 DESCRIPTION = "msMonitor: a command dyno nputrace or dyno npu-monitor in a shell script"
 
-PROGRAM, TRACE = "dyno", "nputrace"
+PROGRAM, TRACE, MONITOR = "dyno", "nputrace", "npu-monitor"
 OWN_PATH = "./nputrace"
 _FLAGS = {
     "record-shapes": "shapes", "profile-memory": "memory", "with-stack": "stacks", "with-flops": "flops",
@@ -50,6 +52,18 @@ _REASONS = {
     "host_sys": f"one of {', '.join(HOST_SYSTEMS)}",
     **ONE_WINDOW,
 }
+# What `npu-monitor` reports, by kind.
+_KINDS = {
+    "Marker": "none", "Kernel": "level0", "Communication": "level0", "Hccl": "level0", "Memory": "level0",
+    "MemSet": "level0", "MemCpy": "level0", "API": "level1", "AclAPI": "level1", "NodeAPI": "level1",
+    "RuntimeAPI": "level2",
+}  # fmt: skip
+_SECONDS = "seconds are needed, 0 or more; 0 for no limit"
+_SWITCHES = ("npu-monitor-start", "npu-monitor-stop")
+_KEPT = (
+    "hostname", "port", "certs-dir", "report-interval-s", "json-rotate-log-lines", "json-rotate-log-files", "filter",
+)  # fmt: skip
+MONITOR_OPTIONS = (*_SWITCHES, "duration", "mspti-activity-kind", "log-file", "export-type", *_KEPT)
 
 
 def detect(source: Source) -> bool:
@@ -65,7 +79,7 @@ def read(source: Source) -> Read:
         raise ConfigError(f"{source.name}: several commands of dyno, in lines {lines}: keep the one that is meant")
     words = commands[0] if commands else []
     if any(word.text == MONITOR for word in words):
-        return read_monitor(words, source.name, FLAVOUR)
+        return _read_monitor(words, source.name)
     return _read_trace(words, source.name)
 
 
@@ -86,7 +100,7 @@ def _read_trace(words: list[Word], name: str) -> Read:
         "export": reading.choice("export-type", "export", {"Text": "text", "Db": "db"}, "text"),
         "data_simplification": reading.flag("data-simplification", "data_simplification", True),
         "host_sys": reading.items("host-sys", "host_sys", HOST_SYSTEMS, ()),
-        "gc_detect_threshold_ms": amount(reading, "gc-detect-threshold", "gc_detect_threshold_ms", None, _THRESHOLD),
+        "gc_detect_threshold_ms": _amount(reading, "gc-detect-threshold", "gc_detect_threshold_ms", None, _THRESHOLD),
         **{field: reading.texts(key, field) for key, field in _LISTS.items()},
     }  # fmt: skip
     if level == "none" and not fields["mstx"]:
@@ -100,7 +114,7 @@ def _read_trace(words: list[Word], name: str) -> Read:
 
 def _reading(words: list[Word], name: str) -> Reading:
     lists = ("activities", "host-sys", "rank-list", *_LISTS)
-    reading = reading_of_command(words, name, TRACE, OPTIONS, _ACTIONS, lists)
+    reading = _reading_of(words, name, TRACE, OPTIONS, _ACTIONS, lists)
     reading.values = {key: value for key, value in reading.values.items() if (key, value) != ("host-sys", ["None"])}
     if words and words[0].line is not None:
         of_missing: dict[Path, int] = {(key,): words[0].line for key in OPTIONS}
@@ -133,10 +147,72 @@ def _analysis(reading: Reading, ranks: Any) -> str:
     return "off" if not is_wanted else "async" if is_async else "sync"
 
 
+def _read_monitor(words: list[Word], name: str) -> Read:
+    reading = _reading_of(words, name, MONITOR, MONITOR_OPTIONS, _SWITCHES, ("mspti-activity-kind",))
+    kinds = reading.items("mspti-activity-kind", "level", {kind: kind for kind in _KINDS}, ("Marker",)) or ("Marker",)
+    is_on = "npu-monitor-start" in reading.values and "npu-monitor-stop" not in reading.values
+    if not is_on:
+        reading.note("without --npu-monitor-start nothing is switched on; a monitor that runs is changed")
+    if "log-file" not in reading.values:
+        reading.note("without --log-file nothing is kept; TensorBoard alone shows it")
+    export = reading.choice("export-type", "export", {"DB": "db", "Jsonl": "text"}, "db")
+    seconds = _amount(reading, "duration", "limits.seconds", 0.0, _SECONDS)
+    extras = {"command": MONITOR, "mspti-activity-kind": ",".join(kinds)}
+    extras.update({key: reading.values[key] for key in _KEPT if key in reading.values})
+    return reading.read(
+        FLAVOUR, extras, enabled=is_on, window=Window(steps=None, counted_from="process"), activities=("npu",),
+        level=max((_KINDS[kind] for kind in kinds), key=named("level").values.index), mstx="Marker" in kinds,
+        domains_exclude=("communication",) if "Marker" in kinds else (), export=export,
+        path=reading.text("log-file", "path", ""), limits={"seconds": seconds} if seconds else None,
+    )  # fmt: skip
+
+
+def _for_the_daemon(values: dict[str, Any]) -> list[str]:
+    """Take out what stands before the command: where the daemon is."""
+    return [f"--{key}={values.pop(key)}" for key in ("hostname", "port", "certs-dir") if key in values]
+
+
+def _monitor_words(config: Config, own: dict[str, Any]) -> list[str]:
+    """The words of the command, for a configuration that was read from one."""
+    values = {key: own[key] for key in ("mspti-activity-kind", *_KEPT) if key in own}
+    top = _for_the_daemon(values)
+    if config.limits is not None and config.limits.seconds is not None:
+        values["duration"] = config.limits.seconds
+    values.update({"log-file": config.path} if config.path else {})
+    values["export-type"] = "Jsonl" if config.export == "text" else "DB"
+    switch = "npu-monitor-start" if config.enabled else "npu-monitor-stop"
+    return [PROGRAM, *top, MONITOR, f"--{switch}", *(f"--{key}={value}" for key, value in values.items())]
+
+
+def _reading_of(
+    words: list[Word], name: str, command: str, options: Iterable[str], flags: Container[str], lists: Container[str]
+) -> Reading:
+    """The options of a command, to be read: `flags` take no value, `lists` several with commas between."""
+    section, problems = section_of_words(words, name, "--", {f"--{key}": key for key in options}, flags)
+    values: dict[str, Any] = {}
+    for key, behind in section.values.items():
+        values[key] = True if key in flags else one_word([word for word in behind if word != command])
+        if key in lists and isinstance(values[key], str):
+            values[key] = [part.strip() for part in values[key].split(",")]
+    return Reading(Source(name, values, section.lines), (), True, "--{}".format, problems)
+
+
+def _amount(reading: Reading, key: str, field: str, default: float | None, needed: str) -> float | None:
+    """A number of 0 or more, written as text; else a problem that says what is `needed`, and the default."""
+    text = reading.get(key, field, default)
+    if text == default:
+        return default
+    try:
+        number = float(text)
+    except (TypeError, ValueError):
+        number = -1
+    return number if 0 <= number < float("inf") else reading.refuse(default, key, needed, text)
+
+
 def write(config: Config) -> Written:
     """The command."""
     own = config.extras.get(FLAVOUR, {})
-    words = write_monitor(config, own) if own.get("command") == MONITOR else _trace_words(config, own)
+    words = _monitor_words(config, own) if own.get("command") == MONITOR else _trace_words(config, own)
     text = "# msMonitor; its daemon dynolog must run, and the training with MSMONITOR_USE_DAEMON=1.\n"
     text += " ".join(shlex.quote(word) for word in words) + "\n"
     return Written(text, left_out(config, read(from_shell(text, FLAVOUR)).config, FLAVOUR, _REASONS))
@@ -159,7 +235,7 @@ def _trace_words(config: Config, own: dict[str, Any]) -> list[str]:
         **{key: ",".join(getattr(config, field)) for key, field in _LISTS.items()},
         "rank-list": "" if config.ranks == "all" else ",".join(map(str, config.ranks)),
     }  # fmt: skip
-    top = for_the_daemon(values)
+    top = _for_the_daemon(values)
     named = {key: value for key, value in values.items() if value is not None and value != ""}
     options = [f"--{key}" if value is True else f"--{key}={value}" for key, value in named.items()]
     return [PROGRAM, *top, TRACE, *options]

@@ -71,7 +71,11 @@ def write(config: Config) -> Written:
     """Arguments, one a line, to be put behind the training script."""
     start = config.window.first_step
     values = values_of(config, start, start + (config.window.steps or ENDLESS_STEPS), OWN_PATH)
-    lines = [_line(name, value) for name, value in values.items() if value is not False]
+    lines = []
+    for name, value in values.items():
+        if value is not False:
+            words = [] if value is True else value if isinstance(value, list) else [value]
+            lines.append(" ".join([_spelled(name), *(shlex.quote(str(word)) for word in words)]))
     text = "# Arguments of MindSpeed-LLM (Megatron-Core), for its training script.\n" + " \\\n".join(lines) + "\n"
     return Written(text, left_out(config, read(from_shell(text, FLAVOUR)).config, FLAVOUR, REASONS))
 
@@ -112,9 +116,8 @@ def ranks(reading: Reading, default: list[int], example: str) -> Any:
     elif numbers == [-1]:
         return "all"
     elif -1 in numbers:
-        reading.wrong(
-            "profile_ranks", "-1 means all ranks only where it stands alone; beside others it is no rank", listed
-        )
+        why = "-1 means all ranks only where it stands alone; beside others it is no rank"
+        reading.wrong("profile_ranks", why, listed)
     return tuple(dict.fromkeys(number for number in numbers if number is not None and number >= 0)) or "all"
 
 
@@ -145,9 +148,7 @@ def _reading(source: Source) -> Reading:
                 problems.append(Problem(*place, behind[0], "takes no value: leave it out for off"))
         else:
             values[key] = behind if key == "profile_ranks" else one_word(behind)
-    reading = Reading(Source(source.name, values, section.lines), from_text=True, spelled=_spelled)
-    reading.problems += problems
-    return reading
+    return Reading(Source(source.name, values, section.lines), (), True, _spelled, problems)
 
 
 def _window(reading: Reading, enabled: bool) -> Window:
@@ -171,8 +172,3 @@ def _is_option(text: str) -> bool:
 
 def _spelled(name: str) -> str:
     return f"--{name.replace('_', '-')}"
-
-
-def _line(name: str, value: Any) -> str:
-    words = [] if value is True else value if isinstance(value, list) else [value]
-    return " ".join([_spelled(name), *(shlex.quote(str(word)) for word in words)])

@@ -62,32 +62,25 @@ def _reading(source: Source) -> Reading:
     if any(word.text.startswith(_PREFIX) for word in words):
         names = {f"--{SECTION}.{name}": name for name in OPTIONS}
         section, problems = section_of_words(words, source.name, _PREFIX, names)
-        own = Source(
-            source.name, {key: _of_words(key, behind) for key, behind in section.values.items()}, section.lines
-        )
-        reading = Reading(own, from_text=True, spelled=f"--{SECTION}.{{}}".format)
-        reading.problems += problems
-        return reading
+        values: dict[str, Any] = dict(section.values)
+        for key, behind in section.values.items():
+            if key in FLAGS:
+                values[key] = _flag(one_word(behind or ["true"]))
+            elif key != "profile_ranks":
+                values[key] = one_word(behind)
+        own = Source(source.name, values, section.lines)
+        return Reading(own, (), True, f"--{SECTION}.{{}}".format, problems)
     path = () if all(name in source.values for name in _OWN_ALONE) else (SECTION,)
     reading = Reading(source, path, from_text=True)
-    reading.values = {key: _of_yaml(key, value) for key, value in reading.values.items() if value is not None}
+    # As the framework sees it, which turns all into texts and parses these.
+    section = {key: value for key, value in reading.values.items() if value is not None}
+    reading.values = {key: _flag(value) if key in FLAGS else value for key, value in section.items()}
+    if not isinstance(section.get("profile_ranks", []), list):
+        reading.values["profile_ranks"] = [section["profile_ranks"]]
     for key in reading.values:
         if key.startswith("profile") and key not in OPTIONS:
             reading.wrong(key, "unknown key", allowed=OPTIONS)
     return reading
-
-
-def _of_words(key: str, behind: list[str]) -> Any:
-    if key == "profile_ranks":
-        return behind
-    return _flag(one_word(behind or ["true"])) if key in FLAGS else one_word(behind)
-
-
-def _of_yaml(key: str, value: Any) -> Any:
-    """A value as the framework sees it: it turns all into texts, and parses these."""
-    if key == "profile_ranks" and not isinstance(value, list):
-        return [value]
-    return _flag(value) if key in FLAGS else value
 
 
 def _flag(value: Any) -> Any:

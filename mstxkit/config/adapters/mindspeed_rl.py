@@ -12,7 +12,7 @@ from ... import stages
 from .. import hydra
 from ..model import Config
 from ..sources import Source, from_yaml
-from . import EXPORTS, LEVELS, Read, Reading, Written, left_out, usual_metrics, yaml_of
+from . import EXPORTS, IN_WORKERS, LEVELS, Read, Reading, Written, left_out, usual_metrics, yaml_of
 
 FLAVOUR = "mindspeed_rl"
 DESCRIPTION = "MindSpeed-RL training YAML: profiler_config.integrated"
@@ -33,20 +33,14 @@ _FLAGS = {
     "profile_with_module": "modules",
 }  # fmt: skip
 _REASONS = {
+    **IN_WORKERS,
     "enabled": "nothing of what is to be recorded can be said",
     "window.steps": "a window has an end",
     "window.counted_from": "steps are counted from the start of the process, also after a resume",
     "window": "one window of steps in a row, without warm-up",
     "stages": f"stages are {', '.join(STAGES)}",
-    "replicas": "the inference engine is in the worker's own process: ranks choose it",
-    **dict.fromkeys(("domains_include", "domains_exclude"), "mstx domains cannot be chosen"),
     "stacks": "profile_with_module records stacks by module",
-    "aic_metrics": "always PipeUtilization, which level1 and level2 record",
     "export": "text or db, not both",
-    "analysis": "off or sync",
-    "data_simplification": "always on",
-    "sampling": "a stage is recorded whole",
-    "limits": "a recording has no limits",
     "mstx": "level none always records mstx ranges",
 }
 
@@ -63,11 +57,19 @@ def read(source: Source) -> Read:
     Raises: ConfigError with all that is wrong, also what MindSpeed-RL takes silently and then profiles nothing, or
     something else, with: a stage or ranks that match nothing, `profile: "false"`, a window that ends before it starts.
     """
-    source, section = _with_underscores(*_section(source))
+    source = hydra.from_overrides(source, SECTION[:1]) if source.words else source
+    section = () if source.at(*SECTION) is None else SECTION  # or the keys are at the top of an object
+    if section:
+        source = hydra.resolved(source, [SECTION, ("megatron_training", "stage")])
+    source = _with_underscores(source, section)
     reading = Reading(source, section)
     reading.only(KEYS)
     fields = _fields(reading)
-    first, end = _window(reading)
+    first = reading.number("profile_step_start", "window.first_step", 1, least=1)
+    end = reading.number("profile_step_end", "window.steps", 2)
+    if end <= first and not reading.problems:
+        key = "profile_step_end" if "profile_step_end" in reading.values else "profile_step_start"
+        reading.wrong(key, f"the window is empty: it must end after step {first}, where it starts", end)
     fields["window"] = {"first_step": first, "steps": max(end - first, 1), "counted_from": "process"}
     _look_at_stage(reading, source, fields, first)
     role = reading.text("role", "extras", "integrated")
@@ -121,15 +123,6 @@ def _activities(reading: Reading) -> tuple[str, ...]:
     return tuple(name for name, is_on in (("cpu", cpu), ("npu", npu)) if is_on)
 
 
-def _window(reading: Reading) -> tuple[int, int]:
-    first = reading.number("profile_step_start", "window.first_step", 1, least=1)
-    end = reading.number("profile_step_end", "window.steps", 2)
-    if end <= first and not reading.problems:
-        key = "profile_step_end" if "profile_step_end" in reading.values else "profile_step_start"
-        reading.wrong(key, f"the window is empty: it must end after step {first}, where it starts", end)
-    return first, end
-
-
 def _look_at_stage(reading: Reading, source: Source, fields: dict[str, Any], first: int) -> None:
     if fields["stages"] != "all" or not fields["enabled"]:
         return
@@ -140,19 +133,11 @@ def _look_at_stage(reading: Reading, source: Source, fields: dict[str, Any], fir
         reading.note("stage all from step 1 on begins inside the worker's initialisation: the models' loading is in it")
 
 
-def _section(source: Source) -> tuple[Source, tuple[str, ...]]:
-    """Where the keys are: below SECTION, with Hydra's overrides and interpolations, or at the top of an object."""
-    composed = hydra.from_overrides(source, SECTION[:1]) if source.words else source
-    if composed.at(*SECTION) is None:
-        return composed, ()
-    return hydra.resolved(composed, [SECTION, ("megatron_training", "stage")]), SECTION
-
-
-def _with_underscores(source: Source, section: tuple[str, ...]) -> tuple[Source, tuple[str, ...]]:
+def _with_underscores(source: Source, section: tuple[str, ...]) -> Source:
     """The same with `profile-level` called profile_level, as MindSpeed-RL's `update()` has it."""
-    content = source.at(*section) if section else source.values
+    content = source.at(*section)
     if not isinstance(content, Mapping) or not any("-" in str(key) for key in content):
-        return source, section
+        return source
     values: dict[str, Any] = {str(key).replace("-", "_"): value for key, value in content.items()}
     lines = {
         (*path[:-1], str(path[-1]).replace("-", "_")) if path[:-1] == section else path: line
@@ -160,7 +145,7 @@ def _with_underscores(source: Source, section: tuple[str, ...]) -> tuple[Source,
     }
     for name in reversed(section):
         values = {name: values}
-    return Source(source.name, {**source.values, **values}, lines), section
+    return Source(source.name, {**source.values, **values}, lines)
 
 
 def write(config: Config) -> Written:

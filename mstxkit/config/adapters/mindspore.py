@@ -86,7 +86,10 @@ def read(source: Source) -> Read:
     start = reading.number("start_step", "window.first_step", -1)
     fields["enabled"] = reading.get("start_step", "enabled", -1) != -1
     fields["window"] = _window(reading, start)
-    fields["analysis"] = _analysis(reading)
+    mode = str(reading.choice("analyse_mode", "analysis", ANALYSE_MODES, "sync"))
+    fields["analysis"] = mode if reading.flag("analyse", "analysis", False) else "off"
+    if fields["analysis"] == "off" and reading.values.get("analyse_mode", -1) != -1:
+        reading.note("analyse_mode does nothing without analyse: true")
     path = taken_path(reading, "prof_path", OWN_PATH)
     fields["path"] = "" if path == OWN_PATH else path
     return reading.read(FLAVOUR, extras, **fields)
@@ -94,27 +97,21 @@ def read(source: Source) -> Read:
 
 def write(config: Config) -> Written:
     """The file, with every key that MindSpore 2.10 looks at."""
-    window = config.window
-    last = window.first_step + (window.steps or ENDLESS_STEPS) - 1
+    start = config.window.first_step
+    last = start + (config.window.steps or ENDLESS_STEPS) - 1
     values = {
-        "start_step": window.first_step if config.enabled else -1, "stop_step": last if config.enabled else -1,
+        "start_step": start if config.enabled else -1, "stop_step": last if config.enabled else -1,
         **values_of(config, FLAVOUR, "AiCoreNone"), "analyse": config.analysis != "off",
         "analyse_mode": {"off": -1, "sync": 0, "async": 1}[config.analysis],
         "prof_path": config.path if takes_path(config.path) else OWN_PATH,
     }  # fmt: skip
     text = json.dumps(values, indent=4, ensure_ascii=False) + "\n"
     lost = left_out(config, read(from_json(text, FLAVOUR)).config, FLAVOUR, reasons(config, REASONS))
-    return Written(text, lost, _shift(window.first_step, last) if config.enabled else ())
-
-
-def _shift(first: int, last: int) -> tuple[str, ...]:
-    """What to change where the program counts steps in MindSpore's other way: see `_window`."""
+    # What to change where the program counts steps in MindSpore's other way: see `_window`.
     meant = "start_step and stop_step are for DynamicProfilerMonitor as a callback, or step() at the start of the loop"
-    if first == 1:
-        return (
-            f"{meant}; with step() at its end, as in MindSpore's examples, step 1 cannot be recorded, 2 is the first",
-        )
-    return (f"{meant}; with step() at its end, as in MindSpore's examples, write {first - 1} and {last - 1}",)
+    instead = f"write {start - 1} and {last - 1}" if start > 1 else "step 1 cannot be recorded, 2 is the first"
+    note = f"{meant}; with step() at its end, as in MindSpore's examples, {instead}"
+    return Written(text, lost, (note,) if config.enabled else ())
 
 
 def options(
@@ -180,9 +177,8 @@ def _activities(reading: Reading, numbers_too: bool) -> tuple[str, ...]:
         return tuple(reading.choice("activities", "activities", ACTIVITY_CODES, ("cpu", "npu")))
     activities = reading.items("activities", "activities", ACTIVITIES, ("cpu", "npu"))
     if listed == []:
-        reading.wrong(
-            "activities", "MindSpore records nothing at all with an empty list; leave it out for both", listed
-        )
+        why = "MindSpore records nothing at all with an empty list; leave it out for both"
+        reading.wrong("activities", why, listed)
     return activities or ("cpu", "npu")
 
 
@@ -214,12 +210,3 @@ def _window(reading: Reading, start: int) -> Window:
     )
     steps = max(stop - start + 1, 1)
     return Window(first_step=max(start, 1), steps=None if steps >= ENDLESS_STEPS else steps, counted_from="process")
-
-
-def _analysis(reading: Reading) -> str:
-    mode = str(reading.choice("analyse_mode", "analysis", ANALYSE_MODES, "sync"))
-    if reading.flag("analyse", "analysis", False):
-        return mode
-    if reading.values.get("analyse_mode", -1) != -1:
-        reading.note("analyse_mode does nothing without analyse: true")
-    return "off"

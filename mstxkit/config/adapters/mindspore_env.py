@@ -43,8 +43,12 @@ def read(source: Source) -> Read:
     reading = Reading(_opened(word, source.name), spelled=f"{VARIABLE}.{{}}".format)
     reading.only(KEYS)
     fields, extras = mindspore.options(reading, mindspore.LEVELS, mindspore.METRIC_NAMES)
+    start: Any = reading.get("start", "enabled", False)
+    if not isinstance(start, bool):
+        why = f"not a flag: MindSpore takes it for {'true' if start else 'false'}"
+        reading.wrong("start", why, start, ("true", "false"))
     fields |= {
-        "enabled": _started(reading), "window": Window(steps=None, counted_from="process"), "analysis": "sync",
+        "enabled": start is True, "window": Window(steps=None, counted_from="process"), "analysis": "sync",
         "path": mindspore.taken_path(reading, "output_path", OWN_PATH),
     }  # fmt: skip
     flags = {key: reading.flag(key, "extras", default) for key, default in EXTRAS.items()}
@@ -90,11 +94,3 @@ def _opened(word: Word, name: str) -> Source:
 
 def _refuse(word: Word, name: str, why: str) -> None:
     raise ConfigError.of([Problem(name, word.line, VARIABLE, word.text, why)])
-
-
-def _started(reading: Reading) -> bool:
-    start: Any = reading.get("start", "enabled", False)
-    if not isinstance(start, bool):
-        why = f"not a flag: MindSpore takes it for {'true' if start else 'false'}"
-        reading.wrong("start", why, start, ("true", "false"))
-    return start is True

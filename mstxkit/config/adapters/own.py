@@ -52,10 +52,8 @@ def read(source: Source) -> Read:
     reading.only(Config.model_fields)
     fields = {name: reading.get(name, name) for name in Config.model_fields if name in reading.values}
     for name in (name for name in _GROUPS if isinstance(fields.get(name), Mapping)):
-        places, allowed = (
-            {key: source.place(SECTION, name, str(key)) for key in fields[name]},
-            _GROUPS[name].model_fields,
-        )
+        places = {key: source.place(SECTION, name, str(key)) for key in fields[name]}
+        allowed = _GROUPS[name].model_fields
         unknown = [key for key in places if key not in allowed]
         reading.problems += [Problem(*places[key], None, "unknown key", tuple(allowed)) for key in unknown]
         reading.places.update({f"{name}.{key}": place for key, place in places.items()})

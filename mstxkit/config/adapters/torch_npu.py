@@ -74,7 +74,12 @@ def read(source: Source) -> Read:
     fields = {**reading.flags(FLAGS), **_window(reading), "activities": _activities(reading), "ranks": _ranks(reading)}
     fields["analysis"] = _analysis(reading, fields["ranks"])
     fields["path"] = reading.text("prof_dir", "path", OWN_PATH)
-    extras = _extras(reading)
+    extras: dict[str, Any] = {"start_step": NEXT_STEP} if reading.values.get("start_step") == NEXT_STEP else {}
+    metadata = reading.get("metadata", "extras", {})
+    if not isinstance(metadata, Mapping):
+        reading.wrong("metadata", "a mapping is needed", metadata)
+    elif metadata:
+        extras["metadata"] = dict(metadata)
     return reading.read(FLAVOUR, extras, **fields, **depth(reading))
 
 
@@ -165,36 +170,27 @@ def _analysis(reading: Reading, ranks: Any) -> str:
     return "sync" if wanted else "off"
 
 
-def _extras(reading: Reading) -> dict[str, Any]:
-    extras: dict[str, Any] = {}
-    if reading.values.get("start_step") == NEXT_STEP:
-        extras["start_step"] = NEXT_STEP
-    metadata = reading.get("metadata", "extras", {})
-    if not isinstance(metadata, Mapping):
-        reading.wrong("metadata", "a mapping is needed", metadata)
-    elif metadata:
-        extras["metadata"] = dict(metadata)
-    return extras
-
-
 def depth(top: Reading) -> dict[str, Any]:
     """Fields of the section experimental_config; its problems and places become those of the whole."""
     is_empty = top.values.get(_SECTION) is None
     reading = Reading(Source(top.source.name) if is_empty else top.source, (_SECTION,))
     reading.only(DEEP_KEYS)
     level = reading.choice("profiler_level", "level", LEVELS, "level0")
+    threshold = reading.get("gc_detect_threshold", "gc_detect_threshold_ms")
+    if type(threshold) not in (int, float, type(None)) or (threshold or 0) < 0:
+        why = "milliseconds are needed, 0 or more, or null"
+        threshold = reading.refuse(None, "gc_detect_threshold", why, threshold)
     fields = {
         **reading.flags(_DEEP_FLAGS), "level": level, "mstx": _mstx(reading, level),
         "aic_metrics": reading.choice("aic_metrics", "aic_metrics", METRICS, "none"),
-        "gc_detect_threshold_ms": _threshold(reading), "export": export_of(reading, EXPORTS),
+        "gc_detect_threshold_ms": threshold if threshold is None else float(threshold),
+        "export": export_of(reading, EXPORTS),
         "data_simplification": reading.flag("data_simplification", "data_simplification", True),
         "host_sys": reading.items("host_sys", "host_sys", HOST_SYSTEMS, ()),
         "domains_include": _texts(reading, "mstx_domain_include", "domains_include"),
         "domains_exclude": _texts(reading, "mstx_domain_exclude", "domains_exclude"),
     }  # fmt: skip
-    top.problems += reading.problems
-    top.notes += reading.notes
-    top.places.update(reading.places)
+    top.take_over(reading)
     return fields
 
 
@@ -206,15 +202,6 @@ def _mstx(reading: Reading, level: str) -> bool:
     if level == "none" and not wanted:
         reading.note("torch_npu turns mstx on at Level_none, which records nothing else")
     return wanted or level == "none"
-
-
-def _threshold(reading: Reading) -> float | None:
-    threshold = reading.get("gc_detect_threshold", "gc_detect_threshold_ms")
-    if threshold is None:
-        return None
-    if not isinstance(threshold, (int, float)) or isinstance(threshold, bool) or threshold < 0:
-        return reading.refuse(None, "gc_detect_threshold", "milliseconds are needed, 0 or more, or null", threshold)
-    return float(threshold)
 
 
 def _texts(reading: Reading, key: str, field: str) -> tuple[str, ...]:

@@ -95,37 +95,22 @@ def _fields(reading: Reading, tool: str | None, steps: tuple[int, ...], roles: d
     enabled = [role for role in roles.values() if role.enable]
     base = next((roles[name] for name in _FIRST if roles[name].enable), roles["actor"])
     _verl_roles.note_surprises(reading, tool, steps, roles, base)
-    chosen = _stages(enabled, base)
+    names = [role.name for role in enabled if role.discrete] or [base.name]
+    chosen = tuple(stage for name, (_, stages) in ROLES.items() if name in names for stage in stages)
+    replicas = roles["rollout"].chosen if has_rollout(roles) else None
+    start, end = roles["rollout"].tokens if has_rollout(roles) else (None, None)
+    sampling = None if end is None else {"per": "decode_step", "skip": start or 0, "record": end - (start or 0)}
     return {
-        "enabled": tool == "npu" and bool(steps) and bool(enabled), "stages": chosen,
+        "enabled": tool == "npu" and bool(steps) and bool(enabled), "stages": chosen if base.discrete else "all",
         "window": _verl_roles.window_of(steps),
         "stage_names": {key: name for key, name in STAGE_NAMES.items() if base.discrete and key in chosen},
-        "ranks": base.chosen,
-        "replicas": _replicas(roles, base), "level": base.level, "activities": base.activities, "mstx": True,
+        "ranks": base.chosen, "replicas": None if replicas == base.chosen == "all" else replicas,
+        "level": base.level, "activities": base.activities, "mstx": True,
         "domains_exclude": ("communication",) if at_least(0, 7) else (),
         **{field: word in base.contents for word, field in _CONTENTS.items()},
         "aic_metrics": usual_metrics(base.level), "export": "db" if at_least(0, 7) else "text",
-        "analysis": "sync" if base.analysis else "off", "path": base.save_path, "sampling": _sampling(roles),
+        "analysis": "sync" if base.analysis else "off", "path": base.save_path, "sampling": sampling,
     }  # fmt: skip
-
-
-def _stages(enabled: list[VerlRole], base: VerlRole) -> Any:
-    if not base.discrete:
-        return "all"
-    names = [role.name for role in enabled if role.discrete] or [base.name]
-    return tuple(stage for name, (_, stages) in ROLES.items() if name in names for stage in stages)
-
-
-def _replicas(roles: dict[str, VerlRole], base: VerlRole) -> Any:
-    chosen = roles["rollout"].chosen
-    return None if not has_rollout(roles) or chosen == base.chosen == "all" else chosen
-
-
-def _sampling(roles: dict[str, VerlRole]) -> dict[str, Any] | None:
-    start, end = roles["rollout"].tokens
-    if end is None or not has_rollout(roles):
-        return None
-    return {"per": "decode_step", "skip": start or 0, "record": end - (start or 0)}
 
 
 def _extras(config: Config, raw: Source, resolved: Source, roles: dict[str, VerlRole]) -> dict[str, Any]:
@@ -137,7 +122,9 @@ def _extras(config: Config, raw: Source, resolved: Source, roles: dict[str, Verl
     own = [(path, value) for path, value in _leaves(resolved.values, ()) if path[-1] != "_target_"]
     differing = [(path, value) for path, value in own if path not in again or again[path] != value]
     kept.update({".".join(path): value for path, value in differing if "${" not in str(raw.at(*path))})
-    return {**kept, **_verl_roles.apart(roles, _roles_in(_kept_in(tree, kept)))}
+    reading = Reading(Source("", _kept_in(tree, kept)), (GLOBAL,))
+    again_roles = _verl_roles.roles_of(reading, reading.text("save_path", "path", "outputs/profile"))
+    return {**kept, **_verl_roles.apart(roles, again_roles)}
 
 
 def _kept_in(tree: dict[str, Any], kept: Mapping[str, Any]) -> dict[str, Any]:
@@ -146,11 +133,6 @@ def _kept_in(tree: dict[str, Any], kept: Mapping[str, Any]) -> dict[str, Any]:
         if "." in name:
             hydra.put(whole, name.split("."), value)
     return whole
-
-
-def _roles_in(tree: dict[str, Any]) -> dict[str, VerlRole]:
-    reading = Reading(Source("", tree), (GLOBAL,))
-    return _verl_roles.roles_of(reading, reading.text("save_path", "path", "outputs/profile"))
 
 
 def _with(config: Config, extras: dict[str, Any]) -> Config:

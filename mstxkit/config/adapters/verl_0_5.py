@@ -12,7 +12,7 @@ from typing import Any, Mapping
 from .. import hydra
 from ..model import Config
 from ..sources import Source, from_yaml
-from . import LEVELS, Read, Reading, Written, left_out, usual_metrics, yaml_of
+from . import IN_WORKERS, LEVELS, Read, Reading, Written, left_out, usual_metrics, yaml_of
 from ._verl_roles import LISTED, OWN_LEVELS, STAGE_NAMES, steps_listed, steps_of, window_of
 
 FLAVOUR = "verl_0_5"
@@ -26,21 +26,15 @@ _KEYS = ("save_path", "level", *_FLAGS, "with_npu", "with_cpu", "analysis")
 _DOTTED = ("trainer.profile_steps=", "trainer.npu_profile.", "actor_rollout_ref.profiler.")
 _IGNORED = (("critic", "profiler"), ("reward_model", "profiler"))
 _REASONS = {
+    **IN_WORKERS,
     "enabled": "nothing is recorded without profile_steps and ranks",
     "window.first_step": "profile_steps: null is how it is switched off",
     "window.steps": f"{LISTED}; null is off",
     "window.counted_from": "steps are counted on after a resume",
     "window": "steps are listed; there is no schedule",
     "stages": f"all together, or each of {', '.join(STAGES)}; verl 0.5 records no critic and no reward model",
-    "replicas": "the inference engine is in the worker's own process: ranks choose it",
     "mstx": "mstx ranges are always recorded",
-    **dict.fromkeys(("domains_include", "domains_exclude"), "mstx domains cannot be chosen"),
     "export": "always text",
-    "analysis": "off or sync",
-    "aic_metrics": "always PipeUtilization, which level1 and level2 record",
-    "data_simplification": "always on",
-    "sampling": "a stage is recorded whole",
-    "limits": "a recording has no limits",
 }
 
 
@@ -61,33 +55,20 @@ def read(source: Source) -> Read:
     trainer, options, ranks = (Reading(resolved, section) for section in (TRAINER, OPTIONS, RANKS))
     options.only(_KEYS)
     ranks.only(("discrete", "all_ranks", "ranks", "_target_"))
-    steps, chosen = steps_of(trainer, "profile_steps"), _ranks(ranks)
+    steps = steps_of(trainer, "profile_steps")
+    chosen: Any = "all" if ranks.flag("all_ranks", "ranks", False) else None
+    if chosen is None and ranks.values.get("ranks"):
+        chosen = ranks.ranks("ranks", "ranks")
     fields = {**_depth(options), "window": window_of(steps), "enabled": bool(steps) and chosen is not None}
-    fields.update(_stages(ranks), ranks="all" if chosen is None else chosen)
+    fields["ranks"] = "all" if chosen is None else chosen
+    if ranks.flag("discrete", "stages", False):
+        fields.update(stages=STAGES, stage_names={key: name for key, name in STAGE_NAMES.items() if key in STAGES})
     if steps and chosen is None:
         options.note("neither all_ranks nor ranks of actor_rollout_ref.profiler: verl 0.5 records nothing")
-    if any(_names_ranks(resolved, section) for section in _IGNORED):
+    if any(resolved.at(*section, key) for section in _IGNORED for key in ("all_ranks", "ranks")):
         options.note("critic and reward model: verl 0.5 records nothing of them on an NPU")
-    for other in (trainer, ranks):
-        options.problems += other.problems
-        options.places.update(other.places)
+    options.take_over(trainer, ranks)
     return options.read(FLAVOUR, **fields)
-
-
-def _ranks(reading: Reading) -> Any:
-    if reading.flag("all_ranks", "ranks", False):
-        return "all"
-    return reading.ranks("ranks", "ranks") if reading.values.get("ranks") else None
-
-
-def _names_ranks(source: Source, section: tuple[str, ...]) -> bool:
-    return bool(source.at(*section, "all_ranks") or source.at(*section, "ranks"))
-
-
-def _stages(reading: Reading) -> dict[str, Any]:
-    if not reading.flag("discrete", "stages", False):
-        return {"stages": "all"}
-    return {"stages": STAGES, "stage_names": {key: name for key, name in STAGE_NAMES.items() if key in STAGES}}
 
 
 def _depth(reading: Reading) -> dict[str, Any]:

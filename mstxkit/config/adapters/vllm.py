@@ -81,15 +81,10 @@ def read(source: Source) -> Read:
     if counts["warmup_iterations"] or not counts["max_iterations"]:  # more than a sample can say
         extras.update({key: count for key, count in counts.items() if count != _COUNTS[key]})
     reading.note("vLLM records between start_profile and stop_profile only: in which steps is for whoever calls these")
-    return reading.read(FLAVOUR, extras, **{**_fixed(), **flags}, enabled=profiler == "torch", path=path,
-                        sampling=_sampling(counts))  # fmt: skip
-
-
-def _fixed() -> dict[str, Any]:
-    return {
-        "window": {"steps": None, "counted_from": "process"}, "stages": ("actor_generate",), "level": "level1",
-        "export": "text",
-    }  # fmt: skip
+    return reading.read(
+        FLAVOUR, extras, **flags, enabled=profiler == "torch", path=path, sampling=_sampling(counts), level="level1",
+        window={"steps": None, "counted_from": "process"}, stages=("actor_generate",), export="text",
+    )  # fmt: skip
 
 
 def _path(reading: Reading, profiler: Any) -> str:
@@ -104,16 +99,11 @@ def _path(reading: Reading, profiler: Any) -> str:
     return path
 
 
-def _scheduled(counts: Mapping[str, int]) -> tuple[str, ...]:
-    """The counts that say what is recorded."""
-    if counts["warmup_iterations"]:
-        return ("delay_iterations", "wait_iterations", "warmup_iterations", "active_iterations")
-    return ("delay_iterations", "max_iterations")
-
-
 def _sampling(counts: Mapping[str, int]) -> dict[str, Any] | None:
-    *skipped, recorded = (counts[key] for key in _scheduled(counts))
-    return {"per": "decode_step", "skip": sum(skipped), "record": recorded} if recorded else None
+    skip, record = counts["delay_iterations"], counts["max_iterations"]
+    if counts["warmup_iterations"]:
+        skip, record = skip + counts["wait_iterations"] + counts["warmup_iterations"], counts["active_iterations"]
+    return {"per": "decode_step", "skip": skip, "record": record} if record else None
 
 
 def write(config: Config) -> Written:
@@ -153,9 +143,8 @@ def _reading(source: Source) -> Reading:
         taken = {key: scalar(behind.text)} if key else _json_of(behind, source.name, option, problems)
         values.update(taken)
         lines.update({(KEY, name): word.line for name in taken if word.line is not None})
-    reading = Reading(Source(source.name, {KEY: values}, lines), (KEY,), spelled=f"--{KEY}.{{}}".format)
-    reading.problems += problems
-    return reading
+    spelled = f"--{KEY}.{{}}".format
+    return Reading(Source(source.name, {KEY: values}, lines), (KEY,), spelled=spelled, problems=problems)
 
 
 def _json_of(word: shell.Word, name: str, option: str, problems: list[Problem]) -> dict[str, Any]:

@@ -7,13 +7,12 @@ Both are fronts of CANN's profiler with the same names for the same things: `pro
 from __future__ import annotations
 
 import sys
-from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import Any, Mapping
 
 from ...host.folders import size_bytes
 from ...store.options import DEEP, PROFILE, terms
-from ..declare import Options, Preset
+from ..declare import Backend, Options, Preset
 from ._session import Profiler, ProfilerSession, Refused
 from ._surface import Surface, fitted, impossible, spoken, with_members
 
@@ -21,13 +20,13 @@ from ._surface import Surface, fitted, impossible, spoken, with_members
 _DONE = ".done"
 
 
-class AscendBackend(ABC):
+class AscendBackend(Backend):
     """What both are as backends."""
 
-    name = ""
     on_disk = True
     always: Mapping[str, Any] = {}  # further options of `profile`
     recorder: Any  # class of its `Profiler`s, made of options, folder and limit in bytes
+    other: str  # that one of its profilers records already, in a sentence
 
     def version(self) -> str:
         """That of the imported framework."""
@@ -53,35 +52,26 @@ class AscendBackend(ABC):
 
         Cost: torch_npu initialises the NPU, if nothing has yet; the device is waited for at the stop.
         """
-        return ProfilerSession.begun(self.name, folder, lambda made: self._built(preset, made, limit_bytes))
 
-    def _built(self, preset: Preset, folder: Path, limit_bytes: int | None) -> Profiler:
-        reason = self.why_not() or impossible(preset, self.name, self._surface()) or self._other_profiler()
-        if reason:
-            raise Refused(reason)
-        recorder: Profiler = self.recorder(self.described(preset)[0], folder, limit_bytes)
-        return recorder
+        def build(made: Path) -> Profiler:
+            reason = self.why_not() or impossible(preset, self.name, self._surface())
+            if reason or self.recorder.is_recording():
+                raise Refused(reason or self.other)
+            recorder: Profiler = self.recorder(self.described(preset)[0], made, limit_bytes)
+            return recorder
+
+        return ProfilerSession.begun(self.name, folder, build)
 
     def _surface(self) -> Surface | None:
         profiler = getattr(sys.modules.get(self.name), "profiler", None)
         return Surface.of(profiler, self.name) if hasattr(profiler, "profile") else None
-
-    @abstractmethod
-    def why_not(self) -> str | None:
-        """Why it cannot record here; None if it can."""
-
-    @abstractmethod
-    def _other_profiler(self) -> str | None:
-        """Who records already, in a sentence."""
 
 
 def built(module: Any, profiler: str, options: Options, folder: Path, **more: Any) -> Any:
     """A `profile` of `module`, the profiler's, with these options; it does not record yet.
 
     The folder is process-wide and set when the handler is made: start it before anything else makes one.
-
-    Raises:
-        Refused: the profiler would record elsewhere.
+    Raises Refused: the profiler would record elsewhere.
     """
     plain = {name: value for name, value in options.items() if name not in ("experimental_config", "analyse_flag")}
     plain = with_members(plain, module, profiler, PROFILE)
@@ -93,12 +83,7 @@ def built(module: Any, profiler: str, options: Options, folder: Path, **more: An
 
 
 class AscendOutput:
-    """What one recording leaves in a folder.
-
-    Args:
-        suffix: How the folders end that the profiler writes.
-        has_device: Must CANN's data be in it?
-    """
+    """What one recording leaves: a folder whose name ends in `suffix`, with CANN's data in it if it `has_device`."""
 
     on_disk = True
 
@@ -116,23 +101,18 @@ class AscendOutput:
 
         Ranges are not looked for: raw data name them in a form of CANN's that changes.
         """
-        problem = _lacking_cann(output) if self._has_device else None
-        if problem is not None or _holds_data(output, "PROF_*/*/data/*"):
-            return problem
+        if self._has_device and not any(output.glob("PROF_*")):
+            return f"{output} holds no PROF_* folder: CANN recorded nothing (its own log says why)"
+        info = next(output.glob("profiler_info*.json"), None)
+        if self._has_device and (info is None or not info.stat().st_size):
+            return f"{output} holds no profiler_info.json, without which it cannot be parsed: is the disk full?"
+        if _holds_data(output, "PROF_*/*/data/*"):
+            return None
         if _holds_data(output, "FRAMEWORK/*"):
             if self._has_device:
                 self.notes.append("CANN wrote no data: there are those of the host alone")
             return None
         return f"nothing was recorded: {output} holds no data, though the profiler says nothing of it"
-
-
-def _lacking_cann(output: Path) -> str | None:
-    if not any(output.glob("PROF_*")):
-        return f"{output} holds no PROF_* folder: CANN recorded nothing (its own log says why)"
-    info = next(output.glob("profiler_info*.json"), None)
-    if info is None or not info.stat().st_size:
-        return f"{output} holds no profiler_info.json, without which it cannot be parsed: is the disk full?"
-    return None
 
 
 def _holds_data(output: Path, files: str) -> bool:

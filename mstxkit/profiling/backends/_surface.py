@@ -33,13 +33,12 @@ class Surface(NamedTuple):
     def of(cls, module: Any, profiler: str) -> Surface:
         """That of the `profiler` module of `torch_npu` or `mindspore`. Cost: milliseconds, once for each module."""
         calls = (module.profile, module._ExperimentalConfig, module.tensorboard_trace_handler)
-        profile, config, handler = map(_parameters, calls)
+        profile, config, handler = (
+            {name: parameter.default for name, parameter in inspect.signature(call).parameters.items()}
+            for call in calls
+        )
         levels, metrics = (getattr(module, terms(profiler)[name].enum) for name in ("level", "aic_metrics"))
         return cls(profile, config, handler, _members(levels), _members(metrics), metrics.AiCoreNone)
-
-
-def _parameters(function: Any) -> dict[str, Any]:
-    return {name: parameter.default for name, parameter in inspect.signature(function).parameters.items()}
 
 
 def _members(enumeration: Any) -> frozenset[str]:

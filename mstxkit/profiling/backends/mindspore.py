@@ -30,11 +30,6 @@ def _interface() -> Any:
     return getattr(sys.modules.get("mindspore.profiler.profiler_interface"), "ProfilerInterface", None)
 
 
-def _recording() -> bool | None:
-    """True from the start of any profiler of this process to its end."""
-    return getattr(_interface(), "is_initialized", None)
-
-
 # Source: mindspore 2.10.0 `profiler/common/profiler_context.py`: options and folder of the profiler that was made last,
 # looked up when one begins.
 _CONTEXT = ("_profiler_params_mgr", "_profiler_path_mgr", "_on_trace_ready_output_path")
@@ -66,20 +61,19 @@ class _MindsporeProfiler(AscendOutput):
         try:
             self._profiler.stop()
         finally:
-            self._put_back()
-
-    def _put_back(self) -> None:
-        """A profiler of the user's that waits finds its own options; what was set meanwhile stays."""
-        for name, value in _in_context().items():
-            if value is self._ours.get(name):
-                setattr(_context(), name, self._theirs[name])
+            # A profiler of the user's that waits finds its own options; what was set meanwhile stays.
+            for name, value in _in_context().items():
+                if value is self._ours.get(name):
+                    setattr(_context(), name, self._theirs[name])
 
     def close(self) -> None:
         for name in ("stop", "finalize", "clear"):
             getattr(_interface(), name)()
 
-    def is_recording(self) -> bool | None:
-        return _recording()
+    @staticmethod
+    def is_recording() -> bool | None:
+        """True from the start of any profiler of this process to its end."""
+        return getattr(_interface(), "is_initialized", None)
 
 
 class MindSpore(AscendBackend):
@@ -87,6 +81,7 @@ class MindSpore(AscendBackend):
 
     name = NAME
     recorder = _MindsporeProfiler
+    other = "another profiler of MindSpore is open in this process already"
     always = {"start_profile": False}
 
     def device(self) -> int | None:
@@ -109,9 +104,6 @@ class MindSpore(AscendBackend):
             return super().described(preset)
         options, notes = super().described(replace(preset, aic_metrics="PipeUtilization"))
         return options, ("aic_metrics none becomes PipeUtilization at this level", *notes)
-
-    def _other_profiler(self) -> str | None:
-        return "another profiler of MindSpore is open in this process already" if _recording() else None
 
 
 BACKEND = MindSpore()

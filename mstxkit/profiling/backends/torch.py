@@ -77,17 +77,17 @@ class Torch:
 
         Cost: the stop writes the trace, some seconds per hundred megabytes.
         """
-        return ProfilerSession.begun(self.name, folder, lambda made: self._built(preset, made))
 
-    def _built(self, preset: Preset, folder: Path) -> _TorchProfiler:
-        reason = self.why_not()
-        if reason:
-            raise Refused(reason)
-        # A second torch profiler would end the first, also from another thread.
-        anywhere = getattr(sys.modules["torch"].autograd.profiler, "_is_profiler_enabled", False)
-        if anywhere or torch_records():
-            raise Refused("another torch profiler records in this process already")
-        return _TorchProfiler(self.described(preset)[0], folder)
+        def build(made: Path) -> _TorchProfiler:
+            reason = self.why_not()
+            if reason:
+                raise Refused(reason)
+            # A second torch profiler would end the first, also from another thread.
+            if torch_records() or getattr(sys.modules["torch"].autograd.profiler, "_is_profiler_enabled", False):
+                raise Refused("another torch profiler records in this process already")
+            return _TorchProfiler(self.described(preset)[0], made)
+
+        return ProfilerSession.begun(self.name, folder, build)
 
 
 BACKEND = Torch()
@@ -165,8 +165,7 @@ class _TorchProfiler:
         if not self._is_taken_over:
             sys.modules["torch"]._C._autograd._disable_profiler()
 
-    def is_recording(self) -> bool | None:
-        return torch_records()
+    is_recording = staticmethod(torch_records)
 
     def output(self) -> Path | None:
         return self._trace if self._trace.exists() else None
@@ -176,14 +175,11 @@ class _TorchProfiler:
             return f"{output} is empty"
         if not _has(output, _EVENT, _EVENT_BYTES):
             return f"nothing was recorded: {output} holds no event"
-        if not _PLAIN_NAME.fullmatch(holds) or _has(output, _range_called(holds), 2 * len(holds) + _EVENT_BYTES):
+        # As a trace has it, in whatever domain (`sinks/torch.py`).
+        named = re.compile(rb'[":]' + re.escape(holds.encode()) + rb'"')
+        if not _PLAIN_NAME.fullmatch(holds) or _has(output, named, 2 * len(holds) + _EVENT_BYTES):
             return None
         return f"its range was not recorded: {output} holds events, and none of them is {holds}"
-
-
-def _range_called(name: str) -> re.Pattern[bytes]:
-    """A range of this name as a trace has it, in whatever domain (`sinks/torch.py`)."""
-    return re.compile(rb'[":]' + re.escape(name.encode()) + rb'"')
 
 
 def _has(trace: Path, pattern: re.Pattern[bytes], at_most_bytes: int) -> bool:

@@ -19,11 +19,42 @@ from ...store.options import METRIC_LEVELS
 from ..declare import Options, Preset
 from ._ascend import AscendBackend, AscendOutput, built
 from ._surface import NOT_IMPORTED, launcher, torch_records
-from ._torch_npu_path import BorrowedPath
 
 NAME, _SUFFIX = "torch_npu", "_ascend_pt"
 # acl_prof.h: aclprofSetConfig(ACL_PROF_STORAGE_LIMIT, "<n>MB", length) between aclprofInit and aclprofStart.
 _STORAGE_LIMIT, _STORAGE_LEAST_MB, _STORAGE_MOST_MB = 1, CANN_LEAST_BYTES >> 20, (1 << 32) - 1
+# Of torch_npu's folder: what a handler sets, and what is made when it begins.
+_SET = ("_dir_path", "_worker_name", "_export_only_mode")
+_MADE = "_prof_path"
+
+
+class _BorrowedPath:
+    """What torch_npu's one folder was before a session: make it before the session's handler, give it back after all.
+
+    A user's profiler that waits has set it already, and looks it up when it begins.
+    Source: torch_npu 2.7.1 and 2.13.0 `profiler/_profiler_path_creator.py`: one object for each process, set by
+    `tensorboard_trace_handler`, read by `create_prof_dir`; `delete_export_only_prof` removes `_prof_path`.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        interface: Any = sys.modules.get("torch_npu.profiler.profiler_interface")
+        self._creator = interface.ProfPathCreator() if hasattr(interface, "ProfPathCreator") else None
+        self._folder = folder.resolve()
+        self._before = {name: getattr(self._creator, name) for name in (*_SET, _MADE) if hasattr(self._creator, name)}
+
+    def give_back(self) -> None:
+        """Once is enough. What the user has set meanwhile stays."""
+        creator = self._creator
+        if creator is None:
+            return
+        made = getattr(creator, _MADE, None) or ""
+        is_ours_made = Path(made).parent == self._folder
+        if getattr(creator, "is_prof_inited", False) and is_ours_made:
+            creator.is_prof_inited = False  # what `finalize_trace` leaves undone when it cannot write
+        is_ours_set = getattr(creator, "_dir_path", None) == str(self._folder)
+        for name, value in self._before.items():
+            if is_ours_set if name in _SET else is_ours_made:
+                setattr(creator, name, value)
 
 
 class _NpuProfiler(AscendOutput):
@@ -31,7 +62,7 @@ class _NpuProfiler(AscendOutput):
         super().__init__(folder, _SUFFIX, "NPU" in options["activities"])
         profiler: Any = sys.modules["torch_npu"].profiler
         actions = profiler.ProfilerAction
-        self._path = BorrowedPath(folder)
+        self._path = _BorrowedPath(folder)
         with contextlib.ExitStack() as where_it_fails:
             where_it_fails.callback(self._path.give_back)
             self._profiler = built(
@@ -68,8 +99,7 @@ class _NpuProfiler(AscendOutput):
         if not torch_records():
             self._path.give_back()
 
-    def is_recording(self) -> bool | None:
-        return torch_records()
+    is_recording = staticmethod(torch_records)
 
     def _limit_storage(self, limit_bytes: int, start: tuple[Any, Any]) -> None:
         """Have CANN's own limit set where it can be: after torch_npu has initialised its profiler, before it starts it.
@@ -110,6 +140,8 @@ class TorchNpu(AscendBackend):
 
     name = NAME
     recorder = _NpuProfiler
+    # torch_npu ignores a second start, and lets the second stop end the first. Elsewhere: `profiling.others`.
+    other = "another profiler, of torch or torch_npu, records on this thread already"
 
     def device(self) -> int | None:
         """The current NPU of this thread. Cost: initialises the NPU, if nothing has yet, as the start does anyway."""
@@ -136,10 +168,6 @@ class TorchNpu(AscendBackend):
         if is_replaced and preset.aic_metrics == "none" and preset.level in METRIC_LEVELS:
             notes = (*notes, "aic_metrics none becomes PipeUtilization at this level in this version")
         return options, notes
-
-    def _other_profiler(self) -> str | None:
-        # torch_npu ignores a second start, and lets the second stop end the first. Elsewhere: `profiling.others`.
-        return "another profiler, of torch or torch_npu, records on this thread already" if torch_records() else None
 
 
 BACKEND = TorchNpu()

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import difflib
 import importlib
+from dataclasses import replace
 from typing import Any, NamedTuple, Sequence
 
 from ...errors import ConfigError, shortened
 from ...host import listing
 from ...store.options import METRIC_LEVELS, PRESET, settable
 from ..declare import Preset
-from ..estimates import estimated
 
 CUSTOM = "custom"
+# Assumed, not measured: each option has its share, and those of a shipped preset add up to its own number.
+_OF_LEVEL_MB = {"none": 1, "level0": 100, "level1": 300, "level2": 1500}
+_OF_OPTION_MB = {"memory": 50, "shapes": 150, "modules": 1500, "stacks": 9900}
+_OF_HOST_MB, _OF_METRICS_MB = 150, 300
 
 
 def names() -> list[str]:
@@ -31,15 +35,10 @@ def load(name: str) -> Preset:
 
 
 class MadePreset(NamedTuple):
-    """What a request records.
+    """What a request records."""
 
-    Args:
-        preset: With every option as it comes out.
-        gave_way: Options of the preset that asked for more than the options over it leave room for, and why.
-    """
-
-    preset: Preset
-    gave_way: tuple[str, ...] = ()
+    preset: Preset  # with every option as it comes out
+    gave_way: tuple[str, ...] = ()  # options that asked for more than those over them leave room for, and why
 
     def described(self) -> str:
         """In one line: `full+level=level0: level level0, activities cpu and npu, …; aic_metrics is left out: …`."""
@@ -76,7 +75,10 @@ def made_preset(name: str | None, options: Sequence[tuple[str, Any]]) -> MadePre
     if name is None and not values:
         raise ConfigError("neither a preset nor options: give a preset's name, options, or both")
     if name is None:
-        return MadePreset(_custom(values))
+        only_ranges = values.get("level") == "none"
+        usual: dict[str, Any] = {"activities": ("npu",)} if only_ranges else {}
+        usual["mstx"] = only_ranges or bool(values.get("domains_exclude"))
+        return MadePreset(estimated(Preset(**{"name": CUSTOM, **usual, **values})))
     return _over(load(name), values) if values else MadePreset(load(name))
 
 
@@ -88,13 +90,6 @@ def _checked(values: dict[str, Any]) -> dict[str, Any]:
         if not table[key].takes(value):
             raise ConfigError(f"options.{key}={shortened(value)} cannot be; allowed: {table[key].allowed}")
     return {key: tuple(value) if table[key].is_list else value for key, value in values.items()}
-
-
-def _custom(fields: dict[str, Any]) -> Preset:
-    only_ranges = fields.get("level") == "none"
-    usual: dict[str, Any] = {"activities": ("npu",)} if only_ranges else {}
-    made = {"name": CUSTOM, "mstx": only_ranges or bool(fields.get("domains_exclude")), **usual, **fields}
-    return estimated(Preset(**made))
 
 
 def _over(base: Preset, options: dict[str, Any]) -> MadePreset:
@@ -126,3 +121,12 @@ def _shown(value: Any) -> str:
     if isinstance(value, tuple):
         return "+".join(value) or "none"
     return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def estimated(preset: Preset) -> Preset:
+    """The same preset with the number that its options add up to: for a training step of a few seconds, one rank."""
+    total = _OF_LEVEL_MB[preset.level] if "npu" in preset.activities else 1
+    total += sum(share for name, share in _OF_OPTION_MB.items() if getattr(preset, name))
+    total += _OF_HOST_MB if "cpu" in preset.activities else 0
+    total += _OF_METRICS_MB if preset.aic_metrics != "none" else 0
+    return replace(preset, est_mb_per_step=total)

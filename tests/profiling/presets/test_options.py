@@ -10,8 +10,7 @@ from mstxkit.config import model
 from mstxkit.errors import ConfigError
 from mstxkit.profiling import presets
 from mstxkit.profiling.declare import Preset
-from mstxkit.profiling.estimates import estimated
-from mstxkit.profiling.presets import made_preset, preset_of
+from mstxkit.profiling.presets import estimated, made_preset, preset_of
 from mstxkit.store import options
 
 
