@@ -73,10 +73,10 @@ def _reading(source: Source) -> Reading:
     path = () if all(name in source.values for name in _OWN_ALONE) else (SECTION,)
     reading = Reading(source, path, from_text=True)
     # As the framework sees it, which turns all into texts and parses these.
-    section = {key: value for key, value in reading.values.items() if value is not None}
-    reading.values = {key: _flag(value) if key in FLAGS else value for key, value in section.items()}
-    if not isinstance(section.get("profile_ranks", []), list):
-        reading.values["profile_ranks"] = [section["profile_ranks"]]
+    values_given = {key: value for key, value in reading.values.items() if value is not None}
+    reading.values = {key: _flag(value) if key in FLAGS else value for key, value in values_given.items()}
+    if not isinstance(values_given.get("profile_ranks", []), list):
+        reading.values["profile_ranks"] = [values_given["profile_ranks"]]
     for key in reading.values:
         if key.startswith("profile") and key not in OPTIONS:
             reading.wrong(key, "unknown key", allowed=OPTIONS)
