@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Callable, Collection, NamedTuple
+from typing import Any, Callable, Collection, Hashable, Iterable, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -52,6 +52,12 @@ class Everybody:
         now = LevelsNow(measured.at, np.where(is_sure, measured.level, np.nan), measured.work, measured.cost)
         self.levels.add(limits, now, is_judged)
         return np.asarray(is_sure)
+
+    def changed_stages(self, limits: slow_stage.SlowStage, columns: Iterable[Hashable]) -> set[str]:
+        """Stages that may have become slower, by the steps so far."""
+        scores = self.levels.change.score.tolist()
+        pieces = [piece for piece in columns if isinstance(piece, Piece)]
+        return {piece.stage for piece, score in zip(pieces, scores) if score > limits.asks_at}
 
     def find(
         self, limits: slow_stage.SlowStage, measured: MeasuredStep, explained: Collection[str], step_s: float,

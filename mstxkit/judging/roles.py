@@ -39,7 +39,7 @@ from .measuring import (
     Norms,
 )
 from .settings import JudgeSettings
-from .shaping import entered_stages, key_of, length_s, with_inside
+from .shaping import entered_stages, key_of, length_s, told_stages, with_inside
 from .stalls import Stalls
 
 # Ranks that are found slow at once in one stage, at most: more of them are no exception.
@@ -120,9 +120,9 @@ class RoleHistory:
             pieces = with_inside(pieces, step, tells)
             self._learn_groups(step)
         self._losses.closed(step, before_s)
-        are_told: npt.NDArray[np.bool_] = np.isfinite(np.stack(step.work))
-        self._told = {stage for at, stage in enumerate(step.stages) if are_told[:, :, at].any()}
-        self._norms.suspected = {*explained, *self._changed_stages(settings)}
+        self._told = told_stages(step)
+        changed = self._everybody.changed_stages(settings.of(slow_stage.SlowStage), self._norms.columns)
+        self._norms.suspected = {*explained, *changed}
         return self._judge(step, pieces, tells, settings, may_judge, set(explained))
 
     def _learn_groups(self, step: RoleStep) -> None:
@@ -304,12 +304,6 @@ class RoleHistory:
         assert step.collectives is not None
         findings = self.links.add(settings.of(SlowLink), step, step.collectives, tells.groups, self.step_s)
         return [each for each in findings if may_judge and not explains(step.cpu, each.lost_s, self.step_s)]
-
-    def _changed_stages(self, settings: JudgeSettings) -> set[str]:
-        """Stages that may have become slower, by the steps so far."""
-        score, asks_at = self._everybody.levels.change.score, settings.of(slow_stage.SlowStage).asks_at
-        pieces = [piece for piece in self._norms.columns if isinstance(piece, Piece)]
-        return {piece.stage for at, piece in enumerate(pieces) if at < len(score) and score[at] > asks_at}
 
     def _builds_up_inside(self, measured: MeasuredStep, settings: JudgeSettings) -> tuple[str, ...]:
         """Stages in which the last rings that told show that somebody may be late inside, and not yet for sure."""

@@ -43,6 +43,12 @@ def entered_stages(step: RoleStep) -> list[str]:
     return [stage for stage, was_entered in zip(step.stages, np.any(there, axis=0).tolist()) if was_entered]
 
 
+def told_stages(step: RoleStep) -> set[str]:
+    """Stages of whose work something is told."""
+    are_told: npt.NDArray[np.bool_] = np.isfinite(np.stack(step.work))
+    return {stage for at, stage in enumerate(step.stages) if are_told[:, :, at].any()}
+
+
 def length_s(pieces: StepPieces, step: RoleStep) -> float:
     """How long the step took, in the middle of its members: from the end of the one before where there was one."""
     if not pieces.kinds:

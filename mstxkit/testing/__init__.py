@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from .cann_run import CannCall, CannRange, CannRun, run_under_cann
 from .clock import FakeClock
-from .judge import JobJudged, StepJudged, judge
+from .judge import judge
 from .recording import Captured, CapturedMark, CapturedRange, OpenRange, captured
 from .stand_in import Fail, StandIn
 
 __all__ = [
-    "CannCall", "CannRange", "CannRun", "Captured", "CapturedMark", "CapturedRange", "Fail", "FakeClock", "JobJudged",
-    "OpenRange", "StandIn", "StepJudged", "captured", "judge", "run_under_cann",
+    "CannCall", "CannRange", "CannRun", "Captured", "CapturedMark", "CapturedRange", "Fail", "FakeClock", "OpenRange",
+    "StandIn", "captured", "judge", "run_under_cann",
 ]  # fmt: skip

@@ -55,19 +55,6 @@ def judge(
 ) -> JobJudged:  # fmt: skip
     """Judge a job of which there are tables: rows (dicts or named tuples), or columns by name.
 
-    >>> rows, now = [], 0
-    >>> for step in range(60):
-    ...     took = [30_000_000 + (7 * rank + 13 * step) % 11 * 100_000 for rank in range(4)]
-    ...     took[2] += 20_000_000 if step >= 30 else 0
-    ...     met = now + max(took) + 20_000_000
-    ...     for rank in range(4):
-    ...         who, done = {"rank": rank, "step": step}, now + took[rank]
-    ...         rows.append({**who, "stage": "rollout", "entered_ns": now, "left_ns": done})
-    ...         rows.append({**who, "stage": "train", "entered_ns": done, "left_ns": met})
-    ...     now = met
-    >>> [(verdict.kind, verdict.rank, verdict.stage) for verdict in judge(rows).verdicts]
-    [('compute', 2, 'rollout')]
-
     Args:
         occurrences: One row for each time that a process was in a stage: `step`, `stage`, `entered_ns`, `left_ns`
             (None: it never left), all on one clock. Besides, where they are known: `rank`, `role` ("controller": it
@@ -85,6 +72,21 @@ def judge(
 
     Returns:
         What was said of each step, what stands at the end, and the judge.
+
+    Example:
+        >>> from mstxkit.testing import judge
+        >>> rows, now = [], 0
+        >>> for step in range(60):
+        ...     took = [30_000_000 + (7 * rank + 13 * step) % 11 * 100_000 for rank in range(4)]
+        ...     took[2] += 20_000_000 if step >= 30 else 0
+        ...     met = now + max(took) + 20_000_000
+        ...     for rank in range(4):
+        ...         who, done = {"rank": rank, "step": step}, now + took[rank]
+        ...         rows.append({**who, "stage": "rollout", "entered_ns": now, "left_ns": done})
+        ...         rows.append({**who, "stage": "train", "entered_ns": done, "left_ns": met})
+        ...     now = met
+        >>> [(verdict.kind, verdict.rank, verdict.stage) for verdict in judge(rows).verdicts]
+        [('compute', 2, 'rollout')]
     """
     from ..judging import settings as judge_settings
     from ..judging.judge import JobJudge

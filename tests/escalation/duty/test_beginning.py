@@ -220,7 +220,7 @@ def test_a_folder_that_answers_late_costs_an_occurrence_and_not_the_request(
     writes.answer.set()
     assert lives.wait_until(lambda: is_written(rank))
     rank.once(UPDATE)
-    rank.duty.park()
+    rank.duty.watcher.stop()
 
     assert (before, rank.session.did) == ([], [f"+{UPDATE}", f"-{UPDATE}"])
     assert waited_s <= ONE_WAIT_S
@@ -252,7 +252,7 @@ def test_a_folder_that_is_slow_costs_nothing_of_a_window_whose_step_was_known_be
         rank.once(UPDATE)
     did, waited_s = list(rank.session.did), clock.waited_s
     writes.answer.set()
-    rank.duty.park()
+    rank.duty.watcher.stop()
     rank.engine.step(7)
 
     assert (did, waited_s) == (2 * [f"+{UPDATE}", f"-{UPDATE}"], 0)
@@ -276,7 +276,7 @@ def test_what_was_written_before_is_written_anew_while_the_step_lasts_and_is_not
     rank.engine.step(5)
     rank.once(UPDATE)
     writes.answer.set()
-    rank.duty.park()
+    rank.duty.watcher.stop()
 
     assert numbers[0] == numbers[1] < numbers[2]
     assert rank.session.did == []
@@ -295,7 +295,7 @@ def test_a_folder_that_never_answers_fails_the_request_and_training_has_waited_o
         states.append(rank.duty._machine.reports()[request.id].state)
         clock.now_s += ANSWERS_WITHIN_S / 2
     writes.answer.set()
-    rank.duty.park()
+    rank.duty.watcher.stop()
 
     assert states == ["armed", "armed", "failed", "failed"]
     assert "could not be written down" in rank.last(request).reason and "for 2 s" in rank.last(request).reason
@@ -317,7 +317,7 @@ def test_a_session_that_is_put_off_takes_nothing_from_light_capture(
     writes.answer.set()
     assert lives.wait_until(lambda: is_written(rank))
     rank.once(UPDATE)
-    rank.duty.park()
+    rank.duty.watcher.stop()
     rank.duty.stop()
 
     assert before == ["+light"]
