@@ -167,8 +167,6 @@ class RoleHistory:
         asks = tuple(stage for stage in asked if stage not in explained)
         return RoleFound((*findings, *slower.findings[:3]), asks, True, tells is not None)
 
-    # Who is slow.
-
     def _slow_ranks(self, measured: MeasuredStep, settings: JudgeSettings, may_judge: bool) -> list[Finding]:
         limits, work_limits, at = settings.of(slow_rank.SlowRank), settings.of(imbalance.Imbalance), measured.at
         noise, is_settled = measured.noise, self._ranks.seen[:, at] >= settings.of(Gates).first
@@ -366,8 +364,6 @@ class RoleHistory:
         before = self._usual_s[measured.at]
         before = np.where(np.isfinite(before), before, measured.usual_s)
         self._usual_s[measured.at] = before + _STEP_FOLLOWS * or_zero(measured.usual_s - before)
-
-    # Of what was found before.
 
     @property
     def somebody_waits(self) -> bool:
