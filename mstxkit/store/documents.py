@@ -162,16 +162,16 @@ def read(file: Path, limit_bytes: int = LIMIT_BYTES, is_private: bool = False) -
         folder = open_folder(file.parent, is_private)
     except FileNotFoundError:
         return None
-    except OSError as exc:
-        raise Unusable(file.parent, f"cannot be opened as a folder: {exc.strerror}") from None
+    except (OSError, ValueError) as exc:  # a path with a null byte in it, say
+        raise Unusable(file.parent, f"cannot be opened as a folder: {exc}") from None
     try:
         descriptor = open_regular(file.name, folder)
     except FileNotFoundError:
         return None
     except FormatError:
         raise Unusable(file, "is no file") from None
-    except OSError as exc:
-        raise Unusable(file, f"cannot be opened (a file is needed, no link): {exc.strerror}") from None
+    except (OSError, ValueError) as exc:
+        raise Unusable(file, f"cannot be opened (a file is needed, no link): {exc}") from None
     finally:
         os.close(folder)
     return _whole(descriptor, file, limit_bytes, is_private)

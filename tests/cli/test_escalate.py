@@ -23,7 +23,7 @@ pytest.importorskip("polars")
 typer_testing = pytest.importorskip("typer.testing")
 
 import mstxkit.cli  # noqa: E402
-from mstxkit.cli import escalate  # noqa: E402
+from mstxkit.cli import _parsing, escalate  # noqa: E402
 from mstxkit.store import fate  # noqa: E402
 from mstxkit.store.control_folder import ControlFolder  # noqa: E402
 from mstxkit.store.fate import Asked, Progress  # noqa: E402
@@ -243,7 +243,7 @@ def test_suspect_and_peer_are_whom_the_verdict_blames_and_a_healthy_one(uneven: 
 
     assert done.exit_code == 0
     assert fate.asked(control(uneven))[0].suspects == (1, 3)
-    assert "verdict: rank 3 computes more slowly than the others in actor_update" in done.output
+    assert "verdict: rank 3 takes longer than the others in actor_update" in done.output
     assert "rank 1 is a healthy peer of 4" in done.output
 
 
@@ -421,7 +421,8 @@ def test_after_waiting_it_parses_what_was_recorded_and_says_how_to_open_it(run: 
     say(run, 1, Report(request.id, 1, "done", first_step=7, last_step=7, recorded=1))
     session(run, request.id, output="host.pt.trace.json")
 
-    done = escalate._parsed(run, request.id, quiet=True)
+    wanted = _parsing.Wanted((), (), request.id, None)
+    done = _parsing.analysed(run, wanted, _parsing.plan_of(), False, quiet=True)
 
     assert [row.profile.reason for row in done.rows.values()] == ["traces of torch.profiler need no parsing"]
     assert not done.is_wrong

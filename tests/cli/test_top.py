@@ -47,7 +47,7 @@ def shown(job: ShownJob, *words: str, **variables: str) -> Any:
 
 def test_a_job_is_shown_with_its_step_its_stages_and_who_is_blamed(job: ShownJob) -> None:
     job.say(role())
-    job.blame(verdict())
+    job.blame(verdict(evidence={"is_work_told": True}))
     done = shown(job, "--once", COLUMNS="80")
 
     assert done.exit_code == 1, done.output
@@ -61,7 +61,7 @@ def test_a_job_is_shown_with_its_step_its_stages_and_who_is_blamed(job: ShownJob
 
 def test_the_recording_in_the_guide_has_the_words_that_a_picture_has_now(job: ShownJob) -> None:
     job.say(role())
-    job.blame(verdict())
+    job.blame(verdict(evidence={"is_work_told": True}))
     job.stand(0, range(4))
     cast = (top_recording.IMAGES / "top.cast").read_text(encoding="utf-8").splitlines()
     recorded = "".join(json.loads(line)[2] for line in cast[1:])

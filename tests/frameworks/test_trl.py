@@ -237,13 +237,14 @@ load()
 before = held()
 report = mstxkit.autopatch("trl")
 during = held()
+wraps = during[("trl.trainer.grpo_trainer", "GRPOTrainer", "compute_loss")].__wrapped__.__code__.co_filename
 mstxkit.unpatch()
 after = held()
 print(json.dumps({
     "states": {state.path: [state.state, state.reason] for state in report.targets},
     "changed": len([key for key in before if during[key] is not before[key]]),
     "left": [str(key) for key in after if key not in before or after[key] is not before[key]],
-    "wraps": during[("trl.trainer.grpo_trainer", "GRPOTrainer", "compute_loss")].__wrapped__.__code__.co_filename,
+    "wraps": wraps,
 }))
 """
 BEFORE_IMPORT = IDENTITY.replace("load()\nbefore = held()", "mstxkit.autopatch('trl')\nload()\nbefore = held()")

@@ -94,8 +94,7 @@ def test_a_verdict_says_who_is_suspected_though_another_one_takes_longer(tmp_pat
     assert suspect.peer != 2
     assert suspect.role == "critic"
     assert in_words(suspect) == (
-        "verdict: rank 2 critic computes more slowly than the others in actor_update; "
-        f"rank {suspect.peer} is a healthy peer"
+        f"verdict: rank 2 critic takes longer than the others in actor_update; rank {suspect.peer} is a healthy peer"
     )
 
 

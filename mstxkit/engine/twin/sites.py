@@ -65,7 +65,8 @@ def intern(name: str, stage: str | None = None, domain: str | None = names.DEFAU
     with banks.lock:
         is_plain = is_exact and stage is None and domain == names.DEFAULT_DOMAIN
         site = _catch_all() if is_plain and len(_by_id) >= records.SITE_LIMIT else _described(name, stage, domain)
-        if is_exact and len(_by_name) < records.SITE_LIMIT and site is not _by_id[0]:
+        is_kept = site is not _by_id[0] or name == records.CATCH_ALL
+        if is_exact and len(_by_name) < records.SITE_LIMIT and is_kept:
             _by_name[key] = site
     return site
 
