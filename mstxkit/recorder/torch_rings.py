@@ -63,12 +63,13 @@ KINDS = (
     RingKind("torch", "_dump_fr_trace_json", ("TORCH_FR_BUFFER_SIZE", "TORCH_NCCL_TRACE_BUFFER_SIZE"), 2000),
     RingKind("torch", "_dump_nccl_trace_json", ("TORCH_NCCL_TRACE_BUFFER_SIZE",), 0),
 )
+PAIR = "send > receive"
 
 
 class GroupOfRing(NamedTuple):
     """A process group: the number that all its members give it, its name, its ranks, how it is carried.
 
-    Of a sender and a receiver, in this order, without a backend.
+    Of a sender and a receiver, in this order, with PAIR as the backend.
     """
 
     number: int
@@ -78,7 +79,7 @@ class GroupOfRing(NamedTuple):
 
     def as_json(self) -> dict[str, str]:
         """For the document beside the rows."""
-        if not self.backend:
+        if self.backend == PAIR:
             return {"ranks": "{}>{}".format(*self.ranks)}
         ranks = collectives.ranks_as_text(self.ranks)
         return {"name": self.name[:80], "ranks": ranks, "backend": self.backend[:40]}
@@ -214,7 +215,7 @@ def as_called(group: Any, pair: tuple[bool, tuple[int, int]] | None = None) -> t
 
 def pair_of(group: GroupOfRing, sender: int, receiver: int, tag: int | str) -> GroupOfRing:
     """Who sends to whom in a group, with this tag, as a group of its own."""
-    return GroupOfRing(_number(f"{group.number}\n{sender}>{receiver}\n{tag}"), group.name, (sender, receiver), "")
+    return GroupOfRing(_number(f"{group.number}\n{sender}>{receiver}\n{tag}"), group.name, (sender, receiver), PAIR)
 
 
 def pair_in(name: str, ranks: Sequence[int]) -> tuple[int, int] | None:

@@ -347,3 +347,10 @@ def test_who_sends_and_what_does_not_say_so_is_left_out() -> None:
     assert torch_rings.pair_in("gloo:send", (0, 1)) is None
     assert torch_rings.pair_in("nccl:send 0->2", (4, 8)) is None
     assert torch_rings.pair_in("nccl:recv 1<-0", (4, 8)) == (4, 8)
+
+
+@pytest.mark.parametrize("ranks", [(0,), (0, 1, 2)])
+def test_a_group_of_which_nobody_says_how_it_is_carried_is_still_a_group(ranks: tuple[int, ...]) -> None:
+    """As those of a rollout engine in verl's workers; only a sender and a receiver are a pair."""
+    assert GroupOfRing(7, "tp", ranks, "").as_json()["ranks"] == collectives.ranks_as_text(ranks)
+    assert torch_rings.pair_of(GroupOfRing(7, "pp", (3, 5), "gloo"), 5, 3, 0).as_json() == {"ranks": "5>3"}
