@@ -24,10 +24,13 @@ class SlowFolder:
 
     def __init__(self, asked: Any, limits: Any = None) -> None:
         self.run, self.limits, self.name, self._answer = Path(os.path.abspath(asked)), limits, None, threading.Event()
-        if threads.replaced_by() is None:  # else nothing is recorded here, and the recorder says so
-            threading.Thread(target=self._ask, name="mstxkit-asks", daemon=True).start()
-        else:
-            self._answer.set()
+        try:
+            if threads.replaced_by() is None:
+                threading.Thread(target=self._ask, name="mstxkit-asks", daemon=True).start()
+                return
+        except RuntimeError:
+            pass
+        self._answer.set()  # without a thread nothing is recorded here, and the recorder says so
 
     def answers(self, within_s: float) -> bool:
         """Does it answer by then, if only by an error?"""
