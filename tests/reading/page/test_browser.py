@@ -40,7 +40,7 @@ def opened(file: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ope
 def test_the_headline_is_read_first(opened: Opened) -> None:
     heading = opened.page.locator("h1").inner_text()
 
-    assert heading == "Rank 3 actor takes longer than the others in actor_generate."
+    assert heading == "Rank 3 actor computes more slowly than the others in actor_generate."
 
 
 def test_every_chart_is_drawn_and_a_hostile_name_is_text_in_it(opened: Opened) -> None:

@@ -57,7 +57,7 @@ def test_the_page_begins_with_the_verdict_why_what_it_saves_and_what_next(slow: 
 
     body = html.unescape(page[page.index("<main") :])
 
-    assert head["verdict"] == "Rank 3 actor takes longer than the others in actor_generate."
+    assert head["verdict"] == "Rank 3 actor computes more slowly than the others in actor_generate."
     places = [body.index(words) for words in (head["verdict"], head["why"][1:], head["saves"][1:], head["next"])]
     assert places == sorted(places)
     assert body.index(head["next"]) < body.index('id="steps"')
