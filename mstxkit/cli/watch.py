@@ -53,8 +53,12 @@ def watch(
 
         _show.say("each verdict is shown as it comes; Ctrl-C ends this")
         for verdict in watching.follow(run, run_id, _outlets(run, run_id, metrics)):
-            its_line = {"schema": _SCHEMA, **json_of.loads(verdict.line())}
-            print(json_of.dumps(its_line) if json else _line(verdict), flush=True)
+            print(_as_json(verdict) if json else _line(verdict), flush=True)
+
+
+def _as_json(verdict: Verdict) -> str:
+    """One object on one line: a verdict's line in the run, and the number of its form."""
+    return json_of.dumps({"schema": _SCHEMA, **json_of.loads(verdict.line())})
 
 
 def _is_over(run: Path, run_id: str) -> bool:
