@@ -176,10 +176,16 @@ class Losses:
         if not less[last.place]:
             return None
         those = replay.near(last, _whose(last, parts))
-        length_s = replay.length_s(last, those)
-        leads = replay.earlier(self._job.courses(last, [past.course for past in window]), less)
-        won_s = replay.won_s(last, leads[last.place], those)
-        return StepLoss(min(won_s, length_s), length_s) if np.isfinite(won_s) and length_s > 0 else None
+        courses = self._job.courses(last, [past.course for past in window])
+        leads = replay.earlier(courses, less)
+        # Through a queue it takes some steps until what one is earlier has come round to all: the last ones together.
+        is_fed = any(feed is not None for course in courses for feed in course.feeds)
+        counted = [past for past in window[len(window) // 2 :] if past.course.members == last.members]
+        counted = counted if is_fed else window[-1:]
+        won_s = [replay.won_s(past.course, leads[past.course.place], those) for past in counted]
+        lengths_s = [replay.length_s(past.course, those) for past in counted]
+        seconds, length_s = float(np.mean(won_s)), float(np.mean(lengths_s))
+        return StepLoss(min(seconds, length_s), length_s) if np.isfinite(seconds) and length_s > 0 else None
 
     def _course(self, step: RoleStep, before_s: Vector | None) -> Course:
         pieces = cutting.in_pieces(step, before_s)
