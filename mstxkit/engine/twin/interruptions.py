@@ -50,7 +50,8 @@ def is_ours(exc: BaseException, hook: Any = None) -> bool:
         at = at.tb_next
     if at is None or str(at.tb_frame.f_globals.get("__name__")).startswith(_PACKAGE):
         return isinstance(exc, _OURS) and bool(exc.args)  # those of SetAsyncExc come without any
-    return at.tb_frame.f_code is getattr(hook, "__code__", None)
+    called = hook if hasattr(hook, "__code__") else getattr(type(hook), "__call__", None)  # a function, or an object
+    return at.tb_frame.f_code is getattr(called, "__code__", None)
 
 
 def note(where: str, exc: BaseException | None = None) -> None:
