@@ -147,7 +147,7 @@ class StageTotal:
 
     def _put_away(self) -> bool:
         """Make room for another step: of those in which nothing is open, the one that changed first goes."""
-        idle = [kept for step, kept in self.sums.items() if step != records.NO_STEP and not kept.open]
+        idle = [kept for step, kept in tuple(self.sums.items()) if step != records.NO_STEP and not kept.open]
         if not idle:
             return False
         away = min(idle, key=lambda kept: kept.last)
