@@ -41,11 +41,11 @@ class SlowFolder:
 
     def _ask(self) -> None:
         """By calls of the kernel alone: an import may be under way on the thread that waits. A frozen one reads on."""
-        there = os.path.realpath(self.run)
         try:
+            there = os.path.realpath(self.run)
             while not os.path.isdir(there) and os.path.dirname(there) != there:
                 there = os.path.dirname(there)
             os.rmdir(tempfile.mkdtemp(prefix=".mstxkit-asks-", dir=there))
-        except OSError:
+        except (OSError, ValueError):
             pass  # the recorder says so
         self._answer.set()
