@@ -10,11 +10,12 @@ import numpy as np
 import numpy.typing as npt
 
 from . import cutting, replay
+from .cutting import StepPieces
 from .evidence import RoleStep
 from .feeds import Feeds, places_of
 from .findings import Surplus
 from .in_a_row import after_the_row_before
-from .inside import inside
+from .inside import Inside
 from .links import LINK
 from .measuring import FED, IN_A_ROW, INSIDE, WAITS, Norms
 from .meeting import last_of
@@ -63,11 +64,6 @@ class LossRatio:
         self._length_s += rate * (lost.length_s - self._length_s)
 
 
-class _Past(NamedTuple):
-    step: RoleStep
-    course: Course
-
-
 class JobLosses:
     """Keeps the last steps of all roles of a job.
 
@@ -83,8 +79,8 @@ class JobLosses:
         """Those of one role."""
         return self.roles.setdefault(role, Losses(self, role, norms))
 
-    def courses(self, last: Course, those: Sequence[Course]) -> list[Course]:
-        """The steps that have to do with these, in the order in which they were over, up to `last`."""
+    def courses(self, those: Sequence[Course]) -> list[Course]:
+        """The steps that have to do with these, in the order in which they were over."""
         by_place = {course.place: course for losses in self.roles.values() for course in losses.courses()}
         by_place.update((course.place, course) for course in those)
         by_place = {place: self.with_feeds(course) for place, course in by_place.items()}
@@ -115,26 +111,29 @@ class Losses:
 
     def __init__(self, job: JobLosses, role: str, norms: Norms) -> None:
         self._job, self._role, self._norms = job, role, norms
-        self._steps, self._with_rings = deque[_Past](maxlen=_STEPS), deque[_Past](maxlen=_STEPS)
+        self._steps, self._with_rings = deque[Course](maxlen=_STEPS), deque[Course](maxlen=_STEPS)
 
-    def closed(self, step: RoleStep, before_s: Vector | None = None) -> None:
+    def closed(self, step: RoleStep, pieces: StepPieces, tells: Inside | None, before_s: Vector | None) -> None:
         """A step more.
 
         Args:
+            step: Without controllers.
+            pieces: Its pieces, without those inside of stages.
+            tells: What its collectives tell; None: it has none.
             before_s: (M,) when each member was done with the step before; None: not known.
         """
-        past = _Past(step, self._course(step, before_s))
-        for steps in (self._steps, self._with_rings) if step.collectives is not None else (self._steps,):
-            _keep(steps, past)
+        course = self._course(step, pieces, tells, before_s)
+        for steps in (self._steps,) if tells is None else (self._steps, self._with_rings):
+            _keep(steps, course)
 
-    def rings_of(self, step: RoleStep) -> None:
-        """The collectives of a step that was closed before."""
-        before = next((past.course for past in self._steps if past.step.step == step.step), None)
-        _keep(self._with_rings, _Past(step, self._course(step, None if before is None else before.began_s)))
+    def rings_of(self, step: RoleStep, tells: Inside) -> None:
+        """What the collectives tell of a step that was closed before."""
+        began_s = next((course.began_s for course in self._steps if course.step == step.step), None)
+        _keep(self._with_rings, self._course(step, cutting.in_pieces(step, began_s), tells, began_s))
 
-    def courses(self) -> Iterator[Course]:
+    def courses(self) -> Iterable[Course]:
         """Of the last steps."""
-        return (past.course for past in self._steps)
+        return self._steps
 
     def now(self, parts: Sequence[Surplus], base_s: float) -> StepLoss | None:
         """What the newest step of those that tell of it loses by some causes together; None where it does not show.
@@ -157,7 +156,7 @@ class Losses:
     def of_stall(self, where: str, stage: str, place: int, seconds: float) -> float:
         """What the newest step loses by so many seconds of one member in one piece."""
         steps = self._with_rings if where == INSIDE else self._steps
-        course = steps[-1].course if steps else None
+        course = steps[-1] if steps else None
         piece = -1 if course is None else course.piece(where, stage)
         if course is None or piece < 0:
             return seconds
@@ -165,30 +164,29 @@ class Losses:
         lead = replay.earlier([course], {course.place: [Less(piece, np.where(is_it, seconds, 0.0), where == INSIDE)]})
         return max(0.0, replay.won_s(course, lead[course.place], replay.near(course, is_it)))
 
-    def _of(self, parts: Sequence[Surplus]) -> deque[_Past]:
+    def _of(self, parts: Sequence[Surplus]) -> deque[Course]:
         return self._with_rings if any(part.where in (INSIDE, LINK) for part in parts) else self._steps
 
-    def _lost(self, steps: Sequence[_Past], at: int, parts: Sequence[Surplus], base_s: float) -> StepLoss | None:
+    def _lost(self, steps: Sequence[Course], at: int, parts: Sequence[Surplus], base_s: float) -> StepLoss | None:
         """What the step at that place of these loses, what was won in those before it being won already."""
-        last, by_rings = self._job.with_feeds(steps[at].course), self._of(parts) is self._with_rings
+        last, by_rings = self._job.with_feeds(steps[at]), self._of(parts) is self._with_rings
         window = list(steps[max(0, at - (_WINDOW_OF_RINGS if by_rings else _WINDOW) + 1) : at + 1])
-        less = {past.course.place: list(_less(past, parts, base_s)) for past in window}
+        less = {course.place: list(_less(course, parts, base_s)) for course in window}
         if not less[last.place]:
             return None
         those = replay.near(last, _whose(last, parts))
-        courses = self._job.courses(last, [past.course for past in window])
+        courses = self._job.courses(window)
         leads = replay.earlier(courses, less)
         # Through a queue it takes some steps until what one is earlier has come round to all: the last ones together.
         is_fed = any(feed is not None for course in courses for feed in course.feeds)
-        counted = [past for past in window[len(window) // 2 :] if past.course.members == last.members]
+        counted = [course for course in window[len(window) // 2 :] if course.members == last.members]
         counted = counted if is_fed else window[-1:]
-        won_s = [replay.won_s(past.course, leads[past.course.place], those) for past in counted]
-        lengths_s = [replay.length_s(past.course, those) for past in counted]
+        won_s = [replay.won_s(course, leads[course.place], those) for course in counted]
+        lengths_s = [replay.length_s(course, those) for course in counted]
         seconds, length_s = float(np.mean(won_s)), float(np.mean(lengths_s))
         return StepLoss(min(seconds, length_s), length_s) if np.isfinite(seconds) and length_s > 0 else None
 
-    def _course(self, step: RoleStep, before_s: Vector | None) -> Course:
-        pieces = cutting.in_pieces(step, before_s)
+    def _course(self, step: RoleStep, pieces: StepPieces, tells: Inside | None, before_s: Vector | None) -> Course:
         mode, meets = self._norms.modes(pieces.kinds), self._norms.meets(pieces.kinds)
         took_s = pieces.took_s.copy()
         for at in np.flatnonzero(mode == WAITS).tolist():
@@ -202,8 +200,6 @@ class Losses:
                 took_s[:, at] = after_the_row_before(row, pieces.took_s[:, at], pieces.done_s[:, at])
         ended_s, began_s = np.fmax.reduce(step.left_s, axis=1), np.fmin.reduce(step.entered_s, axis=1)
         began_s = began_s if before_s is None else np.where(np.isfinite(before_s), before_s, began_s)
-        rings = step.collectives
-        tells = None if rings is None else inside(step, rings)
         entered = None if tells is None else tells.entered
         inside_s = np.full(step.left_s.shape, np.nan) if tells is None else tells.own_s
         return Course(
@@ -212,9 +208,9 @@ class Losses:
         )  # fmt: skip
 
 
-def _keep(steps: deque[_Past], past: _Past) -> None:
-    steps.append(past)
-    held = 12 * past.course.came_s.nbytes
+def _keep(steps: deque[Course], course: Course) -> None:
+    steps.append(course)
+    held = 12 * course.came_s.nbytes
     while len(steps) > max(1, _BYTES_AT_MOST // max(1, held)):
         steps.popleft()
 
@@ -225,8 +221,7 @@ def _whose(course: Course, parts: Iterable[Surplus]) -> npt.NDArray[np.bool_]:
     return np.array([key_of(peer) in keys for peer in course.members], bool)
 
 
-def _less(past: _Past, parts: Iterable[Surplus], base_s: float) -> Iterator[Less]:
-    course = past.course
+def _less(course: Course, parts: Iterable[Surplus], base_s: float) -> Iterator[Less]:
     places = {key_of(peer): at for at, peer in enumerate(course.members)}
     for part in parts:
         piece = course.piece(part.where, part.stage)

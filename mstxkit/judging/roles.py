@@ -116,10 +116,9 @@ class RoleHistory:
         self._job.feeds.learn(step, pieces, self.step_s)
         self._norms.fed = self._job.feeds.roles_of(self._role, step.waits_for)
         tells = None if step.collectives is None else inside(step, step.collectives)
-        if tells is not None:
-            pieces = with_inside(pieces, step, tells)
-            self._learn_groups(step)
-        self._losses.closed(step, before_s)
+        self._learn_groups(step)
+        self._losses.closed(step, pieces, tells, before_s)
+        pieces = pieces if tells is None else with_inside(pieces, step, tells)
         self._told = told_stages(step)
         changed = self._everybody.changed_stages(settings.of(slow_stage.SlowStage), self._norms.columns)
         self._norms.suspected = {*explained, *changed}
@@ -338,7 +337,7 @@ class RoleHistory:
         if not pieces.kinds:
             return RoleFound()
         self._learn_groups(step)
-        self._losses.rings_of(step)
+        self._losses.rings_of(step, tells)
         measured = self._measure(step, pieces)
         may_judge = self.holding.steps > settings.of(Gates).warm_up
         self.ring_steps.append(step.step)
