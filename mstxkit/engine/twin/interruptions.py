@@ -50,7 +50,7 @@ def is_ours(exc: BaseException, hook: Any = None) -> bool:
         at = at.tb_next
     if at is None or str(at.tb_frame.f_globals.get("__name__")).startswith(_PACKAGE):
         return isinstance(exc, _OURS) and bool(exc.args)  # those of SetAsyncExc come without any
-    called = hook if hasattr(hook, "__code__") else getattr(type(hook), "__call__", None)  # a function, or an object
+    called = hook if hasattr(hook, "__code__") else type(hook).__call__  # a function, or an object
     return at.tb_frame.f_code is getattr(called, "__code__", None)
 
 

@@ -100,7 +100,7 @@ def test_the_newest_incidents_come_first_and_earlier_ones_are_counted(tmp_path: 
 def test_what_was_killed_lost_and_not_read_is_counted_where_it_is_cut(tmp_path: Path) -> None:
     run = open_run(of_six_roles(tmp_path / "run"))
     summary = summaries.summarise(run)
-    process = {"how": "", "inside": None, "label": "rank 0", "host": "h", "inside": [], **dict.fromkeys(summaries.LOSSES, 1)}
+    process = {"how": "", "label": "rank 0", "host": "h", "inside": [], **dict.fromkeys(summaries.LOSSES, 1)}
     damaged = {"path": "sealed/x", "reason": "torn", "offset": 0}
     many = {"killed": [process] * 25, "losses": [process] * 26, "damage": [damaged] * 27}
 
