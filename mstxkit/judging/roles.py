@@ -39,12 +39,12 @@ from .measuring import (
     Norms,
 )
 from .settings import JudgeSettings
-from .shaping import entered_stages, key_of, length_s, told_stages, with_inside
+from .shaping import entered_stages, follow_length, key_of, length_s, told_stages, with_inside
 from .stalls import Stalls
 
 # Ranks that are found slow at once in one stage, at most: more of them are no exception.
 _AT_MOST = 8
-_STEP_FOLLOWS, _STEP_AT_MOST = 0.1, 3.0
+_USUAL_FOLLOWS = 0.1
 # Who is done within this share of what they take longer was released together.
 _TOGETHER = 0.04
 # Rings are asked for from this share on of what a rank must cost to be named.
@@ -131,9 +131,7 @@ class RoleHistory:
                 self._everybody.levels.begin_anew(self._norms.columns.find(Piece(BEHIND, stage)))
 
     def _follow_length(self, took_s: float) -> None:
-        """One step that is far longer than the others, as a clock was set or all stood still, says little of them."""
-        before_s = self.step_s or took_s
-        self.step_s = before_s + _STEP_FOLLOWS * (min(took_s, _STEP_AT_MOST * before_s) - before_s)
+        self.step_s = follow_length(self.step_s, took_s)
         if not 0.5 < self._base_s / (BASE_RATIO * self.step_s) < 2:
             base_s, self._base_s = self._base_s, BASE_RATIO * self.step_s
             self._everybody.levels.rebase(base_s, self._base_s)
@@ -362,7 +360,7 @@ class RoleHistory:
         self._usual_s = grown(self._usual_s, len(self._norms.columns), np.nan)
         before = self._usual_s[measured.at]
         before = np.where(np.isfinite(before), before, measured.usual_s)
-        self._usual_s[measured.at] = before + _STEP_FOLLOWS * or_zero(measured.usual_s - before)
+        self._usual_s[measured.at] = before + _USUAL_FOLLOWS * or_zero(measured.usual_s - before)
 
     @property
     def somebody_waits(self) -> bool:

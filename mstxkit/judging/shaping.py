@@ -13,6 +13,9 @@ from .evidence import Peer, RoleStep, Work
 from .inside import Inside
 from .measuring import INSIDE
 
+# The usual length of a step follows each new one by this share of the difference, counted up to so many lengths.
+_FOLLOWS, _AT_MOST = 0.1, 3.0
+
 
 def key_of(peer: Peer) -> str:
     """What a member is known by from step to step."""
@@ -55,6 +58,14 @@ def length_s(pieces: StepPieces, step: RoleStep) -> float:
         return math.nan
     began = pieces.came_s[:, 0] if np.isfinite(pieces.came_s[:, 0]).any() else np.fmin.reduce(step.entered_s, axis=1)
     return float(middle_of(np.fmax.reduce(step.left_s, axis=1) - began))
+
+
+def follow_length(step_s: float, took_s: float) -> float:
+    """How long a step takes, as of late, after one that took so long. One that is far longer than the others, as a
+    clock was set or all stood still, says little of them.
+    """
+    before_s = step_s or took_s
+    return before_s + _FOLLOWS * (min(took_s, _AT_MOST * before_s) - before_s)
 
 
 def with_inside(pieces: StepPieces, step: RoleStep, tells: Inside) -> StepPieces:

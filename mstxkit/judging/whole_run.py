@@ -19,10 +19,9 @@ from .feeds import Feeds
 from .in_a_row import Rows
 from .measuring import BASE_RATIO, FED, UNKNOWN, Norms
 from .replay import Feed
-from .shaping import compared, key_of, length_s
+from .shaping import compared, follow_length, key_of, length_s
 
 Vector = npt.NDArray[np.float64]
-_STEP_FOLLOWS, _STEP_AT_MOST = 0.1, 3.0
 
 
 class CutStep(NamedTuple):
@@ -104,8 +103,7 @@ class _RoleLessons:
         self.waits_for.update(step.waits_for)
         took_s = length_s(pieces, step)
         if pieces.kinds and math.isfinite(took_s) and took_s > 0:
-            before = self._step_s or took_s
-            self._step_s = before + _STEP_FOLLOWS * (min(took_s, _STEP_AT_MOST * before) - before)
+            self._step_s = follow_length(self._step_s, took_s)
             feeds.learn(step, pieces, self._step_s)
             norms, ranks = self._of_members.setdefault(step.members, (Norms(), Ranks(len(keys))))
             norms.fed = feeds.roles_of(step.role, step.waits_for)
