@@ -44,14 +44,15 @@ class RowOrder:
 
     def learn(self, column: int, came_s: Vector, done_s: Vector, step_s: float) -> None:
         """One step more of a piece."""
-        if column in self._known or len(done_s) > _MEMBERS_AT_MOST or len(done_s) < _ROWS_LEAST:
+        looks = self._looks.get(column, 0)  # who looks for ever finds some by chance
+        if column in self._known or looks >= _LOOKS or not _ROWS_LEAST <= len(done_s) <= _MEMBERS_AT_MOST:
             return
         if not np.isfinite(done_s).all():
             return
         seen = self._seen.setdefault(column, deque(maxlen=_STEPS))
         seen.append(done_s - np.nanmin(came_s) if np.isfinite(came_s).any() else done_s - done_s.min())
-        self._looks[column] = self._looks.get(column, 0) + 1
-        if len(seen) == _STEPS and self._looks[column] <= _LOOKS:  # who looks for ever finds some by chance
+        self._looks[column] = looks + 1
+        if len(seen) == _STEPS:
             rows = _rows_in(np.stack(seen), step_s)
             if rows is not None:
                 self._known[column] = rows
