@@ -22,7 +22,7 @@ from .measuring import INSIDE
 from .roles import RoleHistory
 from .settings import JudgeSettings, defaults
 from .shaping import compared
-from .standing import StandingVerdict, share_out
+from .standing import StandingVerdict, parts_of, share_out
 
 # Rings that are asked for: of so many steps back and ahead; not again for so many steps, which become twice as many
 # each time, up to a limit; and in vain so many times.
@@ -109,7 +109,7 @@ class JobJudge:
         """Do other processes than those before, several of them, count from an earlier step on?"""
         history = self._roles.get(step.role)
         before = () if history is None or step.step > history.last_step else history.members
-        return bool(before) and len(step.members) > 1 and set(before).isdisjoint(step.members)
+        return _are_others(step.members, before)
 
     def of_next_attempt(self) -> JobJudge:
         """Who judges another attempt at the job, which counts its steps anew: with histories of its own."""
@@ -137,8 +137,7 @@ class JobJudge:
     def _end_with_attempt(self, step: RoleStep, before: Sequence[Peer], now_ns: int) -> list[Verdict]:
         """What was said of processes that are all gone, others being in their place: another attempt is going on."""
         ended, self._ended = self._ended, []
-        are_others = len(step.members) > 1 and bool(before) and set(before).isdisjoint(step.members)
-        for place, standing in [*self._standing.items()] if are_others else ():
+        for place, standing in [*self._standing.items()] if _are_others(step.members, before) else ():
             if place[0] == step.role:
                 del self._standing[place]
                 ended.append(standing.verdict)
@@ -234,7 +233,7 @@ class JobJudge:
             return standing.finding.key.kind in OF_NOBODY
         others = self._of_other_ranks(standing)
         if standing.blames_a_rank and others:
-            standing.compare_with(others)
+            standing.compare_with(parts_of(others))
         is_other = bool(others) or self._left.blames_another(standing.verdict)
         return is_other and standing.blames_a_rank and not standing.costs_anything()
 
@@ -249,7 +248,7 @@ class JobJudge:
         others = [other for other in findings if other.blames_a_rank and not set(other.part().members) <= set(own)]
         if not others:
             return not self._of_other_ranks(standing)
-        standing.compare_with_findings(others)
+        standing.compare_with([other.part() for other in others])
         return not standing.costs_anything(is_alone=True)
 
     def _begin(self, standing: StandingVerdict, step: RoleStep, now_ns: int) -> Verdict:
@@ -279,3 +278,8 @@ class JobJudge:
         since = max(0, step.step - _RINGS_BACK) if kind == RINGS else step.step + 1
         until = step.step + _RINGS_AHEAD if kind == RINGS else step.step + 1
         return Want(kind, step.role, (), stage, since, until, why)
+
+
+def _are_others(members: Sequence[Peer], before: Sequence[Peer]) -> bool:
+    """Are several there now, and none of those that were there before?"""
+    return len(members) > 1 and bool(before) and set(before).isdisjoint(members)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 from dataclasses import dataclass, field
-from typing import Any, Sequence
+from typing import Any, Iterable, Sequence
 
 from ..store.verdicts import ALL_SLOW, NOT_ENOUGH_EVIDENCE, SERIAL, Verdict
 from . import wording
@@ -53,6 +53,7 @@ class StandingVerdict:
         finding: As it was when it was judged.
         verdict: As it was said last.
         history: Of the role that it is of.
+        excess: How much too long the piece takes that it was found by.
         also: What else of the same rank, or set of ranks, takes too long: by where and stage.
         together: What is lost by all causes that stand in the role, where there are several; None: it stands alone.
         beside: What is lost by this one more than by all the others.
@@ -61,13 +62,13 @@ class StandingVerdict:
     finding: Finding
     verdict: Verdict
     history: RoleHistory
+    excess: _Excess
     steps: int = 0
     times_seen: int = 0
     gone: float = 0.0
     loss: LossRatio = field(default_factory=LossRatio)
     together: LossRatio | None = None
     beside: LossRatio | None = None
-    excess: _Excess | None = None
     also: dict[tuple[str, str], _Excess] = field(default_factory=dict)
     coverage: float = 0.0
     where: Seen | None = None
@@ -84,8 +85,7 @@ class StandingVerdict:
             hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:16], 0, step, finding.key.kind,
             finding.owner or finding.key.stage, rank, role, since, group=finding.group,
         )  # fmt: skip
-        begun = cls(finding, verdict, history, finding.steps, finding.steps)
-        begun.excess = _Excess(finding, math.log1p(finding.ratio), finding.steps)
+        begun = cls(finding, verdict, history, _excess_of(finding), finding.steps, finding.steps)
         if finding.key.where != NOW_AND_THEN:
             for lost in history.lost_lately(begun.parts(), finding.steps):
                 begun.loss.add(lost)
@@ -98,8 +98,7 @@ class StandingVerdict:
 
     def parts(self) -> list[Surplus]:
         """All that takes too long by this cause."""
-        excesses = [] if self.excess is None else [self.excess, *self.also.values()]
-        return [excess.part() for excess in excesses]
+        return [excess.part() for excess in (self.excess, *self.also.values())]
 
     @property
     def stages(self) -> set[str]:
@@ -111,7 +110,7 @@ class StandingVerdict:
         is the same time.
         """
         if finding.key.stage not in self.stages:
-            self.also[finding.key.where, finding.key.stage] = _Excess(finding, math.log1p(finding.ratio), finding.steps)
+            self.also[finding.key.where, finding.key.stage] = _excess_of(finding)
 
     def follow(self, again: Finding | None, has_rings: bool) -> None:
         """One step more, in which it was found again or not; what rings tell of shows only in steps that have them."""
@@ -145,7 +144,7 @@ class StandingVerdict:
                 self.loss.add(StepLoss(again.lost_s, self.history.step_s))
             return
         excess = seen.excess if seen is not None else None if again is None else math.log1p(again.ratio)
-        if excess is None or self.excess is None:
+        if excess is None:
             return
         self.excess.finding = again or self.excess.finding
         self.excess.follow(excess)
@@ -201,15 +200,8 @@ class StandingVerdict:
         least = _COSTS_ALONE if is_alone else _COSTS_LEAST
         return not self.history.somebody_waits or self.cost_ratio >= least
 
-    def compare_with(self, others: Sequence[StandingVerdict]) -> None:
+    def compare_with(self, others: list[Surplus]) -> None:
         """What it costs beside these, by the last steps."""
-        self._compare([part for other in others for part in other.parts()])
-
-    def compare_with_findings(self, others: Sequence[Finding]) -> None:
-        """The same beside what was found with it."""
-        self._compare([other.part() for other in others])
-
-    def _compare(self, others: list[Surplus]) -> None:
         steps = self.finding.steps
         together = self.history.lost_lately([*others, *self.parts()], steps)
         self.together, self.beside = LossRatio(), LossRatio()
@@ -258,20 +250,26 @@ class StandingVerdict:
 
 def share_out(several: Sequence[StandingVerdict]) -> None:
     """What causes of one role cost together in the step that was closed last, and each beside the others."""
-    for standing in several:
-        if len(several) < 2:
-            standing.together = standing.beside = None
     if len(several) < 2:
+        for standing in several:
+            standing.together = standing.beside = None
         return
-    history, parts = several[0].history, {id(standing): standing.parts() for standing in several}
-    joint = history.lost([part for own in parts.values() for part in own])
+    history, joint = several[0].history, several[0].history.lost(parts_of(several))
     for standing in several:
-        others = [part for key, own in parts.items() if key != id(standing) for part in own]
-        without = history.lost(others)
+        without = history.lost(parts_of(other for other in several if other is not standing))
         standing.together, standing.beside = standing.together or LossRatio(), standing.beside or LossRatio()
         standing.together.add(joint)
         if joint is not None and without is not None:
             standing.beside.add(StepLoss(joint.seconds - without.seconds, joint.length_s))
+
+
+def parts_of(several: Iterable[StandingVerdict]) -> list[Surplus]:
+    """All that takes too long by these causes."""
+    return [part for standing in several for part in standing.parts()]
+
+
+def _excess_of(finding: Finding) -> _Excess:
+    return _Excess(finding, math.log1p(finding.ratio), finding.steps)
 
 
 def _evidence(finding: Finding, history: RoleHistory) -> dict[str, Any]:
