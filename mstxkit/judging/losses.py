@@ -14,11 +14,9 @@ from .cutting import StepPieces
 from .evidence import RoleStep
 from .feeds import Feeds, places_of
 from .findings import Surplus
-from .in_a_row import after_the_row_before
 from .inside import Inside
 from .links import LINK
-from .measuring import FED, IN_A_ROW, INSIDE, WAITS, Norms
-from .meeting import last_of
+from .measuring import FED, IN_A_ROW, INSIDE, Norms
 from .replay import Course, Less, Place
 from .shaping import key_of
 
@@ -188,16 +186,10 @@ class Losses:
 
     def _course(self, step: RoleStep, pieces: StepPieces, tells: Inside | None, before_s: Vector | None) -> Course:
         mode, meets = self._norms.modes(pieces.kinds), self._norms.meets(pieces.kinds)
-        took_s = pieces.took_s.copy()
-        for at in np.flatnonzero(mode == WAITS).tolist():
-            last_came = last_of(pieces.came_s[:, [at]], meets[at])[:, 0]
-            took_s[:, at] = np.maximum(0.0, pieces.done_s[:, at] - last_came)
+        took_s = self._norms.own_s(pieces, mode, self._norms.last_came(pieces))
         rows = tuple(
             self._norms.rows_of(kind) if mode[at] == IN_A_ROW else None for at, kind in enumerate(pieces.kinds)
         )
-        for at, row in enumerate(rows):
-            if row is not None:
-                took_s[:, at] = after_the_row_before(row, pieces.took_s[:, at], pieces.done_s[:, at])
         ended_s, began_s = np.fmax.reduce(step.left_s, axis=1), np.fmin.reduce(step.entered_s, axis=1)
         began_s = began_s if before_s is None else np.where(np.isfinite(before_s), before_s, began_s)
         entered = None if tells is None else tells.entered

@@ -130,6 +130,24 @@ class Norms:
         """(K,) WAITS, FREE or UNKNOWN."""
         return self._modes(self.places.of(kinds), kinds)
 
+    def last_came(self, pieces: StepPieces) -> Matrix:
+        """(M, K) when the last came of those that each meets in a piece."""
+        return _each(self._by_group(pieces), last_of, pieces.came_s)
+
+    def own_s(self, pieces: StepPieces, mode: npt.NDArray[np.int64], last_came: Matrix) -> Matrix:
+        """(M, K) each member's own time: where all wait, since the last came; in a row, since the row before was done.
+
+        Args:
+            mode: (K,) of the pieces.
+            last_came: (M, K) what `last_came` tells of them.
+        """
+        own_s = np.where(mode == WAITS, np.maximum(0.0, pieces.done_s - last_came), pieces.took_s)
+        for piece in np.flatnonzero(mode == IN_A_ROW).tolist():
+            rows = self.rows_of(pieces.kinds[piece])
+            assert rows is not None
+            own_s[:, piece] = after_the_row_before(rows, pieces.took_s[:, piece], pieces.done_s[:, piece])
+        return own_s
+
     def _has_groups(self, pieces: StepPieces) -> npt.NDArray[np.bool_]:
         return np.array([where == IN and stage in self._meets for where, stage in pieces.kinds], bool)
 
@@ -179,15 +197,8 @@ class Norms:
         self, step: RoleStep, pieces: StepPieces, step_s: float, base_s: float, chosen: _Chosen, ranks: Ranks
     ) -> MeasuredStep:
         at, mode = chosen.at[chosen.kept], chosen.mode[chosen.kept]
-        waits, together = mode == WAITS, self._by_group(pieces)
-        last_came = _each(together, last_of, pieces.came_s)
-        took = np.where(waits, np.maximum(0.0, pieces.done_s - last_came), pieces.took_s)
-        place = self.places.of(pieces.kinds)
-        in_a_row = np.flatnonzero(mode == IN_A_ROW).tolist()
-        for piece in in_a_row:
-            rows = self.rows.of(int(place[piece]))
-            assert rows is not None
-            took[:, piece] = after_the_row_before(rows, pieces.took_s[:, piece], pieces.done_s[:, piece])
+        waits, together, last_came = mode == WAITS, self._by_group(pieces), self.last_came(pieces)
+        took, place = self.own_s(pieces, mode, last_came), self.places.of(pieces.kinds)
         features, load, work = _features(step, pieces, waits)
         slopes = self.regression.slopes(at) + _PRIOR
         predicted = np.einsum("mkf,kf->mk", features, slopes)
@@ -198,7 +209,7 @@ class Norms:
             excess = np.where(waits, _each(together, after_those, rest), excess)
             # The slowest group is what the others wait for later.
             level = np.where(waits & self._has_groups(pieces), np.fmax.reduce(rest, axis=0), level)
-        for piece in in_a_row:
+        for piece in np.flatnonzero(mode == IN_A_ROW).tolist():
             is_learned = pieces.kinds[piece].stage not in self.suspected
             excess[:, piece] = self._of_members.excess(int(place[piece]), rest[:, piece], is_learned)
         places = _labels_of_places(step)
