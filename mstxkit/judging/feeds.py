@@ -57,11 +57,21 @@ class _Tie(NamedTuple):
         return self.took_spread_s > _VARIES * self.lag_spread_s
 
 
-class _Pending(NamedTuple):
-    """A step that is looked at once the others have come as far."""
+class _Ended(NamedTuple):
+    """When each member ended each stage of a step, and whom its stages wait for."""
 
-    step: RoleStep
-    pieces: StepPieces
+    step: int
+    stages: tuple[str, ...]
+    left_s: npt.NDArray[np.float64]
+    waits_for: Mapping[str, str]
+
+
+class _Pending(NamedTuple):
+    """Pieces of a step that others may decide: looked at, in some members, once the others have come as far."""
+
+    role: str
+    waits_for: Mapping[str, str]
+    pieces: tuple[tuple[Piece, Vector, Vector], ...]  # each with when members were done, and how long it took them
     step_s: float
     ended_s: float
     seen_by: set[str]
@@ -73,7 +83,7 @@ class Feeds:
     def __init__(self) -> None:
         self._pending: dict[str, deque[_Pending]] = {}
         self._ended_s: dict[str, float] = {}
-        self._steps: dict[str, deque[RoleStep]] = {}
+        self._steps: dict[str, deque[_Ended]] = {}
         self._ties: dict[tuple[str, Piece, Source], _Tie] = {}
         self._fed: dict[tuple[str, Piece], Source] = {}
         self._events: dict[Source, _Events] = {}
@@ -85,7 +95,7 @@ class Feeds:
         if all(peer.is_controller for peer in step.members):
             self._controllers.add(role)
         of_role = self._steps.setdefault(role, deque(maxlen=_STEPS))
-        of_role.append(step._replace(collectives=None))
+        of_role.append(_Ended(step.step, step.stages, step.left_s, step.waits_for))
         self._ended_s[role] = max(self._ended_s.get(role, -math.inf), float(np.nanmax(step.left_s, initial=-math.inf)))
         self._events = {source: events for source, events in self._events.items() if source[0] != role}
 
@@ -116,7 +126,8 @@ class Feeds:
         """One step more of a role that other roles may hand over to: looked at once these have come as far."""
         ended_s = float(np.nanmax(pieces.done_s, initial=-math.inf))
         waiting = self._pending.setdefault(step.role, deque(maxlen=_STEPS))
-        waiting.append(_Pending(step._replace(collectives=None), pieces, step_s, ended_s, {step.role}))
+        looked_at = tuple(_looked_at(pieces, max(1, len(step.members) // _LOOKED_AT)))
+        waiting.append(_Pending(step.role, step.waits_for, looked_at, step_s, ended_s, {step.role}))
         for of_role in self._pending.values() if len(self._steps) > 1 else ():
             for pending in of_role:
                 ready = {role for role, until_s in self._ended_s.items() if until_s >= pending.ended_s}
@@ -125,15 +136,10 @@ class Feeds:
                     pending.seen_by.update(new)
 
     def _look(self, pending: _Pending, others: list[str]) -> None:
-        step, pieces = pending.step, pending.pieces
-        every = max(1, len(step.members) // _LOOKED_AT)
-        for at, kind in enumerate(pieces.kinds):
-            if kind.where not in (IN, BEFORE) or pieces.owners[at] not in ("", kind.stage):
-                continue
-            done_s, took_s = pieces.done_s[::every, at], pieces.took_s[::every, at]
-            is_declared = kind.where == BEFORE or kind.stage in step.waits_for
-            for source in self._sources(others, step.waits_for.get(kind.stage, "")):
-                self._learn(step.role, kind, source, done_s, took_s, pending.step_s, is_declared)
+        for kind, done_s, took_s in pending.pieces:
+            is_declared = kind.where == BEFORE or kind.stage in pending.waits_for
+            for source in self._sources(others, pending.waits_for.get(kind.stage, "")):
+                self._learn(pending.role, kind, source, done_s, took_s, pending.step_s, is_declared)
 
     def _sources(self, roles: list[str], named: str) -> Iterator[Source]:
         for role in [named] if named in self._steps else roles:
@@ -214,9 +220,16 @@ def places_of(feeds: tuple[Feed | None, ...]) -> set[Place]:
     return {place for feed in feeds if feed is not None for place in feed.courses}
 
 
-def _read_events(steps: deque[RoleStep], stage: str) -> _Events:
+def _looked_at(pieces: StepPieces, every: int) -> Iterator[tuple[Piece, Vector, Vector]]:
+    """The pieces that others may decide, of each so many-th member; copied, so that nothing holds the rest."""
+    for at, kind in enumerate(pieces.kinds):
+        if kind.where in (IN, BEFORE) and pieces.owners[at] in ("", kind.stage):
+            yield kind, pieces.done_s[::every, at].copy(), pieces.took_s[::every, at].copy()
+
+
+def _read_events(steps: deque[_Ended], stage: str) -> _Events:
     parts = [
-        (step.left_s[:, step.stages.index(stage)], np.full(len(step.members), step.step), np.arange(len(step.members)))
+        (step.left_s[:, step.stages.index(stage)], np.full(len(step.left_s), step.step), np.arange(len(step.left_s)))
         for step in steps
         if stage in step.stages
     ]
