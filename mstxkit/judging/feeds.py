@@ -30,6 +30,8 @@ _USUALLY, _CHANCE_LEAST, _CHANCE_MOST = 0.9, 0.03, 0.6
 # Where nobody says that a stage waits, its time must vary by so much more than the time after the other's end.
 _VARIES = 3.0
 _FOLLOWS = 0.1
+# So little is the number of steps that the source is behind spread where it is always the same.
+_STEADY = 0.25
 
 Source = tuple[str, str]  # a role, and its stage
 
@@ -43,18 +45,27 @@ class _Events(NamedTuple):
 
 
 class _Tie(NamedTuple):
-    """What is known of a piece and a source: log odds; how the time after, and the time in the piece, have varied."""
+    """What is known of a piece and a source: log odds; how the time after, the time in the piece, and how many steps
+    the source was behind whoever waited, have varied.
+    """
 
     odds: float = 0.0
     lag_s: float = math.nan
     lag_spread_s: float = 0.0
     took_s: float = math.nan
     took_spread_s: float = 0.0
+    behind: float = math.nan
+    behind_spread: float = 0.0
 
     @property
     def is_tight(self) -> bool:
         """Does the time in the piece vary far more than the time after the other's end?"""
         return self.took_spread_s > _VARIES * self.lag_spread_s
+
+    @property
+    def steps_behind(self) -> int | None:
+        """As many steps as the source is behind, time after time; None: now so many, now others."""
+        return round(self.behind) if math.isfinite(self.behind) and self.behind_spread < _STEADY else None
 
 
 class _Ended(NamedTuple):
@@ -70,6 +81,7 @@ class _Pending(NamedTuple):
     """Pieces of a step that others may decide: looked at, in some members, once the others have come as far."""
 
     role: str
+    step: int
     waits_for: Mapping[str, str]
     pieces: tuple[tuple[Piece, Vector, Vector], ...]  # each with when members were done, and how long it took them
     step_s: float
@@ -127,7 +139,7 @@ class Feeds:
         ended_s = float(np.nanmax(pieces.done_s, initial=-math.inf))
         waiting = self._pending.setdefault(step.role, deque(maxlen=_STEPS))
         looked_at = tuple(_looked_at(pieces, max(1, len(step.members) // _LOOKED_AT)))
-        waiting.append(_Pending(step.role, step.waits_for, looked_at, step_s, ended_s, {step.role}))
+        waiting.append(_Pending(step.role, step.step, step.waits_for, looked_at, step_s, ended_s, {step.role}))
         for of_role in self._pending.values() if len(self._steps) > 1 else ():
             for pending in of_role:
                 ready = {role for role, until_s in self._ended_s.items() if until_s >= pending.ended_s}
@@ -139,7 +151,7 @@ class Feeds:
         for kind, done_s, took_s in pending.pieces:
             is_declared = kind.where == BEFORE or kind.stage in pending.waits_for
             for source in self._sources(others, pending.waits_for.get(kind.stage, "")):
-                self._learn(pending.role, kind, source, done_s, took_s, pending.step_s, is_declared)
+                self._learn(pending, kind, source, done_s, took_s, is_declared)
 
     def _sources(self, roles: list[str], named: str) -> Iterator[Source]:
         for role in [named] if named in self._steps else roles:
@@ -149,29 +161,32 @@ class Feeds:
                 yield role, stage
 
     def _learn(
-        self, role: str, kind: Piece, source: Source, done_s: Vector, took_s: Vector, step_s: float, is_declared: bool
+        self, pending: _Pending, kind: Piece, source: Source, done_s: Vector, took_s: Vector, is_declared: bool
     ) -> None:  # fmt: skip
-        key = role, kind, source
+        key = pending.role, kind, source
         before = self._ties.get(key)
         if before is None and len(self._ties) >= _PAIRS_AT_MOST:
             return
         tie = before or _Tie()
-        near_s = max(_RIGHT_AFTER * step_s, _LEAST_S)
+        near_s = max(_RIGHT_AFTER * pending.step_s, _LEAST_S)
         events = self._events_of(source)
         has_waited = np.isfinite(done_s) & (took_s > 2 * near_s)
         if not has_waited.any() or not len(events.at_s):
             return
-        lag_s = _after(events.at_s, done_s[has_waited])
+        last = _last_before(events.at_s, done_s[has_waited])
+        lag_s = np.where(last >= 0, done_s[has_waited] - events.at_s[last], np.inf)
         is_near = float((lag_s <= near_s).mean())
         chance = _chance(events.at_s, near_s)
         odds = math.log(_USUALLY / chance) if is_near >= 0.7 else math.log((1 - _USUALLY) / (1 - chance))
         lag, took = float(np.median(lag_s)), float(np.median(took_s[has_waited]))
+        behind = float(np.median(pending.step - events.step[last[lag_s <= near_s]])) if is_near > 0 else math.nan
         tie = _Tie(
             max(-_AT_MOST, min(_AT_MOST, tie.odds + (odds if is_near >= 0.7 or is_near <= 0.3 else 0.0))),
             *_followed(tie.lag_s, tie.lag_spread_s, lag), *_followed(tie.took_s, tie.took_spread_s, took),
+            *_followed(tie.behind, tie.behind_spread, behind),
         )  # fmt: skip
         self._ties[key] = tie
-        self._choose(role, kind, is_declared)
+        self._choose(pending.role, kind, is_declared)
 
     def _choose(self, role: str, kind: Piece, is_declared: bool) -> None:
         """The source that a piece is known to be fed by: of several the one that it follows most closely."""
@@ -199,19 +214,26 @@ class Feeds:
             events = self._events[source] = _read_events(self._steps.get(source[0], deque()), source[1])
         return events
 
-    def feed(self, role: str, kind: Piece, done_s: Vector) -> Feed | None:
-        """By whom a piece was over in a step, member by member; None: nobody is known."""
+    def feed(self, role: str, step: int, kind: Piece, came_s: Vector, done_s: Vector) -> Feed | None:
+        """By whom a piece was over in a step, member by member; None: nobody is known.
+
+        Whoever has waited went on right after the source's last end. Who has not, since it had been given something
+        long before, is given it as many steps behind as those who wait.
+        """
         source = self.source(role, kind)
         events = None if source is None else self._events_of(source)
         if source is None or events is None or not len(events.at_s):
             return None
-        at = np.searchsorted(events.at_s, np.where(np.isfinite(done_s), done_s, -np.inf), side="right") - 1
-        steps, course = np.unique(events.step[np.maximum(at, 0)], return_inverse=True)
-        is_there = at >= 0
+        at = _last_before(events.at_s, done_s)
+        behind = self._ties[role, kind, source].steps_behind
+        if behind is not None:
+            of_step = np.append(np.flatnonzero(events.step == step - behind), -1)
+            has_waited = (at < 0) | (events.at_s[at] > came_s)
+            at = np.where(has_waited, at, of_step[_last_before(events.at_s[of_step[:-1]], done_s)])
+        steps, course = np.unique(events.step[at], return_inverse=True)
         return Feed(
-            tuple((source[0], int(step)) for step in steps), np.where(is_there, course.reshape(-1), -1),
-            events.member[np.maximum(at, 0)], source[1],
-            np.where(is_there, done_s - events.at_s[np.maximum(at, 0)], np.nan),
+            tuple((source[0], int(of_step)) for of_step in steps), np.where(at >= 0, course.reshape(-1), -1),
+            events.member[at], source[1], np.where(at >= 0, done_s - events.at_s[at], np.nan),
         )  # fmt: skip
 
 
@@ -241,10 +263,9 @@ def _read_events(steps: deque[_Ended], stage: str) -> _Events:
     return _Events(at_s[kept], of_step[kept], member[kept])
 
 
-def _after(events_s: Vector, done_s: Vector) -> Vector:
-    """How long after the last of the events before it each is; inf: after none."""
-    at = np.searchsorted(events_s, done_s, side="right") - 1
-    return np.where(at >= 0, done_s - events_s[np.maximum(at, 0)], np.inf)
+def _last_before(events_s: Vector, done_s: Vector) -> npt.NDArray[np.int64]:
+    """Which of the events was the last before each; -1: none."""
+    return np.asarray(np.searchsorted(events_s, np.where(np.isfinite(done_s), done_s, -np.inf), side="right") - 1)
 
 
 def _chance(events_s: Vector, near_s: float) -> float:

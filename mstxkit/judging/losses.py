@@ -92,7 +92,9 @@ class JobLosses:
     def with_feeds(self, course: Course) -> Course:
         """By whom its pieces were over: by now also those of whom nothing was known when it was closed."""
         feeds = tuple(
-            self.feeds.feed(course.role, kind, course.done_s[:, at]) if course.mode[at] == FED else None
+            self.feeds.feed(course.role, course.step, kind, course.came_s[:, at], course.done_s[:, at])
+            if course.mode[at] == FED
+            else None
             for at, kind in enumerate(course.kinds)
         )
         return course._replace(feeds=feeds)

@@ -77,7 +77,9 @@ class WholeRun:
         self._feeds.closed(step)
         role, pieces = step.role, cut.pieces
         feeds = (
-            self._feeds.feed(role, kind, pieces.done_s[:, at]) if self._modes[role].get(kind) == FED else None
+            self._feeds.feed(role, step.step, kind, pieces.came_s[:, at], pieces.done_s[:, at])
+            if self._modes[role].get(kind) == FED
+            else None
             for at, kind in enumerate(pieces.kinds)
         )
         return cut._replace(feeds=tuple(feeds))
