@@ -69,6 +69,7 @@ class WatchedHost:
 
     Attributes:
         seen: The names of those that were there at the last look. Any thread.
+        ended: Those that have ended in order, with the ranges that they had not left.
     """
 
     def __init__(self, folder: Path, hang_s: float) -> None:
@@ -76,6 +77,7 @@ class WatchedHost:
         self.settings = Hang()
         self.seen: tuple[str, ...] = ()
         self.processes: dict[str, WatchedProcess] = {}
+        self.ended: dict[str, list[RangeInside]] = {}
         self._efforts: dict[str, deque[tuple[int, Effort]]] = {}
         self._past: dict[tuple[str, str, str], deque[float]] = {}
         self._dying = Dying()
@@ -257,9 +259,10 @@ class WatchedHost:
         """What it is inside of, outermost first: nobody is stuck while something further inside may last longer."""
         works, may_last_s, judged = self._works(process.name), dict[int, float](), list[JudgedRange]()
         inside = sorted(process.inside, key=lambda r: (r.since_ns // _TICKS_APART_NS, r.slot.depth))
-        for range_ in reversed(inside):
+        for number, range_ in reversed([*enumerate(inside)]):
             thread = range_.slot.thread
-            judged.append(self._judge(process, range_, works, now_ns, may_last_s.get(thread, 0.0)))
+            stage = hang.slowest_stage([canonical(r.stage) for r in inside[: number + 1] if r.slot.thread == thread])
+            judged.append(self._judge(process, range_, stage, works, now_ns, may_last_s.get(thread, 0.0)))
             may_last_s[thread] = judged[-1].limit_s
         return judged[::-1]
 
@@ -274,13 +277,13 @@ class WatchedHost:
                 self._past.setdefault(key, deque(maxlen=_HISTORY)).append(taken_s)
 
     def _judge(
-        self, process: WatchedProcess, range_: RangeInside, works: bool, now_ns: int, at_least_s: float
+        self, process: WatchedProcess, range_: RangeInside, stage: str, works: bool, now_ns: int, at_least_s: float
     ) -> JudgedRange:
         since_ns = max(range_.quiet_ns, self._anew_ns)
         # Nobody here could go on while the whole host stood still: paused, moved, or next to no CPU.
         lately = takewhile(lambda lost: lost[0] >= since_ns, reversed(self._lost))
         quiet_s = max(0.0, (now_ns - since_ns - sum(lost_ns for _, lost_ns in lately)) / _NS)
-        seen = QuietRange(quiet_s, self._past.get(_key(process, range_), ()), works, canonical(range_.stage))
+        seen = QuietRange(quiet_s, self._past.get(_key(process, range_), ()), works, stage)
         limit_s = max(at_least_s, hang.limit_s(self.settings, self.hang_s, seen))
         patience_s = hang.patience_s(self.settings, limit_s, range_.ended)
         return JudgedRange(range_, (now_ns - range_.since_ns) / _NS, quiet_s, limit_s, quiet_s > limit_s, patience_s)
@@ -334,6 +337,7 @@ class WatchedHost:
             if (process.who.get("world_size") or 1) > 1:  # others may wait for it
                 self._dead.append({**_who(process), "state": "left", "gone_ns": wall_ns(now_ns)})
             self._dying.have_ended(process, now_ns)
+            self.ended = {**dict([*self.ended.items()][-_DEAD_AT_MOST:]), process.name: process.inside}
             self._forget(process)
         else:
             self._dying.add(Death(process, now_ns, signal, kernel.oom_kills() - self._oom_kills[0][1]))

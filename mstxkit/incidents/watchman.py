@@ -302,9 +302,11 @@ class Watchman:
         }  # fmt: skip
 
     def _open_now(self) -> dict[Place, int]:
+        """What all are inside of, and what those who have ended in order never left."""
+        inside = {**self._host.ended, **{name: process.inside for name, process in self._host.processes.items()}}
         return {
-            (process.name, range_.slot.track, range_.slot.start): range_.quiet_ns
-            for process in self._host.processes.values() for range_ in process.inside
+            (name, range_.slot.track, range_.slot.start): range_.quiet_ns
+            for name, ranges in inside.items() for range_ in ranges
         }  # fmt: skip
 
     def _everybody(self, call: Call, reports: Sequence[Report]) -> list[Report]:
@@ -371,13 +373,15 @@ class Watchman:
         self._mine[name] = again, cause, until_s
 
     def _how_over(self, incident: Incident) -> str:
-        """WENT_ON: what was stuck is closed or goes on, its process lives; BEGUN_ANEW: another has begun; "": no."""
+        """WENT_ON: what was stuck goes on or is closed, by a process that lives or has ended in order; BEGUN_ANEW:
+        another has begun; "": no.
+        """
         stuck, process = self._stuck.get(incident.incident, {}), str(incident.details.get("process") or "")
         of_cause = {place: quiet_ns for place, quiet_ns in stuck.items() if place[0] == process} or stuck
         who, now = {name for name, _, _ in of_cause} or {process}, self._open_now()
         if not stuck and process not in self._host.processes:  # it was of a host that is gone
             return BEGUN_ANEW * (self._looks.is_due(time.monotonic()) and self._folders.has_begun_anew(incident))
-        if who.isdisjoint(self._host.processes):
+        if who.isdisjoint(self._host.processes) and not (of_cause and who <= self._host.ended.keys()):
             return BEGUN_ANEW * self._host.is_anew(self._folders.own_reports(incident.incident), who, incident.time_ns)
         return WENT_ON * all(now.get(place, quiet_ns + 1) > quiet_ns for place, quiet_ns in of_cause.items())
 

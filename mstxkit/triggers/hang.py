@@ -34,13 +34,22 @@ class QuietRange(NamedTuple):
         quiet_s: For so long nothing inside has ended or begun.
         past_s: How long earlier ones took, at least those that took a third of `hang_s`: shorter ones cannot matter.
         works: Do CPU or disk work for its process?
-        stage: Canonical key; "" for none.
+        stage: Canonical key, of `slowest_stage`; "" for none.
     """
 
     quiet_s: float
     past_s: Sequence[float] = ()
     works: bool = False
     stage: str = ""
+
+
+def slowest_stage(stages: Sequence[str]) -> str:
+    """The stage by which it is told how long a range may last: what a slow stage encloses is as slow.
+
+    Args:
+        stages: Canonical keys, the range's own last, those that enclose it before it.
+    """
+    return next((stage for stage in stages if stage in SLOW_STAGES), stages[-1])
 
 
 def limit_s(settings: Hang, hang_s: float, seen: QuietRange) -> float:

@@ -126,6 +126,13 @@ RANK = """
         with mstxkit.stage("save_checkpoint"), mstxkit.mstx_range("shards"):
             time.sleep(6)
 
+    def validates():
+        with mstxkit.stage("evaluate"), mstxkit.stage("actor_generate"), mstxkit.mstx_range("greedy"):
+            time.sleep(60)
+
+    def waits_seconds():
+        threading.Event().wait(4)
+
     def takes_four_seconds():
         for _ in range(40):
             time.sleep(0.1)

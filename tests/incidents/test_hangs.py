@@ -258,6 +258,23 @@ def test_a_hang_that_goes_on_by_itself_is_withdrawn(start: Start, is_another: bo
     assert lives.wait_until(lambda: verdicts.read(job.run)[0].withdrawn == "it went on by itself")
 
 
+def test_a_hang_whose_process_went_on_and_then_ended_in_order_is_withdrawn(start: Start) -> None:
+    """Its range was the last thing that it did."""
+    job = start("waits_seconds", "takes_four_seconds")
+    job.incident()
+    for process in job.ranks:
+        assert process.wait(30) == 0
+
+    assert lives.wait_until(lambda: bool(job.incidents()[0].over_ns))
+    assert [verdict.withdrawn for verdict in verdicts.read(job.run)] == ["it went on by itself"]
+
+
+def test_what_a_validation_is_inside_of_may_last_as_long_as_the_validation(start: Start) -> None:
+    job = start("validates", "validates")
+
+    assert not lives.wait_until(lambda: bool(job.incidents()), 4 * HANG_S)
+
+
 def test_a_hang_that_ends_with_its_process_is_not_withdrawn(start: Start) -> None:
     job = start("stopped", "waits")
     job.incident()
