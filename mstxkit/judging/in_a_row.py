@@ -42,6 +42,10 @@ class RowOrder:
         """(M,) the row of each member in a piece, from 0 on; None: they are in none, as far as is known."""
         return self._known.get(column)
 
+    def may_be(self, column: int) -> bool:
+        """Is it just being looked for, in the first steps of a piece?"""
+        return 0 < self._looks.get(column, 0) < _STEPS
+
     def learn(self, column: int, came_s: Vector, done_s: Vector, step_s: float) -> None:
         """One step more of a piece."""
         looks = self._looks.get(column, 0)  # who looks for ever finds some by chance

@@ -189,7 +189,7 @@ class Norms:
         is_handed = np.array([kind.stage in self.handed_in and kind.where == IN for kind in kinds], bool)
         mode[[self.rows.of(column) is not None for column in place.tolist()]] = IN_A_ROW
         mode[meets & ~is_handed], mode[is_handed] = WAITS, HANDED
-        mode[is_inside] = FREE
+        mode[is_inside & (mode != IN_A_ROW)] = FREE
         mode[np.array([kind in self.fed for kind in kinds], bool)] = FED
         return mode
 
@@ -229,8 +229,14 @@ class Norms:
             kinds, at, mode, pieces.came_s, pieces.done_s, np.where(sure < 0, excess + sure, excess), learned,
             after_others(predicted), load, level, work, usual, took,
             _usual_of(took), pieces.owners, pieces.is_first, step.error_s, noise,
-            _comparable(kinds, mode, pieces, step_s),
+            _comparable(kinds, mode, pieces, step_s) & ~self._may_be_in_a_row(kinds, place),
         )  # fmt: skip
+
+    def _may_be_in_a_row(self, kinds: tuple[Piece, ...], place: At) -> npt.NDArray[np.bool_]:
+        """(K,) is it between collectives, and not known yet whether others wait there for who comes before them?"""
+        return np.array(
+            [kind.where == INSIDE and self.rows.may_be(at) for kind, at in zip(kinds, place.tolist())], bool
+        )
 
     def _more_of_places(self, pieces: StepPieces, piece: int, column: int, times: Vector, places: Labels) -> Vector:
         """(M,) by how much more each place takes than it did, where the others do not."""
@@ -256,9 +262,11 @@ class Norms:
         place = self.places.of(pieces.kinds)
         heard = np.array([kind.stage not in self.suspected for kind in pieces.kinds], bool)
         self.waiting.learn(place[heard], came[:, heard] / step_s, took[:, heard] / step_s)
-        may_be = heard & (self.waiting.known(np.maximum(place, 0)) == 0)
+        # Between collectives nobody is known to wait, so whoever hands over there otherwise is looked for all the same.
+        is_inside = np.array([kind.where == INSIDE for kind in pieces.kinds], bool)
+        may_be = is_inside | heard & (self.waiting.known(np.maximum(place, 0)) == 0)
         for piece in np.flatnonzero(may_be).tolist():
-            if pieces.kinds[piece].where == IN:
+            if pieces.kinds[piece].where in (IN, INSIDE):
                 self.rows.learn(int(place[piece]), pieces.came_s[:, piece], pieces.done_s[:, piece], step_s)
         with np.errstate(invalid="ignore", divide="ignore"):
             weights = np.where(np.isfinite(off), np.minimum(1.0, 3 / np.abs(off)), 0.0)
