@@ -123,7 +123,7 @@ def finish_rest() -> None:
                 act(opened, True)  # what is done is not done again
             except BaseException:  # one is enough, and it passes on
                 is_whole = False
-        if is_whole:
+        if is_whole and opened in tracks.unfinished:  # a signal's handler may have been faster
             tracks.unfinished.remove(opened)
 
 
