@@ -110,18 +110,24 @@ class Places:
 
 def interrupted(twin: Any, program: Callable[[Any], None], place: int) -> bool:
     """Did the exception come up there, and reach the program?"""
-    places = Places(place)
+    try:
+        came_up = is_handled(twin, program, Places(place))
+    except OverTime:
+        return True
+    assert not came_up, f"what came up at place {place} did not reach the program"
+    return False
+
+
+def is_handled(twin: Any, program: Callable[[Any], None], places: Places) -> bool:
+    """Was that place reached?"""
     sys.setprofile(places)
     try:
         program(twin)
-    except OverTime:
-        return True
     finally:
         sys.setprofile(None)
         twin.watch(False)
         twin.clear_sink(0)
-    assert places.seen >= 0, f"what came up at place {place} did not reach the program"
-    return False
+    return places.seen < 0
 
 
 @pytest.mark.skipif(sys.version_info < (3, 11), reason="a `try` at the start of a function is not silent to a profiler")
@@ -158,16 +164,21 @@ def test_wherever_a_signals_handler_has_ranges_and_steps_of_its_own_nobodys_are_
         recorded = Written(twin)
         for _ in range(17):
             next_step()
-        places = Places(place, next_step)
-        sys.setprofile(places)
-        try:
-            PROGRAMS.get(name, lambda twin: next_step())(twin)
-        finally:
-            sys.setprofile(None)
-            twin.watch(False)
-            twin.clear_sink(0)
-        was_interrupted = places.seen < 0
+        was_interrupted = is_handled(twin, PROGRAMS.get(name, lambda twin: next_step()), Places(place, next_step))
         assert (twin.current_stage(), recorded.open) == (None, []), f"at place {place}"
+        place += 1
+
+    assert place > 50
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="a `try` at the start of a function is not silent to a profiler")
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_wherever_a_signals_handler_stops_capture_no_fault_comes_up_and_nothing_stays(twin: Any, name: str) -> None:
+    place, was_interrupted = 0, True
+    while was_interrupted:
+        Written(twin)
+        was_interrupted = is_handled(twin, PROGRAMS[name], Places(place, twin.detach))
+        assert twin.current_stage() is None, f"at place {place}"
         place += 1
 
     assert place > 50
