@@ -35,12 +35,14 @@ class Background:
         self._pausing = threading.Event()
         self._changing = threading.Lock()
         self._thread: threading.Thread | None = None
+        self._asked: threading.Thread | None = None  # to end; it may have done so
         self._last: Callable[[], object] | None = None
 
     def start(self) -> None:
         """Start the thread; one that was left behind goes on. Raises RuntimeError: no thread can be started."""
         with self._changing:
             self._pausing.clear()
+            self._asked = None
             if self._thread is None:
                 _need_threads()
                 thread = threading.Thread(target=self._run, name=self._name, daemon=True)
@@ -52,15 +54,15 @@ class Background:
         long as it takes). Has a thread ended? False where there was none, and where it is left behind.
         """
         self.ask()
-        thread = self._thread
+        thread, self._asked = self._asked, None
         return thread is not None and threads.wait_for(thread, deadline)
 
     def ask(self) -> None:
         """Have the thread end after the turn that it is in; `pause` waits for that."""
         with self._changing:
-            is_there = self._thread is not None
+            self._asked = self._thread or self._asked
             self._pausing.set()
-        if is_there:
+        if self._asked is not None:
             self._wake()
 
     def finish(self, last: Callable[[], object], deadline: float) -> bool:

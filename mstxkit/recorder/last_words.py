@@ -35,7 +35,8 @@ class LastWordsHere:
         also: What is done where more than threads is asked for: torch's ring is read.
         learn: What is done whenever it is asked: who it is may be known only now.
 
-    Threads/fork: any thread of ours. A forked child calls `forget` on its parent's, and makes a new one.
+    Threads/fork: any thread of ours. `background`, its own, ends around a fork; a forked child calls `forget` on its
+        parent's, and makes a new one.
     """
 
     def __init__(
@@ -47,7 +48,7 @@ class LastWordsHere:
         self._pipe: OwnDescriptor | None = None
         self._stacks: StackFile | None = None
         self._unhandled: Unhandled | None = None
-        self._background = Background("mstxkit-stacks", self._answer, self._wake)
+        self.background = Background("mstxkit-stacks", self._answer, self._wake)
         try:
             self._stacks = StackFile(live_file.with_suffix(layout.STACKS_SUFFIX))
             self._unhandled = Unhandled(self._of_exception)
@@ -77,15 +78,10 @@ class LastWordsHere:
     def start(self) -> None:
         """Start the thread, or go on after `leave_off`, where it can be asked."""
         try:
-            if self._pipe is not None and not self._background.runs:
-                self._background.start()
+            if self._pipe is not None and not self.background.runs:
+                self.background.start()
         except RuntimeError as exc:  # no thread can be started, as at the end of the interpreter
             faults.note("last_words", exc)
-
-    @property
-    def background(self) -> Background:
-        """The thread, which ends around a fork."""
-        return self._background
 
     def end(self, deadline: float) -> None:
         """Say no more, and leave signals and hooks as they were. The file goes, as who reads it has it open; where it
@@ -95,7 +91,7 @@ class LastWordsHere:
             self._is_over = True
         if self._unhandled is not None:
             self._unhandled.put_back()
-        self._background.pause(min(deadline, time.monotonic() + _ENDS_WITHIN_S))
+        self.background.pause(min(deadline, time.monotonic() + _ENDS_WITHIN_S))
         if self._stacks is not None:
             self._stacks.close(is_left=self._has_raised)
         self._close(is_removed=True)
@@ -137,7 +133,7 @@ class LastWordsHere:
         if pipe is None or not pipe.is_ours:
             return False
         asked = os.read(pipe.number, _READS_BYTES)
-        if self._background.is_pausing or self._stacks is None:
+        if self.background.is_pausing or self._stacks is None:
             return True
         if stacks.ASK_THREADS in asked or stacks.ASK_ALL in asked:
             self._stacks.write("asked")

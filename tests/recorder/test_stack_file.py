@@ -258,7 +258,7 @@ def test_who_sleeps_in_a_pipe_that_is_lost_ends_all_the_same(tmp_path: Path, har
     (tmp_path / "live").mkdir()
     words = LastWordsHere(tmp_path / "live" / "h-1-1.live")
     words.consider()
-    assert words._pipe is not None and lives.wait_until(lambda: not words._background.lacks_cpu)
+    assert words._pipe is not None and lives.wait_until(lambda: not words.background.lacks_cpu)
     time.sleep(0.1)  # it is in the kernel by now, most probably
     if harm == "closed":
         os.close(words._pipe.number)

@@ -129,11 +129,12 @@ def flush() -> None:
     """Write what is pending. A window into which nothing has come since is given up."""
     live = banks.live
     with banks.lock:
-        for key, window in tuple(live.windows.items()) if live is not None else ():
-            if window.calls:
+        for key in tuple(live.windows) if live is not None else ():
+            window = live.windows.get(key)
+            if window is not None and window.calls:
                 window.write(live)
             else:
-                del live.windows[key]
+                live.windows.pop(key, None)  # a signal's handler may have been faster
 
 
 def site_costs() -> list[tuple[Site, int, int, int]]:

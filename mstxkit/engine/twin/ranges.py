@@ -123,7 +123,7 @@ def finish_rest() -> None:
                 act(opened, True)  # what is done is not done again
             except BaseException:  # one is enough, and it passes on
                 is_whole = False
-        if is_whole:
+        if is_whole and opened in tracks.unfinished:  # a signal's handler may have been faster
             tracks.unfinished.remove(opened)
 
 
@@ -175,22 +175,24 @@ def mark(message: Any, domain: Any, stream: Any, made_with: dict[str, Any]) -> N
     """An instant, in the calling context."""
     if switches.on & AWAITED:
         watch.first()
+    live = banks.live
     try:
         site = sites.intern(message, None, domain)
         if switches.on & TOOLS:
             sinks.mark(site, stream)
-        if switches.on & RECORD and banks.live is not None:
+        if switches.on & RECORD and live is not None:
             instant = Opened(site, made_with)
             instant.end = clock.now()
             track = tracks.track_here()
             instant.take_place(track)
             values = attributes.collect(instant)
-            banks.live.write(instant, instant.depth << 40 | records.MARK << records.KIND_SHIFT, *values)
+            live.write(instant, instant.depth << 40 | records.MARK << records.KIND_SHIFT, *values)
             tracks.let_go(track)
     except Exception as exc:
         if not interruptions.is_ours(exc):
             raise
-        note("mark", exc)
+        if live is banks.live:
+            note("mark", exc)
 
 
 class Range:
@@ -228,7 +230,8 @@ class Range:
                 finish_rest()
             if not interruptions.is_ours(exc):
                 raise
-            note("range.begin", exc)
+            if opened is None or opened.live in (None, banks.live):  # else it was let go of meanwhile
+                note("range.begin", exc)
             self._entries.append(None)
             return self
 

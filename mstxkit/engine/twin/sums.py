@@ -127,10 +127,12 @@ class StageTotal:
                 self.sums[opened.w1 >> 32].ends(opened)
             if opened in self.open:
                 if len(self.open) == 1:
-                    self.times[self.step] = self.times.get(self.step, 0) + opened.end - self.since
+                    if self.step not in self.times:
+                        self.times[self.step] = 0
+                    self.times[self.step] += opened.end - self.since  # no call in between: see `interruptions`
                 self.open.discard(opened)
-                if len(self.times) > _TIMES_KEPT:
-                    del self.times[next(iter(self.times))]
+                for oldest in tuple(self.times)[:-_TIMES_KEPT]:
+                    self.times.pop(oldest, None)
 
     def of(self, step: int) -> StepSum:
         """Its sum of that step; where there is no room for another one, one that is handed over to nobody."""
@@ -142,15 +144,16 @@ class StageTotal:
                 state.lost += 1
                 return made
             state.highest_step = max(state.highest_step, step)
-        self.sums[step] = made
-        return made
+        return self.sums.setdefault(step, made)  # a signal's handler may have been faster
 
     def _put_away(self) -> bool:
         """Make room for another step: of those in which nothing is open, the one that changed first goes."""
-        idle = [kept for step, kept in tuple(self.sums.items()) if step != records.NO_STEP and not kept.open]
+        idle = [kept for kept in tuple(self.sums.values()) if kept.step != records.NO_STEP and not kept.open]
         if not idle:
             return False
         away = min(idle, key=lambda kept: kept.last)
+        if away.open or away.step not in self.sums or self.sums[away.step] is not away:
+            return self._put_away()  # a signal's handler was faster
         del self.sums[away.step]
         if away.is_changed and len(state.pending) >= PENDING_MAX:
             state.lost += 1
@@ -196,7 +199,7 @@ def take(stages: Iterable[StageTotal], step: int | None, everything: bool) -> by
     at = clock.now()
     rows = [away.summary(stage).pack() for stage, away in state.pending]
     for stage in stages:
-        for kept in stage.sums.values():
+        for kept in tuple(stage.sums.values()):
             if kept.is_changed and (everything or _is_due(kept, at, step)):
                 rows.append(kept.summary(stage.id).pack())
                 kept.is_changed = False
