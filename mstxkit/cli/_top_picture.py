@@ -11,6 +11,7 @@ from ..incidents.page import headline
 from ..judging.sight import Judges, Sighting
 from ..reading.report import nobody
 from ..reading.report.escape import for_terminal, shown
+from ..reading.report.judged_so_far import in_words
 from ..reading.report.sentences import not_come, sentence
 from ..reading.report.units import duration
 from ..store import verdicts
@@ -69,6 +70,8 @@ def _title(sighting: Sighting, paper: Paper) -> Iterator[Text]:
     name = line_of(shown(paper.run))
     name.truncate(max(4, paper.columns - len(rest)), overflow="ellipsis")
     yield line_of(name.plain, "bold").append(rest, "not bold")
+    if sighting.by != Judges.OVER and (behind := in_words(state, sighting.where)):
+        yield line_of(behind, "bold yellow")
     yield line_of()
 
 

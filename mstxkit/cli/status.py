@@ -16,6 +16,7 @@ from ..reading.folder import Damage
 from ..reading.processes import liveness
 from ..reading.report import patch_words
 from ..reading.report.escape import for_rich
+from ..reading.report.judged_so_far import judged_so_far
 from ..reading.report.text import damage_lines
 from ..reading.report.units import size
 from ..store import fate, whereabouts
@@ -35,10 +36,13 @@ _OPEN_SHOWN, _ENDED_SHOWN, _PROFILES_SHOWN = 16, 5, 10
 
 
 class _Escalation(NamedTuple):
-    """What the control folder, the keepers and the profiles of a run say; `problem`: why the first cannot be used."""
+    """What the control folder, the keepers and the profiles of a run say; `behind`: how far it was judged, where that
+    is not as it goes on; `problem`: why the first cannot be used.
+    """
 
     listeners: list[Heard]
     seen: list[Whereabouts]
+    behind: str
     requests: list[Progress]
     profiles: list[RecordedSession]
     problem: str | None = None
@@ -90,15 +94,16 @@ def _escalation(opened: Run, processes: list[dict[str, Any]]) -> _Escalation:
     unusable: list[Unusable] = []
     kept = list(sessions(opened.path, opened.id, unusable))
     seen = whereabouts.seen(Path(opened.path), opened.id, unusable)
+    behind = judged_so_far(opened.path, opened.id)
     opened.damage += [Damage.of(file.path, file.reason) for file in unusable]
     is_alive = liveness((process["host"], process["pid"], process["state"]) for process in processes)
     try:
         control = asking.control_of(Path(opened.path))
         listeners = fate.heard(control, is_alive)
         judge = fate.Fates(listeners, lambda: kept, is_alive)
-        return _Escalation(listeners, seen, list(map(judge.progress, fate.asked(control))), kept)
+        return _Escalation(listeners, seen, behind, list(map(judge.progress, fate.asked(control))), kept)
     except MstxkitError as exc:
-        return _Escalation([], seen, [], kept, str(exc))
+        return _Escalation([], seen, behind, [], kept, str(exc))
 
 
 def _as_dicts(escalation: _Escalation) -> dict[str, Any]:
@@ -111,7 +116,7 @@ def _as_dicts(escalation: _Escalation) -> dict[str, Any]:
     profiles = [{"folder": session.folder, **session.document} for session in escalation.profiles]
     now = [{**where._asdict(), "age": where.age._asdict()} for where in escalation.seen]
     requests = list(map(_requests.as_dict, escalation.requests))
-    return {"ranks": ranks, "now": now, "requests": requests, "profiles": profiles}
+    return {"ranks": ranks, "now": now, "judged": escalation.behind or None, "requests": requests, "profiles": profiles}
 
 
 def _print(
@@ -153,6 +158,8 @@ def _parts(escalation: _Escalation) -> list[Any]:
     standpoints = _ranks.standpoints(escalation.listeners, escalation.seen)
     if standpoints:
         parts += ["", _ranks.ranks(standpoints)]
+    if escalation.behind:
+        parts += ["", for_rich(escalation.behind, style="bold yellow")]
     if any(not standpoint.age.is_exact for standpoint in standpoints):
         parts.append("~ by the clocks of two hosts, which may differ")
     if escalation.requests:

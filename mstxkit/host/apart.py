@@ -8,6 +8,7 @@ waits for all of its children, as Jupyter's kernel does and SGLang's `kill_proce
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from pathlib import Path
 from typing import Sequence
@@ -62,12 +63,13 @@ def reap() -> None:
             _children.remove(pid)
 
 
-def is_ours(pid: int, module: str) -> bool:
-    """Is it a process that was started so, of this user?"""
+def end(pid: int | None, module: str) -> None:
+    """End at once who was started so, here and by this user, and gets on no more; nothing of another process."""
     try:
-        return os.fsencode(module) in proc_files.content(f"/proc/{pid}/cmdline", 1 << 16).split(b"\0")
+        if pid and os.fsencode(module) in proc_files.content(f"/proc/{pid}/cmdline", 1 << 16).split(b"\0"):
+            os.kill(pid, signal.SIGKILL)
     except OSError:
-        return False
+        pass  # it is gone
 
 
 def python() -> str:

@@ -18,7 +18,7 @@ import time
 from pathlib import Path
 from typing import Any, Mapping
 
-from . import identity, proc_files
+from . import identity, lease, proc_files
 from .folder_events import is_local
 
 # `<process>.life` beside `<process>.live`.
@@ -107,6 +107,13 @@ def keep(path: Path) -> bool:
             _held.by_path.pop(name, None)  # not closed: the number may be another file's by now
         return hold(path)
     return descriptor is not None
+
+
+def show(path: Path) -> None:
+    """As `lease.show`, where this lock is held here."""
+    descriptor = _held_here().get(str(path), -1)
+    if _is_still(descriptor, str(path)):  # else the number may be another file's by now
+        lease.show(descriptor)
 
 
 def let_go(path: Path, remove: bool = True) -> None:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Iterable, Mapping, NamedTuple
 
 from ..errors import FormatError
+from ..host import lease
 from ..stages import canonical
 from ..store import documents, incidents, layout, stacks
 from ..store.documents import Unusable
@@ -70,12 +71,14 @@ class WatchedHost:
     Attributes:
         seen: The names of those that were there at the last look. Any thread.
         ended: Those that have ended in order, with the ranges that they had not left.
+        lock: By which it shows that it gets on.
     """
 
     def __init__(self, folder: Path, hang_s: float) -> None:
         self._folder, self.hang_s = folder, hang_s
         self.settings = Hang()
         self.seen: tuple[str, ...] = ()
+        self.lock = -1
         self.processes: dict[str, WatchedProcess] = {}
         self.ended: dict[str, list[RangeInside]] = {}
         self._efforts: dict[str, deque[tuple[int, Effort]]] = {}
@@ -102,6 +105,7 @@ class WatchedHost:
 
     def look(self) -> list[HostEvent]:
         """Look at all of them; deaths and exceptions that are news."""
+        lease.show(self.lock)
         names, now_ns = self.begin(), time.monotonic_ns()
         events, ended = self._unseen(names), self._ended_within(0)
         for name, process in list(self.processes.items()):
@@ -183,6 +187,7 @@ class WatchedHost:
         """On all of them, and on those that died. Takes up to five seconds, where some do not answer. `asks_all`:
         False: leave those alone that work, and may, while it is not known whether anything is wrong.
         """
+        lease.show(self.lock)
         stuck = self.stuck()
         asked = [p for p in self.processes.values() if asks_all or p.name in stuck or not self._works(p.name)]
         answers = threads_of(asked, self._folder, lambda name: bool(self._efforts.get(name)) and not self._works(name))

@@ -7,7 +7,6 @@ and ends when the last of them has.
 
 from __future__ import annotations
 
-import fcntl
 import os
 import sys
 import threading
@@ -72,24 +71,11 @@ def main() -> None:
     watch = Watch(Path(run), run_id, Path(folder), float(hang_s), int(at_most), int(most_bytes))
     try:
         watchman = Watchman(watch)
-        lock = take(watch.folder)
+        lock = documents.taken(watch.folder / layout.WATCH_LOCK)
         if lock is not None:
             watchman.watch(lock)
     except (OSError, MstxkitError):
         pass  # the run is gone
-
-
-def take(folder: Path) -> int | None:
-    """A descriptor that holds the lock of this host's watchman; None: another one has it. Raises OSError, CaptureError:
-    it cannot be had.
-    """
-    descriptor = documents.open_lock_file(folder / layout.WATCH_LOCK)
-    try:
-        fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        return descriptor
-    except OSError:
-        os.close(descriptor)
-        return None
 
 
 class Watchman:
@@ -136,7 +122,7 @@ class Watchman:
 
     def _watch_on(self, lock: int) -> None:
         before = told_before(self._folders)
-        self._told, self._stuck = before.inside, before.stuck
+        self._told, self._stuck, self._host.lock = before.inside, before.stuck, lock
         self._mine = {name: (incident, None, 0.0) for name, incident in before.lasting.items()}
         if before.open is not None:
             self._leave(before.open)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import heapq
 import os
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Iterator
 
@@ -30,8 +31,8 @@ from .silences import Silences
 from .steps import Closing
 
 _LISTED_EVERY_S, _FIGURES_EVERY_S, _SETTINGS_EVERY_S = 3.0, 0.5, 2.0
-# Where a step was judged, and else: that the file is replaced tells that somebody judges.
-_JOB_EVERY_S, _JOB_AT_REST_S = 1.0, 3.0
+# Where a step was judged, and else; while much is read it is touched: that it changes tells that somebody judges.
+_JOB_EVERY_S, _JOB_AT_REST_S, _JOB_WHILE_READING_S = 1.0, 3.0, 4.0
 _LIFE_EVERY_S = 2.0
 # So many files are asked for news in a second, and at a look: of more hosts it is each one's turn at some looks.
 _FILES_PER_S, _FILES_AT_ONCE = 400, 800
@@ -82,7 +83,7 @@ class Desk:
         self._settings_state, self._run_state = tuple[int, ...](), tuple[int, ...]()
         self._waiting: dict[str, Verdict] = {}
         self._life: JudgeLife | None = None
-        self._figures, self._job_s, self._is_job_as_shown = Figures(), 0.0, False
+        self._figures, self._job_s, self._is_job_as_shown, self._shown_s = Figures(), 0.0, False, self._read_s
         self.outcome_steps, self._has_read = 0, False
 
     def look(self, reads: bool = True, at_last: bool = False) -> list[Verdict]:
@@ -151,7 +152,16 @@ class Desk:
             if self.controller.is_due(made_s):
                 yield self._kept(self.controller.work(made_s))
             self.controller.take(batch, made_s)
+            self._show()
         self._has_read = True
+
+    def _show(self) -> None:
+        """That it gets on, while it reads what took others long to write."""
+        now_s = time.monotonic()
+        if self.writes and now_s - max(self._job_s, self._shown_s) >= _JOB_WHILE_READING_S and self._is_still_there():
+            self._shown_s = now_s
+            with suppress(OSError):
+                job_file.show(self._run, self._run_id)
 
     def _kept(self, outcome: Outcome) -> Outcome:
         new = [role for role in outcome.figures if not self._was_judged(role)]

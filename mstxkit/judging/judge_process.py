@@ -12,7 +12,7 @@ from pathlib import Path
 
 from ..errors import MstxkitError
 from ..host import apart, identity, life
-from ..store import documents, judge_lock, layout, process_pointer, run_file
+from ..store import documents, job_file, judge_lock, layout, process_pointer, run_file
 from ..telemetry import outlets
 from ..telemetry.outlets import Outlets
 from .desk import Desk
@@ -34,8 +34,9 @@ def main() -> None:
     try:
         lock = judge_lock.take(run)
         if lock is None and is_silent and not _is_heard(run):
-            lock = judge_lock.take_over(run)
+            lock = judge_lock.take_over(run, __name__)
         if lock is not None:
+            job_file.show(run, run_id)
             judge(run, run_id, lock, goes=outlets.told(run, run_id, "".join(sys.argv[3:4])))
     except (OSError, MstxkitError):
         pass  # the run is gone

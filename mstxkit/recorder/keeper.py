@@ -17,8 +17,8 @@ from typing import Callable, NamedTuple
 
 from .. import faults
 from ..host import apart, identity, jitter, life, parts
+from ..host.lease import Lease
 from ..host.listing import ListedFolder
-from ..host.stopped import StoppedHolder
 from ..store import layout, stacks
 from ..store.lookout import Lookout
 from ..store.sealed_care import SealedCare
@@ -83,7 +83,7 @@ class Keeper:
         self._listed = ListedFolder(self._folder)
         self._seen: tuple[frozenset[str], tuple[str, ...]] = frozenset(), ()
         self._looks = jitter.Every(_LOOKS_EVERY_S, "keeper", time.monotonic())
-        self._neighbours, self._stopped = Neighbours(self._folder), StoppedHolder(self._lock)
+        self._neighbours, self._lease = Neighbours(self._folder), Lease(self._lock)
         self._lookout = Lookout(run, run_id, self._folder, watchman.is_there)
         self._handing_on = handing_on or HandingOn()
         self._caretaker = SealedCaretaker(care or SealedCare(run, run_id, self._folder))
@@ -109,9 +109,10 @@ class Keeper:
             if self._is_keeper:
                 self._is_keeper = life.keep(self._lock)
             elif not self._is_over:
-                if self._stopped.for_long():  # once he goes on, he finds that the file is another's
-                    self._lock.unlink(missing_ok=True)
                 self._is_keeper = life.hold(self._lock)
+                if not self._is_keeper and self._lease.is_silent():  # once he goes on, he finds that it is another's
+                    self._lock.unlink(missing_ok=True)
+                    self._is_keeper = life.hold(self._lock)
             self.start()
         except Exception as exc:
             faults.note("keeper", exc)
@@ -130,6 +131,7 @@ class Keeper:
             if self._is_keeper:
                 self._caretaker.consider()
             if self._is_keeper and not self._background.runs and not self._is_over:
+                life.show(self._lock)
                 self._watchman.consider()
                 self._lookout.tell_if_due([self._own])
                 self._handing_on.turn()
@@ -225,6 +227,7 @@ class Keeper:
         before = time.thread_time_ns()
         if not self._is_keeper:
             return False
+        life.show(self._lock)
         self._watchman.consider()
         self._neighbours.watch(self._others())
         self._neighbours.wait(0)  # in the order in which they were gone
@@ -287,10 +290,13 @@ class Keeper:
         first_s, unseen = min(self._gone_since_s.values(), default=0.0), self._unseen(gone)
         self._background.sleep(max(0.0, first_s + _OUTLIVES_BY_S - time.monotonic()))
         if not self._background.is_pausing:
-            goes_on: Callable[[], bool] = lambda: not self._background.is_pausing  # noqa: E731
-            adopt.collect(self._run, goes_on, self._own, self._neighbours.when_gone, but=unseen)
+            adopt.collect(self._run, self._goes_on, self._own, self._neighbours.when_gone, but=unseen)
         if not self._background.is_pausing:
             self._has_looked, self._left = True, gone - unseen
+
+    def _goes_on(self) -> bool:
+        life.show(self._lock)
+        return not self._background.is_pausing
 
     def _others(self) -> tuple[str, ...]:
         """Names of the other processes of this run that have, or have left, a live file here."""

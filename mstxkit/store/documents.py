@@ -324,6 +324,21 @@ def open_lock_file(path: Path) -> int:
     raise CaptureError(f"{path} is no file of user {os.geteuid()}'s own; remove it")
 
 
+def taken(path: Path) -> int | None:
+    """A descriptor that holds the lock of this file while it is open, or, where the file system has no locks, does not;
+    None: somebody else holds it. Raises as `open_lock_file`.
+    """
+    descriptor = open_lock_file(path)
+    try:
+        fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except (BlockingIOError, PermissionError):
+        os.close(descriptor)
+        return None
+    except OSError:
+        pass
+    return descriptor
+
+
 def is_still(descriptor: int, path: Path) -> bool:
     """Is this open file the one that `path` leads to, or was that removed or replaced?"""
     try:

@@ -7,6 +7,8 @@ rights may have written it, so what is no number or text is left out, and everyt
 from __future__ import annotations
 
 import json
+import os
+import time
 from pathlib import Path
 from typing import Any, Mapping, NamedTuple
 
@@ -122,6 +124,14 @@ class JobState(NamedTuple):
 def write(run: Path, run_id: str, state: JobState) -> None:
     """Replace the file. OSError: it cannot be written."""
     documents.replace_file(run / layout.VERDICTS / layout.JOB, state.as_json(run_id))
+
+
+def show(run: Path, run_id: str) -> None:
+    """Show that somebody judges who has nothing new to say yet: the file is touched. OSError: it cannot be written."""
+    try:
+        os.utime(run / layout.VERDICTS / layout.JOB, follow_symlinks=False)
+    except FileNotFoundError:
+        write(run, run_id, JobState(written_ns=time.time_ns()))
 
 
 def read(run: Path, run_id: str) -> JobState | None:

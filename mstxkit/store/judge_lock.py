@@ -2,32 +2,25 @@
 
 from __future__ import annotations
 
-import fcntl
-import os
 from pathlib import Path
 
-from ..host import folders, life
+from ..host import apart, folders, life
 from . import documents, layout
 
 
 def take(run: Path) -> int | None:
-    """A descriptor that holds the lock while it is open; None: somebody else judges this run.
-    Raises OSError, CaptureError: it cannot be had.
+    """As `documents.taken`; None: somebody else judges this run. Where there are no locks, the later life is the one
+    that counts (`judge_life.py`).
     """
     folders.make_folder(run / layout.VERDICTS)
-    descriptor = documents.open_lock_file(run / layout.VERDICTS / layout.JUDGE_LOCK)
-    try:
-        fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        return descriptor
-    except (BlockingIOError, PermissionError):
-        os.close(descriptor)
-        return None
-    except OSError:
-        return descriptor  # a file system without locks: the later life is the one that counts (`judge_life.py`)
+    return documents.taken(run / layout.VERDICTS / layout.JUDGE_LOCK)
 
 
-def take_over(run: Path) -> int | None:
-    """As `take`, from who holds it and says nothing any more: it finds that the file is another one, and ends."""
+def take_over(run: Path, module: str) -> int | None:
+    """As `take`, from who holds it and shows nothing any more: it is ended, with its page, where it is a process of
+    this host and was started as `module`. Elsewhere it finds that the file is another one, and ends.
+    """
+    apart.end(life.holder_of(run / layout.VERDICTS / layout.JUDGE_LOCK), module)
     (run / layout.VERDICTS / layout.JUDGE_LOCK).unlink(missing_ok=True)
     return take(run)
 

@@ -1,34 +1,43 @@
-"""Who looks after the others, and is stopped, is followed by another one; once it goes on, it leaves off."""
+"""Who looks after the others, and is killed, stopped, starved or hangs, is followed by another one; once it goes on, it
+leaves off.
+"""
 
 from __future__ import annotations
 
 import os
 import signal
 import subprocess
+import sys
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 from builders import lives
 
-from mstxkit.host import life, stopped
+from mstxkit.host import apart, life
+from mstxkit.recorder.watchman import WatchmanStarter
 from mstxkit.store import layout
 
 RANK = """
-    import os, sys, time
-    from mstxkit.host import stopped
-    from mstxkit.recorder import keeper, watchman
-    stopped.LONG_S, keeper._LOOKS_EVERY_S, watchman._AGAIN_AFTER_S, watchman._AFTER_S = 0.3, 0.2, 0.2, 0.2
+    import sys, threading
+    from mstxkit.host import lease
+    from mstxkit.recorder import adopt, keeper, watchman
+    lease.SILENT_S, keeper._LOOKS_EVERY_S, watchman._AGAIN_AFTER_S, watchman._AFTER_S = 3.0, 0.2, 0.2, 0.2
     import mstxkit
     from mstxkit import capturing
     mstxkit.capture(sys.argv[1])
-    ending = False
+    answers, collect = threading.Event(), adopt.collect
     def look():
         return capturing._beside.keeper._is_keeper
     print("ready", flush=True)
     for line in sys.stdin:
         if line == "keeper?\\n":
             print(look(), flush=True)
+        if line == "hang\\n":
+            adopt.collect = lambda *of, **more: answers.wait() and collect(*of, **more)
+        if line == "answer\\n":
+            answers.set()
         with mstxkit.stage("work"):
             pass
 """
@@ -44,9 +53,16 @@ class Ranks:
             assert rank.stdout is not None and rank.stdout.readline() == "ready\n"
 
     def asked(self, rank: Any) -> bool:
-        rank.stdin.write("keeper?\n")
-        rank.stdin.flush()
+        tell(rank, "keeper?")
         return bool(rank.stdout.readline() == "True\n")
+
+    def keeper(self) -> Any:
+        assert lives.wait_until(lambda: any(map(self.asked, self.all)))
+        (first,) = [rank for rank in self.all if self.asked(rank)]
+        return first
+
+    def lock_is_held(self) -> bool:
+        return any(life.is_held(str(file)) for file in lives.live_folder(self.run).glob(f"{layout.KEEPER}*"))
 
     @property
     def lock(self) -> Path:
@@ -59,22 +75,57 @@ class Ranks:
             rank.communicate(timeout=60)
 
 
-def test_a_keeper_that_is_stopped_is_followed_by_another_and_is_none_once_it_goes_on(run: Path) -> None:
+def stop(keeper: Any) -> None:
+    os.kill(keeper.pid, signal.SIGSTOP)
+
+
+def hang(keeper: Any) -> None:
+    """It waits for what it seals, as for a disk."""
+    tell(keeper, "hang")
+
+
+def tell(rank: Any, word: str) -> None:
+    rank.stdin.write(f"{word}\n")
+    rank.stdin.flush()
+
+
+def starve(keeper: Any) -> None:
+    for thread in os.listdir(f"/proc/{keeper.pid}/task"):
+        os.setpriority(os.PRIO_PROCESS, int(thread), 19)
+
+
+@pytest.mark.parametrize("fault", [stop, hang, lives.killed, starve])
+def test_what_the_dead_leave_is_sealed_whatever_becomes_of_the_keeper(run: Path, fault: Any) -> None:
     ranks = Ranks(run, 3)
-    assert lives.wait_until(lambda: any(map(ranks.asked, ranks.all)))
-    (first,) = [rank for rank in ranks.all if ranks.asked(rank)]
-    others = [rank for rank in ranks.all if rank is not first]
-    os.kill(first.pid, signal.SIGSTOP)
-    assert lives.wait_until(lambda: any(map(ranks.asked, others)))
-    victim = next(rank for rank in others if not ranks.asked(rank))
+    first = ranks.keeper()
+    victim, other = [rank for rank in ranks.all if rank is not first]
+    busy = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(4 * (fault is starve))]
+    fault(first)
     name = f"-{victim.pid}-"
     lives.killed(victim)
-    assert lives.wait_until(lambda: not [n for n in os.listdir(run / "live") if name in n]), "the new one seals it"
-    os.kill(first.pid, signal.SIGCONT)
-
-    assert lives.wait_until(lambda: not ranks.asked(first))
-    assert sum(map(ranks.asked, [rank for rank in ranks.all if rank is not victim])) == 1
+    is_sealed = lives.wait_until(lambda: not [n for n in os.listdir(run / "live") if name in n])
+    for process in busy:
+        process.kill()
+        process.wait()
     ranks.all.remove(victim)
+
+    assert is_sealed
+    if fault in (stop, hang):
+        os.kill(first.pid, signal.SIGCONT)
+        tell(first, "answer")
+        assert lives.wait_until(lambda: not ranks.asked(first)) and ranks.asked(other)
+    if fault is lives.killed:
+        ranks.all.remove(first)
+    ranks.end()
+
+
+def test_a_keeper_whose_lock_s_file_is_gone_or_another_s_is_keeper_again_or_none(run: Path) -> None:
+    ranks = Ranks(run, 3)
+    first = ranks.keeper()
+    for _ in range(2):
+        ranks.lock.unlink()
+        assert lives.wait_until(lambda: sum(map(ranks.asked, ranks.all)) == 1 and ranks.lock_is_held())
+    assert lives.wait_until(lambda: sum(map(ranks.asked, ranks.all)) == 1), first
     ranks.end()
 
 
@@ -91,14 +142,31 @@ def is_gone(pid: int) -> bool:
         return True
 
 
-def test_a_watchman_that_is_stopped_is_followed_by_another(run: Path) -> None:
+@pytest.mark.parametrize("sign", [signal.SIGSTOP, signal.SIGKILL])
+def test_a_watchman_that_is_stopped_or_killed_is_followed_by_another(run: Path, sign: int) -> None:
     ranks = Ranks(run, 2, MSTXKIT_HANG_S="20")
     assert lives.wait_until(lambda: holder(run) > 0)
     first = holder(run)
-    os.kill(first, signal.SIGSTOP)
+    os.kill(first, sign)
 
     assert lives.wait_until(lambda: holder(run) not in (0, first))
     assert lives.wait_until(lambda: is_gone(first)), "whoever follows has ended it"
+    ranks.end()
+
+
+def test_a_watchman_that_is_starved_tells_of_who_is_killed_or_is_followed_by_another(run: Path) -> None:
+    ranks = Ranks(run, 3, MSTXKIT_HANG_S="20")
+    assert lives.wait_until(lambda: holder(run) > 0)
+    first = holder(run)
+    os.setpriority(os.PRIO_PROCESS, first, 19)
+    busy = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(4)]
+    lives.killed(ranks.all.pop())
+    is_seen_to = lives.wait_until(lambda: bool(list(run.glob("incidents/*/incident.json"))) or is_gone(first), 60)
+    for process in busy:
+        process.kill()
+        process.wait()
+
+    assert is_seen_to
     ranks.end()
 
 
@@ -114,23 +182,15 @@ def test_a_watchman_whose_lock_is_another_s_ends(run: Path) -> None:
     ranks.end()
 
 
-@pytest.mark.parametrize("sign", [signal.SIGSTOP, None])
-def test_a_holder_is_stopped_for_long_only_while_he_is(tmp_path: Path, monkeypatch: Any, sign: int | None) -> None:
-    monkeypatch.setattr(stopped, "LONG_S", 0.0)
-    lock = tmp_path / f"x{life.SUFFIX}"
-    holds = f"import sys, pathlib; from mstxkit.host import life; life.hold(pathlib.Path({str(lock)!r}));"
-    holder = subprocess.Popen(
-        [lives.sys.executable, "-c", f"{holds} print(flush=True); sys.stdin.read()"],
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=lives.environment(),
-    )  # fmt: skip
-    assert holder.stdout is not None and holder.stdout.readline()
-    looks = stopped.StoppedHolder(lock)
-    if sign is not None:
-        os.kill(holder.pid, sign)
-        assert lives.wait_until(lambda: stopped.is_stopped(holder.pid))
-    seen = looks.for_long()
-    os.kill(holder.pid, signal.SIGCONT)
-    assert lives.wait_until(lambda: not stopped.is_stopped(holder.pid))
+def test_of_watchmen_that_never_come_to_their_lock_fewer_and_fewer_are_started(
+    run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As where the run folder answers nothing: each waits for it, and cannot be ended."""
+    now_s, starts = [0.0], list[float]()
+    monkeypatch.setattr(time, "monotonic", lambda: now_s[0])
+    monkeypatch.setattr(apart, "start", lambda *words: starts.append(now_s[0]))
+    starter = WatchmanStarter((run, "id", run), 30.0, 1, 1)
+    for now_s[0] in range(3600):
+        starter.consider()
 
-    assert (seen, looks.for_long()) == (holder.pid if sign else 0, 0)
-    holder.communicate()
+    assert starts[:4] == [2, 7, 17, 37] and len(starts) < 16

@@ -11,6 +11,7 @@ from ..tables import incidents, split, stages, stragglers, what_if
 from . import captures, causes, device_words, devices, elsewhere, measuring, patch_words, step_means, waits
 from .choice import EVERYTHING, NOTHING_SUPPOSED, ReportChoice, Supposed
 from .headline import headline
+from .judged_so_far import judged_so_far
 from .measuring import NAMES
 
 if TYPE_CHECKING:
@@ -24,8 +25,9 @@ LOSSES = (
 )  # fmt: skip
 # Of the form of the summary as JSON. 1 had no such number, 2 no verdicts, 3 no headline, stragglers and what-if,
 # 4 not in `judged` which roles were judged by how many steps, and what was withdrawn, 5 nothing of `step_means`, and of
-# stragglers and what-if the first 40 only, 6 not which ranks are missing, nor `error_ratio`, 7 not `names_by`.
-SCHEMA = 8
+# stragglers and what-if the first 40 only, 6 not which ranks are missing, nor `error_ratio`, 7 not `names_by`,
+# 8 in `judged` nothing of a judge that is `behind`.
+SCHEMA = 9
 # Who waits is seen in so many steps, the last ones.
 _WAITS_OF_STEPS = 200
 
@@ -74,7 +76,8 @@ def _judged(
     how: dict[str, Any] = {
         "by": judged.by, "steps": judged.steps, "why_not": judged.why_not, "hiding": list(judged.hiding),
         "wants": [want._asdict() for want in judged.wants], "roles": [role._asdict() for role in judged.roles],
-        "enough_steps": judging.ENOUGH_STEPS, "withdrawn": [_plain(verdict) for verdict in judged.withdrawn],
+        "withdrawn": [_plain(verdict) for verdict in judged.withdrawn], "enough_steps": judging.ENOUGH_STEPS,
+        "behind": judged_so_far(run.path, run.id or ""),
     }  # fmt: skip
     verdicts = [_plain(verdict) for verdict in judged.holding]
     asked = split.asked_for(supposed.trainers, supposed.rollouts)

@@ -34,6 +34,7 @@ def render(summary: dict[str, Any], everything: bool = False, top: int | None = 
     """The whole report: of a stage the slowest ranks and the longest ranges, `top` of these, or `everything`."""
     parts: list[RenderableType] = [_headline(summary)]
     parts += _apart([*verdict_words.lines(summary["judged"], summary["verdicts"], summary["headline"]["saves"])])
+    parts += [Text(summary["judged"]["behind"], "bold yellow")] * bool(summary["judged"]["behind"])
     parts += _apart(
         [Text(for_terminal(device_words.line(latest, summary["path"]))) for latest in summary["by_devices"]]
     )
