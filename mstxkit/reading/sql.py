@@ -5,14 +5,12 @@ from __future__ import annotations
 import re
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Sequence
+from typing import TYPE_CHECKING, Any, Callable, Mapping, Sequence
 
 from ..errors import ReadError
 
 if TYPE_CHECKING:
     import polars as pl
-
-    from .run import Run
 
 POLARS, DUCKDB = ENGINES = ("polars", "duckdb")
 # By the names of the methods that make them.
@@ -41,22 +39,22 @@ _TYPES = {
 _WORDS_AT_MOST = 100_000
 
 
-def names(run: Run) -> tuple[str, ...]:
-    """The tables that there are."""
-    return tuple(name for name in TABLES if hasattr(run, name))
+def answer(tables: Mapping[str, Callable[[], pl.DataFrame]], query: str, engine: str = POLARS) -> pl.DataFrame:
+    """See `Run.sql`; `tables` makes each of a run by its name."""
+    import polars as pl
 
-
-def answer(run: Run, query: str, engine: str = POLARS) -> pl.DataFrame:
-    """See `Run.sql`."""
     if engine not in ENGINES:
         raise ReadError(f"engine={engine!r} is none; choose one of {', '.join(ENGINES)}")
     check(query)
     words = {word.lower() for word in re.findall(r"\w+", query)}
-    tables = {name: _table(run, name) for name in names(run) if name in words}
+    asked = {name: make() for name, make in tables.items() if name in words}
+    named = {name: frame.with_columns(pl.col(pl.Categorical).cast(pl.String)) for name, frame in asked.items()}
     try:
-        return _by_polars(query, tables) if engine == POLARS else _by_duckdb(query, tables)
+        return _by_polars(query, named) if engine == POLARS else _by_duckdb(query, named)
     except _EngineError as exc:
-        raise ReadError(_advice(str(exc), run, tables)) from exc.__cause__
+        first = next(iter(str(exc).strip().splitlines()), "the query cannot be answered")
+        columns = "".join(f"\n{name} has {', '.join(frame.columns)}" for name, frame in named.items())
+        raise ReadError(f"sql: {first[:300]}\nTables: {', '.join(tables)}{columns}") from exc.__cause__
 
 
 class _EngineError(Exception):
@@ -73,13 +71,6 @@ def check(query: str) -> None:
 
 def _blank(match: re.Match[str]) -> str:
     return "''" if match.group().startswith("'") else " "
-
-
-def _table(run: Run, name: str) -> pl.DataFrame:
-    import polars as pl
-
-    frame: pl.DataFrame = getattr(run, name)()
-    return frame.with_columns(pl.col(pl.Categorical).cast(pl.String))
 
 
 def _by_polars(query: str, tables: dict[str, pl.DataFrame]) -> pl.DataFrame:
@@ -142,10 +133,3 @@ def _type_of(kind: str) -> Any:
         return None if inner is None else pl.List(inner)
     named = _TYPES.get(kind)
     return None if named is None else getattr(pl, named)
-
-
-def _advice(message: str, run: Run, tables: dict[str, pl.DataFrame]) -> str:
-    """The first line of what an engine says, and what there is."""
-    first = next(iter(message.strip().splitlines()), "the query cannot be answered")
-    columns = "".join(f"\n{name} has {', '.join(frame.columns)}" for name, frame in tables.items())
-    return f"sql: {first[:300]}\nTables: {', '.join(names(run))}{columns}"

@@ -178,7 +178,7 @@ def suspected_in(run: Path, names: Sequence[str]) -> Suspicion:
     Raises ReadError: the run cannot be read, or fewer than two ranks have ended one of these stages.
     """
     opened, wanted = open_run(run), {canonical(name) for name in names}
-    rows, judgement = opened.stages(), judged.of_run(opened)
+    rows, judgement = opened.stages(), judged.of_run(opened.roles)
     suspect = blamed(judgement, rows, wanted)
     if suspect is not None:
         return suspect

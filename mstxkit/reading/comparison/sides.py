@@ -63,7 +63,7 @@ def side_of(run: Run, wanted: Bounds | None = None) -> Side:
     *Cost*: a table of stages and about a millisecond a step.
     """
     processes = run.processes()
-    by_group = _by_group(role_steps.of_run(run, processes, has_beside=True), wanted, processes)
+    by_group = _by_group(role_steps.of_run(run.files.stage_rows(), processes, has_beside=True), wanted, processes)
     own: dict[str, str] = {}  # which group of a role is compared: of its ranks' own processes, where there are any
     for role, beside in sorted(by_group, key=lambda group: (group[1] != "", -len(stages_of(by_group[group])))):
         own.setdefault(role, beside)

@@ -10,7 +10,7 @@ from ...store import incidents as store
 from ...store.documents import Unusable
 from ...store.stacks import signal_name
 from ...store.values import text_of
-from ..folder import Damage
+from ..folder import Damage, note_unusable
 
 if TYPE_CHECKING:
     import polars as pl
@@ -29,8 +29,7 @@ def stored(run: str, run_id: str, damage: list[Damage]) -> list[Incident]:
     """
     unusable: list[Unusable] = []
     incidents = store.read(Path(run), run_id, unusable)
-    new, earlier = dict.fromkeys(Damage.of(file.path, file.reason) for file in unusable), set(damage)
-    damage += [part for part in new if part not in earlier]
+    note_unusable(unusable, damage)
     return incidents
 
 

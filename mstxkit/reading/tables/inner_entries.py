@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import polars as pl
 
     from ...judging.evidence import RoleStep
-    from ..run import Run
+    from ..run_files import RunFiles
 
 # Only the last steps are looked into, and of a name so many ranges a step: what is called more often is no collective
 # that is worth a range.
@@ -29,38 +29,38 @@ _CALL = ("at", "stage", "name", "nth")
 _PLACE = ("role", "stage", "name")
 
 
-def added(run: Run, steps: list[RoleStep]) -> list[RoleStep]:
+def added(files: RunFiles, steps: list[RoleStep]) -> list[RoleStep]:
     """The steps, the last ones with what ranges tell of the inside of their stages.
 
     *Cost*: the ranges of these steps and stages are read once more.
 
     Args:
-        run: A run, opened without filters.
+        files: Of a run, opened without filters.
         steps: Its steps, as `role_steps.of_run` gives them.
     """
     together = lateness.synchronising(steps)
     last = steps[-STEPS_AT_MOST:]
     if not together or not last:
         return steps
-    ranges = _ranges(run, last, {stage for _, stage in together})
+    ranges = _ranges(files, last, {stage for _, stage in together})
     calls = _collective(ranges, last)
     if calls.is_empty():
         return steps
     by_step = {part["at"][0]: part for part in calls.partition_by("at")}
-    origin_ns = role_steps.origin_ns(run)
+    origin_ns = role_steps.origin_ns(files.stage_rows())
     return [
         *steps[: len(steps) - len(last)],
         *(_with(step, by_step.get(at), origin_ns) for at, step in enumerate(last)),
     ]
 
 
-def _ranges(run: Run, steps: list[RoleStep], keys: set[str]) -> pl.DataFrame:
+def _ranges(files: RunFiles, steps: list[RoleStep], keys: set[str]) -> pl.DataFrame:
     """`at` (which step of these), `member, role, stage, name, nth, start_ns, end_ns` of the ranges inside of stages."""
     import polars as pl
 
-    every = run.stage_rows()["stage"].cast(pl.String).unique().drop_nulls().to_list()
+    every = files.stage_rows()["stage"].cast(pl.String).unique().drop_nulls().to_list()
     named = {name: canonical(name) for name in every if canonical(name) in keys}
-    part = run.part(steps={step.step for step in steps}, stages=sorted(named))
+    part = files.part(steps={step.step for step in steps}, stages=sorted(named))
     texts = pl.col("stage", "name").cast(pl.String)
     columns = (pl.col("process").cast(pl.UInt32), "step", texts, "start_ns", "duration_ns", "depth")
     is_inside = ~pl.col("is_stage") & pl.col("duration_ns").is_not_null()
@@ -73,11 +73,11 @@ def _ranges(run: Run, steps: list[RoleStep], keys: set[str]) -> pl.DataFrame:
     )
 
 
-def _members(part: Run, steps: list[RoleStep]) -> pl.DataFrame:
+def _members(part: RunFiles, steps: list[RoleStep]) -> pl.DataFrame:
     """`at, process, step, member, role` of all who are compared."""
     import polars as pl
 
-    processes = {name: place for place, name in enumerate(part.processes()["process"].to_list())}
+    processes = {process.name: process.index for process in part.processes}
     who = [
         (at, processes[peer.process], step.step, member, step.role)
         for at, step in enumerate(steps)

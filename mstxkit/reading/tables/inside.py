@@ -10,7 +10,7 @@ from ..suspended import COALESCED
 if TYPE_CHECKING:
     import polars as pl
 
-    from ..run import Run
+    from ..run_files import RunFiles
 
 # As the engines write it: these keys, in this order.
 _COALESCED = rf'^{re.escape(COALESCED)}(\d+),"total_ns":(\d+),"max_ns":(\d+)'
@@ -34,12 +34,12 @@ class Sums(NamedTuple):
     coalesced: pl.DataFrame
 
 
-def sums(run: Run, chosen: pl.Expr) -> Sums:
+def sums(files: RunFiles, chosen: pl.Expr) -> Sums:
     """Add up the ranges of a run; `names` of the `chosen` rows only. *Cost*: memory for the sums and one batch."""
     import polars as pl
 
     spans, names, coalesced = _Adding(_spans), _Adding(_names), _Adding(_coalesced)
-    for ranges, _ in run.batches():
+    for ranges, _ in files.batches():
         rows = ranges.filter(pl.col("duration_ns").is_not_null()).with_columns(**_calls())
         ends = rows.select("process", "step", "stage", "start_ns", end_ns=pl.col("start_ns") + pl.col("duration_ns"))
         spans.add(ends.filter(pl.col("step").is_not_null()))

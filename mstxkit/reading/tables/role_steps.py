@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     import polars as pl
 
     from ...judging.evidence import Seconds, Whole
-    from ..run import Run
 
 # A member that is farther behind than so many steps is doing something else, and is not waited for.
 _STEPS_BEHIND = 2
@@ -49,20 +48,20 @@ class _Members(NamedTuple):
     is_running: list[bool]
 
 
-def of_run(run: Run, processes: pl.DataFrame | None = None, has_beside: bool = False) -> list[RoleStep]:
+def of_run(stage_rows: pl.DataFrame, processes: pl.DataFrame, has_beside: bool = False) -> list[RoleStep]:
     """Every step of every role that is over, attempt by attempt, in the order in which they ended.
 
     *Cost*: a table of stages, and about a millisecond a step.
 
     Args:
-        run: A run.
-        processes: Its `processes()`, where they are there already.
+        stage_rows: As `RunFiles.stage_rows` has them.
+        processes: As `Run.processes()`.
         has_beside: With those of processes that work beside others of their role.
     """
     import polars as pl
 
-    rows = run.stage_rows().with_columns(stage=_canonical(run.stage_rows()["stage"]))
-    members = _members(run.processes() if processes is None else processes, rows)
+    rows = stage_rows.with_columns(stage=_canonical(stage_rows["stage"]))
+    members = _members(processes, rows)
     controllers = [place for place, peer in enumerate(members.peers) if peer.is_controller]
     waiting = rows.filter(pl.col("waits_for").is_not_null() & ~pl.col("process").is_in(controllers))
     waits_for = {
@@ -76,7 +75,7 @@ def of_run(run: Run, processes: pl.DataFrame | None = None, has_beside: bool = F
         return []
     groups = list(dict.fromkeys(members.group))
     numbers = pl.Series([groups.index(group) for group in members.group], dtype=pl.Int64)
-    figures = _figures(work.with_columns(pl.col("start_ns") - origin_ns(run)), every).sort("start_ns")
+    figures = _figures(work.with_columns(pl.col("start_ns") - origin_ns(stage_rows)), every).sort("start_ns")
     figures = figures.with_columns(of=numbers.gather(figures["process"]))
     lives = _lives(figures, rows)
     over = _over(figures, lives, members)
@@ -93,9 +92,9 @@ def of_run(run: Run, processes: pl.DataFrame | None = None, has_beside: bool = F
     ]
 
 
-def origin_ns(run: Run) -> int:
+def origin_ns(stage_rows: pl.DataFrame) -> int:
     """The instant from which the seconds of its steps count; ns on the run's wall clock."""
-    return int(run.stage_rows()["start_ns"].min() or 0)  # type: ignore[arg-type]
+    return int(stage_rows["start_ns"].min() or 0)  # type: ignore[arg-type]
 
 
 def _canonical(names: pl.Series) -> pl.Series:

@@ -17,7 +17,7 @@ from . import stages
 if TYPE_CHECKING:
     import polars as pl
 
-    from ..run import Run
+    from ..run_files import RunFiles
 
 _WHO = ("process", "stage")
 _KEY = ("step", "stage", "process", "host", "pid", "role")
@@ -55,6 +55,14 @@ def only_waits(stage_rows: pl.DataFrame) -> pl.DataFrame:
     import polars as pl
 
     return stages.outermost(stage_rows.filter(pl.col("waits_for").is_not_null()))
+
+
+def stage_table(stage_rows: pl.DataFrame) -> pl.DataFrame:
+    """See `Run.stages`."""
+    import polars as pl
+
+    work = stages.outermost_in_any_order(only_work(stage_rows))
+    return stages.table(pl.concat([work, only_waits(stage_rows)]))
 
 
 def in_steps(waits: pl.DataFrame) -> pl.DataFrame:
@@ -165,7 +173,7 @@ def _slowest(waited: Intervals, working: pl.DataFrame, row: Times, rows: int) ->
     return slowest, longest_ns
 
 
-def meanwhile(run: Run, steps: tuple[int, int] | None = None) -> dict[tuple[int, str], list[dict[str, Any]]]:
+def meanwhile(files: RunFiles, steps: tuple[int, int] | None = None) -> dict[tuple[int, str], list[dict[str, Any]]]:
     """What other ranges tell of the unaccounted time of each controller and stage: `name`, `ns`, `processes`, by time.
 
     Of workers the outermost ranges that are not of that stage; of the controller those that are inside of its wait.
@@ -173,22 +181,22 @@ def meanwhile(run: Run, steps: tuple[int, int] | None = None) -> dict[tuple[int,
     nobody waits; else all ranges are read once more.
 
     Args:
-        run: a run.
+        files: Of a run.
         steps: waits of these only, the first and the last.
     """
     import polars as pl
 
-    rows = run.stage_rows()
+    rows = files.stage_rows()
     if steps is not None:
         rows = rows.filter(pl.col("waits_for").is_null() | pl.col("step").is_between(*steps).fill_null(False))
     waits = [waiting._replace(rows=in_steps(waiting.rows)) for waiting in _each(rows)]
     if not waits:
         return {}
-    telling = _telling(run, {waiting.process for waiting in waits})
+    telling = _telling(files, {waiting.process for waiting in waits})
     return {(waiting.process, waiting.stage): _told(waiting, telling) for waiting in waits}
 
 
-def _telling(run: Run, controllers: set[int]) -> pl.DataFrame:
+def _telling(files: RunFiles, controllers: set[int]) -> pl.DataFrame:
     """`process, stage, name, start_ns, end_ns` of all ranges that may tell something."""
     import polars as pl
 
@@ -201,7 +209,7 @@ def _telling(run: Run, controllers: set[int]) -> pl.DataFrame:
     end_ns = pl.col("start_ns") + pl.col("duration_ns")
     return pl.concat([
         ranges.filter(kept & ~waits & pl.col("duration_ns").is_not_null()).select(*columns, end_ns=end_ns)
-        for ranges, _ in run.batches()
+        for ranges, _ in files.batches()
     ])  # fmt: skip
 
 
