@@ -89,7 +89,7 @@ def _once(run: Path, run_id: str, json: bool) -> None:
     from ..reading.run import open_run
 
     with progress("Judging"):
-        judged.await_last_word(open_run(run).files)
+        judged.await_last_word(open_run(run).roles)
         seen = watching.once(run, run_id)
         by_tables = None if any(verdict.is_blaming for verdict in seen.verdicts) else _from_tables(run, seen)
     seen = by_tables or seen

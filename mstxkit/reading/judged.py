@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Iterable, NamedTuple
 from ..store import judge_lock
 from ..store.verdicts import HANG
 from . import twice
-from .tables import processes
 from .tables import verdicts as stored_verdicts
 
 if TYPE_CHECKING:
@@ -20,7 +19,6 @@ if TYPE_CHECKING:
     from ..judging.judged import Want
     from ..store.verdicts import Verdict
     from .roles import Roles
-    from .run_files import RunFiles
 
 # Who judged: the job's own judge while it ran; this reader, from tables; nobody, as there is nothing to judge by.
 JOB, TABLES, NOBODY = "job", "tables", "nobody"
@@ -77,24 +75,23 @@ def of_run(roles: Roles) -> JobVerdicts:
 
     Where the job's judge lacks evidence, its tables may have it: ranges around collectives.
     """
-    files = roles.files
-    await_last_word(files)
-    every = stored_verdicts.stored(files.path, files.damage)
+    await_last_word(roles)
+    every = stored_verdicts.stored(roles.files.path, roles.files.damage)
     # Hangs are seen by others than the judge, also where nobody judges.
     hangs = [verdict for verdict in every if verdict.kind == HANG and not verdict.withdrawn]
-    if twice.ranks(processes.table(files)):
+    if twice.ranks(roles.processes):
         judged = JobVerdicts(NOBODY, why_not=TWICE)
     else:
         judged = _without_hangs(roles, [verdict for verdict in every if verdict.kind != HANG])
     return judged._replace(holding=in_order([*hangs, *judged.holding])) if hangs else judged
 
 
-def await_last_word(files: RunFiles) -> None:
+def await_last_word(roles: Roles) -> None:
     """Of a job that is over, wait for the judge that still goes through its last steps, some seconds at most: what is
     said in the second in which it ends is then what is said ever after.
     """
-    folder = Path(files.path)
-    if not judge_lock.is_held(folder) or _RUNNING in processes.table(files)["state"].to_list():
+    folder = Path(roles.files.path)
+    if not judge_lock.is_held(folder) or _RUNNING in roles.processes["state"].to_list():
         return
     deadline = time.monotonic() + _LAST_WORD_S
     while judge_lock.is_held(folder) and time.monotonic() < deadline:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from functools import cached_property
 
+import polars as pl
+
 from ..judging.evidence import RoleStep
 from . import role_runs
 from .role_runs import RoleRun
@@ -18,9 +20,14 @@ class Roles:
         self.files = files
 
     @cached_property
+    def processes(self) -> pl.DataFrame:
+        """Who they are of: `Run.processes()`."""
+        return processes.table(self.files)
+
+    @cached_property
     def steps(self) -> list[RoleStep]:
         """In the order in which they ended."""
-        return role_steps.of_run(self.files.stage_rows(), processes.table(self.files))
+        return role_steps.of_run(self.files.stage_rows(), self.processes)
 
     @cached_property
     def steps_inside(self) -> list[RoleStep]:

@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Iterable, NamedTuple, Sequence, Union
 
 import numpy as np
+import polars as pl
 
 from .. import stages as stage_keys
 from ..errors import ReadError
@@ -15,8 +16,6 @@ from ..store.records import STEP_MAX
 from ..store.values import list_of
 
 if TYPE_CHECKING:
-    import polars as pl
-
     from .decode import U16, U32, Bits
     from .processes import BlockRef, Process
 
@@ -98,8 +97,6 @@ class Selection(NamedTuple):
 
     def of_table(self, table: pl.DataFrame) -> pl.DataFrame:
         """What is asked for of a table of ranks, steps and stages, by whatever names its stages go."""
-        import polars as pl
-
         stages = None if self.stages is None else filter(self._is_asked_for, table["stage"].unique().to_list())
         for name, values in (("rank", self.ranks), ("step", self.steps), ("stage", stages)):
             if values is not None:

@@ -5,12 +5,11 @@ from __future__ import annotations
 import re
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Callable, Mapping, Sequence
+from typing import Any, Callable, Mapping, Sequence
+
+import polars as pl
 
 from ..errors import ReadError
-
-if TYPE_CHECKING:
-    import polars as pl
 
 POLARS, DUCKDB = ENGINES = ("polars", "duckdb")
 # By the names of the methods that make them.
@@ -41,8 +40,6 @@ _WORDS_AT_MOST = 100_000
 
 def answer(tables: Mapping[str, Callable[[], pl.DataFrame]], query: str, engine: str = POLARS) -> pl.DataFrame:
     """See `Run.sql`; `tables` makes each of a run by its name."""
-    import polars as pl
-
     if engine not in ENGINES:
         raise ReadError(f"engine={engine!r} is none; choose one of {', '.join(ENGINES)}")
     check(query)
@@ -74,8 +71,6 @@ def _blank(match: re.Match[str]) -> str:
 
 
 def _by_polars(query: str, tables: dict[str, pl.DataFrame]) -> pl.DataFrame:
-    import polars as pl
-
     try:
         return pl.SQLContext(frames=dict(tables), eager=True).execute(query)
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError, ValueError) as exc:
@@ -83,8 +78,6 @@ def _by_polars(query: str, tables: dict[str, pl.DataFrame]) -> pl.DataFrame:
 
 
 def _by_duckdb(query: str, tables: dict[str, pl.DataFrame]) -> pl.DataFrame:
-    import polars as pl
-
     try:
         import duckdb
     except ImportError as exc:
@@ -117,8 +110,6 @@ def _by_duckdb(query: str, tables: dict[str, pl.DataFrame]) -> pl.DataFrame:
 
 def _series(name: str, kind: str, values: Sequence[Any]) -> pl.Series:
     """A column of what DuckDB says it is of; of what its values are, where polars has nothing like it."""
-    import polars as pl
-
     try:
         return pl.Series(name, values, _type_of(kind), strict=True)
     except (pl.exceptions.PolarsError, TypeError, ValueError, OverflowError):
@@ -126,8 +117,6 @@ def _series(name: str, kind: str, values: Sequence[Any]) -> pl.Series:
 
 
 def _type_of(kind: str) -> Any:
-    import polars as pl
-
     if kind.endswith("[]"):
         inner = _type_of(kind[:-2])
         return None if inner is None else pl.List(inner)

@@ -5,10 +5,9 @@ What begins while a body runs is inside of it, and so deeper. One that is no dee
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Iterable
+from typing import Iterable
 
-if TYPE_CHECKING:
-    import polars as pl
+import polars as pl
 
 # How the attributes of a row begin that stands for several calls.
 COALESCED = '{"coalesced":'
@@ -34,8 +33,6 @@ class Suspended:
 
     def learn(self, ranges: pl.DataFrame) -> None:
         """Take the next ranges, in the order of their ends."""
-        import polars as pl
-
         is_coalesced = pl.col("attributes").str.starts_with(COALESCED).fill_null(False)
         ended = ranges.filter(~pl.col("open") & ~is_coalesced)
         if ended["busy_ns"].null_count() == ended.height:

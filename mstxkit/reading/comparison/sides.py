@@ -5,14 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Callable, Iterable, NamedTuple
 
 import numpy as np
+import polars as pl
 
 from ...judging.evidence import RoleStep
 from ..report.choice import Bounds
 from ..tables import role_steps
 
 if TYPE_CHECKING:
-    import polars as pl
-
     from ...judging.evidence import Seconds
     from ..run import Run
 

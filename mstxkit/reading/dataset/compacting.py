@@ -10,7 +10,9 @@ from __future__ import annotations
 import os
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Callable, Collection, Iterator, NamedTuple
+from typing import Any, Callable, Collection, Iterator, NamedTuple
+
+import polars as pl
 
 from ...errors import ReadError
 from ...host import folders
@@ -24,9 +26,6 @@ from ..processes import Process
 from ..run_files import RunFiles
 from ..sealed import ENDINGS
 from . import summaries
-
-if TYPE_CHECKING:
-    import polars as pl
 
 _BATCH_BYTES, _BATCH_FILES = 48 << 20, 4096
 # Whoever reads a part of a run leaves out whole groups of rows, by what each says of its steps and times.
@@ -197,8 +196,6 @@ def _write_all(writer: _Writer, part: RunFiles) -> None:
 
 def _named(part: RunFiles, rows: pl.DataFrame) -> pl.DataFrame:
     """With the name of each process in place of its row: rows are of this batch alone. And with its host."""
-    import polars as pl
-
     names = pl.Series([process.name for process in part.processes], dtype=pl.String)
     hosts = pl.Series([process.host for process in part.processes], dtype=pl.String)
     at = rows["process"]
@@ -248,8 +245,6 @@ class _Writer:
 
     def write(self, kind: str, rows: pl.DataFrame, time_column: str) -> None:
         """Rows of a kind, each where its day and role say; `role` and `process` are columns of theirs."""
-        import polars as pl
-
         placed = rows.with_columns(_day=pl.col(time_column) // summaries.DAY_NS, _role=pl.col("role").cast(pl.String))
         for of_place in placed.partition_by("_day", "_role", maintain_order=True):
             day, role = of_place["_day"][0], of_place["_role"][0] or ""
@@ -258,8 +253,6 @@ class _Writer:
             self.rows[kind] += of_place.height
 
     def _write(self, folder: str, rows: pl.DataFrame) -> None:
-        import polars as pl
-
         name = f"{folder}/{self._number}.{len(self.files)}{dataset.SUFFIX}"
         file = self._base / name
         for inner in reversed([file.parent, *list(file.parent.parents)[: folder.count("/")]]):

@@ -11,6 +11,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Callable, Iterable, Iterator, Sequence, TypeVar
 
+import polars as pl
+
 from ...errors import FormatError
 from ...stages import canonical
 from ...store import dataset, records
@@ -26,8 +28,6 @@ from ..tables.stages import FOREVER_NS
 from .columns import TableFile
 
 if TYPE_CHECKING:
-    import polars as pl
-
     from ...store.parquet import RowGroup
     from ..selection import Selection
 
@@ -139,8 +139,6 @@ class CompactedParts:
         return rows if rows is None else self._at_its_time(group, rows)
 
     def _at_its_time(self, group: CompactedGroup, rows: pl.DataFrame) -> pl.DataFrame:
-        import polars as pl
-
         off_ns, time = self._off_ns(group.batch), group.time
         if time not in rows.columns or not any(off_ns.values()):
             return rows

@@ -6,6 +6,8 @@ import heapq
 from pathlib import Path
 from typing import TYPE_CHECKING, Iterator
 
+import numpy as np
+
 from ...judging.controller import Controller
 from ...store import batches
 
@@ -45,8 +47,6 @@ def joined(steps: list[RoleStep], ringed: list[RoleStep]) -> list[RoleStep]:
 
     A ring's step counts for the same role, step and ranks only; all that its members did is taken from the run.
     """
-    import numpy as np
-
     by_step = {(step.role, step.step): step for step in ringed}
     whole = []
     for step in steps:
@@ -75,8 +75,6 @@ def _stage_of(step: RoleStep, name: str) -> int:
 
 def _moved_by(step: RoleStep, ring: RoleStep, places: dict[int | None, int]) -> tuple[float, bool]:
     """By how many seconds the run's tables count otherwise than what was handed over; False: that is not known."""
-    import numpy as np
-
     apart = [
         step.entered_s[places[peer.rank], step.stages.index(name)] - ring.entered_s[place, number]
         for place, peer in enumerate(ring.members)

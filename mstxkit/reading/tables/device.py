@@ -10,14 +10,14 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import polars as pl
+
 from ...store import layout
 from ...store.session_file import sessions
 from ...store.values import small_number, text_of
 from ..folder import Damage
 
 if TYPE_CHECKING:
-    import polars as pl
-
     from ..importers._kept import Identity
     from ..importers._places import FileToImport
     from ..run_files import RunFiles
@@ -41,8 +41,6 @@ def table(files: RunFiles) -> pl.DataFrame:
     - Each number is right to `error_ns`. `clock` says how clocks were compared: `ranges`, `few ranges`, or `wall
       clock`, which is taken to be right to 10 ms.
     """
-    import polars as pl
-
     from ..importers import _kept
 
     folder = Path(files.path)
@@ -53,8 +51,6 @@ def table(files: RunFiles) -> pl.DataFrame:
 
 def _of_own_profiles(files: RunFiles, folder: Path) -> list[pl.DataFrame]:
     """Rows of profiles that could not be kept; those that could are with the others from now on."""
-    import polars as pl
-
     from ..importers import _importing, _join
 
     sources = [source for source, _ in own_profiles(files, folder)]

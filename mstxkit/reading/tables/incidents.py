@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import polars as pl
+
 from ...stages import canonical
 from ...store import incidents as store
 from ...store.documents import Unusable
@@ -13,8 +15,6 @@ from ...store.values import text_of
 from ..folder import Damage, note_unusable
 
 if TYPE_CHECKING:
-    import polars as pl
-
     from ...store.incidents import Incident
     from ..selection import Selection
 
@@ -48,8 +48,6 @@ def dicts(run: str, run_id: str, damage: list[Damage]) -> list[dict[str, Any]]:
 
 def table(run: str, run_id: str, chosen: Selection, damage: list[Damage]) -> pl.DataFrame:
     """The table of those that are asked for."""
-    import polars as pl
-
     from ..frames import INCIDENT_SCHEMA
 
     rows = [row_of(incident) for incident in stored(run, run_id, damage) if is_asked_for(incident, chosen)]

@@ -10,14 +10,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
+import polars as pl
 
 from ...judging.evidence import STAGE_ENTRY, Collectives
 from ...stages import canonical
 from . import lateness, role_steps
 
 if TYPE_CHECKING:
-    import polars as pl
-
     from ...judging.evidence import RoleStep
     from ..run_files import RunFiles
 
@@ -56,8 +55,6 @@ def added(files: RunFiles, steps: list[RoleStep]) -> list[RoleStep]:
 
 def _ranges(files: RunFiles, steps: list[RoleStep], keys: set[str]) -> pl.DataFrame:
     """`at` (which step of these), `member, role, stage, name, nth, start_ns, end_ns` of the ranges inside of stages."""
-    import polars as pl
-
     every = files.stage_rows()["stage"].cast(pl.String).unique().drop_nulls().to_list()
     named = {name: canonical(name) for name in every if canonical(name) in keys}
     part = files.part(steps={step.step for step in steps}, stages=sorted(named))
@@ -75,8 +72,6 @@ def _ranges(files: RunFiles, steps: list[RoleStep], keys: set[str]) -> pl.DataFr
 
 def _members(part: RunFiles, steps: list[RoleStep]) -> pl.DataFrame:
     """`at, process, step, member, role` of all who are compared."""
-    import polars as pl
-
     processes = {process.name: process.index for process in part.processes}
     who = [
         (at, processes[peer.process], step.step, member, step.role)
@@ -90,8 +85,6 @@ def _members(part: RunFiles, steps: list[RoleStep]) -> pl.DataFrame:
 
 def _collective(ranges: pl.DataFrame, steps: list[RoleStep]) -> pl.DataFrame:
     """Those that all members of a step leave together, of every name the innermost ones."""
-    import polars as pl
-
     sizes = pl.Series([int(lateness.compared(step).sum()) for step in steps], dtype=pl.Int64)
     rows = ranges.filter(pl.len().over("at", "member", "stage", "name") <= _CALLS_AT_MOST)
     is_whole = (pl.len().over(*_CALL) == pl.lit(sizes).gather(pl.col("at"))) & (pl.len().over(*_CALL) > 1)
@@ -113,8 +106,6 @@ def _errors_s(steps: list[RoleStep]) -> float:
 
 def _enclosing(rows: pl.DataFrame) -> pl.DataFrame:
     """`role, stage, name` of those around others of the rows; looked at in one member's first step."""
-    import polars as pl
-
     first = rows.filter((pl.col("at") == pl.col("at").min().over(_PLACE)) & (pl.col("member") == 0))
     pairs = first.join(first.select("role", "stage", "at", "start_ns", "end_ns", "depth"), on=["role", "stage", "at"])
     is_around = (pl.col("depth") < pl.col("depth_right")) & (pl.col("start_ns") <= pl.col("start_ns_right"))

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Iterable, Iterator, Sequence
 
 import numpy as np
+import polars as pl
 
 from ...judging import lateness as judging_lateness
 from ...judging.evidence import DEVICE, STAGE_ENTRY
@@ -18,8 +19,6 @@ from ..report.units import spans
 from . import device_entries
 
 if TYPE_CHECKING:
-    import polars as pl
-
     from ...judging.evidence import RoleStep, Seconds
     from ..run_files import RunFiles
 
@@ -38,8 +37,6 @@ def table(files: RunFiles, steps: Sequence[RoleStep], ringed: Sequence[RoleStep]
         steps: Its steps, as `Roles.steps`.
         ringed: Those of which a ring tells.
     """
-    import polars as pl
-
     from ..frames import LATENESS_SCHEMA
 
     by_device = list(_of_devices(files))

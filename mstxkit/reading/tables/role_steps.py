@@ -10,6 +10,7 @@ import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+import polars as pl
 
 from ...host import parts
 from ...judging.clock_bounds import WALL_ERROR_NS
@@ -19,8 +20,6 @@ from ...store.summaries import WORKERS
 from . import stages
 
 if TYPE_CHECKING:
-    import polars as pl
-
     from ...judging.evidence import Seconds, Whole
 
 # A member that is farther behind than so many steps is doing something else, and is not waited for.
@@ -58,8 +57,6 @@ def of_run(stage_rows: pl.DataFrame, processes: pl.DataFrame, has_beside: bool =
         processes: As `Run.processes()`.
         has_beside: With those of processes that work beside others of their role.
     """
-    import polars as pl
-
     rows = stage_rows.with_columns(stage=_canonical(stage_rows["stage"]))
     members = _members(processes, rows)
     controllers = [place for place, peer in enumerate(members.peers) if peer.is_controller]
@@ -98,8 +95,6 @@ def origin_ns(stage_rows: pl.DataFrame) -> int:
 
 
 def _canonical(names: pl.Series) -> pl.Series:
-    import polars as pl
-
     texts = names.cast(pl.String)
     keys = {name: canonical(name) for name in texts.unique().drop_nulls().to_list()}
     return pl.Series("stage", [keys.get(name) for name in texts.to_list()], dtype=pl.String)
@@ -136,8 +131,6 @@ def _figures(work: pl.DataFrame, every: pl.DataFrame) -> pl.DataFrame:
 
     The outermost ranges of a stage say how much it did; where none does, those inside of them, as an engine's steps.
     """
-    import polars as pl
-
     figures = stages.by_step(work).select(*_OF, "count", "total_ns", "start_ns", "end_ns")
     for rows in (work, every.filter(pl.col("duration_ns").is_not_null())):
         figures = figures.join(_told(rows), on=_OF, how="left", maintain_order="left", suffix="_inside")
@@ -146,8 +139,6 @@ def _figures(work: pl.DataFrame, every: pl.DataFrame) -> pl.DataFrame:
 
 def _told(rows: pl.DataFrame) -> pl.DataFrame:
     """What these rows say that they did, by `process, step, stage`, and the longest of them."""
-    import polars as pl
-
     return rows.group_by(*_OF).agg(
         longest_ns=pl.col("duration_ns").max(), longest_response=pl.col("longest_response").max(),
         tokens=stages.summed(pl.col("tokens")), responses=stages.summed(pl.coalesce("responses", "prompts")),
@@ -156,8 +147,6 @@ def _told(rows: pl.DataFrame) -> pl.DataFrame:
 
 def _lives(figures: pl.DataFrame, rows: pl.DataFrame) -> dict[int, Whole]:
     """Group to (3, N): its processes, in order, and the first step in which each did anything, and its last one."""
-    import polars as pl
-
     last = rows.group_by("process").agg(last=pl.col("step").max())
     lives = figures.group_by("of", "process").agg(first=pl.col("step").min()).join(last, on="process").sort("process")
     return {part["of"][0]: part.drop("of").cast(pl.Int64).to_numpy().T for part in lives.partition_by("of")}
@@ -165,8 +154,6 @@ def _lives(figures: pl.DataFrame, rows: pl.DataFrame) -> dict[int, Whole]:
 
 def _over(figures: pl.DataFrame, lives: dict[int, Whole], members: _Members) -> set[tuple[int, int]]:
     """Which steps of which groups are over: nobody may still add to them, and nobody was killed in them."""
-    import polars as pl
-
     over = set()
     for group, steps in figures.group_by("of").agg(pl.col("step").unique()).iter_rows():
         barred = _barred(dict(lives[group][[0, 2]].T.tolist()), members)
@@ -203,8 +190,6 @@ def _role_step(part: pl.DataFrame, role: str, members: _Members, lives: Whole) -
 
 def _spread(column: pl.Series, shape: tuple[int, int], members: Any, stage: Whole) -> Seconds:
     """The values of rows in a table of members and stages; NaN where there are none."""
-    import polars as pl
-
     table = np.full(shape, np.nan)
     table[members, stage] = column.cast(pl.Float64).fill_null(float("nan")).to_numpy()
     return table

@@ -9,14 +9,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Iterator, NamedTuple
 
 import numpy as np
+import polars as pl
 
 from .. import intervals
 from ..intervals import Intervals, Times
 from . import stages
 
 if TYPE_CHECKING:
-    import polars as pl
-
     from ..run_files import RunFiles
 
 _WHO = ("process", "stage")
@@ -45,30 +44,22 @@ class WaitsOfStage(NamedTuple):
 
 def only_work(stage_rows: pl.DataFrame) -> pl.DataFrame:
     """The occurrences of stages in which work is done."""
-    import polars as pl
-
     return stage_rows.filter(pl.col("waits_for").is_null())
 
 
 def only_waits(stage_rows: pl.DataFrame) -> pl.DataFrame:
     """The outermost occurrences in which a controller waits."""
-    import polars as pl
-
     return stages.outermost(stage_rows.filter(pl.col("waits_for").is_not_null()))
 
 
 def stage_table(stage_rows: pl.DataFrame) -> pl.DataFrame:
     """See `Run.stages`."""
-    import polars as pl
-
     work = stages.outermost_in_any_order(only_work(stage_rows))
     return stages.table(pl.concat([work, only_waits(stage_rows)]))
 
 
 def in_steps(waits: pl.DataFrame) -> pl.DataFrame:
     """Of waits those that count for a step: what is in none only where a controller waits for that stage in no step."""
-    import polars as pl
-
     return waits.filter(pl.col("step").is_not_null() | pl.col("step").is_null().all().over(*_WHO))
 
 
@@ -84,8 +75,6 @@ def table(stage_rows: pl.DataFrame) -> pl.DataFrame:
     Args:
         stage_rows: as `Finisher.stage_rows` gives them.
     """
-    import polars as pl
-
     tables = [_figures(waiting) for waiting in _each(stage_rows)]
     empty = only_waits(stage_rows).head(0).select(
         *_KEY, count=pl.lit(0, pl.Int64), **{name: pl.lit(0, pl.Int64) for name in _FIGURES}, start_ns="start_ns"
@@ -94,8 +83,6 @@ def table(stage_rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def _each(stage_rows: pl.DataFrame) -> Iterator[WaitsOfStage]:
-    import polars as pl
-
     end_ns = pl.col("start_ns") + pl.col("duration_ns")
     waits = only_waits(stage_rows).with_columns(end_ns=end_ns)
     work = stages.outermost(only_work(stage_rows)).with_columns(end_ns=end_ns) if waits.height else waits
@@ -113,15 +100,11 @@ def _union(rows: pl.DataFrame) -> Intervals:
 
 def _inside(stretches: Intervals, rows: pl.DataFrame) -> pl.Series:
     """How much of each row's time lies in these stretches."""
-    import polars as pl
-
     return pl.Series(stretches.inside(rows["start_ns"].to_numpy(), rows["end_ns"].to_numpy()), dtype=pl.Int64)
 
 
 def _figures(waiting: WaitsOfStage) -> pl.DataFrame:
     """The rows of one controller and stage, with `start_ns`."""
-    import polars as pl
-
     keys = waiting.rows.group_by(*_KEY, maintain_order=True).agg(
         pl.len().cast(pl.Int64).alias("count"), first_ns=pl.col("start_ns").min(), starts="start_ns", ends="end_ns"
     )
@@ -184,8 +167,6 @@ def meanwhile(files: RunFiles, steps: tuple[int, int] | None = None) -> dict[tup
         files: Of a run.
         steps: waits of these only, the first and the last.
     """
-    import polars as pl
-
     rows = files.stage_rows()
     if steps is not None:
         rows = rows.filter(pl.col("waits_for").is_null() | pl.col("step").is_between(*steps).fill_null(False))
@@ -198,8 +179,6 @@ def meanwhile(files: RunFiles, steps: tuple[int, int] | None = None) -> dict[tup
 
 def _telling(files: RunFiles, controllers: set[int]) -> pl.DataFrame:
     """`process, stage, name, start_ns, end_ns` of all ranges that may tell something."""
-    import polars as pl
-
     from ..frames import says_waits
 
     is_controller = pl.col("process").is_in(list(controllers))
@@ -214,8 +193,6 @@ def _telling(files: RunFiles, controllers: set[int]) -> pl.DataFrame:
 
 
 def _told(waiting: WaitsOfStage, telling: pl.DataFrame) -> list[dict[str, Any]]:
-    import polars as pl
-
     waited = _union(waiting.rows)
     rest = waited.without(_union(waiting.working))
     own = telling.filter(pl.col("process") == waiting.process)
