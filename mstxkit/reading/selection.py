@@ -5,7 +5,7 @@ told from an index.
 from __future__ import annotations
 
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Iterable, NamedTuple, Sequence, Union
+from typing import Any, Iterable, NamedTuple, Sequence, Union
 
 import numpy as np
 import polars as pl
@@ -14,10 +14,8 @@ from .. import stages as stage_keys
 from ..errors import ReadError
 from ..store.records import STEP_MAX
 from ..store.values import list_of
-
-if TYPE_CHECKING:
-    from .decode import U16, U32, Bits
-    from .processes import BlockRef, Process
+from .decode import U16, U32, Bits
+from .processes import BlockRef, Process
 
 Numbers = Union[int, Iterable[int], None]
 Moment = Union[int, datetime, None]

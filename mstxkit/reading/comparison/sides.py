@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Callable, Iterable, NamedTuple
+from typing import Any, Callable, Iterable, NamedTuple
 
 import numpy as np
 import polars as pl
 
 from ...judging.evidence import RoleStep
 from ..report.choice import Bounds
+from ..role_runs import Seconds
+from ..run import Run
 from ..tables import role_steps
-
-if TYPE_CHECKING:
-    from ...judging.evidence import Seconds
-    from ..run import Run
 
 # Of how far apart the tokens of ranks are, so far apart are times that follow them, at least.
 _ALIKE = 0.25

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any, Callable, Mapping, Sequence
+from typing import Any, Callable, Mapping, Sequence
 
 import numpy as np
 import polars as pl
@@ -14,11 +14,8 @@ from ...store.records import NO_STEP
 from ..frames import NAMED
 from ..rows import IS_ERROR, IS_MARK, IS_OPEN, NO_DURATION, WAITS_FOR, Need
 from ..suspended import COALESCED
-from ..vocabulary import UNKNOWN_TEXT
+from ..vocabulary import UNKNOWN_TEXT, Vocabulary
 from .columns import WORK
-
-if TYPE_CHECKING:
-    from ..vocabulary import Vocabulary
 
 _scan: Any = json.JSONDecoder().scan_once  # type: ignore[attr-defined]
 # When a row ended: what the order of rows goes by. A row that stands for several calls lies later than its end.

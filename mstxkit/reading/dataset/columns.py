@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Iterable, Sequence
+from typing import Iterable, Sequence
 
 import polars as pl
 
@@ -11,11 +11,9 @@ from ...errors import FormatError
 from ...store import documents
 from ...store import parquet as claims
 from ...store.dataset import DAYS, MARKS, RANGES, SUMMARIES
+from ...store.parquet import RowGroup
 from ...store.records import NO_STEP
 from .. import parquet
-
-if TYPE_CHECKING:
-    from ...store.parquet import RowGroup
 
 _WHO = {
     "process": "String", "rank": "Int32", "role": "String", "host": "String", "pid": "Int32", "stage": "String",

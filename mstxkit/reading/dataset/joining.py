@@ -8,20 +8,18 @@ from __future__ import annotations
 
 from functools import lru_cache
 from itertools import groupby
-from typing import TYPE_CHECKING, Iterable, Iterator
+from typing import Iterable, Iterator
 
 import polars as pl
 
 from ...store.dataset import MARKS, RANGES
+from ..processes import Process
 from ..rows import IS_OPEN, Need
+from ..selection import Selection
+from ..vocabulary import Vocabulary
 from . import coding, columns
 from .coding import ENDED
-
-if TYPE_CHECKING:
-    from ..processes import Process
-    from ..selection import Selection
-    from ..vocabulary import Vocabulary
-    from .parts import CompactedGroup, CompactedParts
+from .parts import CompactedGroup, CompactedParts
 
 BOTH = (RANGES, MARKS)
 _STRAND = "strand"

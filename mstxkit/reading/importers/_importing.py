@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Callable, Iterable, NamedTuple, Sequence
+from typing import Any, Callable, Iterable, NamedTuple, Sequence
 
 from ...errors import CaptureError, FormatError
 from ..folder import Damage, reason_of
+from ..run_files import RunFiles
 from . import _bounds, _join, _kept
 from ._places import FileToImport
 from ._trace import DeviceTrace
-
-if TYPE_CHECKING:
-    from ..run_files import RunFiles
 
 
 class Imported(NamedTuple):

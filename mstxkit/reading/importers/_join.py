@@ -7,7 +7,7 @@ neither is free. Stages are brought to the recording's clock, so that the three 
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, Iterator, NamedTuple, Sequence
+from typing import Any, Iterator, NamedTuple, Sequence
 
 import numpy as np
 import polars as pl
@@ -15,13 +15,11 @@ import polars as pl
 from ...host.names import safe_domain, safe_message
 from ..intervals import Intervals, union
 from ..processes import Process, rank_of, role_of
+from ..run_files import RunFiles
 from ..tables import stages, waits
 from . import _bounds, _clock_fit
 from ._clock_fit import ClockFit
 from ._trace import NAME_CHARACTERS, NO_NAMES, BoundedCollectives, DeviceTrace, NamedColumn, NamedStretches, Times
-
-if TYPE_CHECKING:
-    from ..run_files import RunFiles
 
 DEVICE_SCHEMA: dict[str, Any] = {
     "rank": pl.Int32, "step": pl.Int64, "stage": pl.String, "role": pl.String, "host": pl.String, "count": pl.Int64,

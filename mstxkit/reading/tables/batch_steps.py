@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import heapq
 from pathlib import Path
-from typing import TYPE_CHECKING, Iterator
+from typing import Iterator
 
 import numpy as np
 
 from ...judging.controller import Controller
+from ...judging.evidence import RoleStep
 from ...store import batches
-
-if TYPE_CHECKING:
-    from ...judging.evidence import RoleStep
-    from ...store.batches import Batch
+from ...store.batches import Batch
 
 
 def with_rings(run: str, run_id: str) -> list[RoleStep]:

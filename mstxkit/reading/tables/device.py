@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import polars as pl
 
@@ -16,11 +15,9 @@ from ...store import layout
 from ...store.session_file import sessions
 from ...store.values import small_number, text_of
 from ..folder import Damage
-
-if TYPE_CHECKING:
-    from ..importers._kept import Identity
-    from ..importers._places import FileToImport
-    from ..run_files import RunFiles
+from ..importers._kept import Identity
+from ..importers._places import FileToImport
+from ..run_files import RunFiles
 
 # Of a larger profile a line in `damage` says how to import it: a table should not take minutes.
 BYTES_AT_MOST, BYTES_OF_ALL = 1 << 28, 1 << 30

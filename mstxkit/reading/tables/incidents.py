@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import polars as pl
 
 from ...stages import canonical
 from ...store import incidents as store
 from ...store.documents import Unusable
+from ...store.incidents import Incident
 from ...store.stacks import signal_name
 from ...store.values import text_of
 from ..folder import Damage, note_unusable
-
-if TYPE_CHECKING:
-    from ...store.incidents import Incident
-    from ..selection import Selection
+from ..selection import Selection
 
 
 def stored(run: str, run_id: str, damage: list[Damage]) -> list[Incident]:

@@ -7,18 +7,13 @@ and again: an all-reduce that somebody marked, or that a patch declares.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 import polars as pl
 
-from ...judging.evidence import STAGE_ENTRY, Collectives
+from ...judging.evidence import STAGE_ENTRY, Collectives, RoleStep
 from ...stages import canonical
+from ..run_files import RunFiles
 from . import lateness, role_steps
-
-if TYPE_CHECKING:
-    from ...judging.evidence import RoleStep
-    from ..run_files import RunFiles
 
 # Only the last steps are looked into, and of a name so many ranges a step: what is called more often is no collective
 # that is worth a range.

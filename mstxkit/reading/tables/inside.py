@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Callable, NamedTuple
+from typing import Callable, NamedTuple
 
 import polars as pl
 
+from ..run_files import RunFiles
 from ..suspended import COALESCED
-
-if TYPE_CHECKING:
-    from ..run_files import RunFiles
 
 # As the engines write it: these keys, in this order.
 _COALESCED = rf'^{re.escape(COALESCED)}(\d+),"total_ns":(\d+),"max_ns":(\d+)'

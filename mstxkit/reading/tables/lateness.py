@@ -7,20 +7,18 @@ they leave much closer together than they entered.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Iterable, Iterator, Sequence
+from typing import Any, Iterable, Iterator, Sequence
 
 import numpy as np
 import polars as pl
 
 from ...judging import lateness as judging_lateness
-from ...judging.evidence import DEVICE, STAGE_ENTRY
+from ...judging.evidence import DEVICE, STAGE_ENTRY, RoleStep
 from ...judging.lateness import COLUMNS as LATENESS
 from ..report.units import spans
+from ..role_runs import Seconds
+from ..run_files import RunFiles
 from . import device_entries
-
-if TYPE_CHECKING:
-    from ...judging.evidence import RoleStep, Seconds
-    from ..run_files import RunFiles
 
 # How far apart they leave, of how far apart they entered; 1 and more where nobody waits.
 TOGETHER_AT_MOST = 0.5

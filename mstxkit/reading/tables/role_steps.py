@@ -7,7 +7,7 @@ outside while it goes on. Steps that are not over are left out.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import polars as pl
@@ -17,10 +17,8 @@ from ...judging.clock_bounds import WALL_ERROR_NS
 from ...judging.evidence import Peer, RoleStep, Work
 from ...stages import canonical
 from ...store.summaries import WORKERS
+from ..role_runs import Seconds, Whole
 from . import stages
-
-if TYPE_CHECKING:
-    from ...judging.evidence import Seconds, Whole
 
 # A member that is farther behind than so many steps is doing something else, and is not waited for.
 _STEPS_BEHIND = 2

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import polars as pl
 
-if TYPE_CHECKING:
-    import numpy.typing as npt
 FOREVER_NS = (1 << 63) - 1
 KILLED, LEFT = "killed", "left"
 # Attributes by which an occurrence says how much work it did.

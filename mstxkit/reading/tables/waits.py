@@ -6,17 +6,15 @@ An occurrence of a stage is a wait where its range has the attribute `waits_for`
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Iterator, NamedTuple
+from typing import Any, Iterator, NamedTuple
 
 import numpy as np
 import polars as pl
 
 from .. import intervals
 from ..intervals import Intervals, Times
+from ..run_files import RunFiles
 from . import stages
-
-if TYPE_CHECKING:
-    from ..run_files import RunFiles
 
 _WHO = ("process", "stage")
 _KEY = ("step", "stage", "process", "host", "pid", "role")
