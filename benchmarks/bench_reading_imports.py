@@ -33,7 +33,7 @@ def peak_kb():
 before = peak_kb()
 began, cpu = time.perf_counter(), time.process_time()
 sources = _places.sources([Path(sys.argv[2])], [])
-(made,) = _importing.import_all(open_run(sys.argv[1]), sources, lambda _: None)
+(made,) = _importing.import_all(open_run(sys.argv[1]).files, sources, lambda _: None)
 taken, cpu = time.perf_counter() - began, time.process_time() - cpu
 kinds = [sum(row[name] for row in made.rows) / 1e9 for name in ("computing_ns", "communicating_ns", "free_ns")]
 print(json.dumps([made.events, len(made.rows), taken, cpu, peak_kb(), before, kinds, made.clocks[0]["how"]]))

@@ -38,10 +38,6 @@ LAYERS = {
 }
 OFFLINE, OFFLINE_MAY_IMPORT = 7, (0, 1, 7)
 ROOMS_AT_MOST = 46
-# What a function imports although it would close a circle, and why that is none.
-RUNS_ELSEWHERE = {
-    "bootstrap/ray_environment.py": {"mstxkit.bootstrap.ray"},  # the body of a hook that Ray runs in a worker, by value
-}
 
 # Imports inside functions, by what is imported, and why that is not loaded at the top.
 LATE = {
@@ -63,7 +59,6 @@ LATE_OURS = {
     "bootstrap/capture.py": "with MSTXKIT_OFF=1 no recorder and no engine are loaded",
     "bootstrap/entry_points.py": "an entry point of a process that patches nothing loads nothing",
     "bootstrap/pth.py": "every interpreter reads it at its start",
-    "bootstrap/ray_environment.py": "the body of a hook that Ray runs in a worker, by value",
     "bootstrap/ray_job.py": "patching is loaded by who patches",
     "cli": "a verb loads what it works with; `mstxkit --help` nothing heavy",
     "engine/choose.py": "one of two engines",
@@ -239,13 +234,6 @@ def test_imports_point_to_the_same_layer_or_below() -> None:
     assert in_files(upwards) == {}
 
 
-@cache
-def edges_of(path: Path) -> set[str]:
-    """The modules of ours that a file loads, at its import or in a function of it."""
-    own, elsewhere = module_name(path), RUNS_ELSEWHERE.get(str(path.relative_to(PACKAGE)), set())
-    return set(imports(path, but_type_checking(tree(path)))) - {own} - elsewhere
-
-
 def but_type_checking(node: ast.AST) -> Iterator[ast.AST]:
     """All nodes but those that only a type checker sees."""
     for child in ast.iter_child_nodes(node):
@@ -256,8 +244,8 @@ def but_type_checking(node: ast.AST) -> Iterator[ast.AST]:
             yield from but_type_checking(child)
 
 
-def test_no_modules_import_each_other_in_a_circle_also_not_from_inside_of_functions() -> None:
-    edges = {module_name(path): edges_of(path) for path in FILES}
+def test_no_modules_know_each_other_in_a_circle_nor_by_their_types_nor_from_inside_of_functions() -> None:
+    edges = {module_name(path): set(imports(path, nodes_of(path))) - {module_name(path)} for path in FILES}
     while leaves := {name for name, targets in edges.items() if not targets & edges.keys()}:
         edges = {name: targets for name, targets in edges.items() if name not in leaves}
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import doctest
 import functools
 import importlib
 import inspect
@@ -25,7 +26,10 @@ from mstxkit.reading.run import Run
 
 ROOT = Path(mstxkit.__file__).resolve().parents[1]
 MARKING = ("mstx_range", "stage", "mark", "step", "at_step", "current_step", "current_stage")
-RUN = ("Run", *(f"Run.{name}" for name in vars(Run) if not name.startswith("_")))
+TABLES = [name for name, value in vars(Run).items() if isinstance(value, FunctionType) and name[0] != "_"]
+RUN = ("Run", *(f"Run.{name}" for name in TABLES))
+# Tables are asked for all alike, as the example of `Run` does: of these one shows what the table has.
+SHOWN = ("Run", *(f"Run.{name}" for name in TABLES if "Example:" in (inspect.getdoc(getattr(Run, name)) or "")))
 KIT = tuple(f"testing.{name}" for name in testing.__all__)
 # Methods of the test kit whose use the example of their class shows.
 KIT_METHODS = tuple(
@@ -68,12 +72,12 @@ def test_help_says_what_each_argument_means(name: str) -> None:
 
 @pytest.mark.parametrize(
     "names",
-    [*soak.sample([[name] for name in mstxkit.__all__], 8), ["Capture"], RUN, KIT],
+    [*soak.sample([[name] for name in mstxkit.__all__], 8), ["Capture"], SHOWN, KIT],
     ids=lambda names: names[0],
 )
 def test_the_examples_in_help_run(names: Sequence[str], tmp_path: Path) -> None:
     """In a process of their own, each in a new folder, on the engine that is loaded here."""
-    if names in (["open_run"], RUN):
+    if names in (["open_run"], SHOWN):
         pytest.importorskip("polars")
     if names is KIT and shutil.which("gcc") is None:
         pytest.skip("no C compiler for the stand-in libraries")
@@ -87,6 +91,13 @@ def test_the_examples_in_help_run(names: Sequence[str], tmp_path: Path) -> None:
 
     assert [name for name in names if "Example:\n" not in (inspect.getdoc(public(name)) or "")] == []
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("name", SHOWN)
+def test_an_example_of_a_table_shows_data(name: str) -> None:
+    (test,) = doctest.DocTestFinder(recurse=False).find(public(name), name, globs={})
+
+    assert not {example.want.strip() for example in test.examples} & {"0", "1", "[]", "{}"}
 
 
 @pytest.mark.parametrize("name", MARKING)

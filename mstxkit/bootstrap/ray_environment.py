@@ -13,6 +13,7 @@ from __future__ import annotations
 import copy
 import json
 import os
+from importlib import import_module
 from typing import Any, Callable, Mapping, NamedTuple
 
 from ..host.environment import AUTOPATCH, RUN
@@ -95,13 +96,12 @@ def _next(hook: str | None) -> dict[str, str]:
 def setup_then(hook: Callable[[], object]) -> Callable[[], object]:
     """A set-up hook that runs ours, then `hook`, whose failure is Ray's business as without us.
 
-    Ray pickles it by value: it refers to nothing but an importable name and the hook itself.
+    Ray pickles it by value: ours is known by its name, as in the field of a runtime environment.
     """
 
     def setup_hook() -> object:
-        from mstxkit.bootstrap.ray import setup
-
-        setup()
+        module, _, name = SETUP.rpartition(".")
+        getattr(import_module(module), name)()
         return hook()
 
     setup_hook.__name__ = getattr(hook, "__name__", "setup_hook")

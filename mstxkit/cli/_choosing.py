@@ -38,7 +38,7 @@ def opened(
     if wanted == choice.EVERYTHING and since is None and until is None:
         return whole
     processes = whole.processes()
-    reach = whole.reach() if wanted.steps or wanted.stages else None
+    reach = whole.files.reach() if wanted.steps or wanted.stages else None
     choice.check(wanted, processes["rank"], reach and reach.first_step, reach and reach.last_step)
     last_ns = processes["last_seen_ns"].max()
     assert isinstance(last_ns, (int, type(None)))

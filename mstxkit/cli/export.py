@@ -48,8 +48,8 @@ def export(
     opened = _choosing.opened(run, steps, ranks, stages, since, until)
     target = output or Path(f"{run.resolve().name}{exporter.suffix}")
     with _output.whole(target, exporter.form == FOLDER) as draft:
-        with progress("Exporting", opened.rows_at_most() * exporter.readings) as advance:
-            opened.on_rows = advance
+        with progress("Exporting", opened.files.rows_at_most() * exporter.readings) as advance:
+            opened.files.on_rows = advance
             count = exporter.write_to(opened, draft, **options)
         _choosing.check_found(count, opened, steps=steps, ranks=ranks, stages=stages, since=since, until=until)
     typer.echo(f"{for_terminal(str(target))}: {counted(count, 'event')}")

@@ -44,10 +44,10 @@ def import_(
     if paths:
         sources = _places.sources(paths, damage)
     else:
-        sources = [source for source, _ in device.own_profiles(opened, run, is_limited=False)]
+        sources = [source for source, _ in device.own_profiles(opened.files, run, is_limited=False)]
     size = sum(source.size for source in sources)
     with progress("Importing", total=size) as advance:
-        imported = _importing.import_all(opened, sources, advance, rank)
+        imported = _importing.import_all(opened.files, sources, advance, rank)
     for source, made in zip(sources, imported):
         if why := _importing.try_to_keep(run, opened.id, source, made):
             raise MstxkitError(f"{run}: what was imported cannot be kept: {why}")

@@ -89,7 +89,7 @@ def _once(run: Path, run_id: str, json: bool) -> None:
     from ..reading.run import open_run
 
     with progress("Judging"):
-        judged.await_last_word(open_run(run))
+        judged.await_last_word(open_run(run).roles)
         seen = watching.once(run, run_id)
         by_tables = None if any(verdict.is_blaming for verdict in seen.verdicts) else _from_tables(run, seen)
     seen = by_tables or seen
@@ -120,7 +120,7 @@ def _from_tables(run: Path, seen: Outlook) -> Outlook | None:
     from ..reading.run import open_run
 
     try:
-        judgement = judged.of_run(open_run(run))
+        judgement = judged.of_run(open_run(run).roles)
     except MstxkitError:
         return None
     is_more = judgement.by == judged.TABLES and (judgement.blaming or not seen.has_summaries)

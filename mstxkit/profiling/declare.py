@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 
 from ..errors import ConfigError
 from ..store.options import METRIC_LEVELS, PRESET, settable
-from ..store.session_file import SessionOutcome as SessionOutcome
 
 Options = dict[str, Any]
 

@@ -16,10 +16,10 @@ from typing import Sequence
 from .. import __version__, faults
 from ..errors import MstxkitError
 from ..host import threads
-from ..store.session_file import SessionFile, SessionStart
+from ..store.session_file import SessionFile, SessionOutcome, SessionStart
 from . import backends, guard, metadata, theirs
 from .backends._session import ProfilerSession
-from .declare import Backend, SessionOutcome
+from .declare import Backend
 from .declare import Order as Order
 from .declare import Recorded as Recorded
 from .presets import preset_of as preset_of

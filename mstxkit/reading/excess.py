@@ -8,16 +8,14 @@ nobody's work ever changes, it explains what goes in proportion to it, and no mo
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from ..judging.meeting import after_those
 from ..triggers.late_rank import middle_of
-
-if TYPE_CHECKING:
-    from .role_runs import RoleRun, Seconds
+from .role_runs import RoleRun, Seconds
 
 # Of a step: times shorter than that are all alike.
 BASE_RATIO = 1e-3

@@ -8,10 +8,11 @@ from __future__ import annotations
 import json
 import os
 from contextlib import contextmanager
-from typing import Iterator, NamedTuple
+from typing import Iterable, Iterator, NamedTuple
 
 from ..errors import FormatError
 from ..store import documents, layout
+from ..store.documents import Unusable
 from ..store.values import text_of, whole_number
 
 # Sealed files are rotated long before; what lies beyond is listed as damage.
@@ -45,6 +46,12 @@ class Damage(NamedTuple):
         """Add it to a list, once."""
         if self not in damage:
             damage.append(self)
+
+
+def note_unusable(files: Iterable[Unusable], damage: list[Damage]) -> None:
+    """Add files that are not what they should be to a list, each once."""
+    new, earlier = dict.fromkeys(Damage.of(file.path, file.reason) for file in files), set(damage)
+    damage += [part for part in new if part not in earlier]
 
 
 def reason_of(exc: BaseException) -> str:

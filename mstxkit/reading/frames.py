@@ -252,12 +252,6 @@ def track_table(processes: list[Process]) -> pl.DataFrame:
     return pl.DataFrame(rows, schema=TRACK_SCHEMA, orient="row")
 
 
-def patch_table(rows: Iterable[tuple[Process, tuple[Any, ...]]]) -> pl.DataFrame:
-    """The table of patched targets."""
-    whole = [(p.index, rank_of(p), p.host, p.pid, role_of(p), *fields) for p, fields in rows]
-    return pl.DataFrame(whole, schema=PATCH_SCHEMA, orient="row")
-
-
 PATCH_SCHEMA: dict[str, Any] = {
     "process": pl.UInt32, "rank": pl.Int32, "host": pl.String, "pid": pl.Int32, "role": pl.String,
     **dict.fromkeys(("framework", "path", "state", "reason", "detail", "tier", "version"), pl.String),

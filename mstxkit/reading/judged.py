@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ..judging.evidence import RoleStep
     from ..judging.judged import Want
     from ..store.verdicts import Verdict
-    from .run import Run
+    from .roles import Roles
 
 # Who judged: the job's own judge while it ran; this reader, from tables; nobody, as there is nothing to judge by.
 JOB, TABLES, NOBODY = "job", "tables", "nobody"
@@ -70,43 +70,43 @@ class JobVerdicts(NamedTuple):
         return tuple(verdict for verdict in self.holding if verdict.is_blaming)
 
 
-def of_run(run: Run) -> JobVerdicts:
+def of_run(roles: Roles) -> JobVerdicts:
     """What was judged of a run: what lies in it, else what its tables show.
 
     Where the job's judge lacks evidence, its tables may have it: ranges around collectives.
     """
-    await_last_word(run)
-    every = stored_verdicts.stored(run.path, run.damage)
+    await_last_word(roles)
+    every = stored_verdicts.stored(roles.files.path, roles.files.damage)
     # Hangs are seen by others than the judge, also where nobody judges.
     hangs = [verdict for verdict in every if verdict.kind == HANG and not verdict.withdrawn]
-    if twice.ranks(run.processes()):
+    if twice.ranks(roles.processes):
         judged = JobVerdicts(NOBODY, why_not=TWICE)
     else:
-        judged = _without_hangs(run, [verdict for verdict in every if verdict.kind != HANG])
+        judged = _without_hangs(roles, [verdict for verdict in every if verdict.kind != HANG])
     return judged._replace(holding=in_order([*hangs, *judged.holding])) if hangs else judged
 
 
-def await_last_word(run: Run) -> None:
+def await_last_word(roles: Roles) -> None:
     """Of a job that is over, wait for the judge that still goes through its last steps, some seconds at most: what is
     said in the second in which it ends is then what is said ever after.
     """
-    folder = Path(run.path)
-    if not judge_lock.is_held(folder) or _RUNNING in run.processes()["state"].to_list():
+    folder = Path(roles.files.path)
+    if not judge_lock.is_held(folder) or _RUNNING in roles.processes["state"].to_list():
         return
     deadline = time.monotonic() + _LAST_WORD_S
     while judge_lock.is_held(folder) and time.monotonic() < deadline:
         time.sleep(_LOOKS_EVERY_S)
 
 
-def _without_hangs(run: Run, stored: list[Verdict]) -> JobVerdicts:
+def _without_hangs(roles: Roles, stored: list[Verdict]) -> JobVerdicts:
     every = in_order(stored)
     withdrawn = tuple(verdict for verdict in every if verdict.withdrawn)
     of_job = JobVerdicts(JOB, tuple(verdict for verdict in every if not verdict.withdrawn), withdrawn=withdrawn)
     if stored and (of_job.blaming or not of_job.holding):
         return of_job
-    if twice.are_steps(run.stage_rows()):
+    if twice.are_steps(roles.files.stage_rows()):
         return of_job if stored else JobVerdicts(NOBODY, why_not=ANEW)
-    of_tables = from_steps(run.steps_inside(), run.path)
+    of_tables = from_steps(roles.steps_inside, roles.files.path)
     return of_job if stored and not of_tables.blaming else of_tables
 
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from io import BytesIO
-from typing import IO, TYPE_CHECKING, Any, Sequence
+from typing import IO, Any, Sequence
+
+import polars as pl
 
 from ..errors import FormatError
 from ..store import parquet
-
-if TYPE_CHECKING:
-    import polars as pl
 
 
 def in_memory(frame: pl.DataFrame, **options: Any) -> BytesIO:
@@ -33,8 +32,6 @@ def part(file: IO[bytes], group: parquet.RowGroup, columns: Sequence[str]) -> pl
 
 
 def _part(file: IO[bytes], first: int, rows: int | None, columns: Sequence[str] | None = None) -> pl.DataFrame:
-    import polars as pl
-
     try:
         scanned = pl.scan_parquet(file).slice(first, rows)
         return (scanned if columns is None else scanned.select(columns)).collect()

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from ..store.records import NO_STEP
 from ..store.values import list_of
+from .opened import UnfinishedRange
 from .processes import BlockRef
+from .rows import DecodedBlock, Source
 from .vocabulary import UNKNOWN_TEXT
-
-if TYPE_CHECKING:
-    from .opened import UnfinishedRange
-    from .rows import DecodedBlock, Source
 
 
 class Reach(NamedTuple):

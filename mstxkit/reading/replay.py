@@ -5,7 +5,7 @@ Who hands over to whom stays as it was, among members and from role to role.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Sequence
+from typing import Sequence
 
 import numpy as np
 
@@ -13,9 +13,7 @@ from ..judging import replay
 from ..judging.inside import Entered, entries_of
 from ..judging.measuring import HANDED
 from ..judging.replay import Course, Feed, Less
-
-if TYPE_CHECKING:
-    from .role_runs import RoleRun, Seconds, Whole
+from .role_runs import RoleRun, Seconds, Whole
 
 
 def lengths_s(run: RoleRun, own_s: Seconds) -> Seconds:

@@ -9,21 +9,19 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 from itertools import groupby
-from typing import TYPE_CHECKING, Any, Callable, Iterable, Iterator, TypeVar, cast
+from typing import Any, Callable, Iterable, Iterator, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
 
 from ..judging import meeting, shaping
 from ..judging.cutting import BEFORE, IN, REST, Piece
+from ..judging.evidence import Peer, RoleStep
 from ..judging.in_a_row import after_the_row_before
 from ..judging.inside import inside
 from ..judging.measuring import FED, HANDED, IN_A_ROW, UNKNOWN, WAITS
 from ..judging.whole_run import CutStep, WholeRun
 from ..triggers.late_rank import middle_of
-
-if TYPE_CHECKING:
-    from ..judging.evidence import Peer, RoleStep
 
 Seconds = npt.NDArray[np.float64]
 Truths = npt.NDArray[np.bool_]

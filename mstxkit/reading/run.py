@@ -7,18 +7,19 @@ Nothing in a run's folder makes the reader raise anything but an `MstxkitError`;
 from __future__ import annotations
 
 import os
+from functools import cached_property
 from typing import TYPE_CHECKING, Iterable, Iterator
 
 from ..errors import MstxkitError, ReadError
-from ..store import layout, patch_record, run_file
-from ..store.dataset import MARKS, RANGES
+from ..store import layout, run_file
 from .folder import Damage
-from .processes import row_of
-from .run_tables import RunTables
 
 if TYPE_CHECKING:
     import polars as pl
 
+    from ..store.metrics_setting import ByStage
+    from .roles import Roles
+    from .run_files import RunFiles
     from .selection import Moment, Numbers
 
 __all__ = ["Damage", "Run", "open_run"]
@@ -67,19 +68,20 @@ def open_run(
     folder = os.fspath(path)
     if not layout.is_run(folder):
         raise ReadError(run_file.why_none(folder))
+    from .run_files import RunFiles
     from .selection import selection
 
     folder = os.path.realpath(folder) if os.path.islink(folder) else folder  # inside it no link is followed
-    return Run(folder, selection(ranks, steps, since, until, stages))
+    return Run(RunFiles(folder, selection(ranks, steps, since, until, stages)))
 
 
-class Run(RunTables):
-    """One run, as it was when it was opened. Times are integer ns on the run's aligned wall clock. `open_run` makes it.
+class Run:
+    """One run, as it was when it was opened: its tables. Times are integer ns on the run's aligned wall clock.
+
+    `open_run` makes it. A table is made when it is asked for, of the run's `files`.
 
     Args:
-        path: Its folder.
-        chosen: What of it is asked for; None for all.
-        sealed_files: These alone, and nothing that is live or was compacted; None: all there is.
+        files: What there is of it.
 
     Attributes:
         path: its folder.
@@ -89,15 +91,27 @@ class Run(RunTables):
 
     Example:
         >>> import mstxkit
-        >>> with mstxkit.capture("runs/exp7"), mstxkit.stage("reward"):
-        ...     mstxkit.mark("scored")
+        >>> with mstxkit.capture("runs/exp7"):
+        ...     for number in range(2):
+        ...         with mstxkit.at_step(number), mstxkit.stage("reward"): mstxkit.mark("scored")
         >>> run = mstxkit.open_run("runs/exp7")
-        >>> len(run.ranges()), len(run.marks())
-        (1, 1)
+        >>> run.steps()["step"].to_list(), run.marks()["message"].to_list()
+        ([0, 1], ['scored', 'scored'])
     """
 
+    def __init__(self, files: RunFiles) -> None:
+        self.files = files
+        self.path, self.id, self.damage = files.path, files.id, files.damage
+
     def __repr__(self) -> str:
-        return f"<Run {self.path!r}: {len(self._processes)} processes, {len(self.damage)} places damaged>"
+        return f"<Run {self.path!r}: {len(self.files.processes)} processes, {len(self.damage)} places damaged>"
+
+    @cached_property
+    def roles(self) -> Roles:
+        """The steps of each role, which tables of where time goes are made of."""
+        from .roles import Roles
+
+        return Roles(self.files)
 
     def ranges(self, attributes: bool | Iterable[str] = True) -> pl.DataFrame:
         """Every range, process by process in the order in which they ended, then those that are open.
@@ -116,32 +130,19 @@ class Run(RunTables):
             >>> mstxkit.open_run("runs/exp7").ranges().select("name", "stage", "open", "error").rows()
             [('reward', 'reward', False, False)]
         """
-        from . import frames
+        from .tables import recorded
 
-        need = frames.need_of(attributes)
-        pieces = list(self._pieces(need=need, kinds=(RANGES,)))  # all of them first: only then every text is known
-        finisher = self._finisher()
-        return frames.together([finisher.ranges(pieces.pop(0), need=need) for _ in range(len(pieces))])
+        return recorded.ranges(self.files, attributes)
 
     def marks(self, attributes: bool | Iterable[str] = True) -> pl.DataFrame:
         """`rank, host, pid, track, step, domain, stage, message, time_ns, attributes`, process by process.
 
         Args:
             attributes: As of `ranges`.
-
-        Example:
-            >>> import mstxkit
-            >>> with mstxkit.capture("runs/exp7"), mstxkit.stage("reward"):
-            ...     mstxkit.mark("scored")
-            >>> mstxkit.open_run("runs/exp7").marks().select("message", "stage").rows()
-            [('scored', 'reward')]
         """
-        from . import frames
+        from .tables import recorded
 
-        need = frames.need_of(attributes)
-        pieces = self._pieces(need=need, kinds=(MARKS,))
-        marked = frames.together([frames.only_marks(piece) for piece in pieces])
-        return self._finisher().marks(marked, need=need)
+        return recorded.marks(self.files, attributes)
 
     def batches(self, rows: int = 1 << 17, backwards: bool = False) -> Iterator[tuple[pl.DataFrame, pl.DataFrame]]:
         """(ranges, marks) in pieces of about `rows` rows, for what must not hold a whole run in memory.
@@ -153,20 +154,12 @@ class Run(RunTables):
         Args:
             rows: About so many at a time.
             backwards: From the last row to the first.
-
-        Example:
-            >>> import mstxkit
-            >>> with mstxkit.capture("runs/exp7"), mstxkit.stage("reward"):
-            ...     mstxkit.mark("scored")
-            >>> [(len(ranges), len(marks)) for ranges, marks in mstxkit.open_run("runs/exp7").batches()]
-            [(1, 1), (0, 0)]
         """
-        from .rows import ALL
+        return self.files.batches(rows, backwards)
 
-        backward = (piece.reverse() for piece in self.coded(ALL, rows))
-        for piece in backward if backwards else self._pieces(rows):
-            finisher = self._finisher()
-            yield finisher.ranges(piece, with_process=True), finisher.marks(piece, with_process=True)
+    def open_ranges(self) -> pl.DataFrame:
+        """What processes are inside of, or were when they ended: `process`, then as `ranges()`."""
+        return self.files.open_ranges()
 
     def occurrences(self) -> pl.DataFrame:
         """The outermost occurrences of stages, ended ones only, without what a controller waits for: that is no work.
@@ -174,47 +167,10 @@ class Run(RunTables):
         `process, rank, host, pid, role, track, depth, step, stage, start_ns, duration_ns, tokens, prompts, part,
         waits_for, responses, longest_response`; `process` is the row in `processes()`, `tokens`, `prompts`, `responses`
         and `longest_response` are attributes that are numbers.
-
-        Example:
-            >>> import mstxkit
-            >>> with mstxkit.capture("runs/exp7"), mstxkit.stage("reward"): pass
-            >>> mstxkit.open_run("runs/exp7").occurrences().select("stage", "depth").rows()
-            [('reward', 0)]
         """
         from .tables import stages, waits
 
-        return stages.outermost(waits.only_work(self.stage_rows()))
-
-    def waits(self) -> pl.DataFrame:
-        """What controllers waited for in each stage, and how much of that time their workers were busy with it.
-
-        `step, stage, process, host, pid, role, count, waited_ns, busy_ns, unaccounted_ns, before_ns, between_ns,
-        after_ns, slowest, slowest_ns`: `process` and `slowest` are rows in `processes()`.
-
-        Example:
-            >>> import mstxkit
-            >>> with mstxkit.capture("runs/exp7"), mstxkit.stage("reward"): pass
-            >>> len(mstxkit.open_run("runs/exp7").waits())
-            0
-        """
-        from .tables import waits
-
-        return waits.table(self.stage_rows())
-
-    def stage_rows(self) -> pl.DataFrame:
-        """Every occurrence of a stage, open and nested ones and those that wait too; columns as `occurrences()`.
-
-        Decoded once, and kept.
-
-        Example:
-            >>> import mstxkit
-            >>> with mstxkit.capture("runs/exp7"), mstxkit.stage("reward"): pass
-            >>> mstxkit.open_run("runs/exp7").stage_rows()["stage"].to_list()
-            ['reward']
-        """
-        if self._stage_rows is None:
-            self._stage_rows = self.decoded_stage_rows()
-        return self._stage_rows
+        return stages.outermost(waits.only_work(self.files.stage_rows()))
 
     def stages(self) -> pl.DataFrame:
         """`step, stage, rank, role, pid, count, total_ns, start_ns, end_ns, part, waits_for`, by step, stage and rank.
@@ -228,27 +184,19 @@ class Run(RunTables):
             >>> mstxkit.open_run("runs/exp7").stages().select("stage", "count").rows()
             [('reward', 1)]
         """
-        import polars as pl
+        from .tables import waits
 
-        from .tables import stages, waits
+        return waits.stage_table(self.files.stage_rows())
 
-        rows = self.stage_rows()
-        work = stages.outermost_in_any_order(waits.only_work(rows))
-        return stages.table(pl.concat([work, waits.only_waits(rows)]))
+    def waits(self) -> pl.DataFrame:
+        """What controllers waited for in each stage, and how much of that time their workers were busy with it.
 
-    def open_ranges(self) -> pl.DataFrame:
-        """What processes are inside of, or were when they ended: `process`, then as `ranges()`.
-
-        Example:
-            >>> import mstxkit
-            >>> with mstxkit.capture("runs/exp7"), mstxkit.stage("reward"): pass
-            >>> len(mstxkit.open_run("runs/exp7").open_ranges())
-            0
+        `step, stage, process, host, pid, role, count, waited_ns, busy_ns, unaccounted_ns, before_ns, between_ns,
+        after_ns, slowest, slowest_ns`: `process` and `slowest` are rows in `processes()`.
         """
-        from .rows import ALL
+        from .tables import waits
 
-        rows = self._open_rows(ALL)
-        return self._finisher().ranges(rows, with_process=True)
+        return waits.table(self.files.stage_rows())
 
     def processes(self) -> pl.DataFrame:
         """One row a process, by rank, its own process before those beside it.
@@ -257,79 +205,40 @@ class Run(RunTables):
         clock_error_ns, own_cost_ratio, state`, and beyond the contract `ending` (how it came to its state, where there
         is more to say), `attempt` (of the job, from 0 on), `under` (what it works under; null for a rank's own
         process), `place` (which part of the model it has, "pp1"), `label` (what reports and traces call it, and no
-        other process of the run), further counters, `clock`
-        and `process`, the name of its files. Counters of a killed process are those of its last block or live file.
-
-        Example:
-            >>> import mstxkit
-            >>> with mstxkit.capture("runs/exp7"), mstxkit.stage("reward"): pass
-            >>> len(mstxkit.open_run("runs/exp7").processes())
-            1
+        other process of the run), further counters, `clock` and `process`, the name of its files. Counters of a killed
+        process are those of its last block or live file.
         """
-        import polars as pl
+        from .tables import processes
 
-        from . import endings, frames, labels
-        from .tables import incidents
-
-        seen = dict(self.open_ranges().group_by("process").agg(pl.col("start_ns").max()).iter_rows())
-        judged = endings.of_run(self._processes, seen, incidents.stored(self.path, self.id, self.damage))
-        rows = [row_of(process, seen.get(process.index, 0), judged[process.index]) for process in self._processes]
-        return pl.DataFrame(labels.with_labels(rows), schema=frames.PROCESS_SCHEMA)
+        return processes.table(self.files)
 
     def tracks(self) -> pl.DataFrame:
         """`process, rank, host, pid, track, thread, is_task, name, is_shared`: what the tracks of each process are.
 
         `name` is that of the thread in Python when it first recorded, null in runs from before it was kept. Threads
         that come one after the other may share a track, which then has the last one's name, and `is_shared`.
-
-        Example:
-            >>> import mstxkit
-            >>> with mstxkit.capture("runs/exp7"), mstxkit.stage("reward"): pass
-            >>> mstxkit.open_run("runs/exp7").tracks()["name"].to_list()
-            ['MainThread']
         """
-        from . import frames
+        from .tables import recorded
 
-        for process in self._processes:
-            last = None
-            for texts in self._blocks.texts(process):
-                if texts is not last:
-                    process.learn_texts(texts)
-                last = texts
-        return frames.track_table(self._processes)
+        return recorded.tracks(self.files)
 
     def patches(self) -> pl.DataFrame:
         """`process, rank, host, pid, role, framework, path, state, reason, detail, tier, version, calls`: what became
         of each target of `autopatch` in each process. No rows for a process in which nothing was patched. `version`: in
         words, where autopatch does not know it; `calls`: null where they were not counted for the target alone.
-
-        Example:
-            >>> import mstxkit
-            >>> with mstxkit.capture("runs/exp7"), mstxkit.stage("reward"): pass
-            >>> len(mstxkit.open_run("runs/exp7").patches())
-            0
         """
-        from . import frames
+        from .tables import patches
 
-        records = self._patch_records(patch_record.parse)
-        return frames.patch_table([(process, target) for process, targets in records for target in targets])
+        return patches.table(self.files)
 
     def trainer_settings(self) -> dict[str, list[str]]:
         """Numbers and switches of trainers that `autopatch` knows, by name; several values where processes differ.
 
         Empty where nobody knows. Texts are not kept, and no setting that is called like a secret.
-
-        Example:
-            >>> import mstxkit
-            >>> with mstxkit.capture("runs/exp7"), mstxkit.stage("reward"): pass
-            >>> mstxkit.open_run("runs/exp7").trainer_settings()
-            {}
         """
-        values: dict[str, set[str]] = {}
-        for _, settings in self._patch_records(patch_record.parse_settings):
-            for name, value in settings.items():
-                values.setdefault(name, set()).add(value)
-        return {name: sorted(seen) for name, seen in values.items()}
+        from .tables import patches
+
+        return patches.trainer_settings(self.files)
 
     def escalations(self) -> pl.DataFrame:
         """`request, stage, rank, state, first_step, last_step, start_ns, end_ns, preset, folder, reason`.
@@ -338,20 +247,10 @@ class Run(RunTables):
         really recorded (the window, while none are), when recording began and ended (null: not), where the profiles
         lie, below the run. A rank that says nothing is queued, and expired when the request's time is over. *Cost*:
         reads a small file for each rank and each profile.
-
-        Example:
-            >>> import mstxkit
-            >>> with mstxkit.capture("runs/exp7"), mstxkit.stage("reward"): pass
-            >>> len(mstxkit.open_run("runs/exp7").escalations())
-            0
         """
-        import polars as pl
-
-        from . import frames
         from .tables import escalations
 
-        rows = escalations.rows(self.path, self.id, self._processes, self.damage)
-        return pl.DataFrame(rows, schema=frames.ESCALATION_SCHEMA)
+        return escalations.table(self.files)
 
     def profiles(self) -> pl.DataFrame:
         """`request, stage, step, rank, host, state, place, bytes, start_ns, end_ns, preset, folder, reason`.
@@ -359,19 +258,10 @@ class Run(RunTables):
         One row a session, light capture too (its request is ""). `place` says where its data are: `run`, below
         `folder`; `host`, on the own disk of `host`; `removed`, to make room; `none`, where there are none. Times are
         those of the host's own clock.
-
-        Example:
-            >>> import mstxkit
-            >>> with mstxkit.capture("runs/exp7"), mstxkit.stage("reward"): pass
-            >>> len(mstxkit.open_run("runs/exp7").profiles())
-            0
         """
-        import polars as pl
-
-        from . import frames
         from .tables import profiles
 
-        return pl.DataFrame(profiles.rows(self.path, self.id, self.damage), schema=frames.PROFILE_SCHEMA)
+        return profiles.table(self.path, self.id, self.damage)
 
     def verdicts(self) -> pl.DataFrame:
         """What was judged of the job, oldest first: `rank` and `stage` are the cause, never who waited for it.
@@ -380,16 +270,10 @@ class Run(RunTables):
         evidence, next, request, recurrence_ratio, group, withdrawn, no_request`: each verdict as it was said last;
         `evidence` is JSON, `withdrawn` says why it holds no more (null: it does), `no_request` why it asked for no
         profile, or what came of none. No rows where nobody judged the job while it ran.
-
-        Example:
-            >>> import mstxkit
-            >>> with mstxkit.capture("runs/exp7"), mstxkit.stage("reward"): pass
-            >>> mstxkit.open_run("runs/exp7").verdicts().columns[2:5]
-            ['kind', 'stage', 'rank']
         """
         from .tables import verdicts
 
-        return verdicts.table(self.path, self._chosen, self.damage)
+        return verdicts.table(self.path, self.files.chosen, self.damage)
 
     def incidents(self) -> pl.DataFrame:
         """Hangs, deaths, and what else was looked at closely while the job ran, oldest first.
@@ -397,13 +281,167 @@ class Run(RunTables):
         `incident, time_ns, kind, stage, range, rank, role, since_ns, waits_for, reports, page, reason`: `kind` is hang,
         killed, signal, exception or request; `rank`, `stage`, `range` the cause (null: nobody alone is), never who
         waited for it; `since_ns` when it was entered; `page` is readable text, relative to the run.
+        """
+        from .tables import incidents
+
+        return incidents.table(self.path, self.id, self.files.chosen, self.damage)
+
+    def steps(self) -> pl.DataFrame:
+        """`step, role, ranks, start_ns, end_ns, duration_ns, wait_ns, wait_ratio, gate_rank, gate_stage, gate_more_ns`.
+
+        How long each step of each role took, what a rank waits for others in it, and who held it up.
+        """
+        from .tables import step_lengths
+
+        return step_lengths.table(self.roles.runs, self.roles.origin_ns())
+
+    def ranks(self) -> pl.DataFrame:
+        """`role, rank, host, steps, work_ns, gap_ns, wait_ns, wait_ratio, excess_ratio, excess_stage, gated_steps`.
+
+        What a step's time of each rank goes to: work of its own, and waiting for others. Means of a step.
+        """
+        from .tables import ranks
+
+        return ranks.table(self.roles.runs)
+
+    def stragglers(self) -> pl.DataFrame:
+        """`role, stage, where, rank, host, first_step, last_step, steps, effect_ratio, more_ns, step_ratio, …`.
+
+        Then `confidence`. Who takes longer than the others for the same work; whoever only waits is not among them.
+        """
+        from .tables import stragglers
+
+        return stragglers.table(self.roles.runs)
+
+    def bubbles(self) -> pl.DataFrame:
+        """`step, role, stage, where, rank, wait_ns, gate_rank, gate_stage, gate_where, gate_more_ns`.
+
+        How long each rank waited in each step, for which rank, and where that one was longer than the others.
+        """
+        from .tables import bubbles
+
+        return bubbles.table(self.roles.runs)
+
+    def lateness(self) -> pl.DataFrame:
+        """`step, group, rank, stage, late_ns, error_ns, source`: how much later than the first a rank entered a stage.
+
+        Of stages in which the ranks of a group wait for each other. `late_ns` that is smaller than `error_ns`, the
+        bound of its error, says nothing. `source`: flight_recorder, stage_entry; device, of profiles that `mstxkit
+        analyse` has parsed: who waits least is late, and the bound is the collective's own shortest duration.
+        """
+        from .tables import lateness
+
+        return lateness.table(self.files, self.roles.steps, self.roles.steps_ringed).drop("role")
+
+    def device(self) -> pl.DataFrame:
+        """What devices did in each stage of each step, from imports and the run's own profiles (`tables/device.py`)."""
+        from .tables import device
+
+        return device.table(self.files)
+
+    def critical_path(self) -> pl.DataFrame:
+        """`step, role, place, rank, stage, where, start_ns, duration_ns, more_ns`: what each step's time went to.
+
+        Across ranks and stages, one after the other; a step's durations add up to its length.
+        """
+        from .tables import critical_path
+
+        return critical_path.table(self.roles.runs, self.roles.origin_ns())
+
+    def tails(self) -> pl.DataFrame:
+        """`step, role, stage, ranks, middle_ns, p90_ns, last_ns, tail_ns, tail_ratio, idle_ns, last_rank, tokens, …`.
+
+        How long stages that tell of their work go on after most ranks are done: generation's long tail.
+        """
+        from .tables import tails
+
+        return tails.table(self.roles.runs)
+
+    def samples(self) -> pl.DataFrame:
+        """`step, rank, process, stage, start_ns, duration_ns, tokens, samples, alone_ns, is_last`.
+
+        Single samples of generation, where each has a range of its own; `alone_ns`: how long the last went on alone.
+        """
+        from .tables import samples
+
+        return samples.table(self.occurrences())
+
+    def links(self) -> pl.DataFrame:
+        """`role, stage, group, members, steps, took_ns, others_ns, more_ns`: what collectives take once all are in."""
+        from .tables import links
+
+        return links.table(self.roles.runs)
+
+    def resharding(self) -> pl.DataFrame:
+        """`step, role, kind, stage, ranks, cost_ns, last_ns, step_ratio`: weights that move, and controllers' calls."""
+        from .tables import resharding, waits
+
+        return resharding.table(self.roles.runs, waits.in_steps(self.waits()))
+
+    def what_if(self, *, trainers: int | None = None, rollouts: int | None = None) -> pl.DataFrame:
+        """`kind, role, stage, where, rank, group, trainers, rollouts, first_step, last_step, step_ns, without_ns, …`.
+
+        How long a step would take without this straggler, wait, link or tail, and, of async jobs, with other numbers of
+        trainers and rollouts: `without_ns`, then `saved_ns, saved_ratio, error_ratio`. What saves most comes first.
+
+        Args:
+            trainers, rollouts: Of an async job: the row of kind `split` with these numbers is there too, whatever it
+                saves. None: as many as there are.
+
+        Raises:
+            ReadError: such numbers are asked for, and they are below 1, or the job has no two roles that tell of them.
+        """
+        from . import judged
+        from .tables import split, what_if
+
+        verdicts = judged.of_run(self.roles).blaming
+        return what_if.table(self.roles.runs, verdicts, split.asked_for(trainers, rollouts))
+
+    def throughput(self, flops_per_token: ByStage | None = None, peak_flops: ByStage | None = None) -> pl.DataFrame:
+        """`step, role, stage, ranks, tokens, responses, stage_ns, step_ns, tokens_per_s, step_tokens_per_s, mfu_ratio`.
+
+        Args:
+            flops_per_token: Operations that a token costs (training: about 6 a parameter): a number for all stages, or
+                a dict of one for each.
+            peak_flops: Operations a second of one rank, in the same form; without both, `mfu_ratio` is null.
+
+        Raises:
+            ReadError: one of the two is neither a number above 0 nor one for each stage.
+        """
+        from .tables import throughput
+
+        return throughput.table(self.roles.runs, flops_per_token, peak_flops)
+
+    def overhead(self) -> pl.DataFrame:
+        """`rank, host, pid, role, label, native, own_cost_ratio, own_cost_ns, lasted_ns`: what recording cost."""
+        from .tables import overhead
+
+        return overhead.overhead(self.processes())
+
+    def drops(self) -> pl.DataFrame:
+        """`rank, host, pid, role, label, kind, count`: what was not recorded, or not kept."""
+        from .tables import overhead
+
+        return overhead.drops(self.processes())
+
+    def sql(self, query: str, engine: str = "polars") -> pl.DataFrame:
+        """What a SELECT over the run's tables gives, each by the name of its method; nothing else can be read.
+
+        *Cost*: of the tables that the query names.
+
+        Args:
+            query: One SELECT, or WITH … SELECT. Name aggregates with `as`: else each engine has its own name for them.
+            engine: "polars", or "duckdb" where that is installed.
+
+        Raises:
+            ReadError: it is no such query, or it names what there is not; the message has the tables, or the columns.
 
         Example:
             >>> import mstxkit
             >>> with mstxkit.capture("runs/exp7"), mstxkit.stage("reward"): pass
-            >>> len(mstxkit.open_run("runs/exp7").incidents())
-            0
+            >>> mstxkit.open_run("runs/exp7").sql("select stage, count(*) as n from stages group by stage").rows()
+            [('reward', 1)]
         """
-        from .tables import incidents
+        from . import sql
 
-        return incidents.table(self.path, self.id, self._chosen, self.damage)
+        return sql.answer({name: getattr(self, name) for name in sql.TABLES}, query, engine)

@@ -5,20 +5,17 @@ told from an index.
 from __future__ import annotations
 
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Iterable, NamedTuple, Sequence, Union
+from typing import Any, Iterable, NamedTuple, Sequence, Union
 
 import numpy as np
+import polars as pl
 
 from .. import stages as stage_keys
 from ..errors import ReadError
 from ..store.records import STEP_MAX
 from ..store.values import list_of
-
-if TYPE_CHECKING:
-    import polars as pl
-
-    from .decode import U16, U32, Bits
-    from .processes import BlockRef, Process
+from .decode import U16, U32, Bits
+from .processes import BlockRef, Process
 
 Numbers = Union[int, Iterable[int], None]
 Moment = Union[int, datetime, None]
@@ -98,8 +95,6 @@ class Selection(NamedTuple):
 
     def of_table(self, table: pl.DataFrame) -> pl.DataFrame:
         """What is asked for of a table of ranks, steps and stages, by whatever names its stages go."""
-        import polars as pl
-
         stages = None if self.stages is None else filter(self._is_asked_for, table["stage"].unique().to_list())
         for name, values in (("rank", self.ranks), ("step", self.steps), ("stage", stages)):
             if values is not None:

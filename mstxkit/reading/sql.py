@@ -5,14 +5,11 @@ from __future__ import annotations
 import re
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Sequence
+from typing import Any, Callable, Mapping, Sequence
+
+import polars as pl
 
 from ..errors import ReadError
-
-if TYPE_CHECKING:
-    import polars as pl
-
-    from .run import Run
 
 POLARS, DUCKDB = ENGINES = ("polars", "duckdb")
 # By the names of the methods that make them.
@@ -41,22 +38,20 @@ _TYPES = {
 _WORDS_AT_MOST = 100_000
 
 
-def names(run: Run) -> tuple[str, ...]:
-    """The tables that there are."""
-    return tuple(name for name in TABLES if hasattr(run, name))
-
-
-def answer(run: Run, query: str, engine: str = POLARS) -> pl.DataFrame:
-    """See `Run.sql`."""
+def answer(tables: Mapping[str, Callable[[], pl.DataFrame]], query: str, engine: str = POLARS) -> pl.DataFrame:
+    """See `Run.sql`; `tables` makes each of a run by its name."""
     if engine not in ENGINES:
         raise ReadError(f"engine={engine!r} is none; choose one of {', '.join(ENGINES)}")
     check(query)
     words = {word.lower() for word in re.findall(r"\w+", query)}
-    tables = {name: _table(run, name) for name in names(run) if name in words}
+    asked = {name: make() for name, make in tables.items() if name in words}
+    named = {name: frame.with_columns(pl.col(pl.Categorical).cast(pl.String)) for name, frame in asked.items()}
     try:
-        return _by_polars(query, tables) if engine == POLARS else _by_duckdb(query, tables)
+        return _by_polars(query, named) if engine == POLARS else _by_duckdb(query, named)
     except _EngineError as exc:
-        raise ReadError(_advice(str(exc), run, tables)) from exc.__cause__
+        first = next(iter(str(exc).strip().splitlines()), "the query cannot be answered")
+        columns = "".join(f"\n{name} has {', '.join(frame.columns)}" for name, frame in named.items())
+        raise ReadError(f"sql: {first[:300]}\nTables: {', '.join(tables)}{columns}") from exc.__cause__
 
 
 class _EngineError(Exception):
@@ -75,16 +70,7 @@ def _blank(match: re.Match[str]) -> str:
     return "''" if match.group().startswith("'") else " "
 
 
-def _table(run: Run, name: str) -> pl.DataFrame:
-    import polars as pl
-
-    frame: pl.DataFrame = getattr(run, name)()
-    return frame.with_columns(pl.col(pl.Categorical).cast(pl.String))
-
-
 def _by_polars(query: str, tables: dict[str, pl.DataFrame]) -> pl.DataFrame:
-    import polars as pl
-
     try:
         return pl.SQLContext(frames=dict(tables), eager=True).execute(query)
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError, ValueError) as exc:
@@ -92,8 +78,6 @@ def _by_polars(query: str, tables: dict[str, pl.DataFrame]) -> pl.DataFrame:
 
 
 def _by_duckdb(query: str, tables: dict[str, pl.DataFrame]) -> pl.DataFrame:
-    import polars as pl
-
     try:
         import duckdb
     except ImportError as exc:
@@ -126,8 +110,6 @@ def _by_duckdb(query: str, tables: dict[str, pl.DataFrame]) -> pl.DataFrame:
 
 def _series(name: str, kind: str, values: Sequence[Any]) -> pl.Series:
     """A column of what DuckDB says it is of; of what its values are, where polars has nothing like it."""
-    import polars as pl
-
     try:
         return pl.Series(name, values, _type_of(kind), strict=True)
     except (pl.exceptions.PolarsError, TypeError, ValueError, OverflowError):
@@ -135,17 +117,8 @@ def _series(name: str, kind: str, values: Sequence[Any]) -> pl.Series:
 
 
 def _type_of(kind: str) -> Any:
-    import polars as pl
-
     if kind.endswith("[]"):
         inner = _type_of(kind[:-2])
         return None if inner is None else pl.List(inner)
     named = _TYPES.get(kind)
     return None if named is None else getattr(pl, named)
-
-
-def _advice(message: str, run: Run, tables: dict[str, pl.DataFrame]) -> str:
-    """The first line of what an engine says, and what there is."""
-    first = next(iter(message.strip().splitlines()), "the query cannot be answered")
-    columns = "".join(f"\n{name} has {', '.join(frame.columns)}" for name, frame in tables.items())
-    return f"sql: {first[:300]}\nTables: {', '.join(names(run))}{columns}"

@@ -16,7 +16,6 @@ from ..errors import MstxkitError, ReadError
 from ..stages import canonical
 from . import judged
 from .run import open_run
-from .tables import stages
 
 if TYPE_CHECKING:
     import polars as pl
@@ -94,7 +93,7 @@ def _with_peer(verdict: Verdict, key: str, rows: pl.DataFrame, accused: Collecti
     healthy = [r for r in of_rank if r not in accused and (not verdict.group or r in verdict.group)]
     if verdict.rank not in of_rank or not healthy or verdict.rank is None:
         return None
-    peer = healthy[stages.middle(len(healthy))]
+    peer = healthy[len(healthy) // 2]
     return Suspicion(key, verdict.rank, peer, of_rank[verdict.rank], of_rank[peer], steps, len(of_rank), verdict)
 
 
@@ -134,13 +133,15 @@ def _slowest(rows: pl.DataFrame, key: str) -> Suspicion | None:
     if len(of_rank) < 2:
         return None
     ranks = list(of_rank)
-    suspect, peer = ranks[0], ranks[stages.middle(len(ranks))]
+    suspect, peer = ranks[0], ranks[len(ranks) // 2]
     return Suspicion(key, suspect, peer, of_rank[suspect], of_rank[peer], steps, len(ranks))
 
 
 def _step_times(rows: pl.DataFrame, key: str) -> tuple[dict[int, float], int]:
     """Rank to its time a step in a stage, ns, the slowest first; and over how many steps."""
     import polars as pl
+
+    from .tables import stages  # after `open_run`, which says so where polars is missing
 
     names = [name for name in rows["stage"].unique().to_list() if name is not None and canonical(name) == key]
     rows = rows.filter(pl.col("stage").cast(pl.String).is_in(names) & pl.col("rank").is_not_null())
@@ -178,7 +179,7 @@ def suspected_in(run: Path, names: Sequence[str]) -> Suspicion:
     Raises ReadError: the run cannot be read, or fewer than two ranks have ended one of these stages.
     """
     opened, wanted = open_run(run), {canonical(name) for name in names}
-    rows, judgement = opened.stages(), judged.of_run(opened)
+    rows, judgement = opened.stages(), judged.of_run(opened.roles)
     suspect = blamed(judgement, rows, wanted)
     if suspect is not None:
         return suspect

@@ -5,12 +5,9 @@ What begins while a body runs is inside of it, and so deeper. One that is no dee
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Iterable
 
-if TYPE_CHECKING:
-    import polars as pl
-
-    from .run import Run
+import polars as pl
 
 # How the attributes of a row begin that stands for several calls.
 COALESCED = '{"coalesced":'
@@ -27,17 +24,15 @@ class Suspended:
         self._latest: dict[tuple[int, int], dict[int, int]] = {}
 
     @classmethod
-    def of(cls, run: Run, only: pl.Expr | None = None) -> Suspended:
-        """All of a run that have ended; of these ranges alone, where only some are looked at."""
+    def of(cls, batches: Iterable[tuple[pl.DataFrame, pl.DataFrame]], only: pl.Expr | None = None) -> Suspended:
+        """All of `Run.batches()` that have ended; of these ranges alone, where only some are looked at."""
         suspended = cls()
-        for ranges, _ in run.batches():
+        for ranges, _ in batches:
             suspended.learn(ranges if only is None else ranges.filter(only))
         return suspended
 
     def learn(self, ranges: pl.DataFrame) -> None:
         """Take the next ranges, in the order of their ends."""
-        import polars as pl
-
         is_coalesced = pl.col("attributes").str.starts_with(COALESCED).fill_null(False)
         ended = ranges.filter(~pl.col("open") & ~is_coalesced)
         if ended["busy_ns"].null_count() == ended.height:

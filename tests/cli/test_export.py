@@ -157,9 +157,9 @@ def test_a_folder_with_other_files_is_refused(run: Path, tmp_path: Path) -> None
 @pytest.mark.parametrize("to", ["chrome", "ascend-db"])
 def test_ctrl_c_in_the_middle_leaves_nothing(run: Path, to: str, ctrl_c: None) -> None:
     """The last column of a large run is never reached."""
-    slow = "import sys, time; from mstxkit.reading.run import Run; read = Run._finisher; coded = Run._coded\n"
+    slow = "import sys, time; from mstxkit.reading.run_files import RunFiles\n"
     slow += "def wait(*a, **k):\n    print('there', flush=True); time.sleep(60)\n"
-    slow += "Run._finisher = wait; Run._coded = wait; sys.argv = ['mstxkit', *sys.argv[1:]]\n"
+    slow += "RunFiles.finisher = wait; RunFiles._coded = wait; sys.argv = ['mstxkit', *sys.argv[1:]]\n"
     slow += "from mstxkit.cli import main; main()"
     words = ["export", str(run), "--to", to, "-o", str(run.parent / "out")]
     child = subprocess.Popen(
@@ -181,10 +181,10 @@ AT_ITS_BEGIN = (
     "real = builtins.__import__\nbuiltins.__import__ = lambda n, *a: (n == 'typer' and strike(), real(n, *a))[1]"
 )
 TWICE = """
-from mstxkit.reading.run import Run
+from mstxkit.reading.run_files import RunFiles
 from datetime import datetime, timedelta
 from pathlib import Path
-Run._coded = lambda *a: strike()
+RunFiles._coded = lambda *a: strike()
 unlink, rmtree = Path.unlink, shutil.rmtree
 Path.unlink = lambda *a, **k: (strike(), unlink(*a, **k))
 shutil.rmtree = lambda *a, **k: (strike(), rmtree(*a, **k))
@@ -192,14 +192,14 @@ threading._shutdown = strike
 """
 
 LOST = """
-from mstxkit.reading.run import Run
+from mstxkit.reading.run_files import RunFiles
 class Dying:
     def __del__(self):
         strike()
 def coded(*a):
     Dying()
     strike()
-Run._coded = coded
+RunFiles._coded = coded
 """
 
 

@@ -14,7 +14,6 @@ from builders import lives
 
 from mstxkit.judging.evidence import MEET, RECEIVE, SEND, Collectives, RoleStep
 from mstxkit.reading.run import open_run
-from mstxkit.reading.tables import batch_steps
 from mstxkit.store import layout
 
 pytestmark = pytest.mark.frameworks
@@ -45,7 +44,7 @@ class Job:
         failed = [said for process in started for said in [process.communicate(timeout=100)[1]] if process.returncode]
         assert not failed, failed[0]
         self.notes = [json.loads(Path(f"{run}.{rank}.json").read_text()) for rank in range(ranks)]
-        self.steps: list[RoleStep] = batch_steps.with_rings(open_run(run))
+        self.steps: list[RoleStep] = open_run(run).roles.steps_ringed
         assert not list((run / layout.LIVE).iterdir())
 
     def entered(self, number: int) -> Collectives:

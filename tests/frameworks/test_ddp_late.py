@@ -92,7 +92,7 @@ def test_nobody_is_late_for_the_wrong_wall_clock_of_its_host(tmp_path: Path) -> 
     assert is_judged(run)
     blaming = [verdict for verdict in verdicts.read(run) if verdict.is_blaming]
     assert not blaming, blaming[0]._asdict()
-    assert not judged.of_run(open_run(run)).blaming, "nor by the run's tables"
+    assert not judged.of_run(open_run(run).roles).blaming, "nor by the run's tables"
     job = job_file.read(run, run_file.id_of(run) or "")
     assert job is not None
     assert list(job.clocks) == ["boot of node-1"], "it was put right"

@@ -190,7 +190,7 @@ def test_when_a_process_was_gone_is_known_to_the_moment(run: Path, number: int) 
         lives.killed(killed, number)
         assert lives.wait_until(lambda: killed.pid in sealed_pids(run))
 
-    (process,) = [process for process in mstxkit.open_run(run)._processes if process.pid == killed.pid]
+    (process,) = [process for process in mstxkit.open_run(run).files.processes if process.pid == killed.pid]
     assert process.was_watched and began_ns < process.gone_ns < time.monotonic_ns()
 
 
@@ -219,7 +219,7 @@ def test_one_that_is_gone_while_another_is_sealed_is_known_to_the_moment_too(
         lives.killed(first)
         assert lives.wait_until(lambda: {first.pid, second.pid} <= sealed_pids(run))
 
-    seen = {process.pid: process for process in mstxkit.open_run(run)._processes if process.gone_ns}
+    seen = {process.pid: process for process in mstxkit.open_run(run).files.processes if process.gone_ns}
     assert all(process.was_watched for process in seen.values())
     assert seen[first.pid].gone_ns < seen[second.pid].gone_ns
 
@@ -241,7 +241,7 @@ def test_whose_end_is_seen_late_is_known_in_order_too(run: Path) -> None:
         keeper.start()
         assert lives.wait_until(lambda: {process.pid for process in others} <= sealed_pids(run))
 
-    seen = {process.pid: process for process in mstxkit.open_run(run)._processes if process.gone_ns}
+    seen = {process.pid: process for process in mstxkit.open_run(run).files.processes if process.gone_ns}
     assert all(process.was_watched for process in seen.values())
     assert sorted(seen, key=lambda pid: seen[pid].gone_ns) == [process.pid for process in in_order]
 

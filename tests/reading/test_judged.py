@@ -20,7 +20,7 @@ def test_the_word_of_the_jobs_own_judge_comes_first(tmp_path: Path) -> None:
     say(run, verdict(id="small", impact_ratio=0.1, rank=0), verdict(id="large"), verdict(id="gone", withdrawn="x"))
     say(run, verdict(id="open", kind="not_enough_evidence", impact_ratio=0.9))
 
-    judgement = judged.of_run(open_run(run))
+    judgement = judged.of_run(open_run(run).roles)
 
     assert judgement.by == judged.JOB
     assert [said.id for said in judgement.holding] == ["large", "small", "open"]
@@ -32,7 +32,7 @@ def test_where_all_verdicts_are_withdrawn_nobody_is_blamed(tmp_path: Path) -> No
     recovered = verdict(withdrawn="it recovered")
     say(run, recovered)
 
-    assert judged.of_run(open_run(run)) == judged.JobVerdicts(judged.JOB, withdrawn=(recovered,))
+    assert judged.of_run(open_run(run).roles) == judged.JobVerdicts(judged.JOB, withdrawn=(recovered,))
 
 
 def test_a_rank_that_recovered_is_blamed_no_more_but_told_of(tmp_path: Path) -> None:
@@ -40,7 +40,7 @@ def test_a_rank_that_recovered_is_blamed_no_more_but_told_of(tmp_path: Path) -> 
     over_ns = max(end for *_, end in slow)
     healthy = [(step + 30, *who, begin + over_ns, end + over_ns) for step, *who, begin, end in stage_times(NOBODY)]
 
-    judgement = judged.of_run(open_run(recorded(tmp_path / "run", [*slow, *healthy])))
+    judgement = judged.of_run(open_run(recorded(tmp_path / "run", [*slow, *healthy])).roles)
 
     assert judgement.holding == ()
     assert [(said.rank, said.stage) for said in judgement.withdrawn] == [(1, "reference")]
@@ -48,7 +48,7 @@ def test_a_rank_that_recovered_is_blamed_no_more_but_told_of(tmp_path: Path) -> 
 
 @pytest.mark.parametrize(("steps", "counted"), [(8, 0), (15, 5), (60, 50)])
 def test_it_says_how_many_steps_could_lead_to_a_verdict(tmp_path: Path, steps: int, counted: int) -> None:
-    judgement = judged.of_run(open_run(recorded(tmp_path / "run", stage_times(NOBODY, steps=steps))))
+    judgement = judged.of_run(open_run(recorded(tmp_path / "run", stage_times(NOBODY, steps=steps))).roles)
 
     assert judgement.roles == (judged.JudgedRole("", steps, counted),)
 
@@ -59,13 +59,13 @@ def test_where_the_jobs_judge_lacks_evidence_the_tables_may_have_it(tmp_path: Pa
     for each in (run, healthy):
         say(each, verdict(id="open", kind="not_enough_evidence"))
 
-    assert judged.of_run(open_run(run)).by == judged.TABLES
-    assert [said.id for said in judged.of_run(open_run(healthy)).holding] == ["open"]
+    assert judged.of_run(open_run(run).roles).by == judged.TABLES
+    assert [said.id for said in judged.of_run(open_run(healthy).roles).holding] == ["open"]
 
 
 @pytest.mark.parametrize("ranks", [2, 4])
 def test_a_run_that_nobody_judged_is_judged_by_its_tables(tmp_path: Path, ranks: int) -> None:
-    judgement = judged.of_run(open_run(recorded(tmp_path / "run", stage_times(INPUT, ranks=ranks))))
+    judgement = judged.of_run(open_run(recorded(tmp_path / "run", stage_times(INPUT, ranks=ranks))).roles)
 
     assert judgement.by == judged.TABLES
     assert [(said.rank, said.stage) for said in judgement.blaming] == [(1, "reference")]
@@ -73,7 +73,7 @@ def test_a_run_that_nobody_judged_is_judged_by_its_tables(tmp_path: Path, ranks:
 
 @pytest.mark.parametrize("fault", [BEHIND, NOBODY])
 def test_tables_alone_blame_nobody_where_a_barrier_hides_it_or_all_is_well(tmp_path: Path, fault: str) -> None:
-    judgement = judged.of_run(open_run(recorded(tmp_path / "run", stage_times(fault, ranks=4))))
+    judgement = judged.of_run(open_run(recorded(tmp_path / "run", stage_times(fault, ranks=4))).roles)
 
     assert judgement.by == judged.TABLES
     assert [said for said in judgement.blaming if said.rank is not None] == []
@@ -85,7 +85,7 @@ def test_ranges_around_collectives_tell_who_is_late_behind_the_barrier(tmp_path:
     """And the one that is slow is blamed, not the one that is in the collective for longest."""
     run = recorded(tmp_path / "run", stage_times(BEHIND, ranks=ranks), around_collectives=True)
 
-    judgement = judged.of_run(open_run(run))
+    judgement = judged.of_run(open_run(run).roles)
 
     assert [(said.rank, said.stage) for said in judgement.blaming] == [(1, "actor_update")]
     assert judgement.hiding == ()
@@ -95,7 +95,7 @@ def test_ranges_around_collectives_tell_who_is_late_behind_the_barrier(tmp_path:
 def test_ranges_around_collectives_accuse_nobody_else(tmp_path: Path, fault: str) -> None:
     run = recorded(tmp_path / "run", stage_times(fault, ranks=4), around_collectives=True)
 
-    blaming = judged.of_run(open_run(run)).blaming
+    blaming = judged.of_run(open_run(run).roles).blaming
 
     assert [(said.rank, said.stage) for said in blaming] == [(1, "reference")] * (fault == INPUT)
 
@@ -107,7 +107,7 @@ def test_a_rank_that_does_nothing_in_most_steps_has_not_gone_and_the_others_are_
 ) -> None:
     rows = [row for row in stage_times(fault, ranks=3) if row[1] != 2 or row[0] % every == 0]
 
-    judgement = judged.of_run(open_run(recorded(tmp_path / "run", rows, around_collectives=True)))
+    judgement = judged.of_run(open_run(recorded(tmp_path / "run", rows, around_collectives=True)).roles)
 
     assert [(said.rank, said.stage) for said in judgement.blaming] == [(1, stage)]
     assert judgement.roles[0].judged_steps >= 45
@@ -119,7 +119,7 @@ def test_who_works_beside_ranks_is_not_taken_for_them(tmp_path: Path) -> None:
     run = recorded(tmp_path / "run", rows)
     recorded(run, [row for row in rows if row[2] == "reference"], under="pool", part="pool 1")
 
-    assert [(said.rank, said.stage) for said in judged.of_run(open_run(run)).blaming] == [(1, "reference")]
+    assert [(said.rank, said.stage) for said in judged.of_run(open_run(run).roles).blaming] == [(1, "reference")]
 
 
 @pytest.mark.parametrize(("first", "then", "blamed", "recovered"), [(NOBODY, INPUT, [1], []), (INPUT, NOBODY, [], [1])])
@@ -133,7 +133,7 @@ def test_attempts_in_one_run_folder_are_judged_one_after_the_other(
         recorded(run, rows, job=fault, anchors=(anchor(now_ns), anchor(rows[-1][-1])))
         now_ns = rows[-1][-1] + 10**10
 
-    judgement = judged.of_run(open_run(run))
+    judgement = judged.of_run(open_run(run).roles)
 
     assert [said.rank for said in judgement.blaming] == blamed
     assert [said.rank for said in judgement.withdrawn] == recovered
@@ -147,7 +147,7 @@ def test_where_there_is_nothing_to_compare_nobody_judges_and_it_says_why(
     rows = stage_times(NOBODY, ranks=ranks, steps=steps)
     run = recorded(tmp_path / "run", rows) if rows else new_run(tmp_path / "empty")
 
-    judgement = judged.of_run(open_run(run))
+    judgement = judged.of_run(open_run(run).roles)
 
     assert judgement.by == judged.NOBODY
     assert judgement.why_not

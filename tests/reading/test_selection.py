@@ -176,7 +176,7 @@ def test_which_steps_and_stages_a_live_run_has_is_told_by_indexes_and_live_banks
 
     opened = open_run(tmp_path / "run")
 
-    assert opened.reach() == (2, 9, {"actor_update", "reward", "rollout", "save"})
+    assert opened.files.reach() == (2, 9, {"actor_update", "reward", "rollout", "save"})
     assert opened.damage == []
 
 

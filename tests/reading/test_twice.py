@@ -58,7 +58,7 @@ def record(run: Path, *ranks: tuple[int, str]) -> None:
 
 def test_two_jobs_at_once_in_one_folder_are_not_judged_as_one(run: Path) -> None:
     record(run, (0, ""), (1, ""), (0, ""), (1, ""))
-    judgement = judged.of_run(open_run(run))
+    judgement = judged.of_run(open_run(run).roles)
     said = nobody.words(summary.summarise(open_run(run))["judged"])
 
     assert twice.ranks(open_run(run).processes()) == [0, 1]
@@ -78,7 +78,7 @@ def test_equal_ranks_of_two_roles_are_not_there_twice(run: Path) -> None:
     record(run, (0, "actor"), (0, "rollout"))
 
     assert twice.ranks(open_run(run).processes()) == []
-    assert judged.of_run(open_run(run)).why_not == judged.NO_PEER
+    assert judged.of_run(open_run(run).roles).why_not == judged.NO_PEER
 
 
 @pytest.mark.parametrize(("again_from", "is_anew"), [(0, True), (20, False)], ids=["an epoch", "steps that overlap"])
@@ -90,10 +90,10 @@ def test_steps_of_one_number_are_not_judged_as_one_where_they_are_counted_anew(
         lives.start(EPOCHS, run, str(again_from), RANK=str(rank), WORLD_SIZE="2", MSTXKIT_JUDGE="0") for rank in (0, 1)
     ]
     assert [lives.finished(process)[0] for process in ranks] == [0, 0]
-    judgement = judged.of_run(open_run(run))
+    judgement = judged.of_run(open_run(run).roles)
     said = nobody.words(summary.summarise(open_run(run))["judged"])
 
-    assert twice.are_steps(open_run(run).stage_rows()) is is_anew
+    assert twice.are_steps(open_run(run).files.stage_rows()) is is_anew
     assert (judgement.why_not == judged.ANEW) is is_anew
     assert said.verdict.startswith("not judged: steps are counted from the beginning again") is is_anew
     assert not is_anew or said.next[0].startswith("count on")

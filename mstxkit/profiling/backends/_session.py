@@ -15,7 +15,7 @@ from typing import Callable, Protocol, Sequence, TypeVar
 from ... import faults
 from ...errors import MstxkitError
 from ...host.folders import size_bytes
-from ..declare import SessionOutcome
+from ...store.session_file import SessionOutcome
 
 T = TypeVar("T")
 

@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import math
 from statistics import NormalDist
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-if TYPE_CHECKING:
-    from ...judging.evidence import Seconds
+from ..role_runs import Seconds
 
 # Of fewer values on either side nothing is said.
 STEPS_NEEDED = 5

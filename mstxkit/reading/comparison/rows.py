@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Iterator, NamedTuple
+from typing import Iterator, NamedTuple
 
 import numpy as np
 
+from ..role_runs import Seconds
 from ..tables import lateness
 from . import sides
 from .difference import Difference, between, onset
 from .sides import Series, Side
-
-if TYPE_CHECKING:
-    from ...judging.evidence import Seconds
 
 # What a row is of.
 STEP, STAGE, RANK = "step", "stage", "rank"

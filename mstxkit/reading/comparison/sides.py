@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Callable, Iterable, NamedTuple
+from typing import Any, Callable, Iterable, NamedTuple
 
 import numpy as np
+import polars as pl
 
 from ...judging.evidence import RoleStep
 from ..report.choice import Bounds
+from ..role_runs import Seconds
+from ..run import Run
 from ..tables import role_steps
-
-if TYPE_CHECKING:
-    import polars as pl
-
-    from ...judging.evidence import Seconds
-    from ..run import Run
 
 # Of how far apart the tokens of ranks are, so far apart are times that follow them, at least.
 _ALIKE = 0.25
@@ -63,7 +60,7 @@ def side_of(run: Run, wanted: Bounds | None = None) -> Side:
     *Cost*: a table of stages and about a millisecond a step.
     """
     processes = run.processes()
-    by_group = _by_group(role_steps.of_run(run, processes, has_beside=True), wanted, processes)
+    by_group = _by_group(role_steps.of_run(run.files.stage_rows(), processes, has_beside=True), wanted, processes)
     own: dict[str, str] = {}  # which group of a role is compared: of its ranks' own processes, where there are any
     for role, beside in sorted(by_group, key=lambda group: (group[1] != "", -len(stages_of(by_group[group])))):
         own.setdefault(role, beside)

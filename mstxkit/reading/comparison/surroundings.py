@@ -7,6 +7,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Iterable, Iterator, NamedTuple
 
+import polars as pl
+
 from ...judging import settings
 from ...store import settings_file
 from ...store.documents import Unusable
@@ -106,8 +108,6 @@ def _settings(side: Side) -> dict[str, str]:
 
 def _patches(side: Side) -> dict[str, str]:
     """How many targets of each framework are ranges; which frameworks are patched at all."""
-    import polars as pl
-
     applied = side.run.patches().filter(pl.col("state") == "applied").select("framework", "path").unique()
     counts = applied.group_by("framework").len().sort("framework")
     return {f"patched targets of {framework}": str(count) for framework, count in counts.iter_rows()}
@@ -115,8 +115,6 @@ def _patches(side: Side) -> dict[str, str]:
 
 def _profiles(side: Side) -> dict[str, str]:
     """Profiles that were recorded in these steps: they cost time, which is no difference of the training's."""
-    import polars as pl
-
     if side.first_step is None:
         return {}
     within = (pl.col("last_step") >= side.first_step) & (pl.col("first_step") <= (side.last_step or 0))

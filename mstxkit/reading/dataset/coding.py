@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any, Callable, Mapping, Sequence
+from typing import Any, Callable, Mapping, Sequence
 
 import numpy as np
+import polars as pl
 
 from ...store.dataset import MARKS
 from ...store.livefile import SiteText
@@ -13,13 +14,8 @@ from ...store.records import NO_STEP
 from ..frames import NAMED
 from ..rows import IS_ERROR, IS_MARK, IS_OPEN, NO_DURATION, WAITS_FOR, Need
 from ..suspended import COALESCED
-from ..vocabulary import UNKNOWN_TEXT
+from ..vocabulary import UNKNOWN_TEXT, Vocabulary
 from .columns import WORK
-
-if TYPE_CHECKING:
-    import polars as pl
-
-    from ..vocabulary import Vocabulary
 
 _scan: Any = json.JSONDecoder().scan_once  # type: ignore[attr-defined]
 # When a row ended: what the order of rows goes by. A row that stands for several calls lies later than its end.
@@ -47,8 +43,6 @@ def coded(
     """Rows of a file, compact, in their order, and when they `ENDED`.
     `numbers`: of the processes that are asked for, by name; rows of others are left out.
     """
-    import polars as pl
-
     process = _replaced(rows["process"], lambda name: numbers.get(name, -1), pl.Int64)
     owned = rows.with_columns(process)
     if (process < 0).any():
@@ -59,8 +53,6 @@ def coded(
 
 
 def _from_marks(marks: pl.DataFrame) -> pl.DataFrame:
-    import polars as pl
-
     named = {"name": pl.col("message")} if "message" in marks.columns else {}
     return marks.with_columns(
         **named, start_ns="time_ns", duration_ns=pl.lit(0), is_stage=pl.lit(False), open=pl.lit(False),
@@ -70,8 +62,6 @@ def _from_marks(marks: pl.DataFrame) -> pl.DataFrame:
 
 
 def _of_one_form(rows: pl.DataFrame, vocabulary: Vocabulary, need: Need) -> pl.DataFrame:
-    import polars as pl
-
     flags = pl.col("flags") + pl.col("open").fill_null(False) * IS_OPEN + pl.col("error").fill_null(False) * IS_ERROR
     apart = (WAITS_FOR, *_kept_apart(need))
     named = {name: rows[name] for name in need.columns if name in apart}
@@ -95,8 +85,6 @@ def _of_one_form(rows: pl.DataFrame, vocabulary: Vocabulary, need: Need) -> pl.D
 
 def _replaced(texts: pl.Series, code_of: Callable[[str], int], dtype: Any) -> pl.Series:
     """Each text's code; null stays null."""
-    import polars as pl
-
     different = texts.drop_nulls().unique()
     codes = pl.Series(texts.name, [code_of(text) for text in different.to_list()], dtype=dtype)
     if len(codes) == 1 and not texts.null_count():
@@ -108,8 +96,6 @@ def _replaced(texts: pl.Series, code_of: Callable[[str], int], dtype: Any) -> pl
 
 def _sites(rows: pl.DataFrame, vocabulary: Vocabulary) -> pl.Series:
     """The code of what three columns say together."""
-    import polars as pl
-
     names: dict[str, int] = {}
     name, domain = (
         _replaced(rows[column].fill_null(UNKNOWN_TEXT), lambda text: names.setdefault(text, len(names)), pl.Int64)
@@ -129,8 +115,6 @@ def _sites(rows: pl.DataFrame, vocabulary: Vocabulary) -> pl.Series:
 
 def members(texts: pl.Series, names: Sequence[str]) -> dict[str, pl.Series]:
     """Attributes as columns, each of the narrowest type that all its values have; one that no row has is null."""
-    import polars as pl
-
     if not names:
         return {}
     has_any = texts.str.contains_any([f"{json.dumps(name, ensure_ascii=False)}:" for name in names]).fill_null(False)
@@ -147,8 +131,6 @@ def members(texts: pl.Series, names: Sequence[str]) -> dict[str, pl.Series]:
 
 
 def _typed(values: list[Any]) -> pl.Series:
-    import polars as pl
-
     kinds = {type(value) for value in values if value is not None}
     if not kinds:
         return pl.Series(values, dtype=pl.Null)

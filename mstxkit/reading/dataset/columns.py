@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Iterable, Sequence
+from typing import Iterable, Sequence
+
+import polars as pl
 
 from ...errors import FormatError
 from ...store import documents
 from ...store import parquet as claims
 from ...store.dataset import DAYS, MARKS, RANGES, SUMMARIES
+from ...store.parquet import RowGroup
 from ...store.records import NO_STEP
 from .. import parquet
-
-if TYPE_CHECKING:
-    import polars as pl
-
-    from ...store.parquet import RowGroup
 
 _WHO = {
     "process": "String", "rank": "Int32", "role": "String", "host": "String", "pid": "Int32", "stage": "String",
@@ -73,8 +71,6 @@ class TableFile:
 
 
 def _typed(rows: pl.DataFrame, kind: str, names: Iterable[str]) -> tuple[pl.DataFrame, int]:
-    import polars as pl
-
     schema = schema_of(kind, names)
     try:
         is_so = all(rows.schema[name] == dtype for name, dtype in schema.items())
@@ -88,16 +84,12 @@ def _typed(rows: pl.DataFrame, kind: str, names: Iterable[str]) -> tuple[pl.Data
 
 def schema_of(kind: str, names: Iterable[str]) -> dict[str, pl.DataType]:
     """The types of these columns."""
-    import polars as pl
-
     types = {name: getattr(pl, _COLUMNS[kind][name]) for name in names}
     return {name: pl.List(dtype) if name in _LISTS else dtype for name, dtype in types.items()}
 
 
 def _can_be(rows: pl.DataFrame) -> pl.Expr:
     """Are all numbers of a row those of a record? None of them is below zero."""
-    import polars as pl
-
     numbers = [name for name, dtype in rows.schema.items() if dtype.is_integer() and name not in ("rank", "pid")]
     wrong = [~pl.col(name).is_between(0, _AT_MOST.get(name, _LATEST)).fill_null(True) for name in numbers]
     missing = [pl.col(name).is_null() for name in _NEEDED if name in rows.columns]

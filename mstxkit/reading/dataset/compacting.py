@@ -10,23 +10,22 @@ from __future__ import annotations
 import os
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Callable, Collection, Iterator, NamedTuple
+from typing import Any, Callable, Collection, Iterator, NamedTuple
+
+import polars as pl
 
 from ...errors import ReadError
 from ...host import folders
 from ...store import dataset, documents, layout, parquet, run_file
 from ...store.dataset import DAYS, MARKS, RANGES, SUMMARIES, CompactedBatch
 from ...store.moving import announced_by
-from .. import places
+from .. import frames, places
 from ..folder import run_id
 from ..parquet import in_memory
 from ..processes import Process
-from ..run import Run
+from ..run_files import RunFiles
 from ..sealed import ENDINGS
 from . import summaries
-
-if TYPE_CHECKING:
-    import polars as pl
 
 _BATCH_BYTES, _BATCH_FILES = 48 << 20, 4096
 # Whoever reads a part of a run leaves out whole groups of rows, by what each says of its steps and times.
@@ -164,7 +163,7 @@ def _size(sealed: places.SealedFolder, name: str) -> int:
 
 def _compact_batch(run: Path, own_id: str, host: str, names: list[str]) -> Compacted:
     number = 1 + max((batch.number for batch in dataset.batches(run, own_id, host)), default=-1)
-    part = Run(str(run), sealed_files=frozenset(names))
+    part = RunFiles(str(run), sealed_files=frozenset(names))
     writer = _Writer(run, host, number)
     try:
         _write_all(writer, part)
@@ -185,36 +184,34 @@ def _compact_batch(run: Path, own_id: str, host: str, names: list[str]) -> Compa
     return Compacted(1, len(names), size, writer.rows[RANGES], writer.rows[SUMMARIES], writer.bytes)
 
 
-def _write_all(writer: _Writer, part: Run) -> None:
-    for ranges, marks in part.archived_batches(_ROWS_A_FILE):
-        writer.write(RANGES, _named(part, ranges), "start_ns")
-        writer.write(MARKS, _named(part, marks), "time_ns")
+def _write_all(writer: _Writer, part: RunFiles) -> None:
+    for piece in part.pieces(_ROWS_A_FILE, frames.ARCHIVE_NEED):
+        finisher = part.finisher()
+        writer.write(RANGES, _named(part, finisher.archived_ranges(piece)), "start_ns")
+        writer.write(MARKS, _named(part, finisher.archived_marks(piece)), "time_ns")
     summed = _named(part, summaries.of_stage_rows(part.decoded_stage_rows("busy_ns")))
     writer.write(SUMMARIES, summed, "start_ns")
     writer.write(DAYS, summaries.of_days(summed), "start_ns")
 
 
-def _named(part: Run, rows: pl.DataFrame) -> pl.DataFrame:
+def _named(part: RunFiles, rows: pl.DataFrame) -> pl.DataFrame:
     """With the name of each process in place of its row: rows are of this batch alone. And with its host."""
-    import polars as pl
-
-    processes = part.known_processes()
-    names = pl.Series([process.name for process in processes], dtype=pl.String)
-    hosts = pl.Series([process.host for process in processes], dtype=pl.String)
+    names = pl.Series([process.name for process in part.processes], dtype=pl.String)
+    hosts = pl.Series([process.host for process in part.processes], dtype=pl.String)
     at = rows["process"]
     return rows.with_columns(process=names.gather(at), host=hosts.gather(at))
 
 
-def _about_all(part: Run) -> dict[str, Any]:
+def _about_all(part: RunFiles) -> dict[str, Any]:
     """Of each process, by its name, what its blocks said, its tracks, if any range is open, and its wall clock."""
-    part.tracks()
+    part.learn_tracks()
     has_open = set(part.open_ranges()["process"])
     return {
         process.name: {
             **_about(process), "has_open": process.index in has_open, "offset_ns": process.offset_ns,
             "tracks": [[track, *text] for track, text in process.texts.tracks.items()],
         }
-        for process in part.known_processes()
+        for process in part.processes
     }  # fmt: skip
 
 
@@ -248,8 +245,6 @@ class _Writer:
 
     def write(self, kind: str, rows: pl.DataFrame, time_column: str) -> None:
         """Rows of a kind, each where its day and role say; `role` and `process` are columns of theirs."""
-        import polars as pl
-
         placed = rows.with_columns(_day=pl.col(time_column) // summaries.DAY_NS, _role=pl.col("role").cast(pl.String))
         for of_place in placed.partition_by("_day", "_role", maintain_order=True):
             day, role = of_place["_day"][0], of_place["_role"][0] or ""
@@ -258,8 +253,6 @@ class _Writer:
             self.rows[kind] += of_place.height
 
     def _write(self, folder: str, rows: pl.DataFrame) -> None:
-        import polars as pl
-
         name = f"{folder}/{self._number}.{len(self.files)}{dataset.SUFFIX}"
         file = self._base / name
         for inner in reversed([file.parent, *list(file.parent.parents)[: folder.count("/")]]):

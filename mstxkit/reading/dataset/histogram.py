@@ -8,10 +8,8 @@ single occurrence none, since its duration says which one it is in.
 from __future__ import annotations
 
 import inspect
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    import polars as pl
+import polars as pl
 
 PER_OCTAVE = 16
 # From the middle of a bucket to its ends, as a share: 2**(1/32) - 1.
@@ -20,22 +18,16 @@ ERROR_RATIO = 2 ** (1 / (2 * PER_OCTAVE)) - 1
 
 def bucket(duration_ns: pl.Expr) -> pl.Expr:
     """The bucket of each duration; 0 of what is not above 1 ns."""
-    import polars as pl
-
     return (duration_ns.clip(lower_bound=1).cast(pl.Float64).log(2) * PER_OCTAVE).floor().cast(pl.UInt16)
 
 
 def middle_ns(bucket: pl.Expr) -> pl.Expr:
     """The duration in the middle of a bucket, which is no more than ERROR_RATIO off any in it."""
-    import polars as pl
-
     return pl.lit(2.0).pow((bucket.cast(pl.Float64) + 0.5) / PER_OCTAVE)
 
 
 def of_each(occurrences: pl.DataFrame, key: list[str]) -> pl.DataFrame:
     """`buckets` and `bucket_counts`, lists as long as each other, of the durations of each key; null of single ones."""
-    import polars as pl
-
     counted = occurrences.group_by(*key, bucket(pl.col("duration_ns")).alias("bucket")).agg(n=pl.len().cast(pl.UInt64))
     lists = as_lists(counted, key)
     several = pl.col("bucket_counts").list.sum() > 1
@@ -44,8 +36,6 @@ def of_each(occurrences: pl.DataFrame, key: list[str]) -> pl.DataFrame:
 
 def as_lists(counted: pl.DataFrame, key: list[str]) -> pl.DataFrame:
     """`buckets` and `bucket_counts` of each key, of `bucket` and `n`."""
-    import polars as pl
-
     in_order = counted.sort("bucket").group_by(key, maintain_order=True)
     return in_order.agg(buckets=pl.col("bucket"), bucket_counts=pl.col("n").cast(pl.UInt32))
 
@@ -54,8 +44,6 @@ def counts(rows: pl.DataFrame, key: list[str]) -> pl.DataFrame:
     """`bucket` and `n`, the occurrences in it, of each key; those of several tables add up.
     `rows`: `count, longest_ns, buckets, bucket_counts` and the columns of `key`.
     """
-    import polars as pl
-
     is_single = pl.col("buckets").is_null()
     singles = rows.filter(is_single).group_by(*key, bucket(pl.col("longest_ns")).alias("bucket")).agg(
         n=pl.col("count").cast(pl.UInt64).sum()
@@ -72,8 +60,6 @@ def quantiles(counted: pl.DataFrame, key: list[str], shares: dict[str, float]) -
     """A column for each share, in ns: that of all occurrences of each key. `counted`: as `counts` gives them; `shares`:
     the name of each column, and which share of the occurrences is below it.
     """
-    import polars as pl
-
     summed = counted.group_by(*key, "bucket").agg(pl.col("n").sum()).sort("bucket")
     below = summed.with_columns(until=pl.col("n").cum_sum().over(key), all=pl.col("n").sum().over(key))
     return below.group_by(key).agg(

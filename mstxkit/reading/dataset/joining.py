@@ -8,20 +8,18 @@ from __future__ import annotations
 
 from functools import lru_cache
 from itertools import groupby
-from typing import TYPE_CHECKING, Iterable, Iterator
+from typing import Iterable, Iterator
+
+import polars as pl
 
 from ...store.dataset import MARKS, RANGES
+from ..processes import Process
 from ..rows import IS_OPEN, Need
+from ..selection import Selection
+from ..vocabulary import Vocabulary
 from . import coding, columns
 from .coding import ENDED
-
-if TYPE_CHECKING:
-    import polars as pl
-
-    from ..processes import Process
-    from ..selection import Selection
-    from ..vocabulary import Vocabulary
-    from .parts import CompactedGroup, CompactedParts
+from .parts import CompactedGroup, CompactedParts
 
 BOTH = (RANGES, MARKS)
 _STRAND = "strand"
@@ -78,8 +76,6 @@ class CompactedRows:
 
     def _coded(self, group: CompactedGroup) -> pl.DataFrame:
         """The rows of a group that are asked for."""
-        import polars as pl
-
         need = self._need
         rows = self._parts.read(group, coding.columns_of(group.kind, need))
         if rows is None:
@@ -99,8 +95,6 @@ class _Strand:
 
     def more(self) -> None:
         """Read one frame more."""
-        import polars as pl
-
         frame = next(self._frames, None)
         self.is_done = frame is None
         if frame is not None:
@@ -115,8 +109,6 @@ class _Strand:
 
     def take(self, bound: int | None) -> pl.DataFrame:
         """The held rows before this moment, in the direction of the reading; all where there is none."""
-        import polars as pl
-
         assert self.held is not None
         if bound is None:
             taken, self.held = self.held, None
@@ -128,8 +120,6 @@ class _Strand:
 
 def _merged(strands: list[_Strand], backwards: bool) -> Iterator[pl.DataFrame]:
     """Rows of all in order: as far back as each of them has been read, then further."""
-    import polars as pl
-
     while True:
         for strand in strands:
             while not strand.is_done and (strand.held is None or not strand.held.height):
@@ -152,8 +142,6 @@ def _merged(strands: list[_Strand], backwards: bool) -> Iterator[pl.DataFrame]:
 
 def gathered(frames: Iterable[pl.DataFrame], rows: int, backwards: bool) -> Iterator[pl.DataFrame]:
     """Small frames that follow each other as one of about so many rows; backwards each comes before the last one."""
-    import polars as pl
-
     held: list[pl.DataFrame] = []
     for frame in frames:
         if held and sum(map(len, held)) + frame.height > rows:

@@ -9,7 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Callable, Iterable, Iterator, Sequence, TypeVar
+from typing import Any, Callable, Iterable, Iterator, Sequence, TypeVar
+
+import polars as pl
 
 from ...errors import FormatError
 from ...stages import canonical
@@ -17,19 +19,15 @@ from ...store import dataset, records
 from ...store.dataset import MARKS, RANGES, CompactedBatch
 from ...store.documents import Unusable
 from ...store.livefile import Texts, TrackText
+from ...store.parquet import RowGroup
 from ...store.values import list_of, small_number, table_of, text_of, whole_number
 from .. import sealed
 from ..folder import Damage, reason_of
 from ..processes import Process, Processes
 from ..reach import NOTHING, Reach
+from ..selection import Selection
 from ..tables.stages import FOREVER_NS
 from .columns import TableFile
-
-if TYPE_CHECKING:
-    import polars as pl
-
-    from ...store.parquet import RowGroup
-    from ..selection import Selection
 
 T = TypeVar("T")
 
@@ -139,8 +137,6 @@ class CompactedParts:
         return rows if rows is None else self._at_its_time(group, rows)
 
     def _at_its_time(self, group: CompactedGroup, rows: pl.DataFrame) -> pl.DataFrame:
-        import polars as pl
-
         off_ns, time = self._off_ns(group.batch), group.time
         if time not in rows.columns or not any(off_ns.values()):
             return rows

@@ -11,16 +11,15 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Iterable
+from typing import Iterable
+
+import polars as pl
 
 from ...errors import FormatError, ReadError
 from ...store import dataset
 from ..folder import reason_of
 from ..tables import stages, waits
 from . import columns, histogram
-
-if TYPE_CHECKING:
-    import polars as pl
 
 DAY_NS = 86_400 * 10**9
 _KEY = ["process", "step", "stage", "waits_for"]
@@ -34,8 +33,6 @@ def of_stage_rows(rows: pl.DataFrame) -> pl.DataFrame:
     """Summaries of occurrences of stages, open and nested ones too, as `Run.stage_rows()` has them, with `busy_ns`.
     `rows`: with `process` as its row in `processes()`.
     """
-    import polars as pl
-
     both = (waits.only_work(rows), waits.only_waits(rows))
     ended = pl.concat([stages.outermost(part) for part in both])
     own = ended.group_by(_KEY).agg(
@@ -51,8 +48,6 @@ def of_days(summaries: pl.DataFrame) -> pl.DataFrame:
     """A row a process, stage and UTC day: what summaries of that day come to, `steps` and `rows` of them, and the
     histogram of all occurrences.
     """
-    import polars as pl
-
     dated = summaries.with_columns(day=pl.col("start_ns") // DAY_NS)
     key = ["process", "stage", "waits_for", "day"]
     who = [pl.col(name).last() for name in ("rank", "role", "host", "pid", "part")]
@@ -84,8 +79,6 @@ def table(
     Raises:
         ReadError: there is no summary of these, one of them cannot be read, or `by` names what there is not.
     """
-    import polars as pl
-
     key = list(by)
     if not key or not set(key) <= set(BY):
         raise ReadError(f"by={key!r}: a table of stages is by any of {', '.join(BY)}")

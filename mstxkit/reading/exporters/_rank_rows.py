@@ -64,7 +64,7 @@ class RankRowReader:
 
     def rows(self) -> Iterator[RankRows]:
         """All that has ended, process by process."""
-        for piece in self._run.coded(Need(as_json=False, names=(COALESCED,)), backwards=False):
+        for piece in self._run.files.coded(Need(as_json=False, names=(COALESCED,)), backwards=False):
             process = piece["process"].to_numpy()
             for begin, end in runs_of(process):
                 yield self._of_process(int(process[begin]), piece.slice(begin, end - begin))
@@ -97,7 +97,8 @@ class RankRowReader:
 
     def _pair(self, key: int) -> tuple[int, int]:
         if key not in self._by_key:
-            site, stage = self._run.vocabulary.sites[key >> 16], self._run.vocabulary.stages[key >> 2 & (1 << 14) - 1]
+            vocabulary = self._run.files.vocabulary
+            site, stage = vocabulary.sites[key >> 16], vocabulary.stages[key >> 2 & (1 << 14) - 1]
             name = site.name
             if site.is_stage and stage is not None and key & 2:
                 name = self._names.get(stages.canonical(stage), name)

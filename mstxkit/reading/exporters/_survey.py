@@ -40,7 +40,7 @@ class Survey(NamedTuple):
 def of_run(run: Run) -> Survey:
     """Read a run once; where lanes are uneven, a second time."""
     nesting, uneven, first_ns, flows = Postorder(), set(), OPEN_NS, Flows(_waits(run))
-    for piece in run.coded(Need(as_json=False, names=(COALESCED,), texts=bool(flows.controllers))):
+    for piece in run.files.coded(Need(as_json=False, names=(COALESCED,), texts=bool(flows.controllers))):
         if not piece.height:
             continue
         first_ns = min(first_ns, int(piece["start_ns"].to_numpy().min()))
@@ -80,15 +80,15 @@ def _suspended(run: Run, uneven: set[int]) -> Suspended:
         return Suspended()
     lanes = pl.Series(sorted(uneven), dtype=pl.Int64)
     lane = pl.col("process").cast(pl.Int64) * (1 << TRACK_BITS) + pl.col("track")
-    return Suspended.of(run, lane.is_in(lanes.implode()))
+    return Suspended.of(run.batches(), lane.is_in(lanes.implode()))
 
 
 def _waits(run: Run) -> pl.DataFrame:
     """What controllers wait for, of the processes that may be one."""
     import polars as pl
 
-    only = run.who_may_have(WAITS_FOR)
-    pieces = run.coded(Need(as_json=False, own_stages=True), only=only)
+    only = run.files.who_may_have(WAITS_FOR)
+    pieces = run.files.coded(Need(as_json=False, own_stages=True), only=only)
     return pl.concat([_stage_rows(piece, run, waits=True) for piece in pieces])
 
 
@@ -96,7 +96,7 @@ def _stage_rows(piece: pl.DataFrame, run: Run, waits: bool) -> pl.DataFrame:
     """Occurrences of stages that wait for others, or that do not: `process, stage, start_ns, duration_ns`."""
     import polars as pl
 
-    own = pl.Series([site.is_stage for site in run.vocabulary.sites], dtype=pl.Boolean)
+    own = pl.Series([site.is_stage for site in run.files.vocabulary.sites], dtype=pl.Boolean)
     is_own = pl.lit(own).gather(pl.col("site")) & (pl.col("flags") & IS_MARK == 0)
     wanted = is_own & (pl.col(NAMED + WAITS_FOR).is_not_null() == waits)
     return piece.filter(wanted).select("process", "stage", "start_ns", "duration_ns")

@@ -62,9 +62,9 @@ def trace_pids(processes: pl.DataFrame) -> list[int]:
 
 
 def _events(run: Run, pids: list[int], base_ns: int) -> Iterator[str]:
-    slices = Slices(Events(pids, base_ns), Suspended.of(run))
-    for piece in run.coded(Need()):
-        yield from slices.take(*(rows_backwards(piece, run.vocabulary, wanted) for wanted in (0, IS_MARK)))
+    slices = Slices(Events(pids, base_ns), Suspended.of(run.batches()))
+    for piece in run.files.coded(Need()):
+        yield from slices.take(*(rows_backwards(piece, run.files.vocabulary, wanted) for wanted in (0, IS_MARK)))
     yield from slices.finish()
 
 

@@ -34,7 +34,7 @@ _SPANS_A_LINE = 500
 def write(run: Run, file: IO[str]) -> int:
     """Write `run` to `file`; the number of spans. *Cost*: about 25 microseconds a span."""
     spans, count = _RunSpans(run), 0
-    for piece in run.coded(Need()):
+    for piece in run.files.coded(Need()):
         for process, made in spans.take(piece):
             count += len(made)
             for first in range(0, len(made), _SPANS_A_LINE):
@@ -80,7 +80,7 @@ class _RunSpans:
         yield from by_process.items()
 
     def _span(self, rows: Columns, place: int, parent: int) -> JobSpan:
-        site = self._run.vocabulary.sites[int(rows["site"][place])]
+        site = self._run.files.vocabulary.sites[int(rows["site"][place])]
         flags, start_ns = int(rows["flags"][place]), int(rows["start"][place])
         end_ns = start_ns if flags & IS_OPEN else int(rows["end"][place])
         trace = self._trace(rows, place)
@@ -97,7 +97,7 @@ class _RunSpans:
         return otlp_spans.trace_id(self._run.id, process["role"] or "", step)
 
     def _id(self, rows: Columns, place: int) -> bytes:
-        lane, name = int(rows["lane"][place]), self._run.vocabulary.sites[int(rows["site"][place])].name
+        lane, name = int(rows["lane"][place]), self._run.files.vocabulary.sites[int(rows["site"][place])].name
         process = self._processes[lane >> TRACK_BITS]["process"]
         about = (lane & (1 << TRACK_BITS) - 1, int(rows["depth"][place]), int(rows["start"][place]))
         return otlp_spans.span_id(self._run.id, process, *about, name)
@@ -107,7 +107,7 @@ class _RunSpans:
         own = json.loads(text) if text else {}
         about = {
             "mstxkit.step": None if step == NO_STEP else step,
-            "mstxkit.stage": self._run.vocabulary.stages[int(rows["stage"][place])],
+            "mstxkit.stage": self._run.files.vocabulary.stages[int(rows["stage"][place])],
             "mstxkit.domain": domain, "mstxkit.track": int(rows["lane"][place]) & (1 << TRACK_BITS) - 1,
             "mstxkit.busy_ns": None if busy < 0 else busy, "error": True if flags & IS_ERROR else None,
             "mstxkit.open": True if flags & IS_OPEN else None, "mstxkit.mark": True if flags & IS_MARK else None,

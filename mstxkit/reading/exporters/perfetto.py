@@ -43,7 +43,7 @@ def write(run: Run, file: IO[bytes]) -> int:
     """
     trace, count = _Trace(run, file), 0
     for some in trace.in_turn(run.processes().height):
-        for piece in run.coded(_NEED, only=some):
+        for piece in run.files.coded(_NEED, only=some):
             if piece.height:
                 count += piece.height
                 trace.draw(piece)
@@ -56,15 +56,15 @@ class _Trace:
     def __init__(self, run: Run, file: IO[bytes]) -> None:
         self._survey = survey = _survey.of_run(run)
         self._uneven = np.array(sorted(survey.uneven), dtype=np.int64)
-        self._vocabulary, processes = run.vocabulary, run.processes()
+        self._vocabulary, processes = run.files.vocabulary, run.processes()
         self._packets = Packets(file)
         self._packets.add(snapshot(survey.first_ns))
         names = TraceNames(self._packets)
         self._places = Places(self._packets, processes, run.tracks(), trace_pids(processes))
         for process in range(processes.height):
             names.begin(self._places.sequence(process))
-        self._even = EvenLanes(self._packets, names, self._places, run.vocabulary, survey.first_ns)
-        self._one_by_one = LaneEvents(names, self._places, survey.first_ns, survey.flows, run.vocabulary)
+        self._even = EvenLanes(self._packets, names, self._places, run.files.vocabulary, survey.first_ns)
+        self._one_by_one = LaneEvents(names, self._places, survey.first_ns, survey.flows, run.files.vocabulary)
         self._slices = Slices(self._one_by_one, survey.suspended)
 
     def in_turn(self, processes: int) -> list[frozenset[int] | None]:

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Callable, Iterable, NamedTuple, Sequence
+from typing import Any, Callable, Iterable, NamedTuple, Sequence
 
 from ...errors import CaptureError, FormatError
 from ..folder import Damage, reason_of
+from ..run_files import RunFiles
 from . import _bounds, _join, _kept
 from ._places import FileToImport
 from ._trace import DeviceTrace
-
-if TYPE_CHECKING:
-    from ..run import Run
 
 
 class Imported(NamedTuple):
@@ -48,12 +46,12 @@ class Imported(NamedTuple):
 
 
 def import_all(
-    run: Run, sources: Sequence[FileToImport], advance: Callable[[float], None], rank: int | None = None
+    files: RunFiles, sources: Sequence[FileToImport], advance: Callable[[float], None], rank: int | None = None
 ) -> list[Imported]:
     """Read these files and join them with a run.
 
     Args:
-        run: Opened without filters but for ranks.
+        files: Of the run, opened without filters but for ranks.
         advance: Called with about the bytes that were read since.
         rank: Whose they are, where nothing else says so.
     """
@@ -65,11 +63,11 @@ def import_all(
         except (OSError, FormatError) as exc:
             problems[number] = exc
     every = [trace for of_file in traces.values() for trace in of_file]
-    _join.know_by_process(run, every)
+    _join.know_by_process(files, every)
     for trace in every:
         trace.rank = rank if trace.rank is None else trace.rank
     _bounds.compare(every)
-    hosts = _join.hosts(run, every)
+    hosts = _join.hosts(files, every)
     return _each_once(
         _failed(source, problems[number]) if number in problems else _joined(source, traces[number], hosts)
         for number, source in enumerate(sources)

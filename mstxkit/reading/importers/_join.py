@@ -7,7 +7,7 @@ neither is free. Stages are brought to the recording's clock, so that the three 
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, Iterator, NamedTuple, Sequence
+from typing import Any, Iterator, NamedTuple, Sequence
 
 import numpy as np
 import polars as pl
@@ -15,12 +15,11 @@ import polars as pl
 from ...host.names import safe_domain, safe_message
 from ..intervals import Intervals, union
 from ..processes import Process, rank_of, role_of
+from ..run_files import RunFiles
+from ..tables import stages, waits
 from . import _bounds, _clock_fit
 from ._clock_fit import ClockFit
 from ._trace import NAME_CHARACTERS, NO_NAMES, BoundedCollectives, DeviceTrace, NamedColumn, NamedStretches, Times
-
-if TYPE_CHECKING:
-    from ..run import Run
 
 DEVICE_SCHEMA: dict[str, Any] = {
     "rank": pl.Int32, "step": pl.Int64, "stage": pl.String, "role": pl.String, "host": pl.String, "count": pl.Int64,
@@ -61,15 +60,15 @@ class JoinedTrace(NamedTuple):
     doubt: str = ""
 
 
-def hosts(run: Run, traces: Sequence[DeviceTrace]) -> dict[int, list[HostProcess]]:
+def hosts(files: RunFiles, traces: Sequence[DeviceTrace]) -> dict[int, list[HostProcess]]:
     """The processes of each rank of these traces. Ranges are read only where a trace has some of such names."""
     wanted = {trace.rank for trace in traces}
     names = {name for trace in traces for name in trace.ranges.names}
-    processes = [process for process in run._processes if rank_of(process) in wanted]
+    processes = [process for process in files.processes if rank_of(process) in wanted]
     if not processes:
         return {}
-    rows = run.occurrences()
-    ranges = _ranges_of(run, {process.index for process in processes}, names) if names else {}
+    rows = stages.outermost(waits.only_work(files.stage_rows()))
+    ranges = _ranges_of(files, {process.index for process in processes}, names) if names else {}
     by_rank: dict[int, list[HostProcess]] = {}
     for process in processes:
         own = rows.filter(pl.col("process") == process.index)
@@ -79,23 +78,23 @@ def hosts(run: Run, traces: Sequence[DeviceTrace]) -> dict[int, list[HostProcess
     return by_rank
 
 
-def know_by_process(run: Run, traces: Sequence[DeviceTrace]) -> None:
+def know_by_process(files: RunFiles, traces: Sequence[DeviceTrace]) -> None:
     """Set the rank of traces that say none, but who recorded them: where the run has one such process, it is that."""
     for trace in (trace for trace in traces if trace.rank is None and trace.pid is not None):
         ranks = {
-            rank_of(process) for process in run._processes
+            rank_of(process) for process in files.processes
             if process.pid == trace.pid and trace.host in ("", process.host)
         }  # fmt: skip
         if len(ranks) == 1:
             trace.rank = ranks.pop()
 
 
-def _ranges_of(run: Run, processes: set[int], names: set[str]) -> dict[int, NamedStretches]:
+def _ranges_of(files: RunFiles, processes: set[int], names: set[str]) -> dict[int, NamedStretches]:
     """Ranges of these processes that recordings have too, called as they are there."""
     columns: dict[int, NamedColumn] = {}
     called: dict[tuple[str, str], str | None] = {}
     left = _RANGES_OF_RUN
-    for ranges, _ in run.batches():
+    for ranges, _ in files.batches():
         own = pl.col("process").is_in(sorted(processes)) & pl.col("duration_ns").is_not_null()
         texts = (pl.col("domain").cast(pl.String), pl.col("name").cast(pl.String))
         same = ranges.filter(own).select(*texts, "process", "start_ns", "duration_ns")

@@ -41,7 +41,7 @@ _MEANS = ("critical_path", "lateness", "held_up_by", "tails", "throughput")
 
 def in_order(run: Run, first: str | None) -> list[RoleRun]:
     """Its roles: the `first`, then those in which members wait for each other, then those with the most members."""
-    return sorted(run.role_runs(), key=lambda role: (role.role != first, role.is_free, -len(role.members), role.role))
+    return sorted(run.roles.runs, key=lambda role: (role.role != first, role.is_free, -len(role.members), role.role))
 
 
 def of_run(

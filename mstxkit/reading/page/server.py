@@ -190,13 +190,13 @@ def serving(run: Run, page: str, title: str, folder: Path, showing: Showing) -> 
     def trace(check: Callable[[], None]) -> Path:
         if not file.exists():
             draft = file.with_suffix(".partial")
-            with showing(run.rows_at_most() * exporter.readings) as advance:
+            with showing(run.files.rows_at_most() * exporter.readings) as advance:
 
                 def on_rows(rows: int) -> None:
                     check()
                     advance(rows)
 
-                run.on_rows = on_rows
+                run.files.on_rows = on_rows
                 exporter.write_to(run, draft)
             draft.replace(file)
         return file

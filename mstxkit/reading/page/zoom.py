@@ -91,9 +91,9 @@ def _rows(run: Run, role: RoleRun, steps: list[int], ranks: list[int]) -> pl.Dat
 
     Of the attempt at a step that the role's own steps are of: else a step that was done twice would last for hours.
     """
-    part = run.part(ranks=ranks or None, steps=steps)
+    part = run.files.part(ranks=ranks or None, steps=steps)
     attempts = dict(run.processes().select("process", "attempt").iter_rows())
-    its_attempt = pl.Series([attempts.get(process.name) for process in part.known_processes()], dtype=pl.Int64)
+    its_attempt = pl.Series([attempts.get(process.name) for process in part.processes], dtype=pl.Int64)
     done = pl.DataFrame(_attempts(role, attempts, steps), schema={"step": pl.Int64, "attempt": pl.Int64}, orient="row")
     pieces = [_texts(ranges, its_attempt) for ranges, _ in part.batches()]
     rows = pl.concat(pieces).join(done, on=["step", "attempt"], how="semi")

@@ -38,7 +38,7 @@ def measured(run: Run, processes: pl.DataFrame, choice: ReportChoice) -> Measure
     """Measure what was asked for. Raises ReadError: nothing in the run answers to the choice, or to a part of it."""
     import polars as pl
 
-    occurrences, sums = run.occurrences(), inside.sums(run, choice.rows())
+    occurrences, sums = run.occurrences(), inside.sums(run.files, choice.rows())
     first, last = _ends(sums.spans["step"])
     choosing.check(choice, processes["rank"].to_list(), first, last)
     names, ranks = processes.select(NAMES).to_dicts(), processes.select("rank").with_row_index("process")

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from ...stages import canonical
+from ..tables import lateness as lateness_table
 from ..tables.samples import GENERATES
 
 if TYPE_CHECKING:
@@ -28,10 +29,11 @@ def summarise(run: Run, supposed: Supposed) -> dict[str, Any]:
     longest (`longest_alone`, columns as `Run.samples()`), how many went on `alone`, and the `count` of all.
     """
     samples = run.samples()
+    late = lateness_table.table(run.files, run.roles.steps, run.roles.steps_ringed)
     alone = samples.filter(samples["alone_ns"] > 0).sort("alone_ns", descending=True, maintain_order=True)
     return {
         "wait_ratio": wait_ratio(run.steps()), "critical_path": critical_path(run.critical_path()),
-        "lateness": lateness(run.role_lateness(), run.role_runs()), "held_up_by": held_up_by(run.bubbles()),
+        "lateness": lateness(late, run.roles.runs), "held_up_by": held_up_by(run.bubbles()),
         "tails": tails(run.tails()), "throughput": throughput(run.throughput(), supposed.flops),
         "samples": {
             "count": samples.height, "alone": alone.height, "longest_alone": alone.head(_SAMPLES).to_dicts()

@@ -68,8 +68,8 @@ def _judged(
     run: Run, processes: pl.DataFrame, entries: list[dict[str, Any]], choice: ReportChoice, supposed: Supposed
 ) -> dict[str, Any]:
     """`verdicts` that hold and how it was `judged`; rows of the stages say for whom they wait."""
-    steps = run.role_steps()
-    judged = judging.of_run(run)
+    steps = run.roles.steps
+    judged = judging.of_run(run.roles)
     wanted = [step for step in steps if choice.steps is None or choice.steps.first <= step.step <= choice.steps.last]
     waited = causes.waited(wanted[-_WAITS_OF_STEPS:])
     causes.give(entries, judged.blaming, waited, processes["process"].to_list())
@@ -81,10 +81,10 @@ def _judged(
     }  # fmt: skip
     verdicts = [_plain(verdict) for verdict in judged.holding]
     asked = split.asked_for(supposed.trainers, supposed.rollouts)
-    saving = what_if.table(run.role_runs(), judged.blaming, asked).to_dicts()
+    saving = what_if.table(run.roles.runs, judged.blaming, asked).to_dicts()
     return {
         "headline": headline(how, verdicts, saving), "verdicts": verdicts, "judged": how,
-        "stragglers": stragglers.table(run.role_runs()).to_dicts(), "what_if": saving,
+        "stragglers": stragglers.table(run.roles.runs).to_dicts(), "what_if": saving,
     }  # fmt: skip
 
 

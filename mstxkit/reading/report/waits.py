@@ -38,7 +38,7 @@ def summarise(
     from ..tables import waits
 
     waiting = waits.in_steps(waiting)
-    others = waits.meanwhile(run, steps) if waiting.height else {}
+    others = waits.meanwhile(run.files, steps) if waiting.height else {}
     grouped = waiting.group_by("process", "stage", maintain_order=True).agg(
         *(pl.col(name).sum() for name in _SUMMED),
         pl.col("slowest", "slowest_ns").sort_by("slowest_ns").last(),

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import heapq
 from pathlib import Path
-from typing import TYPE_CHECKING, Iterator
+from typing import Iterator
+
+import numpy as np
 
 from ...judging.controller import Controller
+from ...judging.evidence import RoleStep
 from ...store import batches
-
-if TYPE_CHECKING:
-    from ...judging.evidence import RoleStep
-    from ...store.batches import Batch
-    from ..run import Run
+from ...store.batches import Batch
 
 
-def with_rings(run: Run) -> list[RoleStep]:
+def with_rings(run: str, run_id: str) -> list[RoleStep]:
     """The steps of a run of which a ring tells, by step; nothing is judged. *Cost*: reads all that was handed over."""
-    every = (part for of_host in _handed_over(run) for batch in of_host for part in batch.parts)
+    every = (part for of_host in _handed_over(run, run_id) for batch in of_host for part in batch.parts)
     if not any(kind == batches.COLLECTIVES for kind, _, _ in every):
         return []
     steps: list[RoleStep] = []
@@ -26,8 +25,8 @@ def with_rings(run: Run) -> list[RoleStep]:
         if step.collectives is not None:
             steps.append(step)
 
-    controller, now_s = Controller(run.path, on_step=keep, judges=False), 0.0
-    for batch in heapq.merge(*_handed_over(run), key=lambda batch: batch.time_s):
+    controller, now_s = Controller(run, on_step=keep, judges=False), 0.0
+    for batch in heapq.merge(*_handed_over(run, run_id), key=lambda batch: batch.time_s):
         now_s = max(now_s, batch.time_s)
         controller.take(batch, now_s)
         if controller.is_due(now_s):
@@ -36,9 +35,9 @@ def with_rings(run: Run) -> list[RoleStep]:
     return sorted(steps, key=lambda step: step.step)
 
 
-def _handed_over(run: Run) -> list[Iterator[Batch]]:
+def _handed_over(run: str, run_id: str) -> list[Iterator[Batch]]:
     """The batches of each host."""
-    return [batches.BatchFile(file, run.id).read() for file in batches.files_in(Path(run.path))]
+    return [batches.BatchFile(file, run_id).read() for file in batches.files_in(Path(run))]
 
 
 def joined(steps: list[RoleStep], ringed: list[RoleStep]) -> list[RoleStep]:
@@ -46,8 +45,6 @@ def joined(steps: list[RoleStep], ringed: list[RoleStep]) -> list[RoleStep]:
 
     A ring's step counts for the same role, step and ranks only; all that its members did is taken from the run.
     """
-    import numpy as np
-
     by_step = {(step.role, step.step): step for step in ringed}
     whole = []
     for step in steps:
@@ -76,8 +73,6 @@ def _stage_of(step: RoleStep, name: str) -> int:
 
 def _moved_by(step: RoleStep, ring: RoleStep, places: dict[int | None, int]) -> tuple[float, bool]:
     """By how many seconds the run's tables count otherwise than what was handed over; False: that is not known."""
-    import numpy as np
-
     apart = [
         step.entered_s[places[peer.rank], step.stages.index(name)] - ring.entered_s[place, number]
         for place, peer in enumerate(ring.members)

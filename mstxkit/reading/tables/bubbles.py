@@ -5,15 +5,13 @@ Waiting alone: a rank that computes slowly is in `Run.stragglers()`, those that 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Iterator, NamedTuple
+from typing import Any, Iterator, NamedTuple
 
 import numpy as np
 import polars as pl
 
 from ...triggers.late_rank import middle_of
-
-if TYPE_CHECKING:
-    from ..role_runs import RoleRun, Seconds, Whole
+from ..role_runs import RoleRun, Seconds, Whole
 
 SCHEMA = {
     "step": pl.Int64, "role": pl.String, "stage": pl.String, "where": pl.String, "rank": pl.Int32,

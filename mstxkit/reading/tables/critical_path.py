@@ -6,16 +6,13 @@ one that came last.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import polars as pl
 
-from ..role_runs import last_of
+from ..role_runs import RoleRun, Seconds, Whole, last_of
 from .bubbles import ns_column
-
-if TYPE_CHECKING:
-    from ..role_runs import RoleRun, Seconds, Whole
 
 SCHEMA = {
     "step": pl.Int64, "role": pl.String, "place": pl.Int32, "rank": pl.Int32, "stage": pl.String, "where": pl.String,

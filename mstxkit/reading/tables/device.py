@@ -8,26 +8,22 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+import polars as pl
 
 from ...store import layout
 from ...store.session_file import sessions
 from ...store.values import small_number, text_of
 from ..folder import Damage
-
-if TYPE_CHECKING:
-    import polars as pl
-
-    from ..importers._kept import Identity
-    from ..importers._places import FileToImport
-    from ..run import Run
-    from ..selection import Selection
+from ..importers._kept import Identity
+from ..importers._places import FileToImport
+from ..run_files import RunFiles
 
 # Of a larger profile a line in `damage` says how to import it: a table should not take minutes.
 BYTES_AT_MOST, BYTES_OF_ALL = 1 << 28, 1 << 30
 
 
-def table(run: Run, chosen: Selection) -> pl.DataFrame:
+def table(files: RunFiles) -> pl.DataFrame:
     """One row a rank, step, stage and file, in this order; of a run's filters ranks, steps and stages hold.
 
     `rank, step, stage, role, host, count, stage_ns, computing_ns, communicating_ns, transfer_ns, waiting_ns,
@@ -42,50 +38,45 @@ def table(run: Run, chosen: Selection) -> pl.DataFrame:
     - Each number is right to `error_ns`. `clock` says how clocks were compared: `ranges`, `few ranges`, or `wall
       clock`, which is taken to be right to 10 ms.
     """
-    import polars as pl
-
     from ..importers import _kept
 
-    folder = Path(run.path)
-    more = _of_own_profiles(run, folder)
-    rows = pl.concat([_kept.table(folder, run.id, run.damage), *more])
-    return chosen.of_table(rows).sort("rank", "step", "stage", "source", "file", maintain_order=True)
+    folder = Path(files.path)
+    more = _of_own_profiles(files, folder)
+    rows = pl.concat([_kept.table(folder, files.id, files.damage), *more])
+    return files.chosen.of_table(rows).sort("rank", "step", "stage", "source", "file", maintain_order=True)
 
 
-def _of_own_profiles(run: Run, folder: Path) -> list[pl.DataFrame]:
+def _of_own_profiles(files: RunFiles, folder: Path) -> list[pl.DataFrame]:
     """Rows of profiles that could not be kept; those that could are with the others from now on."""
-    import polars as pl
-
     from ..importers import _importing, _join
-    from ..selection import Selection
 
-    sources = [source for source, _ in own_profiles(run, folder)]
+    sources = [source for source, _ in own_profiles(files, folder)]
     if not sources:
         return []
     ranks = frozenset(source.rank for source in sources if source.rank is not None)
     is_told = all(source.rank is not None for source in sources)
-    whole = type(run)(run.path, Selection(ranks=ranks) if is_told else None)
+    whole = files.part(ranks=ranks if is_told else None)
     rest = []
     for source, imported in zip(sources, _importing.import_all(whole, sources, lambda _: None)):
         for part in imported.damage:
-            part.note_in(run.damage)
+            part.note_in(files.damage)
         if imported.problem not in ("", _join.NOTHING_IN_IT) and not imported.damage:
-            Damage.of(imported.file, imported.problem).note_in(run.damage)
-        if _importing.try_to_keep(folder, run.id, source, imported):
-            rows = [{**row, "file": os.path.relpath(imported.file, run.path)} for row in imported.rows]
+            Damage.of(imported.file, imported.problem).note_in(files.damage)
+        if _importing.try_to_keep(folder, files.id, source, imported):
+            rows = [{**row, "file": os.path.relpath(imported.file, files.path)} for row in imported.rows]
             rest.append(pl.DataFrame(rows, schema=_join.DEVICE_SCHEMA))
     return rest
 
 
-def own_profiles(run: Run, folder: Path, is_limited: bool = True) -> list[tuple[FileToImport, Identity]]:
+def own_profiles(files: RunFiles, folder: Path, is_limited: bool = True) -> list[tuple[FileToImport, Identity]]:
     """Parsed profiles of the run that were not imported yet, or that have changed since."""
     from ..importers import _kept, _places
 
     top, damage = folder / layout.PROFILES, list[Damage]()
     if not top.is_dir() or top.is_symlink():
         return []
-    owners = _owners(run, folder)
-    kept = {_kept.identity_of(document) for _, document in _kept.heads(folder, run.id, [])}
+    owners = _owners(files.id, folder)
+    kept = {_kept.identity_of(document) for _, document in _kept.heads(folder, files.id, [])}
     new, size = [], 0
     for source in _places.sources([top], damage):
         identity = _kept.Identity.of(source, folder)
@@ -93,18 +84,18 @@ def own_profiles(run: Run, folder: Path, is_limited: bool = True) -> list[tuple[
             continue
         size += identity.size
         if is_limited and (identity.size > BYTES_AT_MOST or size > BYTES_OF_ALL):
-            why = f"is too large to be joined in passing: mstxkit import --run {run.path}"
-            Damage.of(os.fspath(source.path), why).note_in(run.damage)
+            why = f"is too large to be joined in passing: mstxkit import --run {files.path}"
+            Damage.of(os.fspath(source.path), why).note_in(files.damage)
             size -= identity.size
             continue
         new.append((_with_owner(source, owners), identity))
     return new
 
 
-def _owners(run: Run, folder: Path) -> dict[Path, tuple[int | None, str, int | None]]:
+def _owners(run_id: str, folder: Path) -> dict[Path, tuple[int | None, str, int | None]]:
     """Rank, host and pid of what each session recorded, by where that lies."""
     owners = {}
-    for session in sessions(folder, run.id):
+    for session in sessions(folder, run_id):
         output, get = text_of(session.document.get("output")), session.document.get
         if output:
             owner = (small_number(get("rank")), text_of(get("host")), small_number(get("pid")))

@@ -9,6 +9,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Iterator, NamedTuple, Sequence
 
+import polars as pl
+
 from ...store import fate
 from ...store.control_folder import ControlFolder
 from ...store.documents import Unusable
@@ -16,8 +18,10 @@ from ...store.fate import Asked, Fates
 from ...store.report import DRAINING, RUNNING, Report
 from ...store.session_file import RecordedSession, sessions
 from ...store.values import small_number, text_of, whole_number
-from ..folder import Damage
+from ..folder import Damage, note_unusable
+from ..frames import ESCALATION_SCHEMA
 from ..processes import Process, liveness
+from ..run_files import RunFiles
 
 # Beyond these somebody else wrote it; the rest is left out, and listed.
 ROWS_AT_MOST = 1_000_000
@@ -35,6 +39,12 @@ class _Request(NamedTuple):
     recorded: dict[_Place, list[RecordedSession]]
 
 
+def table(files: RunFiles) -> pl.DataFrame:
+    """See `Run.escalations`."""
+    every = rows(files.path, files.id, files.processes, files.damage)
+    return pl.DataFrame(every, schema=ESCALATION_SCHEMA)
+
+
 def rows(
     run: str, run_id: str, processes: Sequence[Process], damage: list[Damage], now_ns: int | None = None
 ) -> list[dict[str, Any]]:
@@ -48,8 +58,7 @@ def rows(
     """
     unusable: list[Unusable] = []
     rows = list(_rows(run, run_id, processes, unusable, time.time_ns() if now_ns is None else now_ns))
-    new, earlier = dict.fromkeys(Damage.of(exc.path, exc.reason) for exc in unusable), set(damage)
-    damage += [part for part in new if part not in earlier]
+    note_unusable(unusable, damage)
     return rows
 
 

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import polars as pl
 
 from ...stages import canonical
 from ...store import incidents as store
 from ...store.documents import Unusable
+from ...store.incidents import Incident
 from ...store.stacks import signal_name
 from ...store.values import text_of
-from ..folder import Damage
-
-if TYPE_CHECKING:
-    import polars as pl
-
-    from ...store.incidents import Incident
-    from ..selection import Selection
+from ..folder import Damage, note_unusable
+from ..selection import Selection
 
 
 def stored(run: str, run_id: str, damage: list[Damage]) -> list[Incident]:
@@ -29,8 +27,7 @@ def stored(run: str, run_id: str, damage: list[Damage]) -> list[Incident]:
     """
     unusable: list[Unusable] = []
     incidents = store.read(Path(run), run_id, unusable)
-    new, earlier = dict.fromkeys(Damage.of(file.path, file.reason) for file in unusable), set(damage)
-    damage += [part for part in new if part not in earlier]
+    note_unusable(unusable, damage)
     return incidents
 
 
@@ -49,8 +46,6 @@ def dicts(run: str, run_id: str, damage: list[Damage]) -> list[dict[str, Any]]:
 
 def table(run: str, run_id: str, chosen: Selection, damage: list[Damage]) -> pl.DataFrame:
     """The table of those that are asked for."""
-    import polars as pl
-
     from ..frames import INCIDENT_SCHEMA
 
     rows = [row_of(incident) for incident in stored(run, run_id, damage) if is_asked_for(incident, chosen)]

@@ -7,19 +7,13 @@ and again: an all-reduce that somebody marked, or that a patch declares.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
+import polars as pl
 
-from ...judging.evidence import STAGE_ENTRY, Collectives
+from ...judging.evidence import STAGE_ENTRY, Collectives, RoleStep
 from ...stages import canonical
+from ..run_files import RunFiles
 from . import lateness, role_steps
-
-if TYPE_CHECKING:
-    import polars as pl
-
-    from ...judging.evidence import RoleStep
-    from ..run import Run
 
 # Only the last steps are looked into, and of a name so many ranges a step: what is called more often is no collective
 # that is worth a range.
@@ -29,38 +23,36 @@ _CALL = ("at", "stage", "name", "nth")
 _PLACE = ("role", "stage", "name")
 
 
-def added(run: Run, steps: list[RoleStep]) -> list[RoleStep]:
+def added(files: RunFiles, steps: list[RoleStep]) -> list[RoleStep]:
     """The steps, the last ones with what ranges tell of the inside of their stages.
 
     *Cost*: the ranges of these steps and stages are read once more.
 
     Args:
-        run: A run, opened without filters.
+        files: Of a run, opened without filters.
         steps: Its steps, as `role_steps.of_run` gives them.
     """
     together = lateness.synchronising(steps)
     last = steps[-STEPS_AT_MOST:]
     if not together or not last:
         return steps
-    ranges = _ranges(run, last, {stage for _, stage in together})
+    ranges = _ranges(files, last, {stage for _, stage in together})
     calls = _collective(ranges, last)
     if calls.is_empty():
         return steps
     by_step = {part["at"][0]: part for part in calls.partition_by("at")}
-    origin_ns = role_steps.origin_ns(run)
+    origin_ns = role_steps.origin_ns(files.stage_rows())
     return [
         *steps[: len(steps) - len(last)],
         *(_with(step, by_step.get(at), origin_ns) for at, step in enumerate(last)),
     ]
 
 
-def _ranges(run: Run, steps: list[RoleStep], keys: set[str]) -> pl.DataFrame:
+def _ranges(files: RunFiles, steps: list[RoleStep], keys: set[str]) -> pl.DataFrame:
     """`at` (which step of these), `member, role, stage, name, nth, start_ns, end_ns` of the ranges inside of stages."""
-    import polars as pl
-
-    every = run.stage_rows()["stage"].cast(pl.String).unique().drop_nulls().to_list()
+    every = files.stage_rows()["stage"].cast(pl.String).unique().drop_nulls().to_list()
     named = {name: canonical(name) for name in every if canonical(name) in keys}
-    part = run.part(steps={step.step for step in steps}, stages=sorted(named))
+    part = files.part(steps={step.step for step in steps}, stages=sorted(named))
     texts = pl.col("stage", "name").cast(pl.String)
     columns = (pl.col("process").cast(pl.UInt32), "step", texts, "start_ns", "duration_ns", "depth")
     is_inside = ~pl.col("is_stage") & pl.col("duration_ns").is_not_null()
@@ -73,11 +65,9 @@ def _ranges(run: Run, steps: list[RoleStep], keys: set[str]) -> pl.DataFrame:
     )
 
 
-def _members(part: Run, steps: list[RoleStep]) -> pl.DataFrame:
+def _members(part: RunFiles, steps: list[RoleStep]) -> pl.DataFrame:
     """`at, process, step, member, role` of all who are compared."""
-    import polars as pl
-
-    processes = {name: place for place, name in enumerate(part.processes()["process"].to_list())}
+    processes = {process.name: process.index for process in part.processes}
     who = [
         (at, processes[peer.process], step.step, member, step.role)
         for at, step in enumerate(steps)
@@ -90,8 +80,6 @@ def _members(part: Run, steps: list[RoleStep]) -> pl.DataFrame:
 
 def _collective(ranges: pl.DataFrame, steps: list[RoleStep]) -> pl.DataFrame:
     """Those that all members of a step leave together, of every name the innermost ones."""
-    import polars as pl
-
     sizes = pl.Series([int(lateness.compared(step).sum()) for step in steps], dtype=pl.Int64)
     rows = ranges.filter(pl.len().over("at", "member", "stage", "name") <= _CALLS_AT_MOST)
     is_whole = (pl.len().over(*_CALL) == pl.lit(sizes).gather(pl.col("at"))) & (pl.len().over(*_CALL) > 1)
@@ -113,8 +101,6 @@ def _errors_s(steps: list[RoleStep]) -> float:
 
 def _enclosing(rows: pl.DataFrame) -> pl.DataFrame:
     """`role, stage, name` of those around others of the rows; looked at in one member's first step."""
-    import polars as pl
-
     first = rows.filter((pl.col("at") == pl.col("at").min().over(_PLACE)) & (pl.col("member") == 0))
     pairs = first.join(first.select("role", "stage", "at", "start_ns", "end_ns", "depth"), on=["role", "stage", "at"])
     is_around = (pl.col("depth") < pl.col("depth_right")) & (pl.col("start_ns") <= pl.col("start_ns_right"))

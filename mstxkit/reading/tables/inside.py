@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Callable, NamedTuple
+from typing import Callable, NamedTuple
 
+import polars as pl
+
+from ..run_files import RunFiles
 from ..suspended import COALESCED
-
-if TYPE_CHECKING:
-    import polars as pl
-
-    from ..run import Run
 
 # As the engines write it: these keys, in this order.
 _COALESCED = rf'^{re.escape(COALESCED)}(\d+),"total_ns":(\d+),"max_ns":(\d+)'
@@ -34,12 +32,10 @@ class Sums(NamedTuple):
     coalesced: pl.DataFrame
 
 
-def sums(run: Run, chosen: pl.Expr) -> Sums:
+def sums(files: RunFiles, chosen: pl.Expr) -> Sums:
     """Add up the ranges of a run; `names` of the `chosen` rows only. *Cost*: memory for the sums and one batch."""
-    import polars as pl
-
     spans, names, coalesced = _Adding(_spans), _Adding(_names), _Adding(_coalesced)
-    for ranges, _ in run.batches():
+    for ranges, _ in files.batches():
         rows = ranges.filter(pl.col("duration_ns").is_not_null()).with_columns(**_calls())
         ends = rows.select("process", "step", "stage", "start_ns", end_ns=pl.col("start_ns") + pl.col("duration_ns"))
         spans.add(ends.filter(pl.col("step").is_not_null()))
@@ -51,8 +47,6 @@ def sums(run: Run, chosen: pl.Expr) -> Sums:
 
 def _calls() -> dict[str, pl.Expr]:
     """A row that stands for many calls counts as these, and for the time inside of them."""
-    import polars as pl
-
     numbers = [pl.col("attributes").str.extract(_COALESCED, group).cast(pl.Int64, strict=False) for group in (1, 2, 3)]
     total_ns, max_ns = (number.fill_null(pl.col("duration_ns")) for number in numbers[1:])
     return {
@@ -64,8 +58,6 @@ def _calls() -> dict[str, pl.Expr]:
 
 
 def _of_names(rows: pl.DataFrame) -> pl.DataFrame:
-    import polars as pl
-
     in_step = pl.col("step").is_not_null()
     return rows.select(
         "process", "stage", "name", "domain", "calls", "max_ns", total_ns="ns",
@@ -74,15 +66,11 @@ def _of_names(rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def _spans(rows: pl.DataFrame) -> pl.DataFrame:
-    import polars as pl
-
     grouped = rows.group_by("process", "step", "stage").agg(pl.col("start_ns").min(), pl.col("end_ns").max())
     return grouped.with_columns(pl.col("stage").cast(pl.String))
 
 
 def _names(rows: pl.DataFrame) -> pl.DataFrame:
-    import polars as pl
-
     grouped = rows.group_by("process", "stage", "name", "domain").agg(
         pl.col("calls", "total_ns").sum(), pl.col("max_ns").max(), pl.col("step_calls", "step_ns").sum()
     )
@@ -90,8 +78,6 @@ def _names(rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def _coalesced(rows: pl.DataFrame) -> pl.DataFrame:
-    import polars as pl
-
     return rows.group_by("name").agg(pl.col("calls", "records").sum()).with_columns(pl.col("name").cast(pl.String))
 
 
@@ -108,6 +94,4 @@ class _Adding:
             self._parts = [self.result()]
 
     def result(self) -> pl.DataFrame:
-        import polars as pl
-
         return self._add_up(pl.concat(self._parts))

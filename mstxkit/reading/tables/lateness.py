@@ -7,22 +7,18 @@ they leave much closer together than they entered.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Iterable, Iterator
+from typing import Any, Iterable, Iterator, Sequence
 
 import numpy as np
+import polars as pl
 
 from ...judging import lateness as judging_lateness
-from ...judging.evidence import DEVICE, STAGE_ENTRY
+from ...judging.evidence import DEVICE, STAGE_ENTRY, RoleStep
 from ...judging.lateness import COLUMNS as LATENESS
 from ..report.units import spans
+from ..role_runs import Seconds
+from ..run_files import RunFiles
 from . import device_entries
-
-if TYPE_CHECKING:
-    import polars as pl
-
-    from ...judging.evidence import RoleStep, Seconds
-    from ..run import Run
-    from ..selection import Selection
 
 # How far apart they leave, of how far apart they entered; 1 and more where nobody waits.
 TOGETHER_AT_MOST = 0.5
@@ -31,25 +27,28 @@ STEPS_NEEDED, APART_AT_LEAST_S = 4, 20e-6
 _NS = 1e9
 
 
-def table(run: Run, chosen: Selection) -> pl.DataFrame:
-    """The table, step by step; of those ranks that are read."""
-    import polars as pl
+def table(files: RunFiles, steps: Sequence[RoleStep], ringed: Sequence[RoleStep]) -> pl.DataFrame:
+    """The table, step by step, of those ranks that are read; and of which `role`, null of device ranges.
 
+    Args:
+        files: Of a run.
+        steps: Its steps, as `Roles.steps`.
+        ringed: Those of which a ring tells.
+    """
     from ..frames import LATENESS_SCHEMA
 
-    by_device = list(_of_devices(run))
+    by_device = list(_of_devices(files))
     profiled = {(row[0], row[3]) for row in by_device}
-    steps, ringed = run.role_steps(), run.steps_ringed()
     together, has_ring = synchronising(steps), {(step.role, step.step) for step in ringed}
     rows = [row for step in steps if (step.role, step.step) not in has_ring for row in _rows(step, together)]
     rows = [row for row in rows if (row[0], row[3]) not in profiled] + by_device
     rows += [row for step in ringed for row in _of_ring(step)]
     table = pl.DataFrame(rows, schema=LATENESS_SCHEMA, orient="row").sort("step", maintain_order=True)
-    return chosen.of_table(table)
+    return files.chosen.of_table(table)
 
 
-def _of_devices(run: Run) -> Iterator[tuple[Any, ...]]:
-    for row in device_entries.rows_of(device_entries.windows(run.path, run.id)):
+def _of_devices(files: RunFiles) -> Iterator[tuple[Any, ...]]:
+    for row in device_entries.rows_of(device_entries.windows(files.path, files.id)):
         yield row.window.step, row.group, row.rank, row.window.stage, row.late_ns, row.error_ns, DEVICE, None
 
 

@@ -5,16 +5,13 @@ Who comes late is no matter here: who enters last waits for nobody, and its time
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import polars as pl
 
 from ..report.units import spans
-from ..role_runs import shown_ns
-
-if TYPE_CHECKING:
-    from ..role_runs import RoleRun
+from ..role_runs import RoleRun, shown_ns
 
 SCHEMA = {
     "role": pl.String, "stage": pl.String, "group": pl.String, "members": pl.Int32, "steps": pl.Int64,

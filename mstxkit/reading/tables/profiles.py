@@ -3,15 +3,27 @@
 from __future__ import annotations
 
 import os
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...store.documents import Unusable
 from ...store.session_file import RecordedSession, sessions
 from ...store.values import list_of, step_number, table_of, text_of, whole_number
-from ..folder import Damage
+from ..folder import Damage, note_unusable
+
+if TYPE_CHECKING:
+    import polars as pl
 
 RUN, HOST, REMOVED, NONE = "run", "host", "removed", "none"
 _LATEST_NS = (1 << 63) - 1
+
+
+def table(run: str, run_id: str, damage: list[Damage]) -> pl.DataFrame:
+    """See `Run.profiles`."""
+    import polars as pl
+
+    from ..frames import PROFILE_SCHEMA
+
+    return pl.DataFrame(rows(run, run_id, damage), schema=PROFILE_SCHEMA)
 
 
 def rows(run: str | os.PathLike[str], run_id: str, damage: list[Damage]) -> list[dict[str, Any]]:
@@ -22,8 +34,7 @@ def rows(run: str | os.PathLike[str], run_id: str, damage: list[Damage]) -> list
     """
     unusable: list[Unusable] = []
     every = sorted(sessions(run, run_id, unusable), key=lambda session: session.key[0])
-    new, earlier = dict.fromkeys(Damage.of(exc.path, exc.reason) for exc in unusable), set(damage)
-    damage += [part for part in new if part not in earlier]
+    note_unusable(unusable, damage)
     return [_row(session) for session in every]
 
 

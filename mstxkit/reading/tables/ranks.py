@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Iterator
+from typing import Any, Iterator
 
 import numpy as np
 import polars as pl
 
 from ...triggers.late_rank import middle_of
 from .. import excess
-from ..role_runs import shown_ns
-
-if TYPE_CHECKING:
-    from ..role_runs import RoleRun
+from ..role_runs import RoleRun, shown_ns
 
 SCHEMA = {
     "role": pl.String, "rank": pl.Int32, "host": pl.String, "steps": pl.Int64, "work_ns": pl.Int64,

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Iterator
+from typing import Any, Iterator
 
 import numpy as np
 import polars as pl
 
 from ...stages import canonical
-from ..role_runs import shown_ns
-
-if TYPE_CHECKING:
-    from ..role_runs import RoleRun
+from ..role_runs import RoleRun, shown_ns
 
 WEIGHTS, DISPATCH = "weights", "dispatch"
 STAGES = ("weight_sync", "sleep", "wake_up")

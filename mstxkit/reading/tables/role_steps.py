@@ -7,22 +7,18 @@ outside while it goes on. Steps that are not over are left out.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+import polars as pl
 
 from ...host import parts
 from ...judging.clock_bounds import WALL_ERROR_NS
 from ...judging.evidence import Peer, RoleStep, Work
 from ...stages import canonical
 from ...store.summaries import WORKERS
+from ..role_runs import Seconds, Whole
 from . import stages
-
-if TYPE_CHECKING:
-    import polars as pl
-
-    from ...judging.evidence import Seconds, Whole
-    from ..run import Run
 
 # A member that is farther behind than so many steps is doing something else, and is not waited for.
 _STEPS_BEHIND = 2
@@ -49,20 +45,18 @@ class _Members(NamedTuple):
     is_running: list[bool]
 
 
-def of_run(run: Run, processes: pl.DataFrame | None = None, has_beside: bool = False) -> list[RoleStep]:
+def of_run(stage_rows: pl.DataFrame, processes: pl.DataFrame, has_beside: bool = False) -> list[RoleStep]:
     """Every step of every role that is over, attempt by attempt, in the order in which they ended.
 
     *Cost*: a table of stages, and about a millisecond a step.
 
     Args:
-        run: A run.
-        processes: Its `processes()`, where they are there already.
+        stage_rows: As `RunFiles.stage_rows` has them.
+        processes: As `Run.processes()`.
         has_beside: With those of processes that work beside others of their role.
     """
-    import polars as pl
-
-    rows = run.stage_rows().with_columns(stage=_canonical(run.stage_rows()["stage"]))
-    members = _members(run.processes() if processes is None else processes, rows)
+    rows = stage_rows.with_columns(stage=_canonical(stage_rows["stage"]))
+    members = _members(processes, rows)
     controllers = [place for place, peer in enumerate(members.peers) if peer.is_controller]
     waiting = rows.filter(pl.col("waits_for").is_not_null() & ~pl.col("process").is_in(controllers))
     waits_for = {
@@ -76,7 +70,7 @@ def of_run(run: Run, processes: pl.DataFrame | None = None, has_beside: bool = F
         return []
     groups = list(dict.fromkeys(members.group))
     numbers = pl.Series([groups.index(group) for group in members.group], dtype=pl.Int64)
-    figures = _figures(work.with_columns(pl.col("start_ns") - origin_ns(run)), every).sort("start_ns")
+    figures = _figures(work.with_columns(pl.col("start_ns") - origin_ns(stage_rows)), every).sort("start_ns")
     figures = figures.with_columns(of=numbers.gather(figures["process"]))
     lives = _lives(figures, rows)
     over = _over(figures, lives, members)
@@ -93,14 +87,12 @@ def of_run(run: Run, processes: pl.DataFrame | None = None, has_beside: bool = F
     ]
 
 
-def origin_ns(run: Run) -> int:
+def origin_ns(stage_rows: pl.DataFrame) -> int:
     """The instant from which the seconds of its steps count; ns on the run's wall clock."""
-    return int(run.stage_rows()["start_ns"].min() or 0)  # type: ignore[arg-type]
+    return int(stage_rows["start_ns"].min() or 0)  # type: ignore[arg-type]
 
 
 def _canonical(names: pl.Series) -> pl.Series:
-    import polars as pl
-
     texts = names.cast(pl.String)
     keys = {name: canonical(name) for name in texts.unique().drop_nulls().to_list()}
     return pl.Series("stage", [keys.get(name) for name in texts.to_list()], dtype=pl.String)
@@ -137,8 +129,6 @@ def _figures(work: pl.DataFrame, every: pl.DataFrame) -> pl.DataFrame:
 
     The outermost ranges of a stage say how much it did; where none does, those inside of them, as an engine's steps.
     """
-    import polars as pl
-
     figures = stages.by_step(work).select(*_OF, "count", "total_ns", "start_ns", "end_ns")
     for rows in (work, every.filter(pl.col("duration_ns").is_not_null())):
         figures = figures.join(_told(rows), on=_OF, how="left", maintain_order="left", suffix="_inside")
@@ -147,8 +137,6 @@ def _figures(work: pl.DataFrame, every: pl.DataFrame) -> pl.DataFrame:
 
 def _told(rows: pl.DataFrame) -> pl.DataFrame:
     """What these rows say that they did, by `process, step, stage`, and the longest of them."""
-    import polars as pl
-
     return rows.group_by(*_OF).agg(
         longest_ns=pl.col("duration_ns").max(), longest_response=pl.col("longest_response").max(),
         tokens=stages.summed(pl.col("tokens")), responses=stages.summed(pl.coalesce("responses", "prompts")),
@@ -157,8 +145,6 @@ def _told(rows: pl.DataFrame) -> pl.DataFrame:
 
 def _lives(figures: pl.DataFrame, rows: pl.DataFrame) -> dict[int, Whole]:
     """Group to (3, N): its processes, in order, and the first step in which each did anything, and its last one."""
-    import polars as pl
-
     last = rows.group_by("process").agg(last=pl.col("step").max())
     lives = figures.group_by("of", "process").agg(first=pl.col("step").min()).join(last, on="process").sort("process")
     return {part["of"][0]: part.drop("of").cast(pl.Int64).to_numpy().T for part in lives.partition_by("of")}
@@ -166,8 +152,6 @@ def _lives(figures: pl.DataFrame, rows: pl.DataFrame) -> dict[int, Whole]:
 
 def _over(figures: pl.DataFrame, lives: dict[int, Whole], members: _Members) -> set[tuple[int, int]]:
     """Which steps of which groups are over: nobody may still add to them, and nobody was killed in them."""
-    import polars as pl
-
     over = set()
     for group, steps in figures.group_by("of").agg(pl.col("step").unique()).iter_rows():
         barred = _barred(dict(lives[group][[0, 2]].T.tolist()), members)
@@ -204,8 +188,6 @@ def _role_step(part: pl.DataFrame, role: str, members: _Members, lives: Whole) -
 
 def _spread(column: pl.Series, shape: tuple[int, int], members: Any, stage: Whole) -> Seconds:
     """The values of rows in a table of members and stages; NaN where there are none."""
-    import polars as pl
-
     table = np.full(shape, np.nan)
     table[members, stage] = column.cast(pl.Float64).fill_null(float("nan")).to_numpy()
     return table

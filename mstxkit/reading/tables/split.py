@@ -8,17 +8,14 @@ are then gone through once more, with another share of each batch for everybody.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, Iterable, Iterator, NamedTuple
+from typing import Any, Iterable, Iterator, NamedTuple
 
 import numpy as np
 
 from ...errors import ReadError
 from ...stages import canonical
 from .. import excess, replay
-from ..role_runs import shown_ns
-
-if TYPE_CHECKING:
-    from ..role_runs import RoleRun, Seconds
+from ..role_runs import RoleRun, Seconds, shown_ns
 
 MAKES, USES = ("actor_generate",), ("actor_update", "actor_compute_log_prob")
 # Moved from one side to the other, as shares of the smaller side.

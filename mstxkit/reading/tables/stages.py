@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    import numpy.typing as npt
-    import polars as pl
+import numpy as np
+import numpy.typing as npt
+import polars as pl
 
 FOREVER_NS = (1 << 63) - 1
 KILLED, LEFT = "killed", "left"
@@ -45,14 +45,10 @@ def _is_flat(stage_rows: pl.DataFrame) -> bool:
 
 
 def _ended(stage_rows: pl.DataFrame) -> pl.DataFrame:
-    import polars as pl
-
     return stage_rows.filter(pl.col("duration_ns").is_not_null())
 
 
 def _not_inside(stage_rows: pl.DataFrame) -> pl.DataFrame:
-    import polars as pl
-
     track = [*_STAGE, "track"]
     rows = stage_rows.with_columns(
         end_ns=pl.when(pl.col("duration_ns").is_null())
@@ -77,9 +73,6 @@ def table(occurrences: pl.DataFrame) -> pl.DataFrame:
 
 def by_step(occurrences: pl.DataFrame) -> pl.DataFrame:
     """The same with a last column `process`. *Cost*: about 0.4 µs an occurrence."""
-    import numpy as np
-    import polars as pl
-
     from ..intervals import new_in_groups
 
     keys = _as_one([_order_of(occurrences[name]) for name in ("step", "stage", "process", "waits_for")])
@@ -103,8 +96,6 @@ def by_step(occurrences: pl.DataFrame) -> pl.DataFrame:
 
 def _order_of(column: pl.Series) -> npt.NDArray[Any]:
     """A number for each value, in the order in which they are shown: nulls first, texts as texts."""
-    import polars as pl
-
     if column.dtype in (pl.Categorical, pl.String):
         distinct = column.unique()
         shown = {text: place for place, text in enumerate(sorted(distinct.cast(pl.String), key=_as_shown))}
@@ -116,8 +107,6 @@ def _order_of(column: pl.Series) -> npt.NDArray[Any]:
 
 def summed(column: pl.Expr) -> pl.Expr:
     """Their sum; null where all are."""
-    import polars as pl
-
     return pl.when(column.is_not_null().any()).then(column.sum())
 
 
@@ -147,8 +136,6 @@ def per_step(rows: pl.DataFrame, who: str) -> pl.DataFrame:
         rows: with `stage, step, total_ns` and `who`, as `by_step` and `Run.stages()` have them.
         who: the column of those who are compared, `process` or `rank`; several rows of one in a step add up.
     """
-    import polars as pl
-
     has_no_steps = pl.col("step").is_null().all().over("stage")
     in_steps = rows.filter(pl.col("step").is_not_null() | has_no_steps)
     of_steps = in_steps.group_by("stage", who, "step").agg(pl.col("total_ns").sum())
@@ -164,8 +151,6 @@ def middle(count: int) -> int:
 
 def new_ns(key: tuple[str, ...]) -> pl.Expr:
     """How much of each row's time no earlier row of its `key` covers (rows sorted by start): its sum is their union."""
-    import polars as pl
-
     end_ns = pl.col("start_ns") + pl.col("duration_ns")
     covered_until = end_ns.cum_max().shift(1).over(*key)
     return (end_ns - pl.max_horizontal("start_ns", covered_until)).clip(lower_bound=0)
@@ -182,8 +167,6 @@ def by_process(occurrences: pl.DataFrame) -> pl.DataFrame:
     - `stepless`: so many occurrences in no step;
     - `tokens, token_ns, prompts, prompt_ns`: the work that occurrences say they did, and the time of one of it.
     """
-    import polars as pl
-
     key = ("process", "stage")
     rows = occurrences.sort("start_ns").with_columns(new_ns=new_ns(key))
     per_process = rows.group_by("stage", "process", "rank", "host", "pid", "role").agg(
@@ -204,8 +187,6 @@ def by_process(occurrences: pl.DataFrame) -> pl.DataFrame:
 
 def _per_work(rows: pl.DataFrame, work: str) -> pl.DataFrame:
     """Of the occurrences that say how much they did: all of it, and the union of their time over that."""
-    import polars as pl
-
     says_so = rows.filter(pl.col(work).is_finite() & (pl.col(work) > 0)).with_columns(new_ns=new_ns(_STAGE))
     summed = says_so.group_by("stage", "process").agg(pl.col(work).sum(), ns=pl.col("new_ns").sum())
     return summed.with_columns((pl.col("ns") / pl.col(work)).alias(f"{work[:-1]}_ns")).drop("ns")
@@ -213,14 +194,10 @@ def _per_work(rows: pl.DataFrame, work: str) -> pl.DataFrame:
 
 def totals(occurrences: pl.DataFrame) -> pl.DataFrame:
     """`stage, count, mean_ns, p50_ns, p99_ns`: single occurrences of a stage over all processes."""
-    import polars as pl
-
     return occurrences.group_by("stage").agg(count=pl.len().cast(pl.Int64), **_of_single_ones())
 
 
 def _of_single_ones() -> dict[str, pl.Expr]:
-    import polars as pl
-
     ns = pl.col("duration_ns")
     percentiles = {f"p{p}_ns": ns.quantile(p / 100, interpolation="nearest") for p in (50, 99)}
     return {"mean_ns": ns.mean(), **percentiles}
@@ -232,8 +209,6 @@ def endings(processes: pl.DataFrame, open_ranges: pl.DataFrame) -> pl.DataFrame:
     `row, track, step, stage, name, domain, start_ns, open_ns`; `row` is the process's row in `processes`; `open_ns` is
     from its begin until the process was last seen. Both tables are as `Run` gives them.
     """
-    import polars as pl
-
     gone = processes.with_row_index("row").filter(pl.col("state").is_in((KILLED, LEFT))).select("row", "last_seen_ns")
     innermost = open_ranges.sort("depth", "start_ns").group_by("process", "track", maintain_order=True).last()
     return (

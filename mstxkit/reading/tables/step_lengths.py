@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Iterator
+from typing import Any, Iterator
 
 import numpy as np
 import polars as pl
 
-from ..role_runs import shown_ns
+from ..role_runs import RoleRun, shown_ns
 from . import bubbles
-
-if TYPE_CHECKING:
-    from ..role_runs import RoleRun
 
 SCHEMA = {
     "step": pl.Int64, "role": pl.String, "ranks": pl.Int32, "start_ns": pl.Int64, "end_ns": pl.Int64,

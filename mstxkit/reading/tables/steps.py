@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    import polars as pl
-
+import polars as pl
 
 _ENDED = "ended"
 
@@ -21,8 +17,6 @@ def periods(spans: pl.DataFrame, states: list[str]) -> pl.DataFrame:
         spans: as `inside.sums` gives them; those of a step count together.
         states: of the processes, in the order of `Run.processes()`.
     """
-    import polars as pl
-
     whole = spans.group_by("process", "step").agg(pl.col("start_ns").min(), pl.col("end_ns").max())
     after = {name: pl.col(name).shift(-1).over("process") for name in ("step", "start_ns")}
     until_next = pl.when(after["step"] == pl.col("step") + 1).then(after["start_ns"] - pl.col("start_ns"))
@@ -40,8 +34,6 @@ def by_process(periods: pl.DataFrame) -> pl.DataFrame:
 
     Processes with fewer than half as many steps as others are left out: they are no measure of a step.
     """
-    import polars as pl
-
     means = periods.group_by("process").agg(steps=pl.len().cast(pl.Int64), step_ns=pl.col("period_ns").mean())
     often = means.filter(pl.col("steps") * 2 >= pl.col("steps").max())
     return often.sort("step_ns", "process", descending=[True, False])
@@ -53,8 +45,6 @@ def shares(of_steps: pl.DataFrame, periods: pl.DataFrame) -> pl.DataFrame:
     Args:
         of_steps: as `stages.by_step` gives them.
     """
-    import polars as pl
-
     together = of_steps.join(periods, on=["process", "step"], how="inner")
     inside = together.group_by("stage", "process").agg(pl.col("total_ns").sum())
     whole = periods.group_by("process").agg(pl.col("period_ns").sum())

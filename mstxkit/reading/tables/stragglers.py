@@ -5,16 +5,13 @@ Waiting is no part of it: of a piece in which members wait, what counts is the t
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Iterator, NamedTuple
+from typing import Iterator, NamedTuple
 
 import numpy as np
 import polars as pl
 
 from .. import excess
-from ..role_runs import shown_ns
-
-if TYPE_CHECKING:
-    from ..role_runs import RoleRun, Seconds
+from ..role_runs import RoleRun, Seconds, shown_ns
 
 INSIDE = "inside"
 SCHEMA = {

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Iterator
+from typing import Any, Iterator
 
 import numpy as np
 import polars as pl
 
-from ..role_runs import shown_ns
-
-if TYPE_CHECKING:
-    from ..role_runs import RoleRun, Seconds
+from ..role_runs import RoleRun, Seconds, shown_ns
 
 SCHEMA = {
     "step": pl.Int64, "role": pl.String, "stage": pl.String, "ranks": pl.Int32, "middle_ns": pl.Int64,

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Iterator
+from typing import Any, Iterator
 
 import numpy as np
 import polars as pl
 
 from ...errors import CaptureError, ReadError
 from ...store import metrics_setting
-from ..role_runs import shown_ns
-
-if TYPE_CHECKING:
-    from ...store.metrics_setting import ByStage, Flops
-    from ..role_runs import RoleRun
+from ...store.metrics_setting import ByStage, Flops
+from ..role_runs import RoleRun, shown_ns
 
 SCHEMA = {
     "step": pl.Int64, "role": pl.String, "stage": pl.String, "ranks": pl.Int32, "tokens": pl.Float64,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from ...stages import canonical
 from ...store import verdicts as store
 from ...store.documents import Unusable
-from ..folder import Damage
+from ..folder import Damage, note_unusable
 
 if TYPE_CHECKING:
     import polars as pl
@@ -27,8 +27,7 @@ def stored(run: str, damage: list[Damage]) -> list[Verdict]:
     """
     unusable: list[Unusable] = []
     verdicts = store.read(Path(run), unusable)
-    new, earlier = dict.fromkeys(Damage.of(file.path, file.reason) for file in unusable), set(damage)
-    damage += [part for part in new if part not in earlier]
+    note_unusable(unusable, damage)
     return verdicts
 
 

@@ -6,18 +6,15 @@ An occurrence of a stage is a wait where its range has the attribute `waits_for`
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Iterator, NamedTuple
+from typing import Any, Iterator, NamedTuple
 
 import numpy as np
+import polars as pl
 
 from .. import intervals
 from ..intervals import Intervals, Times
+from ..run_files import RunFiles
 from . import stages
-
-if TYPE_CHECKING:
-    import polars as pl
-
-    from ..run import Run
 
 _WHO = ("process", "stage")
 _KEY = ("step", "stage", "process", "host", "pid", "role")
@@ -45,22 +42,22 @@ class WaitsOfStage(NamedTuple):
 
 def only_work(stage_rows: pl.DataFrame) -> pl.DataFrame:
     """The occurrences of stages in which work is done."""
-    import polars as pl
-
     return stage_rows.filter(pl.col("waits_for").is_null())
 
 
 def only_waits(stage_rows: pl.DataFrame) -> pl.DataFrame:
     """The outermost occurrences in which a controller waits."""
-    import polars as pl
-
     return stages.outermost(stage_rows.filter(pl.col("waits_for").is_not_null()))
+
+
+def stage_table(stage_rows: pl.DataFrame) -> pl.DataFrame:
+    """See `Run.stages`."""
+    work = stages.outermost_in_any_order(only_work(stage_rows))
+    return stages.table(pl.concat([work, only_waits(stage_rows)]))
 
 
 def in_steps(waits: pl.DataFrame) -> pl.DataFrame:
     """Of waits those that count for a step: what is in none only where a controller waits for that stage in no step."""
-    import polars as pl
-
     return waits.filter(pl.col("step").is_not_null() | pl.col("step").is_null().all().over(*_WHO))
 
 
@@ -76,8 +73,6 @@ def table(stage_rows: pl.DataFrame) -> pl.DataFrame:
     Args:
         stage_rows: as `Finisher.stage_rows` gives them.
     """
-    import polars as pl
-
     tables = [_figures(waiting) for waiting in _each(stage_rows)]
     empty = only_waits(stage_rows).head(0).select(
         *_KEY, count=pl.lit(0, pl.Int64), **{name: pl.lit(0, pl.Int64) for name in _FIGURES}, start_ns="start_ns"
@@ -86,8 +81,6 @@ def table(stage_rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def _each(stage_rows: pl.DataFrame) -> Iterator[WaitsOfStage]:
-    import polars as pl
-
     end_ns = pl.col("start_ns") + pl.col("duration_ns")
     waits = only_waits(stage_rows).with_columns(end_ns=end_ns)
     work = stages.outermost(only_work(stage_rows)).with_columns(end_ns=end_ns) if waits.height else waits
@@ -105,15 +98,11 @@ def _union(rows: pl.DataFrame) -> Intervals:
 
 def _inside(stretches: Intervals, rows: pl.DataFrame) -> pl.Series:
     """How much of each row's time lies in these stretches."""
-    import polars as pl
-
     return pl.Series(stretches.inside(rows["start_ns"].to_numpy(), rows["end_ns"].to_numpy()), dtype=pl.Int64)
 
 
 def _figures(waiting: WaitsOfStage) -> pl.DataFrame:
     """The rows of one controller and stage, with `start_ns`."""
-    import polars as pl
-
     keys = waiting.rows.group_by(*_KEY, maintain_order=True).agg(
         pl.len().cast(pl.Int64).alias("count"), first_ns=pl.col("start_ns").min(), starts="start_ns", ends="end_ns"
     )
@@ -165,7 +154,7 @@ def _slowest(waited: Intervals, working: pl.DataFrame, row: Times, rows: int) ->
     return slowest, longest_ns
 
 
-def meanwhile(run: Run, steps: tuple[int, int] | None = None) -> dict[tuple[int, str], list[dict[str, Any]]]:
+def meanwhile(files: RunFiles, steps: tuple[int, int] | None = None) -> dict[tuple[int, str], list[dict[str, Any]]]:
     """What other ranges tell of the unaccounted time of each controller and stage: `name`, `ns`, `processes`, by time.
 
     Of workers the outermost ranges that are not of that stage; of the controller those that are inside of its wait.
@@ -173,25 +162,21 @@ def meanwhile(run: Run, steps: tuple[int, int] | None = None) -> dict[tuple[int,
     nobody waits; else all ranges are read once more.
 
     Args:
-        run: a run.
+        files: Of a run.
         steps: waits of these only, the first and the last.
     """
-    import polars as pl
-
-    rows = run.stage_rows()
+    rows = files.stage_rows()
     if steps is not None:
         rows = rows.filter(pl.col("waits_for").is_null() | pl.col("step").is_between(*steps).fill_null(False))
     waits = [waiting._replace(rows=in_steps(waiting.rows)) for waiting in _each(rows)]
     if not waits:
         return {}
-    telling = _telling(run, {waiting.process for waiting in waits})
+    telling = _telling(files, {waiting.process for waiting in waits})
     return {(waiting.process, waiting.stage): _told(waiting, telling) for waiting in waits}
 
 
-def _telling(run: Run, controllers: set[int]) -> pl.DataFrame:
+def _telling(files: RunFiles, controllers: set[int]) -> pl.DataFrame:
     """`process, stage, name, start_ns, end_ns` of all ranges that may tell something."""
-    import polars as pl
-
     from ..frames import says_waits
 
     is_controller = pl.col("process").is_in(list(controllers))
@@ -201,13 +186,11 @@ def _telling(run: Run, controllers: set[int]) -> pl.DataFrame:
     end_ns = pl.col("start_ns") + pl.col("duration_ns")
     return pl.concat([
         ranges.filter(kept & ~waits & pl.col("duration_ns").is_not_null()).select(*columns, end_ns=end_ns)
-        for ranges, _ in run.batches()
+        for ranges, _ in files.batches()
     ])  # fmt: skip
 
 
 def _told(waiting: WaitsOfStage, telling: pl.DataFrame) -> list[dict[str, Any]]:
-    import polars as pl
-
     waited = _union(waiting.rows)
     rest = waited.without(_union(waiting.working))
     own = telling.filter(pl.col("process") == waiting.process)

@@ -8,23 +8,20 @@ when the last of them has come.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Iterable, Iterator
+from typing import Any, Iterable, Iterator
 
 import numpy as np
 import polars as pl
 
 from ...stages import canonical
+from ...store.verdicts import Verdict
 from ...triggers.late_rank import middle_of
 from .. import excess, replay
 from ..report.units import spans
-from ..role_runs import shown_ns
+from ..role_runs import RoleRun, Seconds, shown_ns
 from . import split, stragglers
 from .links import slow_links
-
-if TYPE_CHECKING:
-    from ...store.verdicts import Verdict
-    from ..role_runs import RoleRun, Seconds
-    from .stragglers import Straggler
+from .stragglers import Straggler
 
 STRAGGLER, BUBBLE, LINK, TAIL, CHANGE, SPLIT = KINDS = ("straggler", "bubble", "link", "tail", "change", "split")
 SCHEMA = {

@@ -24,7 +24,8 @@ from polars.testing import assert_frame_equal
 from mstxkit.errors import MstxkitError
 from mstxkit.reading.dataset import compacting
 from mstxkit.reading.exporters import load
-from mstxkit.reading.run import Run, open_run
+from mstxkit.reading.run import open_run
+from mstxkit.reading.run_files import RunFiles
 from mstxkit.store import dataset, layout
 from mstxkit.store.dataset import CompactedBatch
 
@@ -387,7 +388,7 @@ def test_of_a_process_that_still_runs_the_newest_file_is_left(tmp_path: Path, po
 def running(run: Path, pointer: str | None = None) -> str:
     """A process of these that still runs, by its pointer."""
     name = layout.sealed_process(sorted(os.listdir(run / layout.SEALED))[0])
-    identity = next(p for p in Run(str(run)).known_processes() if p.name == name).identity
+    identity = next(p for p in RunFiles(str(run)).processes if p.name == name).identity
     whole = json.dumps({**identity, "path": "/nowhere"})
     (run / layout.LIVE / f"{name}{layout.POINTER}").write_text(whole if pointer is None else pointer)
     return name

@@ -195,7 +195,7 @@ def test_which_steps_and_stages_there_are_is_known_without_the_other_columns(
     """It is asked before a part of a run is read."""
     run, _ = many_steps(tmp_path / "run", monkeypatch)
 
-    reach = open_run(run).reach()
+    reach = open_run(run).files.reach()
 
     assert reach == (0, 99, frozenset(f"stage {number}" for number in range(10)))
 
@@ -205,10 +205,10 @@ def test_how_many_rows_there_are_is_known_before_and_told_meanwhile(
 ) -> None:
     run, _ = many_steps(tmp_path / "run", monkeypatch)
     opened, told = open_run(run, steps=range(50, 60)), []
-    opened.on_rows = told.append
+    opened.files.on_rows = told.append
 
-    assert opened.rows_at_most() == 10
-    assert sum(piece.height for piece in opened.coded(Need())) == sum(told) == 10
+    assert opened.files.rows_at_most() == 10
+    assert sum(piece.height for piece in opened.files.coded(Need())) == sum(told) == 10
 
 
 @pytest.mark.parametrize("backwards", [False, True])
@@ -217,7 +217,7 @@ def test_pieces_are_as_large_as_they_are_asked_for(
 ) -> None:
     run, _ = many_steps(tmp_path / "run", monkeypatch)
 
-    pieces = [piece for piece in open_run(run).coded(Need(), 30, backwards) if piece.height]
+    pieces = [piece for piece in open_run(run).files.coded(Need(), 30, backwards) if piece.height]
 
     assert [piece.height for piece in pieces] == [30, 30, 30, 10]
     assert pl.concat(pieces[:: -1 if backwards else 1])["step"].to_list() == list(range(100))

@@ -172,9 +172,9 @@ def test_a_large_run_is_written_in_pieces(run: Path, monkeypatch: pytest.MonkeyP
     process.seal(*(BankFiles(seq).range("r", seq, seq + 1) for seq in range(1, 40)))
     heights: list[int] = []
     opened = open_run(run)
-    coded = opened.coded
+    coded = opened.files.coded
     monkeypatch.setattr(
-        opened, "coded", lambda need, _=0, *how: (heights.append(p.height) or p for p in coded(need, 4, *how))
+        opened.files, "coded", lambda need, _=0, *how: (heights.append(p.height) or p for p in coded(need, 4, *how))
     )
 
     load("chrome").write(opened, io.StringIO())

@@ -182,7 +182,8 @@ def test_a_profile_with_ranges_added_tells_the_same_of_its_device(run: Path, tmp
     made = joined(run, file, tmp_path / "out")
 
     (alone,), (together,) = (
-        _importing.import_all(open_run(run), _places.sources([source], []), lambda _: None) for source in (file, made)
+        _importing.import_all(open_run(run).files, _places.sources([source], []), lambda _: None)
+        for source in (file, made)
     )
 
     assert [{**row, "file": ""} for row in together.rows] == [{**row, "file": ""} for row in alone.rows]

@@ -19,6 +19,7 @@ pl = pytest.importorskip("polars")
 from mstxkit.reading.dataset import compacting  # noqa: E402
 from mstxkit.reading.exporters import _places, load  # noqa: E402
 from mstxkit.reading.run import Run, open_run  # noqa: E402
+from mstxkit.reading.run_files import RunFiles  # noqa: E402
 
 pytestmark = [
     pytest.mark.skipif(not trace_processor.CAN_BE_HERE, reason="no wheels of the trace processor's for this"),
@@ -112,8 +113,8 @@ def test_ranges_nest_over_the_edges_of_pieces_on_the_coarsest_clock(
     run: Path, rows: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     parents = trees(run)
-    read = Run.coded
-    monkeypatch.setattr(Run, "coded", lambda self, need, _=0, *how, **only: read(self, need, rows, *how, **only))
+    read = RunFiles.coded
+    monkeypatch.setattr(RunFiles, "coded", lambda self, need, _=0, *how, **only: read(self, need, rows, *how, **only))
 
     (slices,) = asked(run, SLICES)
 
@@ -224,8 +225,8 @@ def test_flows_go_to_the_first_range_of_each_worker_meanwhile(
     expected = waiting(run, random.Random(f"{soak.seed()} {number}"))
     if is_compacted:
         compacting.compact(run, remove=True)
-    read = Run.coded
-    monkeypatch.setattr(Run, "coded", lambda self, need, _=0, *how, **only: read(self, need, 13, *how, **only))
+    read = RunFiles.coded
+    monkeypatch.setattr(RunFiles, "coded", lambda self, need, _=0, *how, **only: read(self, need, 13, *how, **only))
 
     (flows,) = asked(run, FLOWS)
 

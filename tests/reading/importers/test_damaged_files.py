@@ -34,7 +34,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def imported(run: Path, *paths: Path, rank: int | None = None) -> list[Imported]:
-    return _importing.import_all(open_run(run), _places.sources(paths, []), lambda _: None, rank)
+    return _importing.import_all(open_run(run).files, _places.sources(paths, []), lambda _: None, rank)
 
 
 def database(folder: Path, **more: Any) -> Path:
@@ -51,7 +51,7 @@ def test_a_file_that_is_cut_says_so_and_keeps_what_is_whole(
     content = file.read_bytes()
     file.write_bytes(content[: int(len(content) * part)])
     damage: list[Any] = []
-    made = _importing.import_all(open_run(run), _places.sources([file], damage), lambda _: None)
+    made = _importing.import_all(open_run(run).files, _places.sources([file], damage), lambda _: None)
     told = [*damage, *(loss for each in made for loss in each.damage)]
 
     assert told or format == "kernel_details"  # a line of a table that is cut is a line without a time
@@ -109,7 +109,7 @@ def test_any_bytes_changed_anywhere_raise_nothing(run: Path, tmp_path: Path, for
             at = chance.randrange(len(content))
             content[at : at + chance.randrange(3)] = chance.randbytes(chance.randrange(3))
         file.write_bytes(content)
-        for made in _importing.import_all(opened, _places.sources([file], []), lambda _: None, 0):
+        for made in _importing.import_all(opened.files, _places.sources([file], []), lambda _: None, 0):
             assert made.rows or made.problem
 
 

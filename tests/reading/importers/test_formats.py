@@ -30,7 +30,7 @@ def imported(run: Path, *paths: Path) -> list[Imported]:
     damage: list[Any] = []
     files = _places.sources(paths, damage)
     assert damage == []
-    return _importing.import_all(open_run(run), files, lambda _: None)
+    return _importing.import_all(open_run(run).files, files, lambda _: None)
 
 
 def figures(made: Imported, step: int, stage: str) -> dict[str, int | None]:
@@ -475,7 +475,7 @@ def real(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def of_real(folder: Path, name: str) -> Imported:
     (source,) = _places.sources([folder / name], [])
-    (made,) = _importing.import_all(open_run(folder / "run"), [source], lambda _: None)
+    (made,) = _importing.import_all(open_run(folder / "run").files, [source], lambda _: None)
     return made
 
 
@@ -552,7 +552,7 @@ def test_a_pickle_is_refused_with_what_writes_json(run: Path, tmp_path: Path) ->
     dump = tmp_path / "nccl_trace_rank_0"
     dump.write_bytes(pickle.dumps({"version": "2.10", "entries": []}, protocol=2))
     (source,) = _places.sources([dump], [])
-    (made,) = _importing.import_all(open_run(run), [source], lambda _: None)
+    (made,) = _importing.import_all(open_run(run).files, [source], lambda _: None)
 
     assert "is a pickle" in made.problem
     assert "_dump_fr_trace_json" in made.problem

@@ -70,7 +70,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def imported(run: Path, file: Path) -> Imported:
-    (made,) = _importing.import_all(open_run(run), _places.sources([file], []), lambda _: None, 0)
+    (made,) = _importing.import_all(open_run(run).files, _places.sources([file], []), lambda _: None, 0)
     return made
 
 

@@ -116,7 +116,7 @@ def imported(profiles: Profiles, folder: Path) -> Iterator[tuple[FileToImport, T
     sources = [source._replace(rank=source.rank or 0) for source in profiles.files]
     told = [real_files.told(source.path) or ALWAYS for source in sources]
     run = run_of(folder / "run", {source.rank or 0: its for source, its in zip(sources, told)})
-    yield from zip(sources, told, _importing.import_all(open_run(run), sources, lambda _: None))
+    yield from zip(sources, told, _importing.import_all(open_run(run).files, sources, lambda _: None))
 
 
 def key_of(file: FileToImport) -> tuple[str, str]:

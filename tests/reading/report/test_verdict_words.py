@@ -60,7 +60,7 @@ def test_it_says_what_why_what_next_and_by_which_numbers() -> None:
 @pytest.mark.parametrize("fault", [INPUT, BEHIND])
 def test_every_number_that_the_judge_says_has_words(tmp_path: Path, fault: str) -> None:
     run = recorded(tmp_path / "run", stage_times(fault), around_collectives=fault == BEHIND)
-    (said,) = judged.of_run(open_run(run)).blaming
+    (said,) = judged.of_run(open_run(run).roles).blaming
 
     assert said.evidence
     assert re.findall(r"\b[a-z]+_[a-z_]+\b|\bscore\b", evidence(said.evidence)) == []

@@ -12,12 +12,12 @@ pytest.importorskip("polars")
 
 from mstxkit.judging.evidence import Collectives, RoleStep  # noqa: E402
 from mstxkit.reading.run import open_run  # noqa: E402
-from mstxkit.reading.tables import inner_entries, role_steps  # noqa: E402
+from mstxkit.reading.tables import inner_entries  # noqa: E402
 
 
 def steps_of(run: Path) -> list[RoleStep]:
     opened = open_run(run)
-    return inner_entries.added(opened, role_steps.of_run(opened))
+    return opened.roles.steps_inside
 
 
 def collectives_of(step: RoleStep) -> Collectives:

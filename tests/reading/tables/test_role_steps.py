@@ -38,7 +38,7 @@ def test_a_step_has_the_times_of_each_member_in_each_stage(run: Path) -> None:
     )
     ProcessFiles(run, 2, rank=1, host="h").seal(bank(3))
 
-    (step,) = role_steps.of_run(open_run(run))
+    (step,) = open_run(run).roles.steps
 
     assert (step.role, step.step, step.stages) == ("", 3, ("reward", "update"))
     assert [(peer.rank, peer.host, peer.is_controller) for peer in step.members] == [(0, "h", False), (1, "h", False)]
@@ -53,7 +53,7 @@ def test_work_is_what_ranges_say_and_prompts_count_where_they_name_no_responses(
     ProcessFiles(run, 1, rank=0).seal(bank(0, tokens=700, responses=4, prompts=2, longest_response=300))
     ProcessFiles(run, 2, rank=1).seal(bank(0, prompts=2))
 
-    (step,) = role_steps.of_run(open_run(run))
+    (step,) = open_run(run).roles.steps
 
     assert step.work.tokens == pytest.approx(np.array([[700], [np.nan]]), nan_ok=True)
     assert step.work.responses.tolist() == [[4], [2]]
@@ -67,7 +67,7 @@ def test_work_is_that_of_an_engines_steps_where_the_stage_around_them_does_not_s
             steps.range("step", at * MS, (at + 2) * MS, stage="reward", own=True, step=0, depth=1, tokens=30)
         ProcessFiles(run, process + 1, rank=process).seal(steps)
 
-    (step,) = role_steps.of_run(open_run(run))
+    (step,) = open_run(run).roles.steps
 
     assert step.occurrences.tolist() == [[1], [1]]
     assert step.work.tokens.tolist() == [[60], [50]]
@@ -86,7 +86,7 @@ def test_a_rank_with_more_tokens_in_its_engines_steps_is_no_slow_machine(run: Pa
             made.range("update", at + 400 * MS, at + 500 * MS, stage="actor_update", own=True, step=step)
         ProcessFiles(run, rank + 1, rank=rank).seal(made)
 
-    judged = from_steps(role_steps.of_run(open_run(run)))
+    judged = from_steps(open_run(run).roles.steps)
 
     assert [(one.kind, one.rank, one.stage) for one in judged.blaming] == [("imbalance", 3, "actor_generate")]
 
@@ -95,7 +95,7 @@ def test_stages_have_their_canonical_keys_by_whatever_name_they_were_recorded(ru
     ProcessFiles(run, 1, rank=0).seal(bank(0, stage="update_actor"))
     ProcessFiles(run, 2, rank=1).seal(bank(0, stage="actor_update"))
 
-    (step,) = role_steps.of_run(open_run(run))
+    (step,) = open_run(run).roles.steps
 
     assert step.stages == ("actor_update",)
     assert step.occurrences.tolist() == [[1], [1]]
@@ -107,7 +107,9 @@ def test_roles_are_judged_apart_and_a_rank_is_not_compared_with_what_works_besid
     ProcessFiles(run, 3, rank=0, role="rollout").seal(bank(0, begin=MS))
     ProcessFiles(run, 4, rank=0, role="actor", under="dataloader", part="dataloader 3").seal(bank(0, begin=2 * MS))
 
-    own, every = (role_steps.of_run(open_run(run), has_beside=has_beside) for has_beside in (False, True))
+    opened = open_run(run)
+    rows, processes = opened.files.stage_rows(), opened.processes()
+    own, every = (role_steps.of_run(rows, processes, has_beside) for has_beside in (False, True))
 
     assert sorted((step.role, len(step.members)) for step in own) == [("actor", 2), ("rollout", 1)]
     assert sorted((step.role, len(step.members)) for step in every) == [("actor", 1), ("actor", 2), ("rollout", 1)]
@@ -119,7 +121,7 @@ def test_a_driver_that_waits_is_a_controller_and_its_waits_are_nobodys_time(run:
     ))  # fmt: skip
     ProcessFiles(run, 2, rank=0).seal(bank(0))
 
-    (step,) = role_steps.of_run(open_run(run))
+    (step,) = open_run(run).roles.steps
 
     driver = [peer.is_controller for peer in step.members].index(True)
     assert np.isnan(step.entered_s[driver, step.stages.index("reward")])
@@ -134,7 +136,7 @@ def test_a_stage_that_only_waits_for_another_role_is_one_of_its_rank_and_says_fo
         ProcessFiles(run, 1 + rank, rank=rank, role="actor", place=f"pp{rank}").seal(files)
     ProcessFiles(run, 3, rank=0, role="rollout").seal(bank(0, stage="wait_for_samples"))
 
-    actor, rollout = sorted(role_steps.of_run(open_run(run)), key=lambda step: step.role)
+    actor, rollout = sorted(open_run(run).roles.steps, key=lambda step: step.role)
 
     assert [(peer.is_controller, peer.place) for peer in actor.members] == [(False, "pp0"), (False, "pp1")]
     assert (actor.waits_for, rollout.waits_for) == ({"wait_for_samples": "rollout"}, {})
@@ -145,7 +147,7 @@ def test_who_only_waits_is_a_controller(run: Path) -> None:
     ProcessFiles(run, 1, rank=None).seal(bank(0, waits_for="rollout"))
     ProcessFiles(run, 2, rank=0).seal(bank(0))
 
-    (step,) = role_steps.of_run(open_run(run))
+    (step,) = open_run(run).roles.steps
 
     assert [peer.is_controller for peer in step.members if peer.rank is None] == [True] * (len(step.members) - 1)
 
@@ -154,7 +156,7 @@ def test_the_last_step_of_a_process_that_goes_on_is_not_over(run: Path) -> None:
     ProcessFiles(run, 1, rank=0).live(bank(0, 1), pointer=alive())
     ProcessFiles(run, 2, rank=1).seal(bank(0, 1), ended=None)
 
-    assert [step.step for step in role_steps.of_run(open_run(run))] == [0]
+    assert [step.step for step in open_run(run).roles.steps] == [0]
 
 
 def test_a_step_in_which_a_rank_went_away_without_a_word_is_left_out(tmp_path: Path) -> None:
@@ -162,14 +164,14 @@ def test_a_step_in_which_a_rank_went_away_without_a_word_is_left_out(tmp_path: P
     ProcessFiles(run, 1, rank=0).seal(bank(0, 1, 2))
     ProcessFiles(run, 2, rank=1).live(bank(0, 1))
 
-    assert [step.step for step in role_steps.of_run(open_run(run))] == [0, 2]
+    assert [step.step for step in open_run(run).roles.steps] == [0, 2]
 
 
 def test_times_of_two_hosts_have_the_error_of_their_wall_clocks(run: Path) -> None:
     ProcessFiles(run, 1, rank=0, host="a").seal(bank(0))
     ProcessFiles(run, 2, rank=1, host="b").seal(bank(0))
 
-    (step,) = role_steps.of_run(open_run(run))
+    (step,) = open_run(run).roles.steps
 
     assert step.error_s.min() >= WALL_ERROR_NS / 1e9
 
@@ -182,7 +184,7 @@ def test_ranks_on_one_host_have_one_clock_wherever_others_of_the_run_are(run: Pa
     ProcessFiles(run, 5, rank=2, role="rollout", host="b").seal(bank(1))
     ProcessFiles(run, 6, rank=None, role="actor", host="c").seal(bank(1, waits_for="workers"))
 
-    steps = role_steps.of_run(open_run(run))
+    steps = open_run(run).roles.steps
 
     assert [(step.role, step.step, step.error_s.max()) for step in steps if len(step.members) > 1] == [
         ("actor", 0, 0.0), ("actor", 1, 0.0)
@@ -190,7 +192,7 @@ def test_ranks_on_one_host_have_one_clock_wherever_others_of_the_run_are(run: Pa
 
 
 def test_steps_come_in_the_order_in_which_they_ended(tmp_path: Path) -> None:
-    steps = role_steps.of_run(open_run(recorded(tmp_path / "run", stage_times(NOBODY, ranks=3, steps=12))))
+    steps = open_run(recorded(tmp_path / "run", stage_times(NOBODY, ranks=3, steps=12))).roles.steps
 
     assert [step.step for step in steps] == list(range(12))
 
@@ -198,4 +200,4 @@ def test_steps_come_in_the_order_in_which_they_ended(tmp_path: Path) -> None:
 def test_what_is_in_no_step_is_judged_in_none(run: Path) -> None:
     ProcessFiles(run, 1, rank=0).seal(BankFiles().range("reward", 0, MS, stage="reward", own=True))
 
-    assert role_steps.of_run(open_run(run)) == []
+    assert open_run(run).roles.steps == []

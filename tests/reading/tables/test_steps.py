@@ -56,7 +56,7 @@ def test_a_share_is_of_the_time_of_all_steps_of_the_process(tmp_path: Path) -> N
     run = new_run(tmp_path / "run")
     ProcessFiles(run).seal(bank)
     opened = open_run(run)
-    periods = steps.periods(inside.sums(opened, pl.lit(True)).spans, ["ended"])
+    periods = steps.periods(inside.sums(opened.files, pl.lit(True)).spans, ["ended"])
 
     (share,) = steps.shares(stages.by_step(opened.occurrences()), periods).rows()
 

@@ -155,7 +155,7 @@ def test_other_ranges_tell_of_the_rest(tmp_path: Path) -> None:
     first = work(BankFiles(), 40, 60).range("load", 10, 40).range("inner", 10, 40, depth=1)
     run = run_of(tmp_path, driver, first, BankFiles().range("load", 30, 70))
 
-    told = waits.meanwhile(run)[DRIVER, "gen"]
+    told = waits.meanwhile(run.files)[DRIVER, "gen"]
 
     assert told == [{"name": "load", "ns": 40, "processes": 2}, {"name": "pack", "ns": 10, "processes": 1}]
 
@@ -164,7 +164,7 @@ def test_a_run_without_waits_has_an_empty_table_with_all_columns(tmp_path: Path)
     run = run_of(tmp_path, BankFiles(), work(BankFiles(), 0, 10))
 
     assert run.waits().columns == ["step", "stage", "process", "host", "pid", "role", *FIGURES[2:]]
-    assert run.waits().height == 0 and waits.meanwhile(run) == {}
+    assert run.waits().height == 0 and waits.meanwhile(run.files) == {}
 
 
 def test_of_very_many_names_those_with_most_time_tell(tmp_path: Path) -> None:
@@ -173,6 +173,6 @@ def test_of_very_many_names_those_with_most_time_tell(tmp_path: Path) -> None:
         worker.range(f"load {number:02}", 100 * number, 100 * number + number + 1)
     run = run_of(tmp_path, wait(BankFiles(), 0, 3_000), worker)
 
-    names = [other["name"] for other in waits.meanwhile(run)[1, "gen"]]
+    names = [other["name"] for other in waits.meanwhile(run.files)[1, "gen"]]
 
     assert names == [f"load {number:02}" for number in range(29, 9, -1)]

@@ -1,0 +1,50 @@
+"""The steps of each role of a run as the judge takes them: what tables of where time goes are made of."""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+import polars as pl
+
+from ..judging.evidence import RoleStep
+from . import role_runs
+from .role_runs import RoleRun
+from .run_files import RunFiles
+from .tables import batch_steps, inner_entries, processes, role_steps
+
+
+class Roles:
+    """One run's steps in the forms that tables and the judge need; each is made once, and kept."""
+
+    def __init__(self, files: RunFiles) -> None:
+        self.files = files
+
+    @cached_property
+    def processes(self) -> pl.DataFrame:
+        """Who they are of: `Run.processes()`."""
+        return processes.table(self.files)
+
+    @cached_property
+    def steps(self) -> list[RoleStep]:
+        """In the order in which they ended."""
+        return role_steps.of_run(self.files.stage_rows(), self.processes)
+
+    @cached_property
+    def steps_inside(self) -> list[RoleStep]:
+        """The same with what ranges tell of the inside of stages."""
+        return inner_entries.added(self.files, self.steps)
+
+    @cached_property
+    def steps_ringed(self) -> list[RoleStep]:
+        """Steps of which a ring tells, by step."""
+        return batch_steps.with_rings(self.files.path, self.files.id)
+
+    @cached_property
+    def runs(self) -> tuple[RoleRun, ...]:
+        """The steps of each role as arrays, with what rings and ranges tell of their insides."""
+        ringed = self.steps_ringed
+        return role_runs.of_steps(batch_steps.joined(self.steps, ringed) if ringed else self.steps_inside)
+
+    def origin_ns(self) -> int:
+        """The instant from which the seconds of steps count; ns on the run's wall clock."""
+        return role_steps.origin_ns(self.files.stage_rows())
