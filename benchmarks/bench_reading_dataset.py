@@ -1,4 +1,4 @@
-"""A day of a run of four weeks on 10,240 ranks: tables of stages from the summaries that `mstxkit compact` keeps.
+"""A day of a run of four weeks on 10,240 ranks: tables of stages from summaries that `mstxkit collect --compact` keeps.
 
 One day is made of the simulator's steps, eight ranks a host, a step a minute; the other days are links to its files.
 `BENCH_DATASET_HOSTS` (1280) makes it smaller. Each table is made by a fresh process, on two cores.

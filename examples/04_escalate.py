@@ -92,7 +92,8 @@ def show(run: Path) -> None:
             for file in sorted(path for path in (run / row["folder"]).rglob("*") if path.is_file()):
                 print(f"    {file} ({file.stat().st_size >> 10} KiB)")
     print(
-        f"A *.pt.trace.json opens in https://ui.perfetto.dev; what an NPU recorded is parsed by: mstxkit analyse {run}"
+        "A *.pt.trace.json opens in https://ui.perfetto.dev; what an NPU recorded is parsed by: "
+        f"mstxkit profiles {run} --analyse"
     )
 
 

@@ -66,8 +66,8 @@ def main(run: Path) -> int:
             print(f"{name:48} {value:.3f}")
         ray.shutdown()
     cluster.shutdown()
-    print(f"\n$ mstxkit watch {run} --once")
-    return subprocess.call([sys.executable, "-m", "mstxkit", "watch", str(run), "--once"])
+    print(f"\n$ mstxkit top {run} --once")
+    return subprocess.call([sys.executable, "-m", "mstxkit", "top", str(run), "--once"])
 
 
 if __name__ == "__main__":

@@ -61,7 +61,7 @@ def test_the_example_of_escalation_profiles_its_own_slow_stage_and_says_where_th
     assert "actor_update on rank 0 is done" in done.stdout
     (trace,) = (tmp_path / "run" / "profiles").rglob("*.pt.trace.json")
     assert str(trace) in done.stdout
-    assert f"mstxkit analyse {tmp_path / 'run'}" in done.stdout
+    assert f"mstxkit profiles {tmp_path / 'run'} --analyse" in done.stdout
 
 
 @pytest.mark.slow

@@ -100,9 +100,13 @@ def application(word: str | None = None) -> typer.Typer:
     """The typer application with every verb; with that one alone if `word` names one: the others take 0.1 s to load."""
     import typer
 
+    from ._help import VerbCommand, VerbsInOrder
+
+    # As wide as the terminal is: typer's own limit is 80 columns.
+    settings: dict[str, Any] = {"help_option_names": ["-h", "--help"], "max_content_width": sys.maxsize}
     app = typer.Typer(
-        help=_HELP, no_args_is_help=True,
-        pretty_exceptions_enable=False, rich_markup_mode=None, context_settings={"help_option_names": ["-h", "--help"]},
+        help=_HELP, no_args_is_help=True, pretty_exceptions_enable=False, rich_markup_mode=None, cls=VerbsInOrder,
+        context_settings=settings,
     )  # fmt: skip
     app.callback()(_with_version())
     every = verbs()
@@ -112,11 +116,11 @@ def application(word: str | None = None) -> typer.Typer:
             summary = (module.__doc__ or "").partition("\n")[0].partition(": ")[2]
             group = typer.Typer(help=summary, no_args_is_help=True)  # of several commands: `mstxkit config show`
             for command in module.COMMANDS:
-                group.command(command.__name__)(_with_plain_errors(command))
+                group.command(command.__name__, cls=VerbCommand)(_with_plain_errors(command))
             app.add_typer(group, name=_command(verb))
             continue
-        settings = getattr(module, "CONTEXT_SETTINGS", None)
-        app.command(_command(verb), context_settings=settings)(_with_plain_errors(getattr(module, verb)))
+        own = getattr(module, "CONTEXT_SETTINGS", None)
+        app.command(_command(verb), cls=VerbCommand, context_settings=own)(_with_plain_errors(getattr(module, verb)))
     return app
 
 

@@ -107,13 +107,13 @@ def _npu() -> list[Check]:
 
 
 def _msprof() -> list[Check]:
-    """What `mstxkit analyse` needs of CANN, where there is anything that could be parsed."""
+    """What `mstxkit profiles --analyse` needs of CANN, where there is anything that could be parsed."""
     msprof = find_msprof(os.environ)
     if msprof.path:
         return [Check("msprof", OK, msprof.path)]
     if not (installed("torch_npu") or installed("mindspore")):
         return []
-    return [Check("msprof", NOTE, f"`mstxkit analyse` cannot parse device data here: {msprof.problem}")]
+    return [Check("msprof", NOTE, f"`mstxkit profiles --analyse` cannot parse device data here: {msprof.problem}")]
 
 
 def environment(variables: Mapping[str, str]) -> list[Check]:

@@ -42,7 +42,7 @@ def _of_request(run: Path, request: str, recorded: list[RecordedSession]) -> Ite
     raws = [raw for place in places for raw in _raws(place)]
     parsed = [raw for raw in raws if (raw / kinds.OUTPUT).is_dir()]
     if len(parsed) < len(raws):
-        yield f"Parse it, on any host with CANN: mstxkit analyse {_quoted(run)} --request {request}"
+        yield f"Parse it, on any host with CANN: mstxkit profiles {_quoted(run)} --analyse --request {request}"
     if parsed:
         top = run / layout.PROFILES / layout.stage_in_names(request)
         where = top if all(top in (place, place.parent) for place in places) else run / layout.PROFILES

@@ -1,4 +1,4 @@
-"""What `mstxkit analyse` does and shows: its profiles, tools, progress and results."""
+"""What `mstxkit profiles --analyse` does and shows: its profiles, tools, progress and results."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import sys
 from collections import Counter
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Iterator, NamedTuple
+from typing import TYPE_CHECKING, Any, Callable, Iterator, NamedTuple, TypeVar
 
 import typer
 
@@ -25,6 +25,7 @@ from . import _opening, _show
 if TYPE_CHECKING:
     from rich.progress import Progress
 
+Item = TypeVar("Item")
 _A_SECOND = 4  # bars are drawn so often: terminals may be far away
 _NAME_LIMIT = 60
 _ENDINGS = (signal.SIGTERM, signal.SIGHUP)
@@ -75,35 +76,38 @@ def analysed(run: Path, wanted: Wanted, plan: work.ParsePlan, unfinished: bool, 
 
     Raises: ReadError where no profile is as wanted; MstxkitError where another command works on this run.
     """
-    chosen = _chosen(profiles.of_run(run, unfinished), wanted)
-    rows = {profile.path: _row(run, profile) for profile in chosen}
+    every = profiles.of_run(run, unfinished)
+    kept = chosen(every, wanted, lambda profile: (profile.stage, profile.rank, profile.request))
+    rows = {profile.path: _row(run, profile) for profile in kept}
     if not _to_do(rows, wanted):
         return Done(rows, [], {})
     descriptor = lock.take(run / layout.PROFILES)
     try:
-        rows = {profile.path: _row(run, profile) for profile in chosen}  # as the holder of the lock sees them
+        rows = {profile.path: _row(run, profile) for profile in kept}  # as the holder of the lock sees them
         return _worked(run, rows, _to_do(rows, wanted), plan, descriptor, quiet)
     finally:
         os.close(descriptor)
 
 
-def _chosen(every: list[Profile], wanted: Wanted) -> list[Profile]:
+def chosen(every: list[Item], wanted: Wanted, whose: Callable[[Item], tuple[str, int | None, str]]) -> list[Item]:
+    """Those that are wanted; `whose`: the stage, the rank and the request of one. Raises: ReadError where none is."""
     keys = {stages.canonical(name) for name in wanted.stages}
-    chosen = [
-        profile for profile in every
-        if (not keys or stages.canonical(profile.stage) in keys)
-        and (not wanted.ranks or profile.rank in wanted.ranks)
-        and (wanted.request is None or profile.request.startswith(wanted.request))
+    described = [(item, *whose(item)) for item in every]
+    kept = [
+        item for item, stage, rank, request in described
+        if (not keys or stages.canonical(stage) in keys)
+        and (not wanted.ranks or rank in wanted.ranks)
+        and (wanted.request is None or request.startswith(wanted.request))
     ]  # fmt: skip
-    if every and not chosen:
+    if every and not kept:
         choices = {
-            "stages": sorted({profile.stage for profile in every if profile.stage}),
-            "ranks": [str(rank) for rank in sorted({profile.rank for profile in every if profile.rank is not None})],
-            "requests": sorted({profile.request for profile in every if profile.request}),
+            "stages": sorted({stage for _, stage, _, _ in described if stage}),
+            "ranks": [str(rank) for rank in sorted({rank for _, _, rank, _ in described if rank is not None})],
+            "requests": sorted({request for *_, request in described if request}),
         }
         offer = "; ".join(f"{name}: {', '.join(values) or 'none'}" for name, values in choices.items())
         raise ReadError(f"none of the {len(every)} profiles is as asked for; there are {offer}")
-    return chosen
+    return kept
 
 
 def _row(run: Path, profile: Profile) -> Row:

@@ -118,7 +118,7 @@ def _of_verdicts(sighting: Sighting, paper: Paper) -> Iterator[Text]:
         yield from _of_verdict(verdict, paper)
     if len(sighting.verdicts) > len(few):
         yield line_of(
-            f"  and {counted(len(sighting.verdicts) - len(few), 'more verdict')}: mstxkit watch RUN --once", "dim"
+            f"  and {counted(len(sighting.verdicts) - len(few), 'more verdict')}: mstxkit top RUN --once", "dim"
         )
     yield line_of()
 

@@ -1,10 +1,12 @@
-"""`mstxkit collect RUN`: seal what killed processes left on this host, and move what is on its disk into the run."""
+"""`mstxkit collect RUN`: seal what killed processes left on this host, move what is on its disk into the run, and turn
+it all into Parquet.
+"""
 
 from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Optional
 
 import typer
 
@@ -13,39 +15,59 @@ from ..reading.report.escape import for_terminal
 from ..store import sealed_place
 from ..store.moving import Moved
 from ..store.sealed_care import SealedCare, take_care
-from . import FOUND_WRONG, _run_folder, _show
+from . import FOUND_WRONG, _compacting, _run_folder, _show
 
 if TYPE_CHECKING:
     from ..recorder.adopt import Adopted
 
 _WAIT_S = 60.0
+_COMPACT_HELP = "Then turn sealed files into Parquet, of all hosts, with a summary of each stage, step and process."
+_REMOVE_HELP = "With --compact: remove sealed files once all of them is in the dataset."
+_RAY_HELP = "With --compact: one task on each node of the Ray that runs here turns its own files."
 
 
 def collect(
     run: Path = typer.Argument(..., help="The run's folder.", show_default=False),
-    json: bool = typer.Option(False, "--json", help="The names of what was sealed, as JSON."),
+    compact: bool = typer.Option(False, "--compact", help=_COMPACT_HELP),
+    remove: bool = typer.Option(False, "--remove", help=_REMOVE_HELP),
+    hosts: Optional[list[str]] = typer.Option(
+        None, "--host", metavar="NAME", help="With --compact: of this host only; may be repeated."
+    ),
+    ray: bool = typer.Option(False, "--ray", help=_RAY_HELP),
+    json: bool = typer.Option(False, "--json", help="What was done, as one JSON object."),
 ) -> None:
     """Seal and move what this host still holds of a run.
 
-    What killed processes left is sealed; what is on this host's own disk moves into the run.
+    What killed processes left is sealed; what is on this host's own disk moves into the run. With --compact,
+    RUN/compact has it all as Parquet by day, role and host: all tables read either.
 
-    What still runs is left alone. Ends with 1 where something could not be sealed or moved, with 2 where there is no
-    such run.
+    What still runs is left alone. Ends with 1 where something could not be sealed, moved or compacted, with 2 where
+    there is no such run.
 
-    Example: mstxkit collect runs/exp7
+    Example: mstxkit collect runs/exp7 --compact
     """
+    if not compact and (remove or hosts or ray):
+        raise typer.BadParameter("--remove, --host and --ray say how to: add --compact", param_hint="--compact")
+    if ray and hosts:
+        raise typer.BadParameter("with --ray each host turns its own files", param_hint="--host")
     folder, run_id = _run_folder.found(run)
     from ..recorder import adopt  # it loads the engine
 
     left: list[str] = []
     sealed = adopt.collect(folder, on_problem=lambda name, exc: left.append(f"{name}: {exc}"))
     moved = _moved(folder, run_id)
+    done = _compacting.compacted(folder, hosts, remove, ray) if compact else None
     if json:
-        document = {"sealed": [process._asdict() for process in sealed], "moved": moved.names, "problem": moved.problem}
-        _show.as_json({**document, "not_sealed": left})
+        document: dict[str, Any] = {"sealed": [process._asdict() for process in sealed], "not_sealed": left}
+        document |= {"moved": moved.names, "problem": moved.problem}
+        _show.as_json(document if done is None else {**document, "compacted": {"path": str(folder), **done._asdict()}})
     else:
         _say(sealed, moved, left)
-    if moved.problem or left:
+        if done is not None:
+            _compacting.say(folder, done, hosts)
+        elif not sealed and not left and moved == Moved([]):
+            typer.echo("nothing to collect on this host")
+    if moved.problem or left or (done is not None and done.left):
         raise typer.Exit(FOUND_WRONG)
 
 
@@ -69,5 +91,3 @@ def _say(sealed: list[Adopted], moved: Moved, left: list[str]) -> None:
         typer.echo(f"moved into the run: {len(moved.names)} sealed file{'' if len(moved.names) == 1 else 's'}")
     if moved.problem:
         typer.echo(f"not moved: {for_terminal(moved.problem)}")
-    if not sealed and not left and moved == Moved([]):
-        typer.echo("nothing to collect on this host")

@@ -23,13 +23,13 @@ _HIDDEN_HELP = "It is slow before the gradients meet instead, where all ranks ta
 def demo(
     ranks: int = typer.Option(2, help="Processes that train together."),
     steps: int = typer.Option(120, help="Training steps."),
-    seed: int = typer.Option(0, help="Of weights, prompts and samples."),
-    run: Optional[Path] = typer.Option(None, help=_RUN_HELP),
-    slow_rank: Optional[int] = typer.Option(None, help=_SLOW_HELP),
+    seed: int = typer.Option(0, help="Of weights, prompts and samples.", hidden=True),
+    run: Optional[Path] = typer.Option(None, help=_RUN_HELP, hidden=True),
+    slow_rank: Optional[int] = typer.Option(None, help=_SLOW_HELP, hidden=True),
     kill_rank: Optional[int] = typer.Option(None, help="This rank is killed on the way."),
     hang_rank: Optional[int] = typer.Option(None, help="This rank hangs on the way: an incident says where."),
     hidden: bool = typer.Option(False, "--hidden", help=_HIDDEN_HELP),
-    escalate: bool = typer.Option(True, help="Verdicts ask for profiles by themselves."),
+    escalate: bool = typer.Option(True, help="Verdicts ask for profiles by themselves.", hidden=True),
     json: bool = typer.Option(False, "--json", help="Outcome and report as one JSON object, and no progress."),
 ) -> None:
     """Train a small policy with GRPO, and see who is slow, and why.

@@ -49,20 +49,24 @@ def escalate(
     stage: Optional[list[str]] = typer.Option(None, "--stage", metavar="STAGE", help=_STAGES_HELP),
     ranks: Optional[str] = typer.Option(None, metavar="RANKS", help=_RANKS_HELP),
     steps: Optional[int] = typer.Option(None, help="Every occurrence in so many steps in a row.", show_default="1"),
-    occurrences: Optional[int] = typer.Option(None, help="Instead: the next so many occurrences of each stage."),
+    occurrences: Optional[int] = typer.Option(
+        None, help="Instead: the next so many occurrences of each stage.", hidden=True
+    ),
     preset: str = typer.Option("full", help="light, kernels, comm, memory, full or deep."),
-    set: Optional[list[str]] = typer.Option(None, "--set", metavar="OPTION=VALUE", help=_SET_HELP),
-    sample: Optional[str] = typer.Option(None, metavar="PARTS", help=_SAMPLE_HELP),
-    limit_s: Optional[float] = typer.Option(None, help="Seconds after which a session is ended."),
-    limit_bytes: Optional[str] = typer.Option(None, metavar="SIZE", help="Raw data after which it is: 500M, 2G."),
-    reason: str = typer.Option("", help="For people: why."),
-    expires_s: Optional[float] = typer.Option(None, help=_EXPIRES_HELP, show_default="3600"),
-    force: bool = typer.Option(False, "--force", help=_FORCE_HELP),
+    set: Optional[list[str]] = typer.Option(None, "--set", metavar="OPTION=VALUE", help=_SET_HELP, hidden=True),
+    sample: Optional[str] = typer.Option(None, metavar="PARTS", help=_SAMPLE_HELP, hidden=True),
+    limit_s: Optional[float] = typer.Option(None, help="Seconds after which a session is ended.", hidden=True),
+    limit_bytes: Optional[str] = typer.Option(
+        None, metavar="SIZE", help="Raw data after which it is: 500M, 2G.", hidden=True
+    ),
+    reason: str = typer.Option("", help="For people: why.", hidden=True),
+    expires_s: Optional[float] = typer.Option(None, help=_EXPIRES_HELP, show_default="3600", hidden=True),
+    force: bool = typer.Option(False, "--force", help=_FORCE_HELP, hidden=True),
     wait: bool = typer.Option(False, "--wait", help="Until it has ended; then 0 if it is done on every rank, else 1."),
-    analyse: bool = typer.Option(False, "--analyse", help=_ANALYSE_HELP),
+    analyse: bool = typer.Option(False, "--analyse", help=_ANALYSE_HELP, hidden=True),
     explain: bool = typer.Option(False, "--explain", help="Say what it would do, and do nothing."),
     cancel: Optional[str] = typer.Option(None, metavar="ID", help=_CANCEL_HELP),
-    json: bool = typer.Option(False, "--json", help="Everything as one JSON object; times in ns."),
+    json: bool = typer.Option(False, "--json", help="Everything as one JSON object; times in ns.", hidden=True),
 ) -> None:
     """Ask ranks of a running job for a deeper profile of a stage.
 

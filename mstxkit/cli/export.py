@@ -12,6 +12,9 @@ from ..reading.report.escape import for_terminal
 from . import _choosing, _output
 from ._progress import progress
 
+_INTO_HELP = "Of ascend-db: add one rank's ranges to a copy of this profile of torch_npu."
+_EXCEL_HELP = "Of csv: times in µs, and texts for numbers that Excel rounds."
+
 
 def export(
     run: Path = typer.Argument(..., help="The run's folder.", show_default=False),
@@ -24,11 +27,9 @@ def export(
     stages: Optional[str] = typer.Option(None, metavar="NAME,…", help=_choosing.STAGES_HELP),
     since: Optional[str] = typer.Option(None, metavar="TIME", help=_choosing.SINCE_HELP),
     until: Optional[str] = typer.Option(None, metavar="TIME", help=_choosing.UNTIL_HELP),
-    layout: Optional[str] = typer.Option(None, help="Of ascend-db: msmonitor (default) or torch-npu."),
-    into: Optional[Path] = typer.Option(
-        None, metavar="PROFILE", help="Of ascend-db: add one rank's ranges to a copy of this profile of torch_npu."
-    ),
-    excel: bool = typer.Option(False, "--excel", help="Of csv: times in µs, and texts for numbers that Excel rounds."),
+    layout: Optional[str] = typer.Option(None, help="Of ascend-db: msmonitor (default) or torch-npu.", hidden=True),
+    into: Optional[Path] = typer.Option(None, metavar="PROFILE", help=_INTO_HELP, hidden=True),
+    excel: bool = typer.Option(False, "--excel", help=_EXCEL_HELP, hidden=True),
 ) -> None:
     """Write a run, or a part of it, as files of another tool.
 

@@ -8,28 +8,29 @@ from typing import Optional
 import typer
 
 from ..reading.report.escape import for_terminal
-from . import FOUND_WRONG, _output, _show
+from . import FOUND_WRONG, _output, _serving, _show
 from ._progress import progress
+
+_OPEN_HELP = "Serve that page and the trace on 127.0.0.1 until Ctrl-C, and open it in the browser."
+_RANGES_HELP = "So many ranges of each stage, or these only; * stands for anything."
+_FLOPS_HELP = "Operations that a token takes; with --peak-flops it gives the MFU."
 
 
 def report(
     run: Path = typer.Argument(..., help="The run's folder.", show_default=False),
+    html: Optional[Path] = typer.Option(None, "--html", metavar="FILE", help="Write it as one page, for a browser."),
+    open: bool = typer.Option(False, "--open", help=_OPEN_HELP),
+    port: int = typer.Option(0, min=0, max=65_535, help="With --open: 0 is any port that is free.", hidden=True),
+    no_browser: bool = typer.Option(False, "--no-browser", help="With --open: say the address only.", hidden=True),
     steps: Optional[str] = typer.Option(None, metavar="A:B", help="Steps A to B, both included; also A, A: and :B."),
     ranks: Optional[str] = typer.Option(None, metavar="0,3-5", help="These ranks only."),
     stages: Optional[str] = typer.Option(None, metavar="NAME,…", help="These stages only; * stands for anything."),
-    ranges: Optional[str] = typer.Option(
-        None, metavar="N|NAME,…", help="So many ranges of each stage, or these only; * stands for anything."
-    ),
-    html: Optional[Path] = typer.Option(
-        None, "--html", metavar="FILE", help="Write it as one page, to open in a browser."
-    ),
-    trainers: Optional[int] = typer.Option(None, min=1, help="What if an async job had so many trainers?"),
-    rollouts: Optional[int] = typer.Option(None, min=1, help="What if it had so many rollouts?"),
-    flops_per_token: Optional[str] = typer.Option(
-        None, metavar="N|STAGE=N,…", help="Operations that a token takes; with --peak-flops it gives the MFU."
-    ),
+    ranges: Optional[str] = typer.Option(None, metavar="N|NAME,…", help=_RANGES_HELP, hidden=True),
+    trainers: Optional[int] = typer.Option(None, min=1, help="What if an async job had so many trainers?", hidden=True),
+    rollouts: Optional[int] = typer.Option(None, min=1, help="What if it had so many rollouts?", hidden=True),
+    flops_per_token: Optional[str] = typer.Option(None, metavar="N|STAGE=N,…", help=_FLOPS_HELP, hidden=True),
     peak_flops: Optional[str] = typer.Option(
-        None, metavar="N|STAGE=N,…", help="Operations a second of one rank’s devices: 3.5e14."
+        None, metavar="N|STAGE=N,…", help="Operations a second of one rank’s devices: 3.5e14.", hidden=True
     ),
     everything: bool = typer.Option(False, "--all", help="Every rank and every range, not only the slowest."),
     json: bool = typer.Option(False, "--json", help="Everything as one JSON object; times in ns."),
@@ -39,6 +40,10 @@ def report(
     It also shows what recording cost, killed processes, losses and damage. Ends with 1 for killed processes, those that
     an exception ended, dropped records, faults in mstxkit and damage, with 2 where nothing is of what was asked for.
     Each time has its unit.
+
+    A page that is opened hands the trace to Perfetto, a web page (https://ui.perfetto.dev) that the browser must reach;
+    the trace goes to it inside of the browser. From another machine: `ssh -L PORT:127.0.0.1:PORT HOST`, with --open
+    --port PORT --no-browser there.
 
     Example: mstxkit report runs/exp7 --stages actor_update --ranks 0-7
     """
@@ -57,7 +62,9 @@ def report(
 
         with progress("Writing the page"):
             writing.write(opened, document, html, chosen)
-    if json:
+    if open:
+        _serving.serve(run, opened, document, chosen, port, not no_browser)
+    elif json:
         _show.as_json(document)
     elif html is not None:
         typer.echo(f"{for_terminal(str(html))}\n{document['headline']['verdict']}")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json as json_of
 import os
 import select
 import signal
@@ -12,12 +11,12 @@ import time
 import tty
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Callable, Iterator
+from typing import TYPE_CHECKING, Any, Callable, Iterator, Optional
 
 import typer
 
 from ..store import run_file
-from . import FOUND_WRONG, _run_folder, _show
+from . import FOUND_WRONG, _run_folder, _show, _verdicts
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -28,28 +27,50 @@ _EVERY_S, _EVERY_AT_MOST_S = 1.0, 30.0
 # A look is followed by a pause of so many times what it took of the CPU: 1.7 % of a core at most.
 _PAUSES = 60
 _ROWS_ONCE = 1000
-_ONCE_HELP = "Show it once, and end; with 1 if anybody is blamed. So it does in a pipe."
+_ONCE_HELP = "Judge what is there, say it in a line a verdict, and end; with 1 if anybody is blamed."
+_FOLLOW_HELP = "A line a verdict, as they come; of a job that is over as --once."
+_JSON_HELP = "As --once, as one JSON object; with --follow one a line. Times in seconds unless named."
+_SET_HELP = "Change a setting of the judge while the job runs, slow_rank.effect=0.15 say, and end; may be repeated."
+_METRICS_HELP = "With --follow: where figures go while the job is judged here, as in capture(metrics=…)."
 
 
 def top(
     run: Path = typer.Argument(..., help="The run's folder.", show_default=False),
     once: bool = typer.Option(False, "--once", help=_ONCE_HELP),
-    json: bool = typer.Option(False, "--json", help="Once, as one JSON object; times in seconds unless named."),
+    follow: bool = typer.Option(False, "--follow", help=_FOLLOW_HELP),
+    json: bool = typer.Option(False, "--json", help=_JSON_HELP),
+    set: Optional[list[str]] = typer.Option(None, "--set", metavar="NAME=VALUE", help=_SET_HELP),
+    metrics: Optional[str] = typer.Option(None, "--metrics", metavar="WHERE", help=_METRICS_HELP),
 ) -> None:
     """Show a job as it runs; q or Ctrl-C ends it.
 
-    From its files alone, on any host that sees the run folder, and nothing is written there. Where nobody judges the
-    job, this command does, in memory.
+    From its files alone, on any host that sees the run folder. Where nobody judges the job, this command does, in
+    memory; with --once and --follow also for who looks later. In a pipe the picture is shown once.
 
-    Example: mstxkit top runs/exp7
+    Example: mstxkit top runs/exp7 --once
     """
+    if metrics and not follow:
+        raise typer.BadParameter(
+            "figures go somewhere as long as the job is judged: add --follow", param_hint="--metrics"
+        )
     folder, run_id = _run_folder.found(run)
+    if set:
+        _verdicts.change(folder, run_id, set, json)
+    elif follow:
+        _verdicts.follow(folder, run_id, json, metrics)
+    elif once or json:
+        _verdicts.once(folder, run_id, json)
+    else:
+        _picture_of(run, folder, run_id)
+
+
+def _picture_of(run: Path, folder: Path, run_id: str) -> None:
     from ..judging.sight import Sight
 
     sight, console = Sight(folder, run_id), _show.console()
-    if json or once or not console.is_terminal or console.is_dumb_terminal:
+    if not console.is_terminal or console.is_dumb_terminal:
         sighting = sight.look()
-        _show.as_json(_document(run, run_id, sighting)) if json else _print(console, sighting, run)
+        _print(console, sighting, run)
         raise typer.Exit(FOUND_WRONG if any(verdict.is_blaming for verdict in sighting.verdicts) else 0)
 
     def is_there() -> bool:
@@ -101,18 +122,6 @@ def _picture(console: Console, sighting: Sighting, run: Path, rows: int) -> Rend
 
 def _print(console: Console, sighting: Sighting, run: Path) -> None:
     console.print(_picture(console, sighting, run, _ROWS_ONCE))
-
-
-def _document(run: Path, run_id: str, sighting: Sighting) -> dict[str, Any]:
-    state = sighting.state
-    job = None if state is None else json_of.loads(state.as_json(run_id))
-    return {
-        "run": run_id, "path": str(run), "judged_by": sighting.by,
-        "age_s": sighting.age_s if state is not None else None, "job": job,
-        "incident": None if sighting.incident is None else sighting.incident.page,
-        "verdicts": [json_of.loads(verdict.line()) for verdict in sighting.verdicts],
-        "now": [{**where._asdict(), "age": where.age._asdict()} for where in sighting.where],
-    }  # fmt: skip
 
 
 @contextmanager

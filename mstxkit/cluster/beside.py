@@ -91,7 +91,7 @@ class Beside:
         self._has_started = True
         numpy = PathFinder.find_spec("numpy", sys.path)
         if numpy is None or numpy.origin is None:
-            why = "the job is not judged from here, as there is no numpy: `mstxkit watch RUN` judges it from elsewhere"
+            why = "the job is not judged from here, without numpy: `mstxkit top RUN --follow` judges it from elsewhere"
             faults.warn_once("cluster.beside", why)
             return
         words = [str(self._run), self._run_id, self._metrics, *["silent"] * is_silent]

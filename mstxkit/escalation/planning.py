@@ -95,7 +95,7 @@ def _notes(config: Any, windows: int) -> Iterator[str]:
     if window.repeat == 0 or window.repeat > windows:
         yield f"the first {windows} windows are planned, no more"
     if config.analysis != "off":
-        yield "nothing is parsed while training runs: mstxkit analyse RUN does that"
+        yield "nothing is parsed while training runs: mstxkit profiles RUN --analyse does that"
 
 
 def _windows(window: Any) -> Iterator[tuple[int, int]]:

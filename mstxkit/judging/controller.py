@@ -1,4 +1,4 @@
-"""Batches in, verdicts out: the same for an actor of Ray's, for the process beside rank 0, and for `mstxkit watch`.
+"""Batches in, verdicts out: the same for an actor of Ray's, for the process beside rank 0, and for `mstxkit top`.
 
 Of values alone: no file, no clock of its own. What it holds is bounded, whatever the batches say.
 """

@@ -1,8 +1,8 @@
 """Asks for one light step by itself, where a job became slower and nothing tells who is late: its device ranges do.
 
-Only ranks that profile an NPU are asked: without one, a light step holds no communication. Once `mstxkit analyse` has
-parsed it, `mstxkit watch RUN --once`, `mstxkit report` and `Run.lateness()` say who came last by its device ranges;
-until then the first two say that it is to be parsed (`reading/tables/device_entries.py`). Cooldown and
+Only ranks that profile an NPU are asked: without one, a light step holds no communication. Once it is parsed
+(`mstxkit profiles --analyse`), `mstxkit top RUN --once`, `mstxkit report` and `Run.lateness()` say who came last by its
+device ranges; until then the first two say that it is to be parsed (`reading/tables/device_entries.py`). Cooldown and
 budgets are each rank's own, as for any request.
 """
 

@@ -163,7 +163,7 @@ class Sight:
 
 
 def _lives(job: JobState, where: tuple[Whereabouts, ...]) -> bool:
-    """Does a process of it live? Who has judged all there was need not have seen the end (`watch --once`, say), and the
+    """Does a process of it live? Who has judged all there was need not have seen the end (`top --once`, say), and the
     job may have been started anew since.
     """
     anew_ns = job.written_ns + _ANEW_NS

@@ -36,7 +36,7 @@ def take(folder: Path) -> int:
     if not is_ours:
         holder = _holder(descriptor)
         os.close(descriptor)
-        raise MstxkitError(f"another `mstxkit analyse` works on this run{holder}; wait until it has ended")
+        raise MstxkitError(f"another `mstxkit profiles --analyse` works on this run{holder}; wait until it has ended")
     os.ftruncate(descriptor, 0)
     os.pwrite(descriptor, json.dumps({"host": identity.host(), "pid": os.getpid()}).encode(), 0)
     return descriptor

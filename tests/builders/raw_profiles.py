@@ -140,8 +140,18 @@ class Bench:
         return raw
 
     def command(self, *words: object) -> list[str]:
-        """`mstxkit analyse` on the run."""
-        return [sys.executable, "-W", "error", "-m", "mstxkit", "analyse", str(self.run), *map(str, words)]
+        """`mstxkit profiles --analyse` on the run."""
+        return [
+            sys.executable,
+            "-W",
+            "error",
+            "-m",
+            "mstxkit",
+            "profiles",
+            str(self.run),
+            "--analyse",
+            *map(str, words),
+        ]
 
     def analyse(self, *words: object, **environ: str) -> subprocess.CompletedProcess[str]:
         """Run that to its end."""

@@ -1,4 +1,4 @@
-"""`mstxkit analyse RUN`: what it parses, what it leaves, what it says, and that it goes on where it was stopped."""
+"""`mstxkit profiles RUN --analyse`: what it parses, what it leaves, what it says, and that it goes on."""
 
 from __future__ import annotations
 
@@ -222,7 +222,7 @@ def test_another_command_is_refused_while_one_works(bench: Bench, started: subpr
     done = bench.analyse()
 
     assert done.returncode == 1
-    assert f"another `mstxkit analyse` works on this run (process {started.pid} on " in done.stderr
+    assert f"another `mstxkit profiles --analyse` works on this run (process {started.pid} on " in done.stderr
     assert calls(raw) == []
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pty
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -61,8 +62,11 @@ def typed(*words: object, **environment: str) -> subprocess.CompletedProcess[str
 def test_every_verb_of_the_folder_is_a_command_with_help() -> None:
     help_text = call("--help").output
 
+    shown = re.findall(r"^  ([a-z]+)  ", help_text.partition("Commands:")[2], re.MULTILINE)
+    assert sorted(shown) == sorted(WORDS)
+    assert len({*shown} - {"demo"}) <= 12
+    assert shown[:6] == ["run", "status", "report", "top", "escalate", "compare"], "everyday ones come first"
     for verb in WORDS:
-        assert f"\n  {verb} " in help_text
         assert call(verb, "--help").exit_code == 0
 
 
@@ -83,8 +87,49 @@ def test_help_has_one_line_as_an_example_whose_options_there_are(words: list[str
     (example,) = (line.strip() for line in lines if line.startswith("  Example: "))
     assert f"{example} ".startswith(f"Example: mstxkit {' '.join(words)} ")
     mine, _, _ = example.partition(" -- ")
-    offered = {word.strip(",") for line in lines if line.startswith("  -") for word in line.split()[:2]}
-    assert {word for word in mine.split() if word.startswith("-")} <= offered
+    assert {word for word in mine.split() if word.startswith("-")} <= offered(lines)
+
+
+def offered(lines: list[str]) -> set[str]:
+    """Options that a help shows."""
+    return {word.strip(",") for line in lines if line.startswith("  -") for word in line.split()[:2] if word[0] == "-"}
+
+
+@pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
+def test_help_shows_eight_options_at_most_and_help_all_every_one(words: list[str]) -> None:
+    command = pytest.importorskip("typer.main").get_command(mstxkit.cli.application())
+    for word in words:
+        command = command.commands[word]
+    every = {option.opts[-1] for option in command.params if option.opts[0].startswith("-")}
+    few, whole = (call(*words, form).output.splitlines() for form in ("--help", "--help-all"))
+
+    assert sum(line.startswith("  -") for line in few) <= 8
+    assert offered(few) < offered(whole) | {"--help-all"}
+    assert offered(whole) - {"-o"} == every | {"-h", "--help"}
+    assert any(line.startswith("  Example: ") for line in whole)
+
+
+def test_options_of_a_command_that_is_run_are_its_own(tmp_path: Path) -> None:
+    done = typed(
+        "run", "--run", tmp_path / "run", "--", sys.executable, "-c", "print(__import__('sys').argv)", "--help-all"
+    )
+
+    assert "'--help-all'" in done.stdout
+
+
+@pytest.mark.parametrize("columns", [60, 80, 160])
+def test_help_is_as_wide_as_the_terminal(columns: int) -> None:
+    lines = typed("report", "--help", COLUMNS=str(columns)).stdout.splitlines()
+
+    assert 0.8 * columns < max(map(len, lines)) <= columns
+
+
+@pytest.mark.parametrize("word", ["watch", "open", "analyse", "compact", "patches"])
+def test_verbs_that_went_into_others_are_gone(word: str) -> None:
+    done = typed(word, "x")
+
+    assert done.returncode == 2
+    assert f"No such command '{word}'" in done.stderr
 
 
 def test_help_is_whole_at_80_columns_and_says_the_exit_codes() -> None:
@@ -174,7 +219,19 @@ def test_a_path_that_is_no_run_is_wrong_use(verb: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "words", [("nonsense",), ("report",), ("report", "x", "--step", "1"), ("export", ".", "--to", "vhs")]
+    "words",
+    [
+        ("nonsense",),
+        ("report",),
+        ("report", "x", "--step", "1"),
+        ("export", ".", "--to", "vhs"),
+        ("doctor", "verl"),
+        ("doctor", "--import"),
+        ("collect", ".", "--remove"),
+        ("collect", ".", "--compact", "--ray", "--host", "a"),
+        ("top", ".", "--metrics", "off"),
+    ],
+    ids=" ".join,
 )
 def test_wrong_use_ends_with_2(words: tuple[str, ...]) -> None:
     assert call(*words).exit_code == 2

@@ -25,7 +25,7 @@ PAGES = ("export.md", "perfetto.md", "insight.md", "msprof_analyze.md", "compare
 OTHERS = ("main", "change", "exp6", "exp8")  # runs beside the one that most of them read
 STEPS = range(200)
 # Those that need something else have tests of their own: a job, Ray, profiles; and those that end by Ctrl-C.
-ELSEWHERE = re.compile(r"mstxkit (run|escalate|open|analyse|profiles|patches|demo|import|watch \S+$|top \S+$)|.*--ray")
+ELSEWHERE = re.compile(r"mstxkit (run|escalate|profiles|demo|import|top \S+$)|.*--(ray|open|follow|patches)")
 STAGES = ("actor_generate", "reward", "actor_update")
 SECOND = 10**9
 

@@ -23,9 +23,9 @@ from mstxkit import cli, open_run
 
 VERBS = (
     "report RUN", "report RUN --all", "report RUN --json", "report RUN --html page.html", "status RUN",
-    "status RUN --json", "watch RUN --once", "watch RUN --once --json", "top RUN --once", "top RUN --json",
-    "compare RUN --before 0:0 --after 1:1", "compare RUN OTHER --json", "compact RUN", "report RUN",
-    "report RUN --json", "analyse RUN", "profiles RUN", "collect RUN", "import --run RUN",
+    "status RUN --json", "top RUN", "top RUN --once", "top RUN --json",
+    "compare RUN --before 0:0 --after 1:1", "compare RUN OTHER --json", "collect RUN --compact", "report RUN",
+    "report RUN --json", "profiles RUN --analyse", "profiles RUN", "collect RUN", "import --run RUN",
     "escalate RUN --stage a --ranks suspect+peer --preset full --explain",
 )  # fmt: skip
 CODES = {0, cli.FOUND_WRONG, cli.WRONG_USE}
@@ -99,7 +99,7 @@ def test_names_of_any_kind_are_the_same_names_after_they_were_compacted(
 ) -> None:
     names(new_run(place / "RUN"))
     before = sorted(open_run(place / "RUN").ranges()["name"])
-    done = ran("compact RUN --remove", place, monkeypatch)
+    done = ran("collect RUN --compact --remove", place, monkeypatch)
 
     assert done.exit_code == 0, done.output
     assert not list((place / "RUN" / "sealed").glob("*.mxs"))
@@ -111,13 +111,13 @@ def test_a_run_may_be_named_by_a_link(place: Path, monkeypatch: pytest.MonkeyPat
     (place / "latest").symlink_to("RUN")
     shutil.rmtree(place / "OTHER")
 
-    for verb in ("report {}", "status {}", "watch {} --once", "top {} --once", "profiles {}", "import --run {}"):
+    for verb in ("report {}", "status {}", "top {}", "top {} --once", "profiles {}", "import --run {}"):
         done, same = (ran(verb.format(name), place, monkeypatch) for name in ("latest", "RUN"))
         assert done.exit_code == same.exit_code == 0, done.output
 
 
 @pytest.mark.parametrize(
-    "verb", [*VERBS, "export RUN --to csv -o out", "open RUN --no-browser", "status RUN --incident"]
+    "verb", [*VERBS, "export RUN --to csv -o out", "report RUN --open --no-browser", "status RUN --incident"]
 )
 @pytest.mark.parametrize("is_there", [False, True])
 def test_every_verb_says_in_the_same_words_that_a_folder_is_no_run(
@@ -143,7 +143,7 @@ def test_a_folder_of_runs_is_none_but_says_which_there_are(place: Path, monkeypa
     assert "live/; runs in it: 2 more and a, b, c; a run is" in done.output
 
 
-@pytest.mark.parametrize("verb", ["top RUN", "watch RUN --once", "profiles RUN", "collect RUN", "import --run RUN"])
+@pytest.mark.parametrize("verb", ["top RUN", "top RUN --once", "profiles RUN", "collect RUN", "import --run RUN"])
 def test_a_run_that_does_not_say_its_id_is_a_damaged_one(
     place: Path, verb: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -107,7 +107,7 @@ def test_what_is_not_parsed_comes_with_the_command_that_parses_it(run: Path) -> 
     session(run, raw_name(0, 5))
 
     assert told(run) == [
-        f"Parse it, on any host with CANN: mstxkit analyse {shlex.quote(str(run))} --request {REQUEST}"
+        f"Parse it, on any host with CANN: mstxkit profiles {shlex.quote(str(run))} --analyse --request {REQUEST}"
     ]
 
 

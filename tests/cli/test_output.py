@@ -75,7 +75,18 @@ def test_a_pipe_that_nobody_reads_ends_it_as_any_command(run: Path, words: list[
 
 
 @pytest.mark.parametrize(
-    "words", ["doctor", "status", "status RUN", "profiles RUN", "collect RUN", "analyse RUN", "patches", "compact RUN"]
+    "words",
+    [
+        "doctor",
+        "status",
+        "status RUN",
+        "profiles RUN",
+        "collect RUN",
+        "profiles RUN --analyse",
+        "doctor --patches",
+        "collect RUN --compact",
+        "top RUN",
+    ],
 )
 def test_json_is_one_object_with_the_number_of_its_form(
     tmp_path: Path, words: str, monkeypatch: pytest.MonkeyPatch

@@ -1,4 +1,4 @@
-"""`mstxkit patches`: what is read from source, what importing shows, what is wrong use; and the README's table."""
+"""`mstxkit doctor --patches`: what is read from source, what importing shows, what is wrong use."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def patches(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     """As in a shell, in this folder."""
     root = str(Path(mstxkit.__file__).parents[1])
     environment = {**os.environ, "PYTHONPATH": root, "COLUMNS": "160"}
-    command = [sys.executable, "-W", "error", "-m", "mstxkit", "patches", *words]
+    command = [sys.executable, "-W", "error", "-m", "mstxkit", "doctor", "--patches", *words]
     return subprocess.run(command, capture_output=True, text=True, env=environment, cwd=folder, timeout=100)
 
 

@@ -48,7 +48,7 @@ def shown(job: ShownJob, *words: str, **variables: str) -> Any:
 def test_a_job_is_shown_with_its_step_its_stages_and_who_is_blamed(job: ShownJob) -> None:
     job.say(role())
     job.blame(verdict(evidence={"is_work_told": True}))
-    done = shown(job, "--once", COLUMNS="80")
+    done = shown(job, COLUMNS="80")
 
     assert done.exit_code == 1, done.output
     assert "exp7 · step 41 · 16 ranks on 2 hosts · judged" in done.output
@@ -68,7 +68,7 @@ def test_the_recording_in_the_guide_has_the_words_that_a_picture_has_now(job: Sh
     recorded = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", recorded)
     fixed = r"█ median .*|^now ·.*|computes more slowly than.*in |of each step is lost · since step|next: mstxkit"
 
-    words = re.findall(fixed, shown(job, "--once", COLUMNS="96").output, re.M)
+    words = re.findall(fixed, shown(job, COLUMNS="96").output, re.M)
     assert len(words) == 5
     assert [word for word in words if word.strip() not in recorded] == [], "run `make recording`"
 
@@ -104,14 +104,14 @@ def test_where_no_step_is_over_it_does_not_say_that_ranks_are_missing(job: Shown
     assert "not judged: no step is over in which a stage has ended" in shown(job).output
 
 
-def test_a_profile_that_did_not_come_is_said_as_watch_says_it(job: ShownJob) -> None:
+def test_a_profile_that_did_not_come_is_said_in_the_picture_and_in_the_line(job: ShownJob) -> None:
     job.say(role())
     job.blame(verdict(request="12ab", no_request="rank 1 failed: nothing was written", waits_for=""))
     words = "profile 12ab, which did not come: rank 1 failed: nothing was written"
 
-    assert words.replace("profile", "profile asked for:") in shown(job, "--once", COLUMNS="200").output
+    assert words.replace("profile", "profile asked for:") in shown(job, COLUMNS="200").output
     assert words in typer_testing.CliRunner().invoke(
-        mstxkit.cli.application("watch"), ["watch", str(job.run), "--once"]
+        mstxkit.cli.application("top"), ["top", str(job.run), "--once"]
     ).output  # fmt: skip
 
 
@@ -154,7 +154,7 @@ def test_what_actors_of_ray_do_is_shown_and_whoever_has_no_rank_is_late_by_its_h
     late = Latecomer(None, "node-0", "actor_update", 3.0)
     job.say(role("actor", members=2), role("rollout", members=2, late=(late,)))
     job.stand(0, range(2), part="WorkerDict_0:1", under="ray")
-    output = shown(job, "--once").output
+    output = shown(job).output
 
     assert "rank 1  actor  step 41  actor_update for 3.0 s" in output
     assert "late: a process of node-0 by 3.00 s in actor_update" in output

@@ -111,8 +111,8 @@ def start(tmp_path: Path) -> Iterator[Start]:
             os.kill(pid, signal.SIGKILL)
 
 
-def watch(run: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "mstxkit", "watch", str(run), *words]
+def top(run: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "mstxkit", "top", str(run), *words]
     env = {key: value for key, value in os.environ.items() if not key.startswith("MSTXKIT_")}
     return subprocess.run(command, env={**env, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, timeout=60)
 
@@ -121,7 +121,7 @@ def test_the_slow_rank_is_named_beside_the_job_and_its_judge_ends_with_it(start:
     job = start()
     said = job.wait()
     until(lambda: not beside.pids(job.run, beside.JUDGE))
-    shown = watch(job.run, "--once")
+    shown = top(job.run, "--once")
 
     (verdict,) = [verdict for verdict in verdicts.read(job.run) if verdict.is_blaming]
     assert (verdict.kind, verdict.rank, verdict.stage) == ("compute", 1, "actor_generate")
@@ -255,13 +255,13 @@ def handed_over(read: list[batches.Batch]) -> dict[int, set[int]]:
     return handed
 
 
-def test_judge_0_starts_nobody_and_watch_judges_from_outside(start: Start, tmp_path: Path) -> None:
+def test_judge_0_starts_nobody_and_top_judges_from_outside(start: Start, tmp_path: Path) -> None:
     job = start(MSTXKIT_JUDGE="0")
     for process in job.processes:
         process.wait(60)
     before = list((job.run / layout.VERDICTS).glob("*")) if (job.run / layout.VERDICTS).exists() else []
     copy = shutil.copytree(job.run, tmp_path / "copy")
-    shown, again = watch(copy, "--once", "--json"), watch(copy, "--once")
+    shown, again = top(copy, "--once", "--json"), top(copy, "--once")
 
     assert before == []
     document = json.loads(shown.stdout)
@@ -274,7 +274,7 @@ def test_judge_0_starts_nobody_and_watch_judges_from_outside(start: Start, tmp_p
 def test_settings_are_changed_while_it_runs_and_acknowledged(start: Start) -> None:
     job = start(steps=20_000)
     until(lambda: job.step() >= 10)
-    changed = watch(job.run, "--set", "slow_rank.effect=9.5", "--json")
+    changed = top(job.run, "--set", "slow_rank.effect=9.5", "--json")
     figures = settings_file.read_figures(job.run / layout.VERDICTS / layout.FIGURES, "")
 
     document = json.loads(changed.stdout)

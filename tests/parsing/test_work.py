@@ -228,7 +228,7 @@ def test_a_lock_file_that_says_nonsense_is_still_a_lock(
     monkeypatch.setattr(lock, "_DYING_S", 0.0)
     (bench.run / "profiles" / "analysis.lock").write_text("[" * 5000)
 
-    with pytest.raises(MstxkitError, match="another `mstxkit analyse` works on this run; wait"):
+    with pytest.raises(MstxkitError, match="another `mstxkit profiles --analyse` works on this run; wait"):
         lock.take(bench.run / "profiles")
 
 

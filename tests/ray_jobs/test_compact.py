@@ -1,4 +1,4 @@
-"""`mstxkit compact --ray`: a task on each node of a real Ray turns the sealed files of its own host into Parquet."""
+"""`mstxkit collect --compact --ray`: a task on each node of a real Ray turns its host's sealed files into Parquet."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ from ray.cluster_utils import Cluster
 cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1})
 cluster.add_node(num_cpus=1)
 os.environ["RAY_ADDRESS"] = cluster.address
-words = [sys.executable, "-m", "mstxkit", "compact", sys.argv[1], "--ray", "--remove", "--json"]
+words = [sys.executable, "-m", "mstxkit", "collect", sys.argv[1], "--compact", "--ray", "--remove", "--json"]
 first, again = (subprocess.run(words, capture_output=True, text=True) for _ in range(2))
 cluster.shutdown()
 print(json.dumps([[done.returncode, done.stdout, done.stderr] for done in (first, again)]))
@@ -77,6 +77,6 @@ def test_the_command_turns_all_files_and_all_tables_say_the_same(tmp_path: Path)
     assert done.returncode == 0, done.stderr[-3000:]
     first, again = json.loads(done.stdout.splitlines()[-1])
     assert [first[0], again[0]] == [0, 0], (first, again)
-    assert [json.loads(first[1])[name] for name in ("files", "removed", "left")] == [2, 2, 0]
-    assert json.loads(again[1])["files"] == 0
+    assert [json.loads(first[1])["compacted"][name] for name in ("files", "removed", "left")] == [2, 2, 0]
+    assert json.loads(again[1])["compacted"]["files"] == 0
     assert open_run(run).ranges().equals(ranges) and open_run(run).stages().equals(stages)

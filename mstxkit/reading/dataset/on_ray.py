@@ -23,13 +23,13 @@ def compact(run: Path, remove: bool = False) -> Compacted:
     try:
         import ray
     except ImportError:
-        raise MstxkitError("--ray needs Ray: pip install ray; without it, run `mstxkit compact` on each host") from None
+        raise MstxkitError("--ray needs Ray: pip install ray; without it, run this on each host") from None
     was_connected = ray.is_initialized()
     if not was_connected:
         try:
             ray.init(address="auto", log_to_driver=False, configure_logging=False)
         except ConnectionError:
-            raise MstxkitError("--ray: no Ray runs here; start it, or run `mstxkit compact` on each host") from None
+            raise MstxkitError("--ray: no Ray runs here; start it, or run this on each host without --ray") from None
     try:
         return _on_nodes(ray, run, remove)
     finally:

@@ -112,6 +112,6 @@ def _files(run: Path, days: Iterable[str] | None, kind: str) -> list[Path]:
     files = [file for day in every for file in sorted(folder.glob(f"day={day}/role=*/host=*/*{dataset.SUFFIX}"))]
     if not files:
         there = sorted({path.name[4:] for path in folder.glob("day=*")})
-        what = f"it has {there[0]} to {there[-1]}" if there else "it was not compacted: mstxkit compact RUN"
+        what = f"it has {there[0]} to {there[-1]}" if there else "it was not compacted: mstxkit collect RUN --compact"
         raise ReadError(f"{run}: no summaries of these days; {what}")
     return files

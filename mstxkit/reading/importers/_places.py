@@ -79,7 +79,7 @@ def _named(path: Path, damage: list[Damage]) -> list[FileToImport]:
     before = len(damage)
     inside = [source for folder, names in _folders(path, damage) for source in _of_folder(folder, names, damage)]
     if not inside and len(damage) == before:
-        raise FormatError("holds nothing that can be imported; raw profiles are parsed first: mstxkit analyse RUN")
+        raise FormatError("holds nothing to import; raw profiles are parsed first: mstxkit profiles RUN --analyse")
     return inside
 
 

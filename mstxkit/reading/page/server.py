@@ -1,4 +1,4 @@
-"""`mstxkit open RUN`: the page and the trace on this machine alone, and the way into Perfetto.
+"""`mstxkit report RUN --open`: the page and the trace on this machine alone, and the way into Perfetto.
 
 Loopback, a port that nobody chose, a token in the path, GET alone, five paths and nothing else: no file is looked up by
 what a request names. A page of somebody else's that guesses the port gets nothing (the token), and reaches nothing

@@ -17,7 +17,7 @@ class ByDevice(NamedTuple):
 
     Args:
         request: Of which request; "": light capture.
-        is_parsed: False: `mstxkit analyse` has not parsed it for two ranks yet; nothing else is known then.
+        is_parsed: False: `mstxkit profiles --analyse` has not parsed it for two ranks yet; nothing else is known then.
         group: Whose collective it was; "": nobody is to be blamed.
         rank: Who came last to it, by more than the bound; None: nobody did.
         late_ns, error_ns: By how much after the first, and the bound of that.
@@ -55,7 +55,7 @@ def line(latest: Mapping[str, Any], run: str) -> str:
     of_step = "several steps" if latest["step"] is None else f"step {latest['step']}"
     where = f"by device ranges of {of_step} in {latest['stage']}"
     if not latest["is_parsed"]:
-        return f"{where}: not known yet; `mstxkit analyse {run}` parses that profile"
+        return f"{where}: not known yet; `mstxkit profiles {run} --analyse` parses that profile"
     if latest["rank"] is None:
         return f"{where}: no rank came later than the others by more than the bound"
     late, error = latest["late_ns"] / 1e6, latest["error_ns"] / 1e6

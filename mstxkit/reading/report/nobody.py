@@ -16,7 +16,7 @@ _REMEDIES = {
     judging.NO_STEP: "mark the stages of each step, mstxkit.stage(…), count the steps, mstxkit.step() at the end of "
     "each, and let one be over",
     judging.NO_PEER: "record ranks that do the same work into one run folder: a rank is compared with others",
-    judging.ANEW: "count on, mstxkit.step(steps_before + n): each step is one then; `mstxkit watch` tells them apart",
+    judging.ANEW: "count on, mstxkit.step(steps_before + n): each step is one then; `mstxkit top` tells them apart",
     judging.TWICE: "give each of two jobs a run folder of its own (MSTXKIT_RUN), each role of one job its name "
     "(MSTXKIT_ROLE); `mstxkit status` shows which process is which rank",
 }

@@ -100,5 +100,5 @@ def test_what_cannot_be_asked_for_is_said(tmp_path: Path, words: dict[str, list[
 def test_a_run_that_was_not_compacted_says_how(tmp_path: Path) -> None:
     run = recorded(tmp_path / "run", stage_times(NOBODY, steps=10))
 
-    with pytest.raises(ReadError, match="mstxkit compact"):
+    with pytest.raises(ReadError, match="mstxkit collect RUN --compact"):
         summaries.table(run)

@@ -1,4 +1,4 @@
-"""`mstxkit open` serves two pages and a trace to whoever has the address, and nothing else to anybody."""
+"""`mstxkit report --open` serves two pages and a trace to whoever has the address, and nothing else to anybody."""
 
 from __future__ import annotations
 
@@ -142,17 +142,17 @@ def test_perfetto_gets_the_trace_once_it_answers(serving: server.PageServer, tmp
 def test_the_verb_says_where_it_is_and_ends_by_ctrl_c_or_with_its_terminal(
     run: Path, end: signal.Signals, tmp_path: Path
 ) -> None:
-    command = [sys.executable, "-m", "mstxkit", "open", str(run), "--no-browser"]
+    command = [sys.executable, "-m", "mstxkit", "report", str(run), "--open", "--no-browser"]
     process = subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ, "TMPDIR": str(tmp_path)}
     )
     assert process.stdout is not None
     lines = [process.stdout.readline() for _ in range(2)]
-    assert list(tmp_path.glob("mstxkit-open-*"))
+    assert list(tmp_path.glob("mstxkit-page-*"))
 
     process.send_signal(end)
     _, errors = process.communicate(timeout=60)
-    assert list(tmp_path.glob("mstxkit-open-*")) == []
+    assert list(tmp_path.glob("mstxkit-page-*")) == []
 
     assert lines[1].startswith("http://127.0.0.1:")
     assert process.returncode == 0, errors
@@ -165,7 +165,7 @@ def test_no_other_user_of_the_host_sees_the_secret_in_what_the_browser_is_starte
     script, words, page = (tmp_path / name for name in ("browser", "words", "page"))
     script.write_text(f'#!/bin/sh\ncp "${{1#file://}}" {page}\necho "$@" >{words}.part\nmv {words}.part {words}\n')
     script.chmod(0o700)
-    command = [sys.executable, "-m", "mstxkit", "open", str(run)]
+    command = [sys.executable, "-m", "mstxkit", "report", str(run), "--open"]
     environment = {**os.environ, "BROWSER": f"{script} %s", "TMPDIR": str(tmp_path)}
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
     assert process.stdout is not None
@@ -214,7 +214,7 @@ def test_a_trace_that_is_being_made_is_given_up_when_it_ends(run: Path, tmp_path
 
 def test_on_a_terminal_the_verb_shows_how_far_the_trace_has_come(run: Path) -> None:
     ours, theirs = pty.openpty()
-    command = [sys.executable, "-m", "mstxkit", "open", str(run), "--no-browser"]
+    command = [sys.executable, "-m", "mstxkit", "report", str(run), "--open", "--no-browser"]
     environment = {**os.environ, "TERM": "xterm"}
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=theirs, text=True, env=environment)
     os.close(theirs)
@@ -235,7 +235,9 @@ def test_on_a_terminal_the_verb_shows_how_far_the_trace_has_come(run: Path) -> N
 
 
 def test_a_folder_that_is_no_run_is_wrong_use(tmp_path: Path) -> None:
-    done = subprocess.run([sys.executable, "-m", "mstxkit", "open", str(tmp_path)], capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-m", "mstxkit", "report", str(tmp_path), "--open"], capture_output=True, text=True
+    )
 
     assert done.returncode == 2
     assert "not a run" in done.stderr

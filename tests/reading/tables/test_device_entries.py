@@ -119,7 +119,7 @@ def test_words_name_the_last_rank_or_say_that_a_parse_is_missing(tmp_path: Path)
         "by device ranges of step 4 in actor_update: no rank came later than the others by more than the bound",
         "by device ranges of step 5 in actor_update: rank 2 came last of ranks 0-3, 20.0 ms after the first "
         "(to 2.0 ms)",
-        "by device ranges of step 6 in actor_update: not known yet; `mstxkit analyse R` parses that profile",
+        "by device ranges of step 6 in actor_update: not known yet; `mstxkit profiles R --analyse` parses that profile",
     ]
 
 

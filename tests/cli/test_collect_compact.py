@@ -1,4 +1,4 @@
-"""`mstxkit compact`: what it says, and that it can be said again."""
+"""`mstxkit collect --compact`: what it says, and that it can be said again."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from mstxkit.cli import application
 
 
 def compact(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "mstxkit", "compact", *arguments]
+    command = [sys.executable, "-m", "mstxkit", "collect", "--compact", *arguments]
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=60, check=False)
 
 
@@ -40,7 +40,8 @@ def test_as_json_it_is_one_object(tmp_path: Path) -> None:
 
     document = json.loads(compact(tmp_path, "run", "--json").stdout)
 
-    assert document["schema"] == 1 and document["ranges"] == 40 and document["removed"] == 0
+    assert document["schema"] == 1 and document["sealed"] == []
+    assert document["compacted"]["ranges"] == 40 and document["compacted"]["removed"] == 0
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root may give files to somebody else")
@@ -71,13 +72,13 @@ def test_files_of_other_hosts_may_be_left(tmp_path: Path) -> None:
 def test_a_host_that_is_not_there_is_told_of(tmp_path: Path, words: list[str], code: int, why: str) -> None:
     run = new_run(tmp_path / "run")
     ProcessFiles(run, 100, rank=0, host="vm").seal(BankFiles().range("a", 0, 5))
-    done = CliRunner().invoke(application(), ["compact", str(run), *words])
+    done = CliRunner().invoke(application(), ["collect", str(run), "--compact", *words])
 
     assert (done.exit_code, why in done.output) == (code, True), done.output
 
 
 def test_a_folder_that_is_no_run_is_wrong_use_and_stays_as_it_is(tmp_path: Path) -> None:
-    done = CliRunner().invoke(application(), ["compact", str(tmp_path)])
+    done = CliRunner().invoke(application(), ["collect", str(tmp_path), "--compact"])
 
     assert (done.exit_code, list(tmp_path.iterdir())) == (2, [])
 
@@ -104,7 +105,7 @@ def test_what_cannot_be_read_is_left_and_told_of(tmp_path: Path) -> None:
     file.write_bytes(content)
     before = open_run(run)
     rows = before.ranges().height
-    done = CliRunner().invoke(application(), ["compact", str(run), "--remove"])
+    done = CliRunner().invoke(application(), ["collect", str(run), "--compact", "--remove"])
     after = open_run(run)
 
     assert done.exit_code == 1 and "left as they are: 1 sealed files" in done.output

@@ -1,4 +1,4 @@
-"""`mstxkit watch`: what was judged of a run, a line each; judged by the command itself where nobody else has."""
+"""`mstxkit top --once`, `--follow` and `--set`: verdicts on a run, by the command itself where nobody else judges."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ pytest.importorskip("numpy")
 typer_testing = pytest.importorskip("typer.testing")
 
 import mstxkit.cli  # noqa: E402
-from mstxkit.cli import watch  # noqa: E402
+from mstxkit.cli import _verdicts  # noqa: E402
 from mstxkit.judging import desk as desk_of  # noqa: E402
 from mstxkit.judging import watching  # noqa: E402
 from mstxkit.store import batches, job_file, judge_lock, layout, run_file, settings_file, verdicts  # noqa: E402
@@ -63,9 +63,9 @@ class Watched:
         content = Figures(5, **{"written_ns": time.time_ns() + 10**9, **figures}).as_json(self.run_id)
         (self.run / layout.VERDICTS / layout.FIGURES).write_bytes(content)
 
-    def watch(self, *words: str) -> Any:
-        command = ["watch", str(self.run), *words]
-        return typer_testing.CliRunner().invoke(mstxkit.cli.application("watch"), command)
+    def top(self, *words: str) -> Any:
+        command = ["top", str(self.run), *words]
+        return typer_testing.CliRunner().invoke(mstxkit.cli.application("top"), command)
 
 
 def rows(step: int, rank: int, slow: int, begin: int) -> bytes:
@@ -94,7 +94,7 @@ def judge(watched: Watched) -> Iterator[None]:
 
 def test_who_is_slow_is_named_and_the_status_says_so(watched: Watched) -> None:
     watched.hand_over(40)
-    done = watched.watch("--once")
+    done = watched.top("--once")
 
     assert done.exit_code == 1, done.output
     assert "compute actor rank 1 actor_generate" in done.output
@@ -104,7 +104,7 @@ def test_who_is_slow_is_named_and_the_status_says_so(watched: Watched) -> None:
 
 def test_where_nobody_is_slow_nobody_is_blamed(watched: Watched) -> None:
     watched.hand_over(40, slow=-1)
-    done = watched.watch("--once")
+    done = watched.top("--once")
 
     nobody = "nobody is blamed: no rank is seen to make others wait"
     assert (done.exit_code, done.output) == (0, f"{nobody}; 40 steps judged now, up to step 39, 1 host\n")
@@ -112,8 +112,8 @@ def test_where_nobody_is_slow_nobody_is_blamed(watched: Watched) -> None:
 
 def test_of_a_few_steps_it_says_that_they_are_too_few_to_judge(watched: Watched) -> None:
     watched.hand_over(15, slow=-1)
-    done = watched.watch("--once")
-    document = json.loads(watched.watch("--once", "--json").output)
+    done = watched.top("--once")
+    document = json.loads(watched.top("--once", "--json").output)
 
     assert done.output.startswith("too few steps to judge who makes others wait: 5 count, 20 are needed; 15 steps")
     assert (done.exit_code, document["judged_steps"]) == (0, [5])
@@ -129,18 +129,18 @@ def test_whether_ranks_were_compared_is_not_said_by_the_last_step_alone(
     """The steps of one rank may be counted further than those of the others, or it may end after them."""
     watched.hand_over(40, slow=-1, alone_from=alone_from)
 
-    assert watched.watch("--once").output.startswith(words)
+    assert watched.top("--once").output.startswith(words)
 
 
 def test_where_no_step_is_counted_it_says_so(watched: Watched) -> None:
     watched.hand_over(0, slow=-1)
     (watched.run / layout.SUMMARIES / "h0-0.mxb").write_bytes(batches.encode({"run": watched.run_id, "host": "h0"}, []))
 
-    assert watched.watch("--once").output.startswith("not judged: no step is over in which a stage has ended")
+    assert watched.top("--once").output.startswith("not judged: no step is over in which a stage has ended")
 
 
 def test_a_run_without_summaries_says_so_plainly(watched: Watched) -> None:
-    done = watched.watch("--once")
+    done = watched.top("--once")
 
     assert done.exit_code == 0
     assert done.output.startswith("this run has no summaries of its stages")
@@ -148,7 +148,7 @@ def test_a_run_without_summaries_says_so_plainly(watched: Watched) -> None:
 
 
 def test_what_is_no_run_is_wrong_use(tmp_path: Path) -> None:
-    done = typer_testing.CliRunner().invoke(mstxkit.cli.application("watch"), ["watch", str(tmp_path)])
+    done = typer_testing.CliRunner().invoke(mstxkit.cli.application("top"), ["top", str(tmp_path), "--once"])
 
     assert done.exit_code == 2
 
@@ -156,7 +156,7 @@ def test_what_is_no_run_is_wrong_use(tmp_path: Path) -> None:
 def test_while_somebody_judges_his_word_is_shown_and_nothing_written(watched: Watched, judge: None) -> None:
     watched.hand_over(40)
     watched.judged(Verdict("a", 5, 30, COMPUTE, "reward", 7))
-    done = watched.watch("--once")
+    done = watched.top("--once")
 
     assert done.exit_code == 1
     assert "compute rank 7 reward" in done.output
@@ -168,14 +168,14 @@ def test_what_was_judged_to_its_end_is_not_judged_again(watched: Watched) -> Non
     watched.hand_over(40)
     watched.judged(Verdict("a", 5, 30, COMPUTE, "reward", 7), is_final=True)
 
-    assert "as judged while it ran" in watched.watch("--once").output
+    assert "as judged while it ran" in watched.top("--once").output
 
 
 def test_of_what_a_judge_has_left_without_a_word_on_steps_it_says_no_word_on_them(watched: Watched) -> None:
     """As older ones did, and those whose job.json is of a newer form."""
     watched.hand_over(40, slow=-1)
     watched.judged(is_final=True)
-    done, document = watched.watch("--once"), json.loads(watched.watch("--once", "--json").output)
+    done, document = watched.top("--once"), json.loads(watched.top("--once", "--json").output)
 
     assert done.output.startswith("nobody is blamed: no rank is seen to make others wait; as judged while it ran")
     assert document["judged_steps"] == [None]
@@ -184,7 +184,7 @@ def test_of_what_a_judge_has_left_without_a_word_on_steps_it_says_no_word_on_the
 def test_a_judge_that_was_killed_leaves_its_verdicts_and_what_came_since_is_judged(watched: Watched) -> None:
     watched.hand_over(40)
     watched.judged(_left())
-    done = watched.watch("--once", "--json")
+    done = watched.top("--once", "--json")
     document = json.loads(done.stdout)
 
     assert document["steps"] == 40
@@ -227,14 +227,14 @@ def test_what_is_in_no_step_names_none(watched: Watched) -> None:
     watched.hand_over(40)
     watched.judged(Verdict("hang-1", 5, None, HANG, "reward", 1, "actor"), who="hang-h0")
 
-    assert "\nhang actor rank 1 reward" in f"\n{watched.watch('--once').output}"
+    assert "\nhang actor rank 1 reward" in f"\n{watched.top('--once').output}"
 
 
 def test_of_a_group_that_is_too_long_to_be_named_it_is_said_how_many_it_has(watched: Watched) -> None:
     watched.hand_over(40, host="h0")
     watched.judged(Verdict("a", 5, 3, LINK, "reward", group=tuple(range(0, 10_240, 64))), who="other")
     watched.judged(Verdict("b", 5, 3, LINK, "reward", group=(0, 1, 2, 9)), who="another")
-    said = watched.watch("--once").output
+    said = watched.top("--once").output
 
     assert "link group of 160 ranks: 0,64,128," in said
     assert "link group of ranks 0-2,9 reward" in said
@@ -243,7 +243,7 @@ def test_of_a_group_that_is_too_long_to_be_named_it_is_said_how_many_it_has(watc
 def test_names_out_of_files_drive_no_terminal(watched: Watched) -> None:
     watched.hand_over(40, role=HOSTILE, host="h0")
     watched.judged(Verdict("a", 5, 3, COMPUTE, HOSTILE, 7, HOSTILE, waits_for=HOSTILE, next=HOSTILE), who="other")
-    done = watched.watch("--once")
+    done = watched.top("--once")
 
     assert "\x1b" not in done.output
     assert "\u202e" not in done.output
@@ -257,7 +257,7 @@ def test_a_run_that_may_only_be_read_is_judged_all_the_same(watched: Watched, mo
         raise PermissionError(13, "read only")
 
     monkeypatch.setattr("mstxkit.host.folders.make_folder", refuse)
-    done = watched.watch("--once")
+    done = watched.top("--once")
 
     assert "compute actor rank 1" in done.output
     assert not (watched.run / layout.VERDICTS).exists()
@@ -267,7 +267,7 @@ def test_a_job_that_is_over_is_not_followed_for_ever(watched: Watched) -> None:
     watched.hand_over(40)
     watched.judged(Verdict("a", 5, 30, COMPUTE, "reward", 7), is_final=True)
     job_file.write(watched.run, watched.run_id, JobState(is_final=True, written_ns=time.time_ns() + 10**9))
-    done = watched.watch()
+    done = watched.top("--follow")
 
     assert done.exit_code == 1
     assert "compute rank 7 reward" in done.output
@@ -277,7 +277,7 @@ def test_a_job_that_is_over_is_not_followed_for_ever(watched: Watched) -> None:
 def test_nor_is_one_that_nobody_has_judged(tmp_path: Path) -> None:
     code = "import mstxkit; mstxkit.capture('run', judge=0); mstxkit.step(); mstxkit.stage('reward').__enter__()"
     subprocess.run([sys.executable, "-c", code], cwd=tmp_path, check=True)
-    command = [sys.executable, "-m", "mstxkit", "watch", "run"]
+    command = [sys.executable, "-m", "mstxkit", "top", "run", "--follow"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60)
 
     assert done.returncode == 0
@@ -286,7 +286,7 @@ def test_nor_is_one_that_nobody_has_judged(tmp_path: Path) -> None:
 
 def test_where_nobody_is_blamed_yet_it_says_that_it_goes_on_to_look(watched: Watched) -> None:
     """A terminal that stays empty says nothing about the job."""
-    command = [sys.executable, "-m", "mstxkit", "watch", str(watched.run)]
+    command = [sys.executable, "-m", "mstxkit", "top", str(watched.run), "--follow"]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
         said = process.stderr.readline()
@@ -324,7 +324,7 @@ def test_a_hang_that_is_over_is_told_once_by_who_judges_meanwhile(watched: Watch
 
 
 def test_as_json_each_verdict_is_one_object_on_one_line_with_a_schema() -> None:
-    line = watch._as_json(_left()._replace(next=HOSTILE, waits_for="a\nb"))
+    line = _verdicts._as_json(_left()._replace(next=HOSTILE, waits_for="a\nb"))
 
     assert "\n" not in line
     assert line.isascii()
@@ -332,7 +332,7 @@ def test_as_json_each_verdict_is_one_object_on_one_line_with_a_schema() -> None:
 
 
 def test_where_figures_cannot_go_is_wrong_use_and_says_what_can(watched: Watched) -> None:
-    done = watched.watch("--metrics", "nonsense")
+    done = watched.top("--follow", "--metrics", "nonsense")
 
     assert done.exit_code == 2
     assert "--metrics): one of auto, off" in done.stderr
@@ -341,7 +341,7 @@ def test_where_figures_cannot_go_is_wrong_use_and_says_what_can(watched: Watched
 def test_settings_that_nobody_acknowledges_name_the_host(watched: Watched, monkeypatch: pytest.MonkeyPatch) -> None:
     watched.hand_over(3, ago_s=1.0)
     monkeypatch.setattr(watching.change, "__defaults__", (0.3,))
-    done = watched.watch("--set", "slow_rank.effect=0.15")
+    done = watched.top("--set", "slow_rank.effect=0.15")
 
     assert done.exit_code == 1
     assert done.output == ("settings 1: 0 hosts have them; nobody judges it now\nnot acknowledged by h0\n")
@@ -352,7 +352,7 @@ def test_settings_that_nobody_acknowledges_name_the_host(watched: Watched, monke
     "text", ["slow_rank.effect=-1", "slow_rank.effect=nan", "x=1", "slow_rank.effect", "=", "\x1b=1"]
 )
 def test_a_setting_that_cannot_be_is_refused_before_anything_is_written(watched: Watched, text: str) -> None:
-    done = watched.watch("--set", text)
+    done = watched.top("--set", text)
 
     assert done.exit_code == 2
     assert "\x1b" not in done.stderr
@@ -367,7 +367,7 @@ def test_a_damaged_file_of_settings_changes_nothing_and_is_replaced(watched: Wat
     os.chmod(folder / layout.SETTINGS, 0o640)
     watched.hand_over(40)
 
-    assert watched.watch("--once").exit_code == 1, "judged as if there were none"
+    assert watched.top("--once").exit_code == 1, "judged as if there were none"
     after = settings_file.change_settings(watched.run, watched.run_id, {"slow_rank.effect": 0.2})
     assert settings_file.read_settings(watched.run, watched.run_id) == after
 
@@ -378,7 +378,7 @@ def test_settings_that_a_newer_version_has_written_are_not_replaced(watched: Wat
     content = json.dumps({"format": 2, "run": watched.run_id}).encode()
     (folder / layout.SETTINGS).write_bytes(content)
     os.chmod(folder / layout.SETTINGS, 0o640)
-    done = watched.watch("--set", "slow_rank.effect=0.2")
+    done = watched.top("--set", "slow_rank.effect=0.2")
 
     assert done.exit_code != 0
     assert (folder / layout.SETTINGS).read_bytes() == content

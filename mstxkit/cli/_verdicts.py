@@ -1,10 +1,10 @@
-"""`mstxkit watch RUN`: who made the others wait, in which stage, and why: a line a verdict, as they come."""
+"""Who made the others wait, in which stage, and why: the verdicts as `mstxkit top` has them in lines."""
 
 from __future__ import annotations
 
 import json as json_of
 from pathlib import Path
-from typing import TYPE_CHECKING, Optional
+from typing import TYPE_CHECKING, Any, Optional
 
 import typer
 
@@ -13,16 +13,14 @@ from ..reading.report.escape import for_terminal
 from ..reading.report.sentences import not_come
 from ..reading.report.units import ranks_in_words
 from ..store.verdicts import Verdict
-from . import FOUND_WRONG, WRONG_USE, _run_folder, _show
+from . import FOUND_WRONG, WRONG_USE, _show
 from ._progress import progress
 
 if TYPE_CHECKING:
+    from ..judging.sight import Sighting
     from ..judging.watching import Outlook
     from ..telemetry.outlets import Outlets
 
-_ONCE_HELP = "Judge what is there, and end; with 1 if anybody is blamed."
-_SET_HELP = "Change a setting of the judge while the job runs, slow_rank.effect=0.15 say, and end; may be repeated."
-_METRICS_HELP = "Where figures go while the job is judged here, as in capture(metrics=…): 127.0.0.1:9464 say."
 _SCHEMA = 1
 _NOTHING = (
     "this run has no summaries of its stages: nothing was in a stage of a step yet, or an older mstxkit has recorded "
@@ -30,30 +28,16 @@ _NOTHING = (
 )
 
 
-def watch(
-    run: Path = typer.Argument(..., help="The run's folder.", show_default=False),
-    once: bool = typer.Option(False, "--once", help=_ONCE_HELP),
-    json: bool = typer.Option(False, "--json", help="Each verdict as a line of JSON; with --once all as one object."),
-    set: Optional[list[str]] = typer.Option(None, "--set", metavar="NAME=VALUE", help=_SET_HELP),
-    metrics: Optional[str] = typer.Option(None, "--metrics", metavar="WHERE", help=_METRICS_HELP),
-) -> None:
-    """Show the verdicts on a run.
+def follow(run: Path, run_id: str, json: bool, metrics: Optional[str]) -> None:
+    """A line a verdict as they come, until somebody ends it; of a job that is over what was judged."""
+    from ..judging import watching
 
-    Where nobody judges the job, this command does, until you end it. Of a job that is over it shows what was judged.
-
-    Example: mstxkit watch runs/exp7 --once
-    """
-    run, run_id = _run_folder.found(run)
-    if set:
-        _change(run, run_id, set, json)
-    elif once or not (json or metrics) and _is_over(run, run_id):
-        _once(run, run_id, json)
-    else:
-        from ..judging import watching
-
-        _show.say("each verdict is shown as it comes; Ctrl-C ends this")
-        for verdict in watching.follow(run, run_id, _outlets(run, run_id, metrics)):
-            print(_as_json(verdict) if json else _line(verdict), flush=True)
+    if not (json or metrics) and _is_over(run, run_id):
+        once(run, run_id, False)
+        return
+    _show.say("each verdict is shown as it comes; Ctrl-C ends this")
+    for verdict in watching.follow(run, run_id, _outlets(run, run_id, metrics)):
+        print(_as_json(verdict) if json else _line(verdict), flush=True)
 
 
 def _as_json(verdict: Verdict) -> str:
@@ -82,33 +66,47 @@ def _outlets(run: Path, run_id: str, metrics: Optional[str]) -> Outlets | None:
         _show.stop(str(exc), WRONG_USE)
 
 
-def _once(run: Path, run_id: str, json: bool) -> None:
+def once(run: Path, run_id: str, json: bool) -> None:
+    """Judge what is there, show it, and end the command; with 1 if anybody is blamed."""
     from ..judging import watching
+    from ..judging.sight import Sight
     from ..reading import judged
     from ..reading.report import device_words
     from ..reading.run import open_run
 
     with progress("Judging"):
         judged.await_last_word(open_run(run).roles)
+        sighting = Sight(run, run_id).look() if json else None
         seen = watching.once(run, run_id)
         by_tables = None if any(verdict.is_blaming for verdict in seen.verdicts) else _from_tables(run, seen)
     seen = by_tables or seen
-    if json:
-        _show.as_json({
-            "run": run_id, "path": str(run), "steps": seen.steps, "last_step": seen.last_step,
-            "hosts": seen.hosts, "judged_steps": seen.judged_steps, "has_summaries": seen.has_summaries,
-            "by_tables": by_tables is not None,
-            "by_devices": [latest._asdict() for latest in device_words.summarise(run, run_id)],
-            "verdicts": [json_of.loads(verdict.line()) for verdict in seen.verdicts],
-        })  # fmt: skip
+    devices = [latest._asdict() for latest in device_words.summarise(run, run_id)]
+    if sighting is not None:
+        whole = {"run": run_id, "path": str(run), **_seen_now(run_id, sighting), **_judged(seen)}
+        _show.as_json({**whole, "by_tables": by_tables is not None, "by_devices": devices})
     else:
-        for verdict in seen.verdicts:
-            print(_line(verdict))
-        for latest in device_words.summarise(run, run_id):
-            print(for_terminal(device_words.line(latest._asdict(), str(run))))
+        for line in (*map(_line, seen.verdicts), *(for_terminal(device_words.line(row, str(run))) for row in devices)):
+            print(line)
         print(_summary(run, seen, by_tables is not None))
     if any(verdict.is_blaming for verdict in seen.verdicts):
         raise typer.Exit(FOUND_WRONG)
+
+
+def _seen_now(run_id: str, sighting: Sighting) -> dict[str, Any]:
+    state = sighting.state
+    return {
+        "judged_by": sighting.by, "age_s": sighting.age_s if state is not None else None,
+        "job": None if state is None else json_of.loads(state.as_json(run_id)),
+        "incident": None if sighting.incident is None else sighting.incident.page,
+        "now": [{**where._asdict(), "age": where.age._asdict()} for where in sighting.where],
+    }  # fmt: skip
+
+
+def _judged(seen: Outlook) -> dict[str, Any]:
+    return {
+        **seen._asdict(), "has_summaries": seen.has_summaries,
+        "verdicts": [json_of.loads(verdict.line()) for verdict in seen.verdicts],
+    }  # fmt: skip
 
 
 def _from_tables(run: Path, seen: Outlook) -> Outlook | None:
@@ -163,7 +161,8 @@ def _line(verdict: Verdict) -> str:
     return for_terminal(f"{head}: {rest}")
 
 
-def _change(run: Path, run_id: str, texts: list[str], json: bool) -> None:
+def change(run: Path, run_id: str, texts: list[str], json: bool) -> None:
+    """Change settings of who judges the job; ends with 1 where a host or the judge has not taken them."""
     from ..judging import watching
 
     try:

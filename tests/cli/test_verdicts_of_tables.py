@@ -1,4 +1,4 @@
-"""`mstxkit watch --once` of a run whose summaries blame nobody, or that has none: its own tables are judged."""
+"""`mstxkit top --once` of a run whose summaries blame nobody, or that has none: its own tables are judged."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ def test_a_run_without_summaries_is_judged_by_its_tables(
 ) -> None:
     run = recorded(tmp_path / "run", stage_times(fault), around_collectives=has_ranges)
 
-    done = CliRunner().invoke(application(), ["watch", str(run), "--once"])
-    document = json.loads(CliRunner().invoke(application(), ["watch", str(run), "--once", "--json"]).stdout)
+    done = CliRunner().invoke(application(), ["top", str(run), "--once"])
+    document = json.loads(CliRunner().invoke(application(), ["top", str(run), "--once", "--json"]).stdout)
 
     assert done.exit_code == code, done.output
     assert words in done.output

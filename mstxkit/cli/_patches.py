@@ -1,11 +1,11 @@
-"""`mstxkit patches [FRAMEWORK…]`: which targets the installed frameworks hold; by `--import`, what becomes of each."""
+"""What `mstxkit doctor --patches` shows: which targets the installed frameworks hold; by `--import`, what becomes of
+each.
+"""
 
 from __future__ import annotations
 
 import os
-from typing import Any, List, NamedTuple, Optional
-
-import typer
+from typing import Any, NamedTuple
 
 from ..errors import PatchError
 from ..patching.declare import EXTRA, Patch
@@ -16,8 +16,6 @@ from ..patching.symbols import HELD
 from ..reading.report.escape import for_rich
 from . import WRONG_USE, _importing, _show
 from ._activation import installed
-
-_NAMES_HELP = "Import roots, name+extra, or .yaml files of targets; each of its targets is shown. Without: all known."
 
 
 class Support(NamedTuple):
@@ -30,18 +28,9 @@ class Support(NamedTuple):
     error: str = ""  # why the process that imported it did not come to an end
 
 
-def patches(
-    frameworks: Optional[List[str]] = typer.Argument(None, metavar="[FRAMEWORK]...", help=_NAMES_HELP),  # noqa: UP006
-    import_them: bool = typer.Option(False, "--import", help="Import and patch each, in a process of its own."),
-    json: bool = typer.Option(False, "--json", help="Everything as one JSON object."),
-) -> None:
-    """Show what autopatch finds in what is installed here.
-
-    It is read from the source; nothing is imported but with --import.
-
-    Example: mstxkit patches verl trl
-    """
-    wanted = _wanted(frameworks or [])
+def show(frameworks: list[str], import_them: bool, json: bool) -> None:
+    """What there is of these, else of all that are known. It is read from the source, but for `import_them`."""
+    wanted = _wanted(frameworks)
     supported = [_imported(name, patch) if import_them else _read(name, patch) for name, patch in wanted]
     if json:
         states = [[state._asdict() for state in support.targets] for support in supported]
