@@ -11,33 +11,53 @@ import threading
 import time
 from functools import partial
 from pathlib import Path
-from typing import Any, Callable, Mapping
+from typing import TYPE_CHECKING, Any, Callable, Mapping
 
 from . import __version__, faults
-from .cluster.agent import Agent
 from .engine.choose import engine
 from .errors import CaptureError
+from .escalation.duty.settings import of_metrics
 from .escalation.duty.standby import Standby
 from .host import environment, identity, imports
 from .host.slow_folder import SlowFolder
-from .recorder import exits, forking, here, outliving, pool_children, torch_rings
-from .recorder.keeper import HandingOn, Keeper
+from .recorder import exits, forking, here, pool_children
 from .recorder.last_words import LastWordsHere
 from .recorder.late_start import LateStart
 from .recorder.process import Recorder
-from .recorder.rings import Rings
-from .recorder.watchman import WatchmanStarter
-from .store import metrics_setting
+
+if TYPE_CHECKING:
+    from .recorder.keeper import Keeper
+    from .recorder.rings import Rings
 
 # The fork after which our threads come back may be on its way out yet, and one that begins waits for us: not for long.
 _FORK_RETURNS_WITHIN_S = 0.005
 
 
+class _Late:
+    """What works beside a recorder, made by a thread of ours as there is work for it, and loaded then.
+
+    Args:
+        make: Makes it.
+        is_wanted: Is there work for it?
+    """
+
+    def __init__(self, make: Callable[[], Any], is_wanted: Callable[[], bool] = lambda: True) -> None:
+        self._make, self._is_wanted, self._making = make, is_wanted, threading.Lock()
+        self.made: Any = None
+
+    def get(self) -> Any:
+        """It; None while there is no work for it."""
+        with self._making:
+            if self.made is None and self._is_wanted():
+                self.made = self._make()
+            return self.made
+
+
 class _Beside:
     """What runs beside the recorder of this process, and what must be put back when it stops."""
 
-    keeper: Any = None
-    rings: Any = None
+    keeper: _Late | None = None
+    rings: _Late | None = None
     last_words: Any = None
     standby: Any = None
     settings: Any = None
@@ -84,7 +104,6 @@ def start(folder: Path, limits: Any, settings: Any, told_to_children: Mapping[st
         _take(recorder)
         _set_hooks()
         pool_children.stop_with_finalizers(_stop_in_child)
-        _beside.keeper.begin()
         faults.tell(here.when_started)
         return True
 
@@ -159,7 +178,7 @@ def _lock() -> Any:
     """The lock of this process. A child forked from C has inherited a recorder: it must not touch its parent's file."""
     recorder = here.recorder
     if recorder is not None and recorder.pid != os.getpid():
-        _forget_keeper()
+        _forget_parts()
         identity.forked()
         _take(None)
         _beside.lock = threading.RLock()
@@ -167,30 +186,31 @@ def _lock() -> Any:
     return _beside.lock
 
 
-def _take(recorder: Any) -> None:
+def _take(recorder: Any, is_forked: bool = False) -> None:
     here.recorder = recorder
     identity.on_learnt = None if recorder is None else recorder.learn_identity
     _beside.standby = _beside.keeper = _beside.rings = _beside.last_words = None
     if recorder is not None:
-        settings, place = _beside.settings, (recorder.run, recorder.run_id, recorder.live.path.parent)
-        standby = Standby(place, settings)
-        metrics = metrics_setting.as_word(settings.metrics, settings.flops_per_token, settings.peak_flops)
-        agent = Agent(*place, bool(settings.judge), metrics)  # one who judges may be started from here
-        handing_on = HandingOn(agent.turn, agent.last)
-        watchman = WatchmanStarter(place, settings.hang_s, settings.incidents, settings.incidents_bytes)
-        keeper = Keeper(recorder.run, recorder.run_id, recorder.live.path, watchman, handing_on, recorder.care)
-        rings = Rings.beside(recorder.live.path, _beside.inherits_groups)
+        settings = _beside.settings
+        standby = Standby((recorder.run, recorder.run_id, recorder.live.path.parent), settings)
+        keeper = _Late(partial(_make_keeper, recorder, settings, is_forked))
+        make_rings = partial(_make_rings, recorder, _beside.inherits_groups)
+        rings = _Late(make_rings, lambda: "torch.distributed" in sys.modules)
+        if (entries := sys.modules.get("mstxkit.recorder.entries")) is not None:
+            entries.forget()
         if settings.hang_s:
-            _beside.last_words = LastWordsHere(recorder.live.path, rings.read_now, recorder.learn_identity)
+            read_now = partial(_of_rings, rings, "read_now")
+            _beside.last_words = LastWordsHere(recorder.live.path, read_now, recorder.learn_identity)
         words = (lambda: 0) if _beside.last_words is None else _beside.last_words.consider
-        recorder.sealer.each_tick = partial(faults.tell, [rings.tell_calls, recorder.sealer.each_tick])
+        recorder.sealer.each_tick.append(partial(_of_rings, rings, "tell_calls"))
         recorder.sealer.start_others = _resume_others
-        recorder.sealer.each_quiet_look = keeper.consider
+        recorder.sealer.each_quiet_look = lambda: keeper.get().consider()
         recorder.sealer.is_looked_for = lambda: standby.is_on_duty
-        standby.each_look = partial(faults.tell, [keeper.look, recorder.sealer.tick_too])
+        standby.each_look = partial(faults.tell, [lambda: keeper.get().look(), recorder.sealer.tick_too])
 
         def consider_all() -> int:
-            spent_ns = standby.consider() + keeper.consider() + rings.consider() + words()
+            spent_ns: int = standby.consider() + keeper.get().consider() + words()
+            _of_rings(rings, "consider")
             faults.tell(here.each_second)
             return spent_ns
 
@@ -198,6 +218,32 @@ def _take(recorder: Any) -> None:
         _beside.standby, _beside.keeper, _beside.rings = standby, keeper, rings
         if settings.planned:
             standby.expect_plans()
+
+
+def _make_keeper(recorder: Recorder, settings: Any, is_forked: bool) -> Keeper:
+    from .cluster.agent import Agent
+    from .recorder.keeper import HandingOn, Keeper
+    from .recorder.watchman import WatchmanStarter
+
+    place = recorder.run, recorder.run_id, recorder.live.path.parent
+    agent = Agent(*place, bool(settings.judge), of_metrics(settings))  # one who judges may be started from here
+    watchman = WatchmanStarter(place, settings.hang_s, settings.incidents, settings.incidents_bytes)
+    handing_on = HandingOn(agent.turn, agent.last)
+    keeper = Keeper(recorder.run, recorder.run_id, recorder.live.path, watchman, handing_on, recorder.care)
+    if not is_forked:
+        keeper.begin()
+    return keeper
+
+
+def _make_rings(recorder: Recorder, inherits_groups: bool) -> Rings:
+    from .recorder.rings import Rings
+
+    return Rings.beside(recorder.live.path, inherits_groups)
+
+
+def _of_rings(rings: _Late, method: str) -> None:
+    if (made := rings.get()) is not None:
+        getattr(made, method)()
 
 
 def expect_plans() -> None:
@@ -208,11 +254,16 @@ def expect_plans() -> None:
             _beside.standby.expect_plans()
 
 
-def _forget_keeper() -> None:
+def _parts() -> list[Any]:
+    """What of this process's has a thread of its own beside the recorder's."""
+    keeper = None if _beside.keeper is None else _beside.keeper.made
+    return [part for part in (keeper, _beside.last_words, _beside.standby) if part is not None]
+
+
+def _forget_parts() -> None:
     """In a forked child: what its parent watches, and says of itself, is nothing to it."""
-    for part in (_beside.keeper, _beside.last_words, _beside.standby):
-        if part is not None:
-            part.forget()
+    for part in _parts():
+        part.forget()
 
 
 def stop(run: Path | None = None, exc: BaseException | None = None) -> None:
@@ -250,23 +301,25 @@ def discard() -> None:
     _end(_discard, None)
 
 
-def _discard(recorder: Recorder, keeper: Keeper, _: float) -> None:
+def _discard(recorder: Recorder, keeper: _Late, _: float) -> None:
     recorder.discard()
-    keeper.resign()
+    if keeper.made is not None:
+        keeper.made.resign()
 
 
-def _end(end: Callable[[Recorder, Keeper, float], object], run: Path | None) -> None:
+def _end(end: Callable[[Recorder, _Late, float], object], run: Path | None) -> None:
     with _lock():
         recorder, keeper, standby, rings = here.recorder, _beside.keeper, _beside.standby, _beside.rings
         last_words = _beside.last_words
-        if recorder is None or (run is not None and recorder.run != run):
+        if recorder is None or keeper is None or rings is None or (run is not None and recorder.run != run):
             return
         faults.tell(here.when_ending)
         _take(None)
         deadline = time.monotonic() + recorder.limits.stop_s
         try:
-            rings.finish()
-            keeper.end(deadline)
+            _of_rings(rings, "finish")
+            if keeper.made is not None:
+                keeper.made.end(deadline)
             standby.stop(deadline)
             if last_words is not None:
                 last_words.end(deadline)
@@ -313,12 +366,12 @@ def _before_fork() -> None:
 
 def _park(deadline: float) -> int:
     """All are asked to end before any is waited for: each of them needs a CPU and the GIL for that."""
-    recorder, beside = here.recorder, (_beside.keeper, _beside.last_words, _beside.standby)
-    for thread in [part.background for part in beside if part is not None]:
+    for thread in [part.background for part in _parts()]:
         if thread is not None:
             thread.ask()
-    parked = 0 if recorder is None else recorder.park(deadline)  # its thread may just be going on duty
-    threads = [part.background for part in beside if part is not None]
+    recorder = here.recorder
+    parked = 0 if recorder is None else recorder.park(deadline)  # its thread may just be making them
+    threads = [part.background for part in _parts()]
     return int(parked + sum(thread.pause(deadline) for thread in threads if thread is not None))
 
 
@@ -373,7 +426,8 @@ def _resume_others() -> bool:
             here.recorder.resume()
             if _beside.standby.background is not None:
                 _beside.standby.background.start()
-            _beside.keeper.start()
+            if _beside.keeper is not None and _beside.keeper.made is not None:
+                _beside.keeper.made.start()
             if _beside.last_words is not None:
                 _beside.last_words.start()
         return True
@@ -385,7 +439,7 @@ def _after_fork_in_child() -> None:
     parent, late = here.recorder, _beside.late_start
     if parent is None and late is not None:
         parent = late.parent
-    _forget_keeper()
+    _forget_parts()
     _take(None)
     _beside.lock, _beside.has_lock, _beside.at_forks, _beside.late_start = threading.RLock(), False, [], None
     _beside.stops_late.clear()
@@ -395,7 +449,7 @@ def _after_fork_in_child() -> None:
         return
     try:
         parent.abandon()
-        _beside.inherits_groups = torch_rings.is_set_up()
+        _beside.inherits_groups = identity.has_process_group()
         if forking.is_about_to_exec(sys._getframe().f_back):
             return
         pool_children.stop_with_finalizers(_stop_in_child)
@@ -412,10 +466,9 @@ def _begin_late(slow: Any) -> None:
         with _beside.lock:
             if _beside.late_start is None:
                 return recorder.discard()
-            _take(recorder)
+            _take(recorder, is_forked=slow.name is not None)
         if slow.name is None:
             os.environ[environment.RUN_ID] = recorder.run_id
-            _beside.keeper.begin()
         faults.tell(here.when_started)
     except CaptureError as exc:  # one line for each child of a program that forks all the time, and no traceback
         faults.warn_once("capturing.late", f"process {os.getpid()} is not recorded: {exc}")
@@ -429,12 +482,17 @@ def _at_exit() -> None:
     """The end of the interpreter. What others end only after this is sealed once they have."""
     recorder, keeper = here.recorder, _beside.keeper
     stop()
-    if recorder is not None and recorder.pid == os.getpid() and recorder.is_sealed:
+    if recorder is not None and keeper is not None and recorder.pid == os.getpid() and recorder.is_sealed:
+        from .recorder import outliving
+
         outliving.when_others_have_ended(lambda: _hand_over(keeper, time.monotonic() + recorder.limits.stop_s))
 
 
-def _hand_over(keeper: Keeper, deadline: float) -> None:
+def _hand_over(late: _Late, deadline: float) -> None:
+    """In the sealer's thread, which may have made the keeper just now; or at the end of the interpreter."""
     try:
+        keeper: Keeper = late.get()
+        keeper.end(deadline)
         keeper.hand_over(lambda: time.monotonic() < deadline)
     except Exception as exc:
         faults.note("keeper", exc)

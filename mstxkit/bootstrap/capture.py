@@ -113,7 +113,6 @@ def capture(run: str | os.PathLike[str] | None = None, *, config: Any = None, **
         faults.warn_once("capture in a sub-interpreter", "a sub-interpreter is not recorded: the main interpreter is")
         return Capture(None)
     from .. import capturing
-    from ..recorder import torch_rings
     from . import settings
 
     base, configured = (config, None) if settings.are_limits(config) else _configuration(config)
@@ -131,6 +130,8 @@ def capture(run: str | os.PathLike[str] | None = None, *, config: Any = None, **
     job = os.environ.get(environment.JOB) or _job
     own = {environment.RUN: str(folder), environment.JOB: job, **settings.as_variables(base, overrides)}
     if of_requests.rings:
+        from ..recorder import torch_rings
+
         own.update(torch_rings.variables(of_requests.rings, os.environ))
     if slow is not None and is_slow:
         capturing.start_late(slow, of_requests, own)

@@ -6,14 +6,13 @@ An argument counts above the environment's MSTXKIT_<NAME>, which counts above th
 from __future__ import annotations
 
 import os
-from typing import Any, TypeVar
+from typing import Any, Mapping, TypeVar
 
 from ..errors import CaptureError, MstxkitError, Problem, SettingError
 from ..escalation.duty import settings as of_duty
 from ..escalation.duty.settings import DutySettings
 from ..recorder import process
 from ..recorder.process import OF_ALL_PROCESSES, RecorderLimits
-from ..store import metrics_setting
 
 T = TypeVar("T", RecorderLimits, DutySettings)
 _DEFAULTS: dict[str, Any] = {**RecorderLimits()._asdict(), **DutySettings()._asdict()}
@@ -66,8 +65,12 @@ def as_variables(config: Any, overrides: dict[str, Any]) -> dict[str, str]:
 
 def _as_text(name: str, value: Any) -> str:
     """As a child reads it: a switch is 0 or 1, and a size that was given as 2e11 a whole number."""
+    if isinstance(value, Mapping):
+        from ..store import metrics_setting
+
+        return metrics_setting.as_text(value)
     is_whole = isinstance(value, bool) or (isinstance(value, float) and isinstance(_DEFAULTS[name], int))
-    return metrics_setting.as_text(int(value) if is_whole else value)
+    return str(int(value) if is_whole else value)
 
 
 def _filled(kind: type[T], settings: dict[str, Any]) -> T:

@@ -13,8 +13,9 @@ import typer
 from ..host import folders
 from ..reading.report.escape import for_terminal
 from ..store import sealed_place
+from ..store.care_record import SealedCare
 from ..store.moving import Moved
-from ..store.sealed_care import SealedCare, take_care
+from ..store.sealed_care import take_care
 from . import FOUND_WRONG, _compacting, _run_folder, _show
 
 if TYPE_CHECKING:

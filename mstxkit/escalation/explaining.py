@@ -12,12 +12,13 @@ from typing import Any, Iterator, Mapping, NamedTuple, Sequence
 from ..profiling import presets
 from ..profiling.declare import Preset
 from ..store.fate import Heard, Progress, world_size
+from ..store.limits import Policy
 from ..store.request import Request
 from ..store.values import whole_number
 from ..store.whereabouts import Age, Whereabouts, by_process, of_speaker
 from . import waiting
 from .machine.agreement import agreeing, lead, needs_agreement
-from .machine.moves import COOLDOWN, NS, Policy
+from .machine.moves import COOLDOWN, NS
 
 MB = 10**6
 _FEW = 8

@@ -7,9 +7,10 @@ from typing import Any, Iterable, Mapping, NamedTuple, Sequence
 
 from ..store import hccl
 from ..store.fate import Heard, world_size
+from ..store.limits import Policy
 from ..store.request import Request
 from ..store.values import whole_number
-from .machine.moves import NS, Policy
+from .machine.moves import NS
 
 
 class Costs(NamedTuple):

@@ -8,7 +8,6 @@ file.
 from __future__ import annotations
 
 import os
-import platform
 from typing import NamedTuple
 
 from . import proc_files
@@ -39,7 +38,7 @@ def choose(native: bool) -> Choice:
 
 
 def _of_machine() -> int:
-    machine = platform.machine()
+    machine = os.uname().machine
     return TSC if machine in ("x86_64", "AMD64") else CNTVCT if machine in ("aarch64", "arm64") else MONOTONIC
 
 

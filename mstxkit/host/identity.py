@@ -10,7 +10,6 @@ Source of the variables: torchrun and MindSpeed-LLM (RANK, WORLD_SIZE), Open MPI
 from __future__ import annotations
 
 import os
-import platform
 import re
 import sys
 import time
@@ -172,14 +171,19 @@ def _from_environment(variables: tuple[str, ...], environment: Mapping[str, str]
     return None
 
 
-def _from_torch_distributed() -> dict[str, int]:
-    """Rank and world size of an initialised process group. Never imports torch."""
-    distributed = sys.modules.get("torch.distributed")
+def has_process_group() -> bool:
+    """Has this process one of torch's? Never imports torch."""
     # Missing where torch has no distributed, and while another thread is still importing it.
-    is_initialized = getattr(distributed, "is_initialized", None)
+    is_initialized = getattr(sys.modules.get("torch.distributed"), "is_initialized", None)
+    return is_initialized is not None and bool(is_initialized())
+
+
+def _from_torch_distributed() -> dict[str, int]:
+    """Rank and world size of an initialised process group."""
     try:
-        if distributed is None or is_initialized is None or not is_initialized():
+        if not has_process_group():
             return {}
+        distributed: Any = sys.modules["torch.distributed"]
         numbers = {"rank": _number(distributed.get_rank()), "world_size": _number(distributed.get_world_size())}
         return {key: value for key, value in numbers.items() if value is not None}
     except Exception as exc:
@@ -201,7 +205,7 @@ def of_process(run_id: str, native: bool, version: str) -> dict[str, Any]:
         "job": _fitted(os.environ.get(environment.JOB)), "launch": launch.start_id(),
         "restart": _from_environment(_RESTART_VARIABLES),
         "start": f"{time.time_ns():x}{os.urandom(2).hex()}", "start_ns": time.time_ns(), "timens": namespace("time"),
-        "native": native, "python": platform.python_version(), "mstxkit": version, **current(),
+        "native": native, "python": sys.version.partition(" ")[0], "mstxkit": version, **current(),
     }  # fmt: skip
 
 

@@ -16,7 +16,8 @@ from ..store import layout
 from ..store import verdicts as kinds
 from ..store.fate import LATE_S, Heard
 from ..store.groups import DATA
-from ..store.report import DONE, ESCALATE, Report
+from ..store.limits import ESCALATE
+from ..store.report import DONE, Report
 from ..store.request import WHOLE_STEPS
 from ..store.verdicts import Verdict
 from ..triggers._declare import setting

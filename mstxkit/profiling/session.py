@@ -32,21 +32,11 @@ _importing: list[threading.Thread] = []
 _ROOM_TO_BEGIN_BYTES, _ROOM_AT_END_BYTES = 32 << 20, 1 << 16
 
 
-def backend_here() -> tuple[str | None, dict[str, str]]:
-    """The profiler that a session would be made with here and now, and why not with those before it. Any thread."""
-    try:
-        backend, refused = backends.chosen()
-    except Exception as exc:  # a framework that is half imported, or has lost its device
-        faults.note("session.backend", exc)
-        return None, {"any": _shown(exc)}
-    return (None if backend is None else backend.name), refused
-
-
 def import_ahead() -> None:
     """While a request waits: have what the profiler imports as it first starts, seconds of it, imported by a thread of
     ours. Once a process; never raises.
     """
-    backend = None if _importing else backend_here()[0]
+    backend = None if _importing else backends.here()[0]
     if backend is not None:
         names = getattr(backends.load(backend), "imports_late", ())
         _importing.append(threading.Thread(target=_import_all, args=[names], name="mstxkit-imports", daemon=True))

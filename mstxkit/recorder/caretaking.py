@@ -10,8 +10,9 @@ import time
 
 from .. import faults
 from ..host import apart, jitter
-from ..store import sealed_care
-from ..store.sealed_care import SealedCare
+from ..store.care_record import SealedCare
+
+_MODULE = "mstxkit.store.sealed_care"
 
 
 class SealedCaretaker:
@@ -22,11 +23,6 @@ class SealedCaretaker:
         self._due = jitter.Every(care.every_s, "care", time.monotonic())
 
     @property
-    def is_needed(self) -> bool:
-        """Is there anything to look after?"""
-        return self._care.is_needed
-
-    @property
     def is_apart(self) -> bool:
         """Are sealed files written on this host's own disk, so that recording needs no answer of the run folder?"""
         return self._care.place is not None
@@ -34,7 +30,7 @@ class SealedCaretaker:
     def consider(self) -> None:
         """Is it time? Never raises. Cost: a comparison; else a `posix_spawn`, which copies nothing of this process."""
         try:
-            if self._care.is_needed and self._due.is_due(time.monotonic()):
+            if self._due.is_due(time.monotonic()):
                 self._start("now")
         except Exception as exc:
             faults.note("caretaking", exc)
@@ -48,4 +44,4 @@ class SealedCaretaker:
             faults.note("caretaking", exc)
 
     def _start(self, when: str) -> None:
-        apart.start(sealed_care.__name__, [when, *self._care.as_words()])
+        apart.start(_MODULE, [when, *self._care.as_words()])

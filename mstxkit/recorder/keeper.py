@@ -13,7 +13,7 @@ import os
 import threading
 import time
 from pathlib import Path
-from typing import Callable, NamedTuple
+from typing import TYPE_CHECKING, Callable, NamedTuple
 
 from .. import faults
 from ..host import apart, identity, jitter, life, parts
@@ -21,12 +21,14 @@ from ..host.lease import Lease
 from ..host.listing import ListedFolder
 from ..store import layout, stacks
 from ..store.lookout import Lookout
-from ..store.sealed_care import SealedCare
 from . import adopt, live
 from .background import Background
-from .caretaking import SealedCaretaker
 from .neighbours import Neighbours
 from .watchman import WatchmanStarter
+
+if TYPE_CHECKING:
+    from ..store.care_record import SealedCare
+    from .caretaking import SealedCaretaker
 
 _TURN_S = 1.0
 # How often it is looked whether there is a keeper, and whether the lock is still ours: a call of the kernel lets go of
@@ -61,7 +63,7 @@ class Keeper:
         own: The live file of this process.
         watchman: Starts who watches them for hangs. What the dead left is sealed once it has told of them.
         handing_on: What else is done for all processes here.
-        care: What is to be done with sealed files.
+        care: What is to be done with sealed files; None: nothing.
 
     Threads/fork: `consider` and `begin` from one thread at a time, `look` from any. A forked child makes a new one, and
         calls `forget` on its parent's.
@@ -86,7 +88,8 @@ class Keeper:
         self._neighbours, self._lease = Neighbours(self._folder), Lease(self._lock)
         self._lookout = Lookout(run, run_id, self._folder, watchman.is_there)
         self._handing_on = handing_on or HandingOn()
-        self._caretaker = SealedCaretaker(care or SealedCare(run, run_id, self._folder))
+        self._caretaker = None if care is None else _caretaker(care)
+        self._is_apart = self._caretaker is not None and self._caretaker.is_apart
         self._watchman = watchman
         self._background = Background("mstxkit-keeper", self._turn, self._neighbours.wake)
 
@@ -128,7 +131,7 @@ class Keeper:
                 self.look()
             else:
                 self.start()
-            if self._is_keeper:
+            if self._is_keeper and self._caretaker is not None:
                 self._caretaker.consider()
             if self._is_keeper and not self._background.runs and not self._is_over:
                 life.show(self._lock)
@@ -148,7 +151,7 @@ class Keeper:
         try:
             if not self._is_keeper or self._background.runs:
                 return
-            if self._caretaker.is_apart or not self._has_looked or self._others():
+            if self._is_apart or not self._has_looked or self._others():
                 with self._starting:
                     if not self._is_over:
                         self._neighbours.open()
@@ -198,7 +201,7 @@ class Keeper:
                 adopt.collect(self._run, go_on, self._own, self._neighbours.when_gone)
                 are_all_gone = _within(_ENDS_TOGETHER_S, self._are_others_gone)
                 self._handing_on.last(are_all_gone)
-                if are_all_gone:
+                if are_all_gone and self._caretaker is not None:
                     self._caretaker.finish()
                 life.let_go(self._lock)  # who found it taken has let go of its own since: then it is taken again
                 is_keeper = False
@@ -242,7 +245,7 @@ class Keeper:
             self._handing_on.turn()
             self._lookout.tell_if_due([self._own, *(name for name in self._others() if name not in gone)])
         self._spent_ns += time.thread_time_ns() - before
-        return self._caretaker.is_apart or bool(self._others())
+        return self._is_apart or bool(self._others())
 
     def _gone(self) -> frozenset[str]:
         """Who is gone, and has left something."""
@@ -308,6 +311,12 @@ class Keeper:
             others = tuple(layout.of_keeper(kept, self._own.rsplit("-", 2)[0], names))
             self._seen = names, others
         return others
+
+
+def _caretaker(care: SealedCare) -> SealedCaretaker:
+    from .caretaking import SealedCaretaker
+
+    return SealedCaretaker(care)
 
 
 def _bytes_of(file: Path) -> int:

@@ -7,19 +7,22 @@ import struct
 import threading
 import time
 from pathlib import Path
-from typing import Any, Callable, NamedTuple
+from typing import TYPE_CHECKING, Any, Callable, NamedTuple
 
 from .. import faults
 from ..engine.choose import engine
 from ..errors import CaptureError, SettingError
 from ..host import clock, descriptors, identity, names
-from ..store import care_record, layout, livefile, local_place, run_file, sealed_place
-from ..store.sealed_care import SealedCare
+from ..store import layout, livefile, run_file
 from . import exits, live
 from .background import ENDS_WITHIN_S
-from .figures import FiguresHere
-from .sealed import SealedFiles
 from .sealer import Sealer
+
+if TYPE_CHECKING:
+    from ..store.care_record import SealedCare
+    from ..store.sealed_place import OwnDisk
+    from .figures import FiguresHere
+    from .sealed import SealedFiles
 
 _CLOCK = struct.Struct("<I4xd")
 
@@ -92,15 +95,13 @@ class Recorder:
         self.is_sealed = False  # is all that it had in the run folder?
         self.clock = clock.choose(engine.NATIVE)
         who = {**identity.of_process(self.run_id, engine.NATIVE, version), "parent": parent}
-        self._disk = local_place.given_in(limits.sealed, "sealed")
-        self.place = None if self._disk is None else sealed_place.made(self._disk, self.run_id)
+        self._disk = _own_disk(limits.sealed, self.run, self.run_id) if limits.sealed else None
         shape = livefile.Layout(limits.slots, limits.banks, limits.bank_bytes // 4096 * 4096)
         self.live = live.make(self.run, who, shape, limits.live_folder, engine.NATIVE)
-        self.figures = FiguresHere(self.live.path.parent / layout.FIGURES_HERE, self.run_id)
+        self._figures: FiguresHere | None = None
         try:
-            self._announce_place()
-            self.sealer = Sealer(self.live, self._files(), limits.seal_every_s, limits.budget_ratio)
-            self.sealer.each_tick = self.figures.read_ahead
+            self._announce_disk()
+            self.sealer = Sealer(self.live, self._files, limits.seal_every_s, limits.budget_ratio)
             self._begin()
         except BaseException as exc:
             engine.detach()
@@ -110,23 +111,18 @@ class Recorder:
             raise
 
     def _files(self) -> SealedFiles:
-        limits, folder = self.limits, self.place or self.run / layout.SEALED
-        put_back = self._put_back if self.place is None else self._put_back_place
+        from .sealed import SealedFiles
+
+        limits, disk = self.limits, self._disk
+        folder, put_back = (self.run / layout.SEALED, self._put_back) if disk is None else (disk.place, disk.put_back)
         return SealedFiles(folder, self.live.name, limits.rotate_bytes, limits.quota_bytes, self._evicted, put_back)
 
-    def _announce_place(self) -> None:
-        """Before anything is on the host's own disk, the run says that there may be."""
-        if self.place is None:
-            return
+    def _announce_disk(self) -> None:
         try:
-            care_record.announce(self.run, self.run_id, self.place, sealed_place.token_of(self.place) or "")
+            if self._disk is not None:
+                self._disk.announce()
         except OSError as exc:
             raise CaptureError(f"the run folder {self.run} cannot be written: {exc.strerror or exc}") from exc
-
-    def _put_back_place(self) -> None:
-        """Somebody has removed the folder on this host's own disk."""
-        if self._disk is not None:
-            sealed_place.made(self._disk, self.run_id)
 
     @property
     def name(self) -> str:
@@ -134,11 +130,26 @@ class Recorder:
         return self.live.name
 
     @property
-    def care(self) -> SealedCare:
-        """What is to be done with the sealed files of this run on this host."""
+    def figures(self) -> FiguresHere:
+        """What the job's judge has said last; read ahead from the first time on that anybody asks."""
+        if self._figures is None:
+            from .figures import FiguresHere
+
+            self._figures = FiguresHere(self.live.path.parent / layout.FIGURES_HERE, self.run_id)
+            self.sealer.each_tick.append(self._figures.read_ahead)
+        return self._figures
+
+    @property
+    def care(self) -> SealedCare | None:
+        """What is to be done with the sealed files of this run on this host; None: nothing."""
         limits = self.limits
+        if not (self._disk or limits.sealed_host_bytes or limits.sealed_run_bytes or limits.keep_days):
+            return None
+        from ..store.care_record import SealedCare
+
+        place = None if self._disk is None else self._disk.place
         return SealedCare(
-            self.run, self.run_id, self.live.path.parent, self.place, limits.sealed_mb_s, limits.quota_bytes,
+            self.run, self.run_id, self.live.path.parent, place, limits.sealed_mb_s, limits.quota_bytes,
             limits.sealed_host_bytes, limits.sealed_run_bytes, limits.keep_days, limits.care_every_s,
         )  # fmt: skip
 
@@ -274,6 +285,12 @@ class Recorder:
         live.forget(self.live)
 
 
+def _own_disk(setting: str, run: Path, run_id: str) -> OwnDisk:
+    from ..store.sealed_place import OwnDisk
+
+    return OwnDisk(setting, run, run_id)
+
+
 def checked(limits: RecorderLimits) -> RecorderLimits:
     """The same, with a live folder that is absolute. Raises SettingError: one of them cannot be."""
     least = {"bank_bytes": 16 << 10, "banks": 2, "slots": 1, "quota_bytes": 0, "rotate_bytes": 64 << 10}
@@ -293,7 +310,10 @@ def checked(limits: RecorderLimits) -> RecorderLimits:
         value = getattr(limits, field)
         if not isinstance(value, (int, float)) or not 0 <= value <= 1e6:
             raise SettingError(field, repr(value), "a number from 0 to 1000000 is needed")
-    local_place.given_in(limits.sealed, "sealed")
+    if limits.sealed:
+        from ..store import local_place
+
+        local_place.given_in(limits.sealed, "sealed")
     if limits.live_folder is None:
         return limits
     if not isinstance(limits.live_folder, (str, os.PathLike)):

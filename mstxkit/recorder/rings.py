@@ -86,7 +86,6 @@ class Rings:
         self._news = News()
         self._offset_ns: int | None = None
         self._why_not = ""
-        entries.forget()
 
     def tell_calls(self, everything: bool = False) -> None:
         """At each tick: hand over what Python code has entered since. Never raises."""

@@ -9,19 +9,20 @@ from __future__ import annotations
 
 import threading
 import time
-from typing import Any, Callable, Sequence
+from typing import TYPE_CHECKING, Any, Callable, Sequence
 
 from .. import faults
 from ..engine.choose import engine
 from ..host import identity, jitter, life
 from ..store import livefile
-from ..store.block_index import Indexed
-from . import blocks
 from .background import Background
 from .governor import Governor, Throttling, outside_ns
-from .handing_over import HandingOver
 from .live import LiveFile, life_of
-from .sealed import SealedFiles
+
+if TYPE_CHECKING:
+    from .block_writer import BlockWriter
+    from .handing_over import HandingOver
+    from .sealed import SealedFiles
 
 # How often identity is looked at, and how long after a full disk a retry is made. Seconds.
 _TICK_S = 1.0
@@ -40,8 +41,6 @@ _OF_ITSELF_S = 5.0
 _GOVERN_EVERY_NS = 990_000_000
 # After a fork only this thread is there, asleep, until no other fork has come for so long, or they came for that long.
 _FORKS_AGAIN_WITHIN_S, _FORKS_AT_MOST_S = 0.02, 0.5
-# What another number in a counter may add to a block.
-_MORE_BYTES = 64
 
 
 class Sealer:
@@ -49,22 +48,24 @@ class Sealer:
 
     Args:
         live: The live file of this process.
-        files: Where blocks go.
+        files: Gives where blocks go, as the first one is written.
         seal_every_s: Seconds after which a bank with records is sealed although it is not full; a quarter less at most,
             by the process.
         budget_ratio: Own cost of ranges over wall time beyond which sites are coalesced; 0 for any.
     """
 
-    def __init__(self, live: LiveFile, files: SealedFiles, seal_every_s: float, budget_ratio: float = 0.0) -> None:
+    def __init__(
+        self, live: LiveFile, files: Callable[[], SealedFiles], seal_every_s: float, budget_ratio: float = 0.0
+    ) -> None:
         self._live, self._files = live, files
         self.background = Background("mstxkit-sealer", self._turn, engine.wake)
         self._sealing = threading.Lock()
         self._learning = threading.RLock()  # a handler of a signal may identify in the midst of it
         self._releasing = threading.Lock()
         self._is_over = False
-        self.handing_over = HandingOver(live)
+        self._handing_over: HandingOver | None = None
+        self._writer: BlockWriter | None = None
         self._sealed: dict[int, int] = {}
-        self._room = blocks.Room()
         self._rotating = jitter.Every(seal_every_s, "seal", time.monotonic())
         self.governor = Governor(budget_ratio, outside_ns())
         self._governed_ns = 0
@@ -73,8 +74,8 @@ class Sealer:
         self._parked_s: float | None = None  # since when all of our threads are, but this one
         self._of_itself = jitter.Every(_OF_ITSELF_S, "itself", time.monotonic())
         self._known: tuple[tuple[int, ...], dict[str, Any]] = (), {}
-        # Called at each tick in this thread, also where a step is over; must not raise.
-        self.each_tick: Callable[[], object] = lambda: None
+        # Called at each tick in this thread, also where a step is over.
+        self.each_tick: list[Callable[[], None]] = []
         # Called once a second in this thread; must not raise. Gives the CPU time that others of our threads took, ns.
         self.each_second: Callable[[], int] = lambda: 0
         # The same where nothing is recorded, of what does not wait for that, several times between two of the above.
@@ -168,7 +169,7 @@ class Sealer:
     def _tick(self) -> bool:
         before, self._ticked_s = time.thread_time_ns(), time.monotonic()
         is_early = time.monotonic_ns() - self._governed_ns < _GOVERN_EVERY_NS
-        self.each_tick()
+        faults.tell(self.each_tick)
         if self.handing_over.hand_over() and is_early and engine.full_bank() < 0:
             livefile.add_to_counter(self._live.view, "own_cost_ns", time.thread_time_ns() - before)
             return True  # a step is over, and that was what it was woken for
@@ -217,13 +218,10 @@ class Sealer:
         return True
 
     def _seal(self, index: int) -> None:
-        head = livefile.read_bank_head(self._live.view, self._live.layout.bank_at(index))
-        content = self._room.encoded(index, head.record_count)
-        if content.n:
-            self._files.append(blocks.of_records(self._live.view, content, head.seq, head.origin))
+        seq, count = self._writing().write_bank(index)
         with self._releasing:
             if self._is_over:
-                self._sealed[head.seq] = content.n + content.m
+                self._sealed[seq] = count
             else:
                 engine.release_bank(index)
 
@@ -232,12 +230,23 @@ class Sealer:
         exception that ended the program. Raises OSError: it could not be written.
         """
         with self._sealing:
-            view = self._live.view
-            for _, block in blocks.of_left_banks(view, self._live.layout, self._sealed):
-                self._files.append(block)
-            # First of all: what this evicts must be in the last counters.
-            self._files.make_room(len(_last_blocks(view, error).data) + _MORE_BYTES)
-            self._files.append(_last_blocks(view, error), is_last=True)
+            self._writing().write_rest(self._sealed, error)
+
+    def _writing(self) -> BlockWriter:
+        if self._writer is None:
+            from .block_writer import BlockWriter
+
+            self._writer = BlockWriter(self._live, self._files())
+        return self._writer
+
+    @property
+    def handing_over(self) -> HandingOver:
+        """What this process hands over to the host's keeper. For this thread."""
+        if self._handing_over is None:
+            from .handing_over import HandingOver
+
+            self._handing_over = HandingOver(self._live)
+        return self._handing_over
 
     def _look_at_itself(self) -> None:
         """Who it is may be learnt at any time until its rank is known, and changes seldom after that."""
@@ -259,8 +268,3 @@ class Sealer:
             newest = identity.newest(self._known[1])
             if newest != self._known[1]:
                 livefile.write_identity(self._live.view, newest)
-
-
-def _last_blocks(view: memoryview, error: str | None) -> Indexed:
-    """What is open and the end, with the counters as they are now."""
-    return (blocks.of_open_ranges(view) or Indexed(b"")) + blocks.of_end(view, "exit", error=error)

@@ -24,6 +24,7 @@ from ..store import collectives
 from ..store.values import list_of, table_of
 
 _C10D = "torch.distributed.distributed_c10d"
+is_set_up = identity.has_process_group
 # The methods of `ProcessGroup`, in which all calls of torch.distributed end.
 METHODS = (
     "allreduce", "allreduce_coalesced", "allgather", "all_gather_single", "_allgather_base", "allgather_coalesced",
@@ -142,13 +143,6 @@ def variables(entries: int, environ: Mapping[str, str]) -> dict[str, str]:
         )
         return {}
     return {kind.variables[0]: wanted for kind in open_}
-
-
-def is_set_up() -> bool:
-    """Has this process a process group of torch's?"""
-    c10d: Any = sys.modules.get(_C10D)
-    is_initialized = getattr(c10d, "is_initialized", None)
-    return is_initialized is not None and bool(is_initialized())
 
 
 def find() -> TorchRing | None:

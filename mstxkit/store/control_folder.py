@@ -7,6 +7,7 @@ is the side of the job.
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 from typing import Any, Mapping, Sequence
@@ -14,11 +15,11 @@ from typing import Any, Mapping, Sequence
 from .. import faults
 from ..errors import CaptureError, MstxkitError
 from ..host import folders
-from . import documents, layout, messages, report
-from .documents import Unusable, WrittenByNewer
+from . import documents, layout, report
+from .documents import FORMAT, LIMIT_BYTES, Unusable, WrittenByNewer, document_in
 from .report import Acknowledgement
 
-MESSAGES_AT_MOST = 1000
+MESSAGES_AT_MOST, ID_AT_MOST = 1000, 200
 _SEND_WITHIN_S, _TRIES = 10.0, 5
 
 
@@ -38,13 +39,13 @@ class ControlFolder:
         `message`: what JSON can hold; `id` is a text that no other message has. Raises MstxkitError: it is no such
         message, or the folder cannot be used.
         """
-        return self._send([messages.fit_to_send(message)])
+        return self._send([fit_to_send(message)])
 
     def send_all(self, several: Sequence[Mapping[str, Any]]) -> bool:
         """As `send`, in one writing; those whose id is there already are left out. Every rank may do it at once: who
         finds all of them there writes nothing, and waits for nobody.
         """
-        fit = [messages.fit_to_send(message) for message in several]
+        fit = [fit_to_send(message) for message in several]
         return bool(_missing(fit, self._usable_messages())) and self._send(fit)
 
     def _send(self, fit: list[dict[str, Any]]) -> bool:
@@ -64,7 +65,7 @@ class ControlFolder:
             if not missing:
                 return attempt > 0
             if attempt < _TRIES:
-                content = messages.encoded(self.run_id, [*earlier, *missing][-MESSAGES_AT_MOST:])
+                content = encoded(self.run_id, [*earlier, *missing][-MESSAGES_AT_MOST:])
                 documents.replace_file(self.path / layout.REQUESTS, content)
         raise MstxkitError(f"{self.path / layout.REQUESTS} is written by too many at once; try again")
 
@@ -82,7 +83,7 @@ class ControlFolder:
         """What was sent, oldest first: the newest some hundred. Raises Unusable: the file is not what it should be."""
         file = self.path / layout.REQUESTS
         content = documents.read(file, is_private=self._is_private)
-        return [] if content is None else messages.messages_in(content, file, self.run_id)
+        return [] if content is None else messages_in(content, file, self.run_id)
 
     def acknowledgement(self, rank: int, role: str = "") -> Acknowledgement | None:
         """What a rank said last, in an earlier process of its too; None when that cannot be read."""
@@ -105,3 +106,39 @@ class ControlFolder:
 def _missing(several: list[dict[str, Any]], sent: list[dict[str, Any]]) -> list[dict[str, Any]]:
     ids = {message["id"] for message in sent}
     return [message for message in several if message["id"] not in ids]
+
+
+def messages_in(content: bytes, file: Path, run_id: str) -> list[dict[str, Any]]:
+    """The messages in a file of requests, without what is none. Raises Unusable: it is no such file of this run."""
+    listed = document_in(content, file, run_id, "control file").get("messages")
+    if not isinstance(listed, list):
+        raise Unusable(file, "holds no list of messages")
+    return [message for message in listed if isinstance(message, dict) and is_id(message.get("id"))]
+
+
+def encoded(run_id: str, messages: list[dict[str, Any]]) -> bytes:
+    """The content of a file of the newest of these messages that fit."""
+    while True:
+        content = json.dumps({"format": FORMAT, "run": run_id, "messages": messages}).encode()
+        if len(content) <= LIMIT_BYTES:
+            return content
+        del messages[: max(1, len(messages) // 8)]
+
+
+def fit_to_send(message: Mapping[str, Any]) -> dict[str, Any]:
+    """A copy of a message, as it will be read. Raises MstxkitError: it is none, or too large."""
+    if not is_id(message.get("id")):
+        raise MstxkitError(f"id={message.get('id')!r}: a text of 1 to {ID_AT_MOST} printable characters is needed")
+    try:
+        text = json.dumps(dict(message), allow_nan=False)
+    except (TypeError, ValueError, RecursionError) as exc:
+        raise MstxkitError(f"message {message['id']} cannot be written as JSON: {exc}") from exc
+    if len(text) > LIMIT_BYTES // 2:
+        raise MstxkitError(f"message {message['id']} has {len(text)} characters; {LIMIT_BYTES // 2} at most")
+    fit: dict[str, Any] = json.loads(text)
+    return fit
+
+
+def is_id(value: object) -> bool:
+    """A text that may name a message or a request."""
+    return isinstance(value, str) and 0 < len(value) <= ID_AT_MOST and value.isprintable()

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Callable, Iterable, Mapping, NamedTuple, Optional, Sequence
 
@@ -23,8 +23,9 @@ from ..errors import ConfigError
 from ..host import life
 from . import messages, session_file
 from . import report as states
-from .control_folder import ControlFolder
+from .control_folder import ControlFolder, is_id
 from .documents import Unusable
+from .limits import SESSION_S
 from .messages import CancelReceived, RequestReceived
 from .report import END_STATES, OPEN_STATES, Acknowledgement, Report, Standing
 from .request import Request
@@ -209,20 +210,20 @@ class Fates:
         if recorded:
             return self._by_sessions(silent, recorded, None if asked is None else asked.request)
         if asked is not None and asked.cancelled is not None:
-            return replace(silent, state=states.CANCELLED, reason=asked.cancelled)
+            return silent._replace(state=states.CANCELLED, reason=asked.cancelled)
         if asked is not None and self._now_ns >= asked.request.expires_ns:
-            return replace(silent, state=states.EXPIRED, reason="it never answered")
+            return silent._replace(state=states.EXPIRED, reason="it never answered")
         if asked is not None and asked.request.planned is not None:
             return self._silence_of_a_plan(silent, f"planned for step {asked.request.planned.first_step}")
-        return replace(silent, reason="no answer yet")
+        return silent._replace(reason="no answer yet")
 
     def _silence_of_a_plan(self, silent: Report, planned: str) -> Report:
         """A planned window lives for days: it ends where nobody can come to it any more."""
         if 0 < self._world_size <= silent.rank:
-            return replace(silent, state=states.REFUSED, reason=f"this run has the ranks 0 to {self._world_size - 1}")
+            return silent._replace(state=states.REFUSED, reason=f"this run has the ranks 0 to {self._world_size - 1}")
         if self._is_over:
-            return replace(silent, state=states.EXPIRED, reason=f"{planned}: the processes ended before that")
-        return replace(silent, reason=planned)
+            return silent._replace(state=states.EXPIRED, reason=f"{planned}: the processes ended before that")
+        return silent._replace(reason=planned)
 
     @cached_property
     def _recorded(self) -> dict[tuple[str, int | None], list[RecordedSession]]:
@@ -238,10 +239,10 @@ class Fates:
         if not recording:
             has_failed = any(session.document.get("state") == session_file.FAILED for session in recorded)
             reason = "as its session.json says; the rank itself says nothing of it"
-            return replace(silent, state=states.FAILED if has_failed else states.DONE, reason=reason)
+            return silent._replace(state=states.FAILED if has_failed else states.DONE, reason=reason)
         last = max(recording, key=_began_ns)
         limit_s = self._limit_s(silent, request)
-        return self._in_a_session(replace(silent, state=states.RUNNING), self._is_alive(last), _began_ns(last), limit_s)
+        return self._in_a_session(silent._replace(state=states.RUNNING), self._is_alive(last), _began_ns(last), limit_s)
 
     def _outlived(self, report: Report, speaker: Heard, request: Request | None) -> Report:
         """A word as it counts now: whoever is gone ends nothing any more, and who lives would have spoken again."""
@@ -263,14 +264,14 @@ class Fates:
                 return report
             is_over, why = True, "nothing is heard of it any more"
         reason = "; ".join(filter(None, (report.reason, why)))
-        return replace(report, state=states.EXPIRED if is_over else report.state, ready=False, reason=reason)
+        return report._replace(state=states.EXPIRED if is_over else report.state, ready=False, reason=reason)
 
     def _in_a_session(self, report: Report, is_alive: bool | None, since_ns: int, limit_s: float) -> Report:
         if is_alive is False:
-            return replace(report, state=states.FAILED, reason="its process ended in the middle of a session")
+            return report._replace(state=states.FAILED, reason="its process ended in the middle of a session")
         if is_alive is None and self._is_late(since_ns + int(limit_s * NS)):
             reason = f"nothing is heard of it any more, and the {limit_s:g} s of its session are over"
-            return replace(report, state=states.FAILED, reason=reason)
+            return report._replace(state=states.FAILED, reason=reason)
         return report
 
     def _is_late(self, due_ns: int) -> bool:
@@ -282,7 +283,7 @@ class Fates:
         recorded = self._recorded.get((report.id, report.rank), [])
         limits: list[Any] = [table_of(session.document.get("limits")).get("seconds") for session in recorded]
         in_s = (float(limit) for limit in limits if type(limit) in (int, float) and 0 < limit < 1e9)
-        return max(in_s, default=states.SESSION_S)
+        return max(in_s, default=SESSION_S)
 
 
 def _began_ns(session: Mapping[str, Any]) -> int:
@@ -292,7 +293,7 @@ def _began_ns(session: Mapping[str, Any]) -> int:
 def is_sound(report: Report) -> bool:
     """Are its fields what they should be? It may have been written by anybody with this user's rights."""
     reason: Any = report.reason
-    if not isinstance(reason, str) or not messages.is_id(report.id):
+    if not isinstance(reason, str) or not is_id(report.id):
         return False
     window = (report.step, report.first_step, report.last_step)
     steps = [*(step for step in window if step is not None), *report.recorded_steps]
@@ -308,4 +309,4 @@ def _weightiest(words: list[tuple[bool, Report]]) -> Report:
     relevant = [report for runs_it, report in words if runs_it] or [report for _, report in words]
     weightiest = max(relevant, key=lambda report: _WEIGHTS.index(report.state))
     reasons = [weightiest.reason, *(report.reason for report in relevant if report.state == weightiest.state)]
-    return replace(weightiest, reason="; ".join(filter(None, dict.fromkeys(reasons))))
+    return weightiest._replace(reason="; ".join(filter(None, dict.fromkeys(reasons))))

@@ -1,4 +1,4 @@
-"""What ends one session early: one entry for each limit, for requests, configurations and whoever keeps them.
+"""What ends one session early, and what a rank does not exceed: for requests, configurations and whoever keeps them.
 
 It is in `store` because a request file holds limits, and requests are read where `profiling` may not be imported.
 """
@@ -10,6 +10,8 @@ from typing import Annotated, Any, NamedTuple, Optional, get_type_hints
 
 # CANN's own limit (ACL_PROF_STORAGE_LIMIT in acl_prof.h) is set in MB and is at least this.
 CANN_LEAST_BYTES = 200 << 20
+OBSERVE, ESCALATE = ACTS = ("observe", "escalate")  # what verdicts may do: be said, or ask for profiles too
+SESSION_S = 600.0  # the limit of a session, where nothing sets another
 
 
 class Limit(NamedTuple):
@@ -46,6 +48,24 @@ class SessionLimits(NamedTuple):
     def seconds_within(self, policy_s: float) -> float:
         """The seconds that hold under a policy, which no request can exceed."""
         return min(policy_s, self.seconds or policy_s)
+
+
+class Policy(NamedTuple):
+    """What a rank does not exceed, whatever it is asked.
+
+    Args:
+        transport_s: Seconds a message may take to every rank; where steps are short, the lead is at least that long.
+    """
+
+    cooldown_s: float = 30.0  # seconds without a session after each request that had one
+    session_s: float = SESSION_S  # seconds after which any session is ended, whatever its request says
+    hour_s: float = 600.0  # seconds of sessions in any hour; requests wait until there is room
+    run_s: float = 7200.0  # seconds of sessions in a whole run, restarts included; then requests are refused
+    run_bytes: Optional[int] = None  # the same in bytes of raw data; None: no limit
+    agreement_s: float = 120.0  # seconds in which all ranks of a request have to be ready for a step together
+    lead_steps: int = 2  # steps that an agreed step is ahead of all ranks, at least
+    transport_s: float = 4.0
+    queue: int = 64  # requests that wait on one rank; more are refused
 
 
 def by_name() -> dict[str, Limit]:

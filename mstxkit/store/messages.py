@@ -5,18 +5,15 @@ Anybody with this user's rights may have edited it: what is no message is a `Con
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Iterable, Mapping, Union
 
-from ..errors import ConfigError, MstxkitError, shortened
-from .documents import FORMAT, LIMIT_BYTES, Unusable, document_in
+from ..errors import ConfigError, shortened
+from .control_folder import ID_AT_MOST
 from .records import NO_STEP
 from .request import Known, Request, checked
 
 REQUEST, CANCEL, COMMIT, DROP = KINDS = ("request", "cancel", "commit", "drop")
-ID_AT_MOST = 200
 _RANKS_AT_MOST = 1 << 31
 _REASON_AT_MOST = 1000
 
@@ -125,39 +122,3 @@ def _whole(value: Any, key: str, source: str, below: int = _RANKS_AT_MOST) -> in
     if type(value) is not int or not 0 <= value < below:
         raise ConfigError(f"{source}: {key}={shortened(value)}: a whole number from 0 to {below - 1} is needed")
     return value
-
-
-def messages_in(content: bytes, file: Path, run_id: str) -> list[dict[str, Any]]:
-    """The messages in a file of requests, without what is none. Raises Unusable: it is no such file of this run."""
-    listed = document_in(content, file, run_id, "control file").get("messages")
-    if not isinstance(listed, list):
-        raise Unusable(file, "holds no list of messages")
-    return [message for message in listed if isinstance(message, dict) and is_id(message.get("id"))]
-
-
-def encoded(run_id: str, messages: list[dict[str, Any]]) -> bytes:
-    """The content of a file of the newest of these messages that fit."""
-    while True:
-        content = json.dumps({"format": FORMAT, "run": run_id, "messages": messages}).encode()
-        if len(content) <= LIMIT_BYTES:
-            return content
-        del messages[: max(1, len(messages) // 8)]
-
-
-def fit_to_send(message: Mapping[str, Any]) -> dict[str, Any]:
-    """A copy of a message, as it will be read. Raises MstxkitError: it is none, or too large."""
-    if not is_id(message.get("id")):
-        raise MstxkitError(f"id={message.get('id')!r}: a text of 1 to {ID_AT_MOST} printable characters is needed")
-    try:
-        text = json.dumps(dict(message), allow_nan=False)
-    except (TypeError, ValueError, RecursionError) as exc:
-        raise MstxkitError(f"message {message['id']} cannot be written as JSON: {exc}") from exc
-    if len(text) > LIMIT_BYTES // 2:
-        raise MstxkitError(f"message {message['id']} has {len(text)} characters; {LIMIT_BYTES // 2} at most")
-    fit: dict[str, Any] = json.loads(text)
-    return fit
-
-
-def is_id(value: object) -> bool:
-    """A text that may name a message or a request."""
-    return isinstance(value, str) and 0 < len(value) <= ID_AT_MOST and value.isprintable()

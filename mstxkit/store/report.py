@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import os
 import time
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Iterable, Iterator, Mapping, NamedTuple
 
@@ -17,21 +16,19 @@ from ..errors import ConfigError
 from ..host import identity
 from . import documents, layout
 from .documents import FORMAT, LIMIT_BYTES, Unusable
+from .limits import ESCALATE, OBSERVE
 from .values import whole_number
 
 QUEUED, ARMED, RUNNING, DRAINING = OPEN_STATES = ("queued", "armed", "running", "draining")
 DONE, CANCELLED, EXPIRED, REFUSED, FAILED = END_STATES = ("done", "cancelled", "expired", "refused", "failed")
 IN_A_SESSION = (RUNNING, DRAINING)
-OBSERVE, ESCALATE = ACTS = ("observe", "escalate")
 SAY_AGAIN_S = 60.0  # a living rank says what it says anew after so long
-SESSION_S = 600.0  # the limit of a session, where nothing sets another
 _REPORTS_AT_MOST = 500
 _ENVELOPE_BYTES = 4096  # what a document is written with
 _TYPES = {"rank": int, "role": str, "host": str, "pid": int, "written_ns": int, "document": dict}
 
 
-@dataclass(frozen=True)
-class Report:
+class Report(NamedTuple):
     """What became of a request, by its id, on one rank, up to now.
 
     Args:
@@ -63,16 +60,30 @@ class Report:
 
     def as_json(self) -> dict[str, Any]:
         """A plain dict; `Report.read` makes an equal report of it."""
-        return asdict(self)
+        return self._asdict()
 
     @classmethod
     def read(cls, fields: Mapping[str, Any]) -> Report:
         """Of what `as_json` gave, after JSON; what is more is left out. ValueError or TypeError where it is none."""
-        own = {name: fields[name] for name in cls.__dataclass_fields__ if name in fields}
+        own = {name: fields[name] for name in cls._fields if name in fields}
         report = cls(**{**own, "recorded_steps": tuple(fields.get("recorded_steps", ()))})
         if report.state not in OPEN_STATES + END_STATES:
             raise ValueError(f"no state of a request: {report.state!r}")
         return report
+
+
+class Pace(NamedTuple):
+    """The step of a process, since when on CLOCK_MONOTONIC, and what one took last; None: not known yet."""
+
+    step: int | None = None
+    since_ns: int | None = None
+    step_ns: int | None = None
+
+    def at(self, step: int, now_ns: int) -> Pace:
+        """In this step from now on."""
+        if self.step is None or self.since_ns is None or step <= self.step:
+            return self._replace(step=step, since_ns=now_ns)
+        return Pace(step, now_ns, max(0, now_ns - self.since_ns) // (step - self.step))
 
 
 class Standing(NamedTuple):
@@ -87,7 +98,7 @@ class Standing(NamedTuple):
         reports: Of every request that it knows, and of those it speaks for; newest last.
         groups, why_no_group: Its place in the job's parallel dimensions, as `host.parallel.Place` has it.
         timeouts: HCCL's as its environment sets them (`store/hccl.py`); None where it does not say.
-        act: May verdicts ask for profiles of it? One of ACTS.
+        act: May verdicts ask for profiles of it? One of `limits.ACTS`.
     """
 
     world_size: int

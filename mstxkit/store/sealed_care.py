@@ -12,80 +12,21 @@ import os
 import sys
 import time
 from pathlib import Path
-from typing import NamedTuple
 
 from ..errors import MstxkitError
 from ..host import apart, identity, life
 from ..host.priority import give_way
 from . import care_record, documents, layout, run_file, sealed_place, tidying
-from .care_record import CareRecord, Cost
+from .care_record import CareRecord, Cost, SealedCare
 from .fetching import Pace
 from .moving import Moved, Writers, move_all
 
 LOCK = f"{layout.PASSED_ON}care.lock"
 _OWN_COPY = f"{layout.PASSED_ON}care.json"
 _WAIT_S, _ASK_S = 600.0, 0.2
-_DAY_NS = 86400 * 10**9
 # The run as a whole is looked at by one host, so many periods of a host apart: it is a listing of all files.
 RUN_EVERY = 5
 _AT_ONCE = 512  # files that one look removes
-
-
-class SealedCare(NamedTuple):
-    """What is to be done with the sealed files of a run on this host.
-
-    Args:
-        run: The run folder.
-        run_id: Its id.
-        live: Where the live files of this host are.
-        place: Where sealed files are written on this host's own disk; None: they are written into the run.
-        mb_s: So many megabytes a second go from there into the run; 0: they stay.
-        quota_bytes: Of each process, here and in the run together.
-        host_bytes, run_bytes: Of all processes of this host, here and in the run; of all in the run. 0: no limit.
-        keep_days: What was last written to so long ago is removed; 0: nothing is.
-        every_s: How often this is done.
-    """
-
-    run: Path
-    run_id: str
-    live: Path
-    place: Path | None = None
-    mb_s: float = 20.0
-    quota_bytes: int = 0
-    host_bytes: int = 0
-    run_bytes: int = 0
-    keep_days: float = 0.0
-    every_s: float = 120.0
-
-    def as_words(self) -> list[str]:
-        """For a command line."""
-        return ["" if value is None else str(value) for value in self]
-
-    @classmethod
-    def of_words(cls, words: list[str]) -> SealedCare:
-        """The opposite of `as_words`."""
-        run, run_id, live, place, mb_s, quota, host, whole, days, every_s = words
-        paths = Path(run), run_id, Path(live), Path(place) if place else None
-        return cls(*paths, float(mb_s), int(quota), int(host), int(whole), float(days), float(every_s))
-
-    @property
-    def is_needed(self) -> bool:
-        """Is there anything to do?"""
-        return self.place is not None or bool(self.host_bytes or self.run_bytes or self.keep_days)
-
-    @property
-    def folders(self) -> list[Path]:
-        """Where sealed files of this host are."""
-        return [*([] if self.place is None else [self.place]), self.run / layout.SEALED]
-
-    def before_ns(self) -> int:
-        """What is older than that is removed; 0: nothing is. By who stamps the run's files: this host may be ahead."""
-        if self.keep_days <= 0:
-            return 0
-        folder = self.run / layout.SEALED
-        os.utime(folder, follow_symlinks=False)
-        now_ns = min(time.time_ns(), os.lstat(folder).st_mtime_ns)
-        return int(now_ns - self.keep_days * _DAY_NS)
 
 
 def main() -> None:

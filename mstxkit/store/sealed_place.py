@@ -20,6 +20,31 @@ FOLDER, MOVING = ".sealed", ".moving"
 _TOKEN, _TOKEN_DIGITS = ".place", 16
 
 
+class OwnDisk:
+    """Where the recorder of this process has sealed files written, before they go into the run.
+
+    Args:
+        setting: What `sealed=` was given.
+        run, run_id: The run folder, and its id.
+
+    Raises:
+        SettingError: no such folder can be had.
+    """
+
+    def __init__(self, setting: str, run: Path, run_id: str) -> None:
+        disk = local_place.given_in(setting, "sealed")
+        assert disk is not None
+        self._disk, self._run, self._run_id, self.place = disk, run, run_id, made(disk, run_id)
+
+    def announce(self) -> None:
+        """Before anything is there, the run says that there may be. Raises OSError, CaptureError: it cannot."""
+        care_record.announce(self._run, self._run_id, self.place, token_of(self.place) or "")
+
+    def put_back(self) -> None:
+        """Somebody has removed the folder. Raises SettingError as before."""
+        made(self._disk, self._run_id)
+
+
 def made(disk: Path, run_id: str) -> Path:
     """The folder of this run and host on a disk, a folder that `sealed=` names, made where it is missing.
     Raises SettingError: it cannot be had.

@@ -11,7 +11,8 @@ from typing import Any
 
 from mstxkit.escalation.machine import moves
 from mstxkit.escalation.machine.machine import Machine
-from mstxkit.escalation.machine.moves import NS, Now, Policy
+from mstxkit.escalation.machine.moves import NS, Now
+from mstxkit.store.limits import Policy
 from mstxkit.store.report import Report
 from mstxkit.store.request import WHOLE_STEPS, Known, Request, checked
 

@@ -8,7 +8,6 @@ Imports torch once, and forks from there.
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import os
 import sys
@@ -78,7 +77,7 @@ def train(folder: Path, rank: int, run: str) -> None:
 
     beginning.WAITS_AT_MOST_S = 20.0  # a busy machine puts no session off
     policy, session = duty.policy_of, Recording()
-    duty.policy_of = lambda settings: dataclasses.replace(policy(settings), transport_s=0.3)
+    duty.policy_of = lambda settings: policy(settings)._replace(transport_s=0.3)
     duty.OneSession = lambda: session  # type: ignore[misc, assignment]
     join(folder, "training", rank)
     kept = mesh(2, 2, names=("dp", "tp"))

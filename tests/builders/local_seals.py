@@ -8,7 +8,8 @@ from typing import Any
 
 from mstxkit.host import identity
 from mstxkit.store import care_record, layout, run_file, sealed_place, segment
-from mstxkit.store.sealed_care import SealedCare, take_care
+from mstxkit.store.care_record import SealedCare
+from mstxkit.store.sealed_care import take_care
 
 HOST = identity.host()
 

@@ -13,9 +13,9 @@ from builders.escalated_run import GONE, NS, control, empty_run, left, run_of, s
 
 from mstxkit.escalation import explaining
 from mstxkit.escalation.explaining import Explanation
-from mstxkit.escalation.machine.moves import Policy
 from mstxkit.host.identity import host
 from mstxkit.store import fate
+from mstxkit.store.limits import Policy
 from mstxkit.store.report import Report
 from mstxkit.store.whereabouts import Age, Whereabouts
 

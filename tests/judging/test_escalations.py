@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Callable
 
@@ -270,7 +269,7 @@ def test_a_verdict_that_is_withdrawn_before_its_request_ran_cancels_it(
 def test_a_request_that_has_begun_is_left_to_end(report: Report, run: Path, judge: Callable[..., Escalations]) -> None:
     one = judge()
     (said,) = consider(one, VERDICT)
-    say(run, 1, replace(report, id=said.request), role="actor", act="escalate")
+    say(run, 1, report._replace(id=said.request), role="actor", act="escalate")
     one.noted(VERDICT._replace(withdrawn="gone"))
     consider(one)
 

@@ -49,7 +49,7 @@ def test_a_stage_with_a_request_waiting_goes_on_and_the_request_has_failed(froze
         ON_DUTY
         + """
     from mstxkit import capturing
-    duty = capturing._beside.standby._duty
+    while not hasattr(duty := capturing._beside.standby._guard, "_machine"): time.sleep(0.001)
     while duty._machine.phase(time_now()) != "armed": time.sleep(0.001)
     subprocess.run(["fsfreeze", "-f", disk], check=True)
     worst, phases = 0.0, set()

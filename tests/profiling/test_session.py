@@ -19,7 +19,8 @@ from mstxkit import faults
 from mstxkit.host import folders, identity
 from mstxkit.profiling import backends, guard, metadata, others, presets
 from mstxkit.profiling.backends import _session
-from mstxkit.profiling.session import OneSession, backend_here
+from mstxkit.profiling.backends import here as backend_here
+from mstxkit.profiling.session import OneSession
 from mstxkit.store import documents, layout, run_file
 
 

@@ -25,7 +25,8 @@ from mstxkit.store import run_file
 from mstxkit.profiling import presets
 import numpy, mindspore
 from mindspore.profiler.profiler_interface import ProfilerInterface
-from mstxkit.profiling.session import OneSession, Order, backend_here
+from mstxkit.profiling.backends import here as backend_here
+from mstxkit.profiling.session import OneSession, Order
 run, run_id = run_file.open_run_folder(sys.argv[1])
 one, told = OneSession(), {"backend": backend_here()[0], "begin": [], "end": []}
 def session(preset):

@@ -41,7 +41,8 @@ sinks.install_all()
 import torch, torch_npu
 import torch_npu.profiler as P
 from mstxkit.profiling.declare import Preset
-from mstxkit.profiling.session import OneSession, Order, backend_here
+from mstxkit.profiling.backends import here as backend_here
+from mstxkit.profiling.session import OneSession, Order
 run, run_id = run_file.open_run_folder(os.environ["TRIED_RUN"])
 one, told = OneSession(), {}
 def order(stage, preset, **changes):

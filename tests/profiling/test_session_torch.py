@@ -23,7 +23,8 @@ from mstxkit.profiling import presets
 sinks.install_all()
 import torch
 from torch.profiler import profile
-from mstxkit.profiling.session import OneSession, Order, backend_here
+from mstxkit.profiling.backends import here as backend_here
+from mstxkit.profiling.session import OneSession, Order
 run, run_id = run_file.open_run_folder(sys.argv[1])
 one, told = OneSession(), {"backend": backend_here()}
 def begin(**changes):

@@ -14,7 +14,8 @@ from mstxkit.escalation import asking
 from mstxkit.host import identity
 from mstxkit.store import fate
 from mstxkit.store.fate import LATE_S, Asked, Fates
-from mstxkit.store.report import SESSION_S, Report
+from mstxkit.store.limits import SESSION_S
+from mstxkit.store.report import Report
 from mstxkit.store.request import Request
 from mstxkit.store.session_file import sessions
 

@@ -181,7 +181,7 @@ def test_two_at_once_do_not_meet(place: SealedPlace) -> None:
 
 def test_words_of_a_command_line_say_the_same(place: SealedPlace) -> None:
     for care in (place.care(), place.care(place=None, keep_days=1.5, host_bytes=7)):
-        assert sealed_care.SealedCare.of_words(care.as_words()) == care
+        assert care_record.SealedCare.of_words(care.as_words()) == care
 
 
 def test_records_are_counted_by_heads_and_by_index(run: Path, tmp_path: Path) -> None:

@@ -15,41 +15,41 @@ import threading
 import time
 from collections import deque
 from pathlib import Path
-from typing import Any, Callable, Sequence
+from typing import Any, Mapping, Sequence
 
 from ... import faults, stages
 from ...engine.choose import engine
 from ...errors import ConfigError, MstxkitError
-from ...host import identity, jitter, life, names, parallel
+from ...host import identity, names
 from ...pieces import edges
-from ...profiling import others, presets, theirs
+from ...profiling import backends, others, presets, theirs
 from ...profiling.declare import Preset
 from ...profiling.schedule import Schedule
-from ...profiling.session import OneSession, Order, backend_here, import_ahead, preset_of
+from ...profiling.session import OneSession, Order, import_ahead, preset_of
 from ...recorder.background import ENDS_WITHIN_S
-from ...store import hccl, local_place, messages
+from ...store import local_place, messages
 from ...store.aftercare import Care
-from ...store.control_folder import ControlFolder
-from ...store.report import SAY_AGAIN_S, Report, Standing, fitted
+from ...store.limits import Policy
+from ...store.report import Report, fitted
 from ...store.request import WHOLE_STEPS, Request
 from ..machine import moves
 from ..machine.machine import Machine
-from ..machine.moves import Now, Policy
+from ..machine.moves import Now
 from ..machine.sessions import COMPLETE
 from .beginning import Beginnings
 from .caretaker import Caretaker
 from .inbox import Inbox
 from .light import LightOnDuty
-from .mailbox import AckNumber, Mailbox
+from .mailbox import AckNumber
 from .patience import Patiently
 from .post import Post
+from .sentry import Sentry
 from .settings import DutySettings, policy_of
 from .watcher import Watcher
 
 _REMEMBERED_AT_MOST = 1000
 # Another thread's profiler that begins waits so long for ours to end.
 _GIVES_WAY_WITHIN_S = 0.05
-_PLACED_EVERY_S = 5.0
 # As machine.py asks of its owner: after these its memory is to be saved, whatever it answers.
 _KEPT = (moves.RequestReceived, moves.CancelReceived, moves.Commit, moves.Drop)
 
@@ -60,7 +60,7 @@ class Duty:
     Args:
         session: The process's only session; default: a new one.
         origin: The step in which this process first entered a stage, where somebody saw that; None: not yet.
-        beside: What its watcher does at each look while nothing goes on; must not raise.
+        sentry: Who has stood by until now; default: a new one, with this post and these settings.
 
     Raises:
         ConfigError: the schedule of light capture is none.
@@ -68,18 +68,20 @@ class Duty:
 
     def __init__(
         self, post: Post, settings: DutySettings, session: OneSession | None = None, origin: int | None = None,
-        beside: Callable[[], object] = lambda: None,
+        sentry: Sentry | None = None,
     ) -> None:  # fmt: skip
         self.post = post
-        self._control = ControlFolder(post.run, post.run_id)
-        self._mailbox = Mailbox(self._control, post.host_folder)
+        sentry = Sentry(post, settings) if sentry is None else sentry
+        self._control, self._mailbox, self._watcher, self._words = (
+            sentry.control, sentry.mailbox, sentry.watcher, sentry.words,
+        )  # fmt: skip
         self._session = OneSession() if session is None else session
         schedule = None if settings.light is None else Schedule.parse(settings.light)
         self._light = LightOnDuty(
             schedule, self._session,
             lambda step: self._order("light", step, presets.load("light"), "", "light capture on duty"),
         )  # fmt: skip
-        self._local, self._act = local_place.given_in(settings.profiles), settings.act
+        self._local = local_place.given_in(settings.profiles)
         limits = settings.profiles_mb_s, settings.profiles_host_bytes, settings.profiles_run_bytes
         self._caretaker = Caretaker(Care(post.run, post.run_id, self._local, *limits))
         self._lock = threading.RLock()  # a signal's handler of the program may have a stage, wherever this thread is
@@ -91,26 +93,22 @@ class Duty:
         self._begun_beside: Order | None = None  # whose session another thread's profiler did not wait for
         self._sample_per: str | None = None
         self._entering = self._covers = ""  # ranges: which begins, and which the open session is to hold
-        self._is_over, self._ends_early, self._is_changed, self._said_at = False, False, True, 0.0
+        self._is_over, self._ends_early, self._is_changed = False, False, True
         self._coming: tuple[tuple[str, int], ...] = ()
         self._undo = contextlib.ExitStack()
-        self._say_again_s = jitter.own_period_s(SAY_AGAIN_S, "say")
-        self._can: tuple[int, str | None, parallel.Place] = 0, None, parallel.Place({})
-        self._placed_at = -_PLACED_EVERY_S
-        self._process = life.of_this()
+        self._pid = os.getpid()
         self._patiently = Patiently(post.world_size)
-        self._machine = self._restored(policy_of(settings))
+        self._machine = self._restored(sentry.memory(), policy_of(settings))
+        self._machine.pace = sentry.pace
         self._machine.placing.is_own |= bool(settings.planned)
         self._machine.placing.origin = origin
         self._ask_patience()
-        self._watcher = Watcher(self._poll, settings.poll_every_s, self._places_of_news, beside)
+        self._watcher.serve(self._poll, self._places_of_news)
         self._beginnings = Beginnings(self._mailbox, self._watcher, self._say, self._control.path)
 
-    def _restored(self, policy: Policy) -> Machine:
+    def _restored(self, memory: Mapping[str, Any] | None, policy: Policy) -> Machine:
         """The machine as an earlier process of this rank left it."""
         post = self.post
-        last = self._control.acknowledgement(post.rank, post.role)
-        memory = None if last is None else last.document.get("memory")
         try:
             if memory is not None:
                 about = post.rank, post.world_size, memory, _now(), policy
@@ -129,7 +127,8 @@ class Duty:
         self._undo.callback(theirs.before_they_start(self._give_way))
         engine.set_watch(self.entered, self._left, self.stepped)
         self._watch_for(self._machine.active)
-        self._watcher.start()
+        if not self._watcher.background.runs:  # a sentry's goes on
+            self._watcher.start()
 
     @property
     def origin(self) -> int | None:
@@ -149,7 +148,7 @@ class Duty:
         """The process ends, or capture does: close what is open, on this thread, and say so, if the run folder answers
         by `deadline`. Once is enough.
         """
-        if self._is_over or self._process["pid"] != os.getpid():
+        if self._is_over or self._pid != os.getpid():
             return
         self._is_over = True
         atexit.unregister(self.stop)
@@ -235,7 +234,7 @@ class Duty:
     def _give_way(self, who: str) -> None:
         """Somebody else's profiler is about to begin, on this thread: before that ours ends, if it is this thread's."""
         order = self._session.order
-        if self._process["pid"] != os.getpid() or order is None or order is self._begun_beside:
+        if self._pid != os.getpid() or order is None or order is self._begun_beside:
             return
         self._light.give_way(f"cut short by {who}'s profile")
         self._on_thread(moves.GiveWay(who, threading.get_ident()))
@@ -377,22 +376,13 @@ class Duty:
         return None if is_busy else self._mailbox.places_of_news()
 
     def _ask_patience(self) -> None:
-        is_connecting = self._step is not None and self._machine.step_ns is None
-        self._machine.patience = self._patiently.of_others(backend_here()[0], is_connecting)
+        is_connecting = self._step is not None and self._machine.pace.step_ns is None
+        self._machine.patience = self._patiently.of_others(backends.here()[0], is_connecting)
 
     def _has_news(self, stages_seen: int) -> bool:
         """Is what this rank said of itself no longer so, or said long ago?"""
-        before, self._can = self._can, (stages_seen, backend_here()[0], self._place(stages_seen))
-        is_new = self._inbox.take_change() or before != self._can
-        return is_new or self._is_changed or time.monotonic() - self._said_at > self._say_again_s
-
-    def _place(self, stages_seen: int) -> parallel.Place:
-        """Where this rank stands, read again where it has entered another stage, and after some seconds."""
-        seen_before, _, place = self._can
-        if stages_seen == seen_before and time.monotonic() < self._placed_at + _PLACED_EVERY_S:
-            return place
-        self._placed_at = time.monotonic()
-        return parallel.place()
+        is_stale, is_refused = self._words.are_stale(stages_seen), self._inbox.take_change()
+        return is_stale or is_refused or self._is_changed
 
     def _hear(self, event: moves.Event) -> None:
         self._carry_out_all(self._tell(event))
@@ -403,21 +393,12 @@ class Duty:
         Under the lock to its end: a thread that was held up must not replace what another said since.
         """
         with self._lock:
-            self._is_changed, self._said_at = False, time.monotonic()
-            memory = self._machine.memory(_now())
+            self._is_changed, machine = False, self._machine
+            memory = machine.memory(_now())
             memory.update({key: memory[key][-_REMEMBERED_AT_MOST:] for key in ("ended", "elsewhere")})
-            document = {**self._standing().as_json(), "memory": memory, "process": self._process}
-            return self._mailbox.acknowledge(self.post.rank, fitted(document), self.post.role)
-
-    def _standing(self) -> Standing:
-        machine, (backend, refused) = self._machine, backend_here()
-        reports = *self._inbox.refused.values(), *self._spoken_for.values(), *machine.reports().values()
-        size, stages_seen, phase = self.post.world_size, tuple(engine.stages_seen()), machine.phase(_now())
-        place = self._can[2]  # as the watcher saw it last: the thread that trains does not look
-        about = size, self._step, machine.step_ns, stages_seen, phase, backend, refused, reports
-        return Standing(
-            *about, groups=place.indices, why_no_group=place.why_not, timeouts=hccl.set_here(), act=self._act
-        )
+            reports = *self._inbox.refused.values(), *self._spoken_for.values(), *machine.reports().values()
+            said = self._words.said(machine.pace._replace(step=self._step), machine.phase(_now()), reports)
+            return self._mailbox.acknowledge(self.post.rank, fitted({**said, "memory": memory}), self.post.role)
 
     def _send(self) -> None:
         """What the agreeing rank decided, once it is written down."""

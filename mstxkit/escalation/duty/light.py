@@ -6,9 +6,9 @@ import threading
 from typing import Callable
 
 from ... import faults
-from ...profiling import others
+from ...profiling import backends, others
 from ...profiling.schedule import Schedule
-from ...profiling.session import OneSession, Order, backend_here
+from ...profiling.session import OneSession, Order
 
 _WITHOUT_DEVICE = "torch"  # torch.profiler sees the host alone: the light preset has nothing to record there
 
@@ -89,7 +89,7 @@ class LightOnDuty:
     def _why_not(self, schedule: Schedule) -> str | None:
         if self._session.is_open:
             return "another session is open"
-        backend, refused = backend_here()
+        backend, refused = backends.here()
         if backend == _WITHOUT_DEVICE and not schedule.any_device:
             return "this process has no NPU; add 'any device' to the schedule to record all the same"
         return None if backend else "; ".join(f"{name}: {why}" for name, why in refused.items())

@@ -8,7 +8,6 @@ memory; when it dies the lock is free, when it hangs the others look for themsel
 from __future__ import annotations
 
 import fcntl
-import hashlib
 import os
 import struct
 import threading
@@ -23,8 +22,8 @@ from ...errors import MstxkitError
 from ...host import folders, identity
 from ...host.descriptors import OwnDescriptor
 from ...host.folder_events import is_local
-from ...store import documents, layout, messages
-from ...store.control_folder import ControlFolder
+from ...store import documents, layout
+from ...store.control_folder import ControlFolder, messages_in
 from ...store.documents import LIMIT_BYTES, Unusable
 from ...store.report import encoded
 from .watcher import ASKING_S, TOLD_S
@@ -267,7 +266,7 @@ class _Source:
     def __init__(self, path: Path, run_id: str) -> None:
         self.path, self._run_id = path, run_id
         self.content: bytes | None = None
-        self._digest = b""
+        self._held_last: bytes | None = None  # damaged or not
         self._state: tuple[int, ...] = ()
         self._settled_at = self._read_again_at = 0.0
         self._damage: Unusable | None = None
@@ -287,14 +286,13 @@ class _Source:
         self._read_again_at = now + _READ_AGAIN_S
         if content is None:
             return None
-        digest = hashlib.sha256(content).digest()
-        if digest == self._digest:
+        if content == self._held_last:
             if self._damage is not None:
                 raise self._damage
             return None
-        self._digest, self._damage = digest, None
+        self._held_last, self._damage = content, None
         try:
-            arrived = messages.messages_in(content, self.path, self._run_id)
+            arrived = messages_in(content, self.path, self._run_id)
         except Unusable as exc:
             self._damage = exc
             raise

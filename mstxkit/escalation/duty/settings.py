@@ -5,11 +5,9 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from ...errors import SettingError
-from ...profiling.schedule import Schedule
-from ...store import local_place, metrics_setting
-from ...store.report import ACTS, OBSERVE
-from ..machine.moves import Policy
+from ...store.limits import ACTS, OBSERVE, Policy
 
+_POLICY = Policy()
 _ENTRIES_FROM, _ENTRIES_TO = 16, 65_536
 _SIZES = ("run_bytes", "profiles_mb_s", "profiles_host_bytes", "profiles_run_bytes", "incidents_bytes")
 
@@ -18,7 +16,7 @@ class DutySettings(NamedTuple):
     """What a process does about requests.
 
     Args:
-        cooldown_s, session_s, hour_s, run_s, agreement_s, transport_s: As in `machine.moves.Policy`.
+        cooldown_s, session_s, hour_s, run_s, agreement_s, transport_s: As in `store.limits.Policy`.
         profiles: "local:/a/folder": raw data are written there, on each host's own disk; None: into the run.
         profiles_host_bytes, profiles_run_bytes: So much is kept on each host, and in the run; 0: no limit. Beyond it
             the oldest finished data are removed, never the newest of a request.
@@ -30,12 +28,12 @@ class DutySettings(NamedTuple):
 
     poll_every_s: float = 0.25  # seconds between two looks at the control folder; 0: this process takes no requests
     light: str | None = None  # schedule of light capture, "every 100 steps, 1 step"; None: none
-    cooldown_s: float = Policy.cooldown_s
-    session_s: float = Policy.session_s
-    hour_s: float = Policy.hour_s
-    run_s: float = Policy.run_s
-    agreement_s: float = Policy.agreement_s
-    transport_s: float = Policy.transport_s
+    cooldown_s: float = _POLICY.cooldown_s
+    session_s: float = _POLICY.session_s
+    hour_s: float = _POLICY.hour_s
+    run_s: float = _POLICY.run_s
+    agreement_s: float = _POLICY.agreement_s
+    transport_s: float = _POLICY.transport_s
     run_bytes: int = 0  # raw data of all sessions of this rank in a run; 0: no limit
     planned: int = 0  # 1: windows are planned in this run, of which the first step may be one
     judge: int = 1  # 0: no process and no actor that judges the job is started from here
@@ -87,8 +85,26 @@ def checked(settings: DutySettings) -> DutySettings:
         raise SettingError("incidents", repr(incidents), "a whole number from 1 to 1000 is needed")
     if settings.act not in ACTS:
         raise SettingError("act", repr(settings.act), f"one of {', '.join(ACTS)} is needed")
-    local_place.given_in(settings.profiles)
-    metrics_setting.checked(settings.metrics, settings.flops_per_token, settings.peak_flops)
+    if settings.profiles:
+        from ...store import local_place
+
+        local_place.given_in(settings.profiles)
+    of_metrics(settings)
     if settings.light is not None:
+        from ...profiling.schedule import Schedule
+
         Schedule.parse(settings.light)
     return settings
+
+
+def of_metrics(settings: DutySettings) -> str:
+    """Where figures go, and for MFU, as `store.metrics_setting.of_word` reads it; "" where nobody says.
+    Raises SettingError: one of them cannot be.
+    """
+    words = settings.metrics, settings.flops_per_token, settings.peak_flops
+    if not any(word not in (None, "", 0) for word in words):
+        return ""
+    from ...store import metrics_setting
+
+    metrics_setting.checked(*words)
+    return metrics_setting.as_word(*words)

@@ -43,6 +43,11 @@ class Watcher:
         self._events = FolderEvents()
         self.background = Background("mstxkit-control", self._look, self.look_now)
 
+    def serve(self, poll: Callable[[], object], places: Callable[[], Sequence[Path] | None]) -> None:
+        """Poll this from now on, and that soon."""
+        self._poll, self._places = poll, places
+        self.look_now()
+
     def start(self) -> None:
         """Start polling, at once; nothing where it polls."""
         self.background.start()

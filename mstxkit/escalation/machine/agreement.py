@@ -10,12 +10,13 @@ without asking. It has to run the stage like all that are asked. It speaks for t
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Collection, Iterator, Mapping, Sized
 
+from ...store.limits import Policy
 from ...store.report import FAILED, Report
 from ...store.request import Request
-from .moves import NS, Acknowledge, Action, Commit, Drop, Now, Policy
+from .moves import NS, Acknowledge, Action, Commit, Drop, Now
 from .task import life_ns, remembered_request
 
 _LEAD_AT_MOST = 10_000
@@ -190,4 +191,4 @@ def lead(policy: Policy, step_ns: int | None) -> int:
 def _silent(id: str, rank: int, last: Report | None) -> Report:
     word = "it never answered" if last is None else f"its last word was {last.state}"
     last = Report(id, rank, FAILED) if last is None else last
-    return replace(last, id=id, rank=rank, state=FAILED, ready=False, reason=f"rank lost: {word}")
+    return last._replace(id=id, rank=rank, state=FAILED, ready=False, reason=f"rank lost: {word}")

@@ -10,16 +10,16 @@ Threads: one call at a time; the owner holds a lock where a watcher calls too.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any, Callable, Mapping
 
 from ...errors import ConfigError
 from ...store.hccl import Patience
-from ...store.report import ARMED, CANCELLED, DONE, EXPIRED, QUEUED, REFUSED, Report
+from ...store.limits import Policy
+from ...store.report import ARMED, CANCELLED, DONE, EXPIRED, QUEUED, REFUSED, Pace, Report
 from ...store.request import WHOLE_STEPS, Request
 from . import moves
 from .agreement import Agreement, agreeing, lead, needs_agreement, pace_ns
-from .moves import NS, Now, Policy
+from .moves import NS, Now
 from .plans import Placing
 from .sessions import SessionMoves
 from .task import CoveringSession, Ledger, Occurrence, Spending, Task, interrupted, life_ns, remembered_request
@@ -36,9 +36,7 @@ class Machine(SessionMoves):
     def __init__(self, rank: int, world_size: int, policy: Policy | None = None, agrees: bool = True) -> None:
         self.rank, self.world_size = rank, world_size
         self.policy = Policy() if policy is None else policy
-        self.step: int | None = None
-        self._step_at_ns: int | None = None
-        self.step_ns: int | None = None  # of the last step; None: not known
+        self.pace = Pace()
         self._steps_by: int | None = None  # the thread that has said a step last; None: none has
         self._agreement = Agreement(rank, self.policy) if agrees else None
         self._spending = Spending(self.policy)
@@ -77,7 +75,7 @@ class Machine(SessionMoves):
 
     def announced(self) -> list[tuple[str, str]]:
         """Request and stage of sessions that begin in a step that is known and near: memory says so from now on."""
-        near = [task for task in self._tasks.values() if task.is_near(self.step, self.step_ns)]
+        near = [task for task in self._tasks.values() if task.is_near(self.step, self.pace.step_ns)]
         for task in near:
             task.is_announced = True
         return [(task.request.id, stage) for task in near for stage in task.request.stages]
@@ -251,9 +249,7 @@ class Machine(SessionMoves):
             self._stop("")
 
     def _step_advanced(self, event: moves.StepAdvanced, now: Now) -> None:
-        if self.step is not None and event.step > self.step and self._step_at_ns is not None:
-            self.step_ns = max(0, now.mono_ns - self._step_at_ns) // (event.step - self.step)
-        self.step, self._step_at_ns = event.step, now.mono_ns
+        self.pace = self.pace.at(event.step, now.mono_ns)
         self._steps_by = self._steps_by if event.thread is None else event.thread
         task, inside = self._active, self._occurrence
         if task is not None and inside is not None and (inside.stage, inside.thread) == (WHOLE_STEPS, event.thread):
@@ -311,7 +307,7 @@ class Machine(SessionMoves):
         """Arm the next request that waits, or be ready for those that begin together."""
         has_time = self._spending.left_ns(now) > 0
         room = "" if has_time else f"waits: {self.policy.hour_s:g} s of sessions in an hour are used up"
-        ahead = lead(self.policy, self.step_ns)
+        ahead = lead(self.policy, self.pace.step_ns)
         task = next_task(self._tasks.values(), self.step, room, self._is_cooling(now), now, self._theirs, ahead)
         if task is not None:
             self._arm(task)
@@ -358,7 +354,7 @@ class Machine(SessionMoves):
         reports = self.reports()
         for id, report in reports.items():
             last = self._said.get(id)
-            is_new = last is None or report != replace(last, step=report.step)
+            is_new = last is None or report != last._replace(step=report.step)
             if is_new:
                 self._said[id] = report
                 self._out.append(moves.Acknowledge(report))
@@ -370,8 +366,8 @@ class Machine(SessionMoves):
         """What this rank decides for all, and itself has to keep to."""
         if self._agreement is None:
             return
-        so_far_ns = None if self._step_at_ns is None else now.mono_ns - self._step_at_ns
-        step_ns = pace_ns(self.policy, self.step_ns, so_far_ns)
+        so_far_ns = None if self.pace.since_ns is None else now.mono_ns - self.pace.since_ns
+        step_ns = pace_ns(self.policy, self.pace.step_ns, so_far_ns)
         for action in list(self._agreement.due(self.step, step_ns, now)):
             self._out.append(action)
             if isinstance(action, (moves.Commit, moves.Drop)):

@@ -12,7 +12,7 @@ from ...store.messages import CancelReceived as CancelReceived
 from ...store.messages import Commit as Commit
 from ...store.messages import Drop as Drop
 from ...store.messages import RequestReceived as RequestReceived
-from ...store.report import SESSION_S, Report
+from ...store.report import Report
 
 IDLE, COOLDOWN = "idle", "cooldown"
 NS = 10**9
@@ -23,25 +23,6 @@ class Now(NamedTuple):
 
     wall_ns: int
     mono_ns: int
-
-
-@dataclass(frozen=True)
-class Policy:
-    """What a rank does not exceed, whatever it is asked.
-
-    Args:
-        transport_s: Seconds a message may take to every rank; where steps are short, the lead is at least that long.
-    """
-
-    cooldown_s: float = 30.0  # seconds without a session after each request that had one
-    session_s: float = SESSION_S  # seconds after which any session is ended, whatever its request says
-    hour_s: float = 600.0  # seconds of sessions in any hour; requests wait until there is room
-    run_s: float = 7200.0  # seconds of sessions in a whole run, restarts included; then requests are refused
-    run_bytes: int | None = None  # the same in bytes of raw data; None: no limit
-    agreement_s: float = 120.0  # seconds in which all ranks of a request have to be ready for a step together
-    lead_steps: int = 2  # steps that an agreed step is ahead of all ranks, at least
-    transport_s: float = 4.0
-    queue: int = 64  # requests that wait on one rank; more are refused
 
 
 # Events; also the messages of `store.messages`, of which decisions are actions of the agreeing rank too. Those with a

@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 
 from ...store.hccl import LEAST_S, Patience
-from ...store.report import ARMED, DRAINING, EXPIRED, FAILED, RUNNING
+from ...store.limits import Policy
+from ...store.report import ARMED, DRAINING, EXPIRED, FAILED, RUNNING, Pace
 from ...store.request import WHOLE_STEPS, Request
 from . import moves
-from .moves import NS, Now, Policy
+from .moves import NS, Now
 from .task import CoveringSession, Occurrence, Spending, Task
 
 # Why a session ends that has all that it was begun for.
@@ -19,7 +20,7 @@ class SessionMoves:
     """The part of `Machine` that is about sessions."""
 
     policy: Policy
-    step: int | None
+    pace: Pace
     _steps_by: int | None
     patience: Patience | None
     _active: Task | None
@@ -27,6 +28,11 @@ class SessionMoves:
     _session: CoveringSession | None
     _spending: Spending
     _out: list[moves.Action]
+
+    @property
+    def step(self) -> int | None:
+        """The rank's; None before its first."""
+        return self.pace.step
 
     def _end(self, task: Task, state: str, reason: str, now: Now) -> None:
         raise NotImplementedError

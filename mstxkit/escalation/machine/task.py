@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Iterable, Mapping, Sequence, TypeVar
 
 from ...errors import ConfigError
+from ...store.limits import Policy
 from ...store.report import DONE, EXPIRED, FAILED, QUEUED, REFUSED, Report
 from ...store.request import ALL, COUNT_AT_MOST, SUSPECT_AND_PEER, WHOLE_STEPS, Known, Request, Sample, checked
 from . import plans
-from .moves import NS, Now, Policy
+from .moves import NS, Now
 
 _NOTES_AT_MOST = 10
 _KEPT_AT_MOST = 4096
@@ -397,7 +398,7 @@ def interrupted(document: Mapping[str, Any], id: str, rank: int) -> Report:
     """The last word on a task from a rank's memory that had a session: that ended with its process."""
     last = Report.read(document["report"])
     why = "; ".join(filter(None, ("its process was restarted while it recorded, or was about to", last.reason)))
-    return replace(last, id=id, rank=rank, state=FAILED, ready=False, reason=why)
+    return last._replace(id=id, rank=rank, state=FAILED, ready=False, reason=why)
 
 
 def life_ns(request: Request, now: Now) -> int:

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import importlib
+import sys
+from typing import TYPE_CHECKING
 
+from ... import faults
 from ...host import listing
-from ..declare import Backend
+
+if TYPE_CHECKING:
+    from ..declare import Backend
 
 # Where there are several, the first that can: torch_npu sees the device, torch.profiler only the host.
 _FIRST = ("torch_npu", "mindspore")
+NOT_IMPORTED = "not imported in this process"
 
 
 def names() -> list[str]:
@@ -24,11 +30,24 @@ def load(name: str) -> Backend:
 
 
 def chosen() -> tuple[Backend | None, dict[str, str]]:
-    """The first backend that can record in this process now, and why those before it cannot; None if none can."""
+    """The first backend that can record in this process now, and why those before it cannot; None if none can. That of
+    a framework that is not imported is not loaded: it has the framework's name.
+    """
     refused: dict[str, str] = {}
-    for backend in map(load, names()):
-        reason = backend.why_not()
+    for name in names():
+        backend = load(name) if name in sys.modules else None
+        reason = NOT_IMPORTED if backend is None else backend.why_not()
         if reason is None:
             return backend, refused
-        refused[backend.name] = reason
+        refused[name] = reason
     return None, refused
+
+
+def here() -> tuple[str | None, dict[str, str]]:
+    """The profiler that a session would be made with here and now, and why not with those before it. Any thread."""
+    try:
+        backend, refused = chosen()
+    except Exception as exc:  # a framework that is half imported, or has lost its device
+        faults.note("session.backend", exc)
+        return None, {"any": f"{type(exc).__name__}: {exc}"}
+    return (None if backend is None else backend.name), refused

@@ -15,8 +15,6 @@ from typing import Any, Mapping, NamedTuple
 from ...store.options import DEEP, PRESET, PROFILE, Term, settable, terms
 from ..declare import Options, Preset
 
-NOT_IMPORTED = "not imported in this process"
-
 
 class Surface(NamedTuple):
     """The parameters of an imported profiler with their defaults, its levels and its AI Core metrics."""

@@ -14,8 +14,9 @@ from typing import Any
 
 from ...store.options import METRIC_LEVELS
 from ..declare import Options, Preset
+from . import NOT_IMPORTED
 from ._ascend import AscendBackend, AscendOutput, built
-from ._surface import NOT_IMPORTED, launcher
+from ._surface import launcher
 
 NAME, _SUFFIX = "mindspore", "_ascend_ms"
 

@@ -21,8 +21,9 @@ from ...host.folders import size_bytes
 from ...store.options import PRESET, PROFILE, settable
 from .. import theirs
 from ..declare import Options, Preset
+from . import NOT_IMPORTED
 from ._session import ProfilerSession, Refused
-from ._surface import NOT_IMPORTED, spoken, torch_records, with_members
+from ._surface import spoken, torch_records, with_members
 
 _SUFFIX = ".pt.trace.json"
 # Source: torch 2.13.0, Kineto's `output_json.cpp`: the category of each event; "Trace" is the span of the recording.

@@ -17,8 +17,9 @@ from typing import Any
 from ...store.limits import CANN_LEAST_BYTES
 from ...store.options import METRIC_LEVELS
 from ..declare import Options, Preset
+from . import NOT_IMPORTED
 from ._ascend import AscendBackend, AscendOutput, built
-from ._surface import NOT_IMPORTED, launcher, torch_records
+from ._surface import launcher, torch_records
 
 NAME, _SUFFIX = "torch_npu", "_ascend_pt"
 # acl_prof.h: aclprofSetConfig(ACL_PROF_STORAGE_LIMIT, "<n>MB", length) between aclprofInit and aclprofStart.

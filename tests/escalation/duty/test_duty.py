@@ -21,6 +21,7 @@ from builders.run_files import RUN_ID
 
 from mstxkit import faults
 from mstxkit.escalation.duty import duty as duties
+from mstxkit.escalation.duty import sentry
 from mstxkit.escalation.duty.post import post_here
 from mstxkit.escalation.machine.moves import Commit
 from mstxkit.host import identity
@@ -431,11 +432,9 @@ def test_ranks_that_began_together_do_not_say_again_in_lock_step(
     new_rank: NewRank, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now_s, said = [0.0], []
-    monkeypatch.setattr(
-        duties,
-        "time",
-        SimpleNamespace(monotonic=lambda: now_s[0], monotonic_ns=time.monotonic_ns, time_ns=time.time_ns),
-    )
+    clock = SimpleNamespace(monotonic=lambda: now_s[0], monotonic_ns=time.monotonic_ns, time_ns=time.time_ns)
+    monkeypatch.setattr(duties, "time", clock)
+    monkeypatch.setattr(sentry, "time", clock)
     for number in range(2):
         monkeypatch.setattr(identity, "of_life", lambda pid=101 + number: {"pid": pid, "pid_start": 7000})
         now_s[0] = 0.0
@@ -444,7 +443,7 @@ def test_ranks_that_began_together_do_not_say_again_in_lock_step(
         for second in range(1, 600):
             now_s[0] = float(second)
             rank.look()
-            if rank.duty._said_at == now_s[0]:
+            if rank.duty._words._said_at == now_s[0]:
                 said[-1].append(second)
 
     assert all(44 < later - earlier <= 61 for each in said for earlier, later in zip([0, *each], each))

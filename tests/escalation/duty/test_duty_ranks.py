@@ -20,7 +20,7 @@ _TRIES = 20
 # A rank that trains until its standard input is closed. All are in the same step, of 10 ms by the host's clock, as
 # collectives keep them in training; one that is late catches up. Messages need no 2 s in these tests.
 PROGRAM = """
-    import dataclasses, json, os, sys, threading, time, mstxkit
+    import json, os, sys, threading, time, mstxkit
     from mstxkit import capturing
     from mstxkit.recorder import here
     from mstxkit.escalation.duty import beginning, duty
@@ -28,7 +28,7 @@ PROGRAM = """
     beginning.WAITS_AT_MOST_S = 20  # a busy machine puts no session off
     run, rank, rest = sys.argv[1], int(sys.argv[2]), sys.argv[3:]
     policy = duty.policy_of
-    duty.policy_of = lambda settings: dataclasses.replace(policy(settings), transport_s=0.3)
+    duty.policy_of = lambda settings: policy(settings)._replace(transport_s=0.3)
     session = Recording()
     duty.OneSession = lambda: session
     is_over = threading.Event()

@@ -28,7 +28,7 @@ def where(monkeypatch: pytest.MonkeyPatch) -> Callable[[Any], None]:
     """Says what can record here."""
 
     def is_here(found: Any) -> None:
-        monkeypatch.setattr(lights, "backend_here", lambda: found)
+        monkeypatch.setattr(lights.backends, "here", lambda: found)
 
     is_here(NPU)
     return is_here

@@ -13,7 +13,7 @@ from builders.rank_on_duty import GENERATE, QUICK, UPDATE, NewRank, Recording
 
 import mstxkit
 from mstxkit.escalation.duty import duty as duties
-from mstxkit.escalation.duty import standby
+from mstxkit.escalation.duty import first_step
 from mstxkit.host import identity
 from mstxkit.store.request import WHOLE_STEPS
 
@@ -87,4 +87,4 @@ def test_a_run_folder_that_hangs_costs_the_first_window_and_never_the_training(
         answers.set()
 
     assert len(waited_s) == 2  # it came through, though nothing answered
-    assert standby.WAITS_AT_MOST_S == 0.05
+    assert first_step.WAITS_AT_MOST_S == 0.05

@@ -200,7 +200,8 @@ FORKS = """
     once()
     until(lambda: roles() == {""})
     request = mstxkit.escalate("actor_update", ranks=[0], occurrences=3)
-    until(lambda: mstxkit.capturing._beside.standby._duty._machine.active)
+    def on_duty(): return isinstance(mstxkit.capturing._beside.standby._guard, duty.Duty)
+    until(lambda: on_duty() and mstxkit.capturing._beside.standby._guard._machine.active)
     until(lambda: once() or sessions[0].did)  # it is armed a moment before stages are watched
     pid = os.fork()
     if pid == 0:

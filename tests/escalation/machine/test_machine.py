@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 
 import pytest
 from builders.escalation_world import QUICK, World, request
@@ -654,7 +653,7 @@ def test_an_asker_whose_clock_is_ahead_gets_no_longer_life() -> None:
 
 
 def test_the_hour_s_budget_makes_wait_and_the_run_s_refuses() -> None:
-    world = World(policy=replace(QUICK, hour_s=10, run_s=20))
+    world = World(policy=QUICK._replace(hour_s=10, run_s=20))
     (rank,) = world.ranks
     states = []
     for occasion in "abc":

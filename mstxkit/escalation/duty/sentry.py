@@ -1,0 +1,128 @@
+"""Stands by for requests: says in the control folder what this rank is, and looks for messages there.
+
+Little more than a mailbox is loaded for that. With the first message the process goes on duty (`duty.py`), which takes
+over the mailbox and the watcher's thread.
+"""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any, Callable, Mapping, Sequence
+
+from ...engine.choose import engine
+from ...host import identity, jitter, life, parallel
+from ...profiling import backends
+from ...recorder.background import ENDS_WITHIN_S
+from ...store import hccl
+from ...store.control_folder import ControlFolder
+from ...store.report import SAY_AGAIN_S, Pace, Report, Standing
+from .mailbox import Mailbox
+from .post import Post
+from .settings import DutySettings
+from .watcher import Watcher
+
+IDLE = "idle"
+_PLACED_EVERY_S = 5.0
+
+
+class OwnWords:
+    """What this rank says of itself, and when it is to say it anew. `act`: as in `Standing`. On a thread of ours."""
+
+    def __init__(self, post: Post, act: str) -> None:
+        self._post, self._act, self._process = post, act, life.of_this()
+        self._can: tuple[int, str | None, parallel.Place] = 0, None, parallel.Place({})
+        self._placed_at, self._said_at = -_PLACED_EVERY_S, 0.0
+        self._say_again_s = jitter.own_period_s(SAY_AGAIN_S, "say")
+
+    def are_stale(self, stages_seen: int) -> bool:
+        """Is what this rank said of itself no longer so, or said long ago? So many stages it has entered by now."""
+        before, self._can = self._can, (stages_seen, backends.here()[0], self._place(stages_seen))
+        return before != self._can or time.monotonic() - self._said_at > self._say_again_s
+
+    def _place(self, stages_seen: int) -> parallel.Place:
+        """Where this rank stands, read again where it has entered another stage, and after some seconds."""
+        seen_before, _, place = self._can
+        if stages_seen == seen_before and time.monotonic() < self._placed_at + _PLACED_EVERY_S:
+            return place
+        self._placed_at = time.monotonic()
+        return parallel.place()
+
+    def said(self, pace: Pace, phase: str = IDLE, reports: Sequence[Report] = ()) -> dict[str, Any]:
+        """The document of its acknowledgement, said now. Any thread: the place is as the watcher saw it last."""
+        self._said_at = time.monotonic()
+        backend, refused = backends.here()
+        place, entered = self._can[2], tuple(engine.stages_seen())
+        standing = Standing(
+            self._post.world_size, pace.step, pace.step_ns, entered, phase, backend, refused, tuple(reports),
+            place.indices, place.why_not, hccl.set_here(), self._act,
+        )  # fmt: skip
+        return {**standing.as_json(), "process": self._process}
+
+
+class Sentry:
+    """One rank's, from `start` to `stop`, or until a `Duty` takes it over.
+
+    Args:
+        go_on_duty: Called on the watcher's thread where there are messages: takes this over.
+        beside: What is done at each look while nothing goes on; must not raise.
+    """
+
+    origin: int | None = None  # a duty's, which sees stages begin
+
+    def __init__(
+        self, post: Post, settings: DutySettings, go_on_duty: Callable[[Sentry], None] = lambda sentry: None,
+        beside: Callable[[], object] = lambda: None,
+    ) -> None:  # fmt: skip
+        self.post, self._go_on_duty = post, go_on_duty
+        self.control = ControlFolder(post.run, post.run_id)
+        self.mailbox = Mailbox(self.control, post.host_folder)
+        self.words, self.pace = OwnWords(post, settings.act), Pace()
+        self.watcher = Watcher(self._look, settings.poll_every_s, self._places_of_news, beside)
+
+    def memory(self) -> Mapping[str, Any] | None:
+        """What an earlier process of this rank has left to the next one on duty; None: nothing."""
+        last = self.control.acknowledgement(self.post.rank, self.post.role)
+        return None if last is None else last.document.get("memory")
+
+    def start(self) -> None:
+        """Look from now on."""
+        self.watcher.start()
+
+    def _look(self) -> None:
+        step = engine.process_step()
+        if step is not None and step != self.pace.step:
+            self.pace = self.pace.at(step, time.monotonic_ns())
+        if self.mailbox.poll():
+            self._go_on_duty(self)
+        elif self.words.are_stale(len(engine.stages_seen())):
+            self._say()
+            self.mailbox.flush()
+
+    def _say(self) -> None:
+        self.mailbox.acknowledge(self.post.rank, self.words.said(self.pace), self.post.role)
+
+    def _places_of_news(self) -> Sequence[Path] | None:
+        return None if self.mailbox.problem is not None else self.mailbox.places_of_news()
+
+    def retire(self) -> bool:
+        """Leave a post that was only assumed, now that the rank is known; False: it is not."""
+        if identity.current()["rank"] is None:
+            return False
+        self.watcher.stop()
+        self.mailbox.withdraw(self.post.rank, self.post.role)
+        return True
+
+    def stop(self, deadline: float | None = None) -> None:
+        """Capture ends: say so much, if the run folder answers by `deadline`."""
+        self._say()
+        deadline = time.monotonic() + ENDS_WITHIN_S if deadline is None else deadline
+        self.watcher.background.finish(self.mailbox.close, deadline)
+
+    def cost_ns(self) -> int:
+        """CPU time of the watcher's thread since the last call."""
+        return self.watcher.take_cost_ns()
+
+    def doing(self) -> str | None:
+        """Nothing is recorded."""
+        return None

@@ -1,0 +1,46 @@
+"""Writes what a live file holds as blocks: its banks, as each is full or old enough, what is open, and the end.
+
+The sealer loads it with the first block.
+"""
+
+from __future__ import annotations
+
+from typing import Mapping
+
+from ..store import livefile
+from ..store.block_index import Indexed
+from . import blocks
+from .live import LiveFile
+from .sealed import SealedFiles
+
+# What another number in a counter may add to a block.
+_MORE_BYTES = 64
+
+
+class BlockWriter:
+    """From the live file of this process into `files`. One thread at a time; all of it raises OSError."""
+
+    def __init__(self, live: LiveFile, files: SealedFiles) -> None:
+        self._live, self._files, self._room = live, files, blocks.Room()
+
+    def write_bank(self, index: int) -> tuple[int, int]:
+        """Write a full bank of the engine's: its sequence number, and how many records and attributes it had."""
+        head = livefile.read_bank_head(self._live.view, self._live.layout.bank_at(index))
+        content = self._room.encoded(index, head.record_count)
+        if content.n:
+            self._files.append(blocks.of_records(self._live.view, content, head.seq, head.origin))
+        return head.seq, content.n + content.m
+
+    def write_rest(self, sealed: Mapping[int, int], error: str | None) -> None:
+        """Write what is left once the engine has let go. `sealed`: as of `write_bank`, of banks that are written."""
+        view = self._live.view
+        for _, block in blocks.of_left_banks(view, self._live.layout, sealed):
+            self._files.append(block)
+        # First of all: what this evicts must be in the last counters.
+        self._files.make_room(len(_last_blocks(view, error).data) + _MORE_BYTES)
+        self._files.append(_last_blocks(view, error), is_last=True)
+
+
+def _last_blocks(view: memoryview, error: str | None) -> Indexed:
+    """What is open and the end, with the counters as they are now."""
+    return (blocks.of_open_ranges(view) or Indexed(b"")) + blocks.of_end(view, "exit", error=error)
