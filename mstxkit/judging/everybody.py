@@ -76,7 +76,10 @@ class Everybody:
         is_sure = self.learn(limits, measured, True, explained)
         change = slow_stage.Change(*(values[at] for values in self.levels.change))
         lost_s = -np.expm1(-slow_stage.mean_excess(change)) * (measured.usual_s + base_s)
-        fires = slow_stage.fires(limits, change) & is_sure & (lost_s >= limits.impact * step_s)
+        fires = slow_stage.fires(limits, change) & is_sure
+        # Gaps in which nobody does anything are all of whoever begins the stages: what they cost together counts.
+        is_gap = np.array([kind.where == BEHIND_GAP for kind in measured.kinds], bool)
+        fires &= np.where(is_gap, lost_s[fires & is_gap].sum(), lost_s) >= limits.impact * step_s
         asks = slow_stage.asks(limits, change) & is_sure & (measured.mode != FREE)
         asks &= lost_s >= 0.5 * limits.impact * step_s
         slower = SlowerForAll([], [])
