@@ -84,7 +84,6 @@ class _Pending(NamedTuple):
     step: int
     waits_for: Mapping[str, str]
     pieces: tuple[tuple[Piece, Vector, Vector], ...]  # each with when members were done, and how long it took them
-    step_s: float
     ended_s: float
     seen_by: set[str]
 
@@ -94,7 +93,7 @@ class Feeds:
 
     def __init__(self) -> None:
         self._pending: dict[str, deque[_Pending]] = {}
-        self._ended_s: dict[str, float] = {}
+        self._ended_s, self._near_s = dict[str, float](), dict[str, float]()
         self._steps: dict[str, deque[_Ended]] = {}
         self._ties: dict[tuple[str, Piece, Source], _Tie] = {}
         self._fed: dict[tuple[str, Piece], Source] = {}
@@ -138,8 +137,9 @@ class Feeds:
         """One step more of a role that other roles may hand over to: looked at once these have come as far."""
         ended_s = float(np.nanmax(pieces.done_s, initial=-math.inf))
         waiting = self._pending.setdefault(step.role, deque(maxlen=_STEPS))
+        self._near_s[step.role] = max(_RIGHT_AFTER * step_s, _LEAST_S)
         looked_at = tuple(_looked_at(pieces, max(1, len(step.members) // _LOOKED_AT)))
-        waiting.append(_Pending(step.role, step.step, step.waits_for, looked_at, step_s, ended_s, {step.role}))
+        waiting.append(_Pending(step.role, step.step, step.waits_for, looked_at, ended_s, {step.role}))
         for of_role in self._pending.values() if len(self._steps) > 1 else ():
             for pending in of_role:
                 ready = {role for role, until_s in self._ended_s.items() if until_s >= pending.ended_s}
@@ -168,9 +168,9 @@ class Feeds:
         if before is None and len(self._ties) >= _PAIRS_AT_MOST:
             return
         tie = before or _Tie()
-        near_s = max(_RIGHT_AFTER * pending.step_s, _LEAST_S)
+        near_s = self._near_s[pending.role]
         events = self._events_of(source)
-        has_waited = np.isfinite(done_s) & (took_s > 2 * near_s)
+        has_waited = _have_waited(done_s - took_s, done_s, near_s)
         if not has_waited.any() or not len(events.at_s):
             return
         last = _last_before(events.at_s, done_s[has_waited])
@@ -228,7 +228,7 @@ class Feeds:
         behind = self._ties[role, kind, source].steps_behind
         if behind is not None:
             of_step = np.append(np.flatnonzero(events.step == step - behind), -1)
-            has_waited = (at < 0) | (events.at_s[at] > came_s)
+            has_waited = (at < 0) | _have_waited(came_s, done_s, self._near_s[role]) & (events.at_s[at] > came_s)
             at = np.where(has_waited, at, of_step[_last_before(events.at_s[of_step[:-1]], done_s)])
         steps, course = np.unique(events.step[at], return_inverse=True)
         return Feed(
@@ -261,6 +261,11 @@ def _read_events(steps: deque[_Ended], stage: str) -> _Events:
     kept = np.flatnonzero(np.isfinite(at_s))
     kept = kept[np.argsort(at_s[kept], kind="stable")]
     return _Events(at_s[kept], of_step[kept], member[kept])
+
+
+def _have_waited(came_s: Vector, done_s: Vector, near_s: float) -> npt.NDArray[np.bool_]:
+    """Have they surely? What ends right after they came may have ended by what they did before."""
+    return np.asarray(done_s - came_s > 2 * near_s)
 
 
 def _last_before(events_s: Vector, done_s: Vector) -> npt.NDArray[np.int64]:
