@@ -88,8 +88,9 @@ def cause(reports: Sequence[Report], hang_s: float, blamed: Mapping[str, int] = 
         return None
     missing = first_missing(reports)
     waiters = [report for report in stuck if _waits_for_others(report)]
-    # Who is gone holds up only those that wait for others.
-    held_fast = [r for r in stuck if not _waits_for_others(r) and (waiters or not r.get("gone_ns"))]
+    # Who is gone holds up only those that wait for others; so does who is stopped, before he himself is stuck.
+    held_fast = [r for r in reports if is_stuck(r) or (waiters and held(r) == "stopped")]
+    held_fast = [r for r in held_fast if not _waits_for_others(r) and (waiters or not r.get("gone_ns"))]
     if held_fast:
         return _of_held(held_fast, reports, missing, blamed)
     in_collectives = [report for report in waiters if held(report) == waiting.COLLECTIVE]

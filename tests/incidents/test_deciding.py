@@ -58,6 +58,16 @@ def test_who_is_held_up_himself_is_blamed_and_not_those_that_wait_in_a_collectiv
     assert blamed(reports) == (3, how)
 
 
+@pytest.mark.parametrize("waits", ["others", "collective"])
+@pytest.mark.parametrize("inside", [report(0, is_stuck=False)["inside"], []])
+def test_who_is_stopped_is_blamed_although_he_came_into_his_range_after_those_that_wait_for_him(
+    waits: str, inside: list[dict[str, Any]]
+) -> None:
+    """They are stuck a moment earlier, and nobody who is stopped goes on."""
+    assert blamed([report(0, state="stopped", inside=inside), report(1, waits)]) == (0, "stopped")
+    assert deciding.cause([report(0, state="stopped", inside=inside)], HANG_S) is None
+
+
 def test_a_rank_that_waits_and_is_slow_to_answer_is_not_said_to_hold_the_gil() -> None:
     assert blamed([report(0, "collective", stacks_by="signal"), report(1)]) == (1, "own")
 

@@ -165,8 +165,10 @@ session.import_ahead()
 (thread,) = [t for t in threading.enumerate() if t.name == "mstxkit-imports"]
 thread.join()
 ahead = set(sys.modules)
-torch.profiler.profile().start()
+profiler = torch.profiler.profile()
+profiler.start()
 print(len(ahead - before), len({name for name in set(sys.modules) - ahead if name.startswith("torch.")}))
+profiler.stop()  # torch 2.13 dies of SIGSEGV at the end of a program that is still profiled
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=110, check=True)
     ahead, at_start = map(int, done.stdout.split())
