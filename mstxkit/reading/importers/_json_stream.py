@@ -13,7 +13,7 @@ import json
 import re
 import zlib
 from contextlib import contextmanager
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from pathlib import Path
 from typing import IO, Any, Callable, Iterator, Mapping
 
@@ -32,6 +32,7 @@ _CUT = "ends in the middle: what is whole before that is read"
 _GZIP = b"\x1f\x8b"
 # What a packed file raises that is cut or damaged.
 UNPACKABLE = (EOFError, zlib.error, gzip.BadGzipFile)
+US, MS = 1_000, 1_000_000  # ns
 
 
 class JsonStream:
@@ -231,34 +232,12 @@ def read_into(
                 raise FormatError(f"has more than {EVENTS_AT_MOST} events: the rest is left out")
 
 
-def ns_of_us(value: Any) -> int | None:
-    """Whole ns of a time in microseconds, from a number or a text, no digit lost; None where it is neither."""
-    if type(value) is str and value[-4:-3] == "." and len(value) < 21:  # as Ascend's tools write it
-        digits = value[:-4] + value[-3:]
-        if digits.isdecimal():
-            return int(digits)
-    if type(value) is int:
-        return value * 1000 if abs(value) < 1 << 53 else None
-    if isinstance(value, str) and len(value) <= 40:
-        whole, _, part = value.strip().partition(".")
-        if whole.isdecimal() and (part.isdecimal() or not part) and len(whole) < 17:
-            return int(whole) * 1000 + int((part + "000")[:3])
-    return _exact(value, 1000)
-
-
-def ns_of_ms(value: Any) -> int | None:
-    """Whole ns of milliseconds; None where it is no number."""
-    if type(value) is int and abs(value) < 1 << 43:
-        return value * 1_000_000
-    return _exact(value, 1_000_000)
-
-
-def _exact(value: Any, times: int) -> int | None:
-    """So many times what a text says; None where it says no number."""
-    if not isinstance(value, str) or len(value) > 40:
+def whole_ns(value: Any, unit_ns: int) -> int | None:
+    """Whole ns of a time in another unit, from a number or a text, no digit lost; None where it is neither."""
+    if type(value) not in (int, str) or (isinstance(value, str) and len(value) > 40):
         return None
     try:
-        exact = Decimal(value.strip()) * times
-    except (InvalidOperation, ValueError):
+        exact = Decimal(value) * unit_ns
+    except ArithmeticError:
         return None
     return int(exact) if exact.is_finite() and abs(exact) < 1 << 62 else None

@@ -1,21 +1,23 @@
-"""LaneTimes of a trace that is JSON, kept in 24 bytes each until it is known which of them count."""
+"""Events of a trace or a table, kept in 24 bytes each until it is known which of them count."""
 
 from __future__ import annotations
 
 import re
-from typing import Any, Callable, Iterator, NamedTuple, Sequence
+from typing import TYPE_CHECKING, Any, Callable, Iterator, NamedTuple, Sequence
 
 import numpy as np
 import numpy.typing as npt
+import polars as pl
 
-from ._json_stream import ns_of_us
-from ._trace import LATEST_NS, LONGEST_NS, NAME_CHARACTERS, NAMES_AT_MOST, NamedColumn, NamedStretches, Times
+from ._json_stream import US, whole_ns
+from ._trace import LATEST_NS, LONGEST_NS, NAME_CHARACTERS, NAMES_AT_MOST, CoveredTime, NamedColumn
+
+if TYPE_CHECKING:
+    from ._trace import DeviceTrace, NamedStretches, Times
 
 OTHER = "(one name of too many)"
 COLLECTIVE = re.compile(r"nccl|hccl|hcom|gloo|xccl|^c10d|record_param_comms|^mpi:", re.IGNORECASE)
-_ROWS_AT_ONCE = 1 << 8
-# Microseconds below these are exact as floats, for three digits behind the point.
-_EXACT_BELOW_US = 1e9
+_ROWS_AT_ONCE = 1 << 11
 _Codes = npt.NDArray[np.int32]
 
 
@@ -74,6 +76,10 @@ class EventTable:
         self._parts = [LaneTimes(lanes, names, starts, ends)]
         return self._parts[0]
 
+    def kinds_of(self, events: LaneTimes) -> _Codes:
+        """Of events the first key of their lanes, where that is a number."""
+        return np.array([kind for kind, _ in self.lanes.all()], dtype=np.int32)[events.lanes]
+
 
 class Numbers:
     """A number for each key, in the order in which they come; beyond the limit all are one.
@@ -112,34 +118,28 @@ def _shortened(name: Any) -> str:
 
 
 def _ns_of_all(values: Sequence[Any]) -> Times:
-    """`ns_of_us` of each; -1 where that is none, or less."""
-    ns = _of_digits(values)
-    if ns is None and set(map(type, values)) <= {str, int}:
-        try:
-            us = np.array(list(map(float, values)))
-            ns = (us * 1000 + 0.001).astype(np.int64) if ((us >= 0) & (us < _EXACT_BELOW_US)).all() else None
-        except (ValueError, OverflowError):
-            pass
-    if ns is not None:
-        return ns
-    return np.array([-1 if (exact := ns_of_us(value)) is None else max(exact, -1) for value in values], dtype=np.int64)
+    """Whole ns of microseconds, numbers or texts; -1 where one is neither."""
+    us = pl.Series(values, dtype=pl.String, strict=False).cast(pl.Decimal(38, 3), strict=False)
+    ns = us.to_physical().cast(pl.Int64, strict=False)  # thousandths
+    if ns.null_count():  # polars takes no blanks around a number, and of old no exponent
+        ns = pl.Series([whole_ns(value, US) for value in values], dtype=pl.Int64)
+    times: Times = ns.fill_null(-1).to_numpy()
+    return times
 
 
-def _of_digits(values: Sequence[Any]) -> Times | None:
-    """The same of texts that are all as Ascend's tools write them, "1790000000000000.123"; None of any others."""
-    first = values[0]
-    size = len(first) if isinstance(first, str) and 4 < len(first) < 21 and first[-4] == "." else 0
-    try:
-        text = "".join(values) if size else ""
-    except TypeError:
-        return None
-    if not text.isascii() or len(text) != size * len(values) or not size:
-        return None
-    digits = np.frombuffer(text.encode(), dtype=np.uint8).reshape(-1, size) - ord("0")
-    is_point = np.arange(size) == size - 4
-    if (digits[:, ~is_point] > 9).any() or (digits[:, is_point] != ord(".") + 256 - ord("0")).any():
-        return None
-    return np.asarray(digits[:, ~is_point].astype(np.int64) @ (10 ** np.arange(size - 2, -1, -1, dtype=np.int64)))
+def divide(trace: DeviceTrace, table: EventTable, events: LaneTimes, computing: int, why_lost: str) -> None:
+    """Set what a trace has of events whose lane says what they are: kind `computing`, or the next one of collectives,
+    which are called by their group, or "".
+    """
+    names, stretches = table.names.all(), (CoveredTime(), CoveredTime())
+    kinds = table.kinds_of(events)
+    for kind, covered in enumerate(stretches, computing):
+        mine = events.of(kinds == kind)
+        covered.extend(mine.starts, mine.ends)
+    trace.computing, trace.communicating = (covered.told() for covered in stretches)
+    has_group = np.array([bool(name) for name in names], dtype=bool)[events.names]
+    trace.operations = named(names, events.of((kinds == computing + 1) & has_group))
+    trace.lose(why_lost, table)
 
 
 def named(names: Sequence[str], events: LaneTimes) -> NamedStretches:

@@ -21,7 +21,7 @@ import numpy as np
 from ...errors import FormatError
 from ...store.values import table_of
 from . import Importer, _bounds
-from ._json_stream import ns_of_ms, ns_of_us, read_into
+from ._json_stream import MS, US, read_into, whole_ns
 from ._trace import LATEST_NS, LONGEST_NS, BoundedCollectives, CoveredTime, DeviceTrace, NamedColumn
 
 _TIMES, _START, _LINKS = "Communication Time Info", "Start Timestamp(us)", "Communication Bandwidth Info"
@@ -65,8 +65,8 @@ def read(path: Path, advance: Callable[[float], None]) -> list[DeviceTrace]:
 def _collective_of(fields: Mapping[str, Any]) -> tuple[int, ...] | None:
     """A row of `BoundedCollectives`, ns; None where it has no usable time."""
     times = table_of(fields.get(_TIMES))
-    start = ns_of_us(times.get(_START))
-    lengths = [ns_of_ms(times.get(key, None if key == _ELAPSED else 0)) for key in _LENGTHS]
+    start = whole_ns(times.get(_START), US)
+    lengths = [whole_ns(times.get(key, None if key == _ELAPSED else 0), MS) for key in _LENGTHS]
     if start is None or any(length is None or not 0 <= length < LONGEST_NS for length in lengths):
         return None
     elapsed, transit, *waits = (min(length or 0, lengths[0] or 0) for length in lengths)
@@ -80,7 +80,7 @@ def _collective_of(fields: Mapping[str, Any]) -> tuple[int, ...] | None:
 
 def _links_ns(links: Mapping[str, Any]) -> int:
     """How long all links together moved data; 0 where none says so."""
-    times = {name: ns_of_ms(table_of(link).get(_TRANSIT, 0)) or 0 for name, link in links.items()}
+    times = {name: whole_ns(table_of(link).get(_TRANSIT, 0), MS) or 0 for name, link in links.items()}
     every = sum(time for name, time in times.items() if name != "SDMA")
     return max(every, times.get("SDMA", 0) + times.get("RDMA", 0))
 

@@ -13,9 +13,8 @@ from typing import Callable, Iterator
 
 from ...errors import FormatError
 from . import Importer, _bounds
-from ._json_stream import ns_of_us
-from ._lanes import COLLECTIVE
-from ._trace import EVENTS_AT_MOST, CoveredTime, DeviceTrace, NamedColumn, with_damage
+from ._lanes import COLLECTIVE, EventTable, divide
+from ._trace import EVENTS_AT_MOST, DeviceTrace, with_damage
 
 # Each of torch_npu's tables, then of msprof's.
 _START, _LENGTH = ("start time(us)", "task start time(us)"), ("duration(us)", "task duration(us)")
@@ -33,25 +32,19 @@ def _is_details(path: Path, head: bytes) -> bool:
 
 def read(path: Path, advance: Callable[[float], None]) -> list[DeviceTrace]:
     """One trace. FormatError: it has no such columns, or not one row that can be read."""
-    trace, column, bad = DeviceTrace(str(path), IMPORTER.what), NamedColumn(), 0
-    computing, communicating = CoveredTime(), CoveredTime()
+    trace, rows = DeviceTrace(str(path), IMPORTER.what), EventTable()
     with with_damage(trace):
         for name, core, start, length in _rows(path, advance):
-            start_ns, length_ns = ns_of_us(start), ns_of_us(length)
             trace.events += 1
-            if start_ns is None or length_ns is None:
-                bad += 1
-                continue
             is_collective = bool(_COLLECTIVE_CORE.search(core[:40]) or COLLECTIVE.search(name[:200]))
-            (communicating if is_collective else computing).add(start_ns, start_ns + length_ns)
-            if is_collective and _bounds.needs_all(name) and (group := _GROUP.search(name[:200])):
-                column.add(group[1], start_ns, start_ns + length_ns)
+            group = _GROUP.search(name[:200]) if is_collective and _bounds.needs_all(name) else None
+            rows.add((int(is_collective), 0, group[1] if group else "", start, length))
+            rows.fold()
             if trace.events >= EVENTS_AT_MOST:
                 raise FormatError(f"has more than {EVENTS_AT_MOST} rows: the rest is left out")
-    if bad == trace.events:
-        raise FormatError(f"has {bad} rows, none of them with a usable time")
-    trace.computing, trace.communicating, trace.operations = computing.told(), communicating.told(), column.all()
-    trace.lose("rows have no usable time and are left out", computing, communicating, count=bad)
+    divide(trace, rows, rows.all(), 0, "rows have no usable time and are left out")
+    if rows.unusable == trace.events:
+        raise FormatError(f"has {trace.events} rows, none of them with a usable time")
     return [trace]
 
 

@@ -20,8 +20,8 @@ import numpy as np
 from ...store.values import small_number, table_of
 from . import Importer, _bounds, trace_view
 from ._json_stream import read_into
-from ._lanes import COLLECTIVE, EventTable, named
-from ._trace import LATEST_NS, NAMES_AT_MOST, CoveredTime, DeviceTrace, text
+from ._lanes import COLLECTIVE, EventTable, divide, named
+from ._trace import LATEST_NS, NAMES_AT_MOST, DeviceTrace, text
 
 _KERNEL, _OPERATOR, _ANNOTATION = "kernel", "cpu_op", "user_annotation"
 # As of 2021 they begin with a capital; MTIA's own kernels have another name.
@@ -108,21 +108,13 @@ class _TraceReading:
         return kind
 
     def finished(self) -> DeviceTrace:
-        trace, events, names = self.trace, self._events.all().after(self._base_ns), self._events.names.all()
-        trace.lose("events have no usable time and are left out", self._events)
-        kinds = np.array([kind for kind, _ in self._events.lanes.all()], dtype=np.int32)[events.lanes]
-        where = _KERNELS
-        if not np.isin(kinds, (_KERNELS, _KERNELS + 1)).any():
-            where = _ON_CPU
+        trace, events = self.trace, self._events.all().after(self._base_ns)
+        kinds = self._events.kinds_of(events)
+        where = _KERNELS if np.isin(kinds, (_KERNELS, _KERNELS + 1)).any() else _ON_CPU
+        if where == _ON_CPU:
             trace.notes.append("it has no kernels: operators on the CPU count as computing")
-        computing, communicating = CoveredTime(), CoveredTime()
-        for stretches, kind in ((computing, where), (communicating, where + 1)):
-            mine = events.of(kinds == kind)
-            stretches.extend(mine.starts, mine.ends)
-        trace.computing, trace.communicating = computing.told(), communicating.told()
-        has_group = np.array([bool(name) for name in names], dtype=bool)[events.names]
-        trace.operations = named(names, events.of((kinds == where + 1) & has_group))
-        trace.ranges = named(names, events.of(kinds == _RANGE))
+        divide(trace, self._events, events, where, "events have no usable time and are left out")
+        trace.ranges = named(self._events.names.all(), events.of(kinds == _RANGE))
         return trace
 
 

@@ -14,7 +14,7 @@ pytest.importorskip("numpy")
 
 from mstxkit.errors import FormatError
 from mstxkit.reading.importers import _json_stream
-from mstxkit.reading.importers._json_stream import JsonStream, ns_of_ms, ns_of_us
+from mstxkit.reading.importers._json_stream import MS, US, JsonStream, whole_ns
 
 
 class InPieces(io.BytesIO):
@@ -134,12 +134,13 @@ def test_a_packed_file_that_is_cut_gives_what_is_whole(tmp_path: Path) -> None:
         (5, 5000), ("1790000000000000.123", 1_790_000_000_000_000_123),
         ("5.1", 5100), ("5.12345", 5123), ("-2.5", -2500),
         ("1.5e3", 1_500_000), (" 7.001\t", 7001), ("nan", None), ("inf", None), ("x", None), (None, None), (True, None),
-        ("9" * 50, None), (1 << 70, None), ("", None), ("1e400", None), ([], None),
+        ("9" * 50, None), (1 << 70, None), ("", None), ("1e400", None), ("1e999999", None), ([], None),
+        (1 << 50, (1 << 50) * 1000),
     ],
 )  # fmt: skip
 def test_microseconds_lose_no_digit(value: Any, ns: int | None) -> None:
-    assert ns_of_us(value) == ns
+    assert whole_ns(value, US) == ns
 
 
 def test_milliseconds_are_exact() -> None:
-    assert [ns_of_ms(value) for value in ("0.00126", 3, "x", None, "inf")] == [1260, 3_000_000, None, None, None]
+    assert [whole_ns(value, MS) for value in ("0.00126", 3, "x", None, "inf")] == [1260, 3_000_000, None, None, None]
