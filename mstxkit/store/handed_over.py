@@ -55,7 +55,7 @@ class NewSummaries(NamedTuple):
     """What a process has handed over since it was last read.
 
     Args:
-        rows: Whole rows of 40 bytes, the oldest first: `summaries.unpack`, or numpy with `summaries.FIELDS`.
+        rows: Whole rows of 40 bytes, the oldest first: numpy reads them with `summaries.FIELDS`.
         missed: How many rows were overwritten before they were read.
         document: `stages`: keys, in the order of their ids from 1; `step`: in force, or None; `end`: is it over? And
             what else the judge should know. {} while nothing whole was ever read. Of a file that nobody vouches for.

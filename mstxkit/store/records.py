@@ -77,15 +77,6 @@ def duration_bits(ticks: int) -> int:
     return min(ticks >> SCALE_SHIFT, DURATION_MAX) | SCALED
 
 
-def pack(record: Record, salt: int, index: int) -> bytes:
-    """The 24 bytes of a range or mark."""
-    w0 = (record.end & LOW_48) | record.stage << 48
-    w1 = record.site | record.track << 16 | record.step << 32
-    w2 = duration_bits(record.duration) | min(record.depth, DEPTH_MAX) << 40 | record.kind << KIND_SHIFT
-    w2 |= ERROR if record.error else 0
-    return WORDS.pack(w0, w1, w2 | check(w0, w1, w2, salt, index) << CHECK_SHIFT)
-
-
 def unpack(w0: int, w1: int, w2: int) -> Record:
     """A range or mark from its words; the check bits are not looked at."""
     shift = SCALE_SHIFT if w2 & SCALED else 0
@@ -99,17 +90,6 @@ def unpack(w0: int, w1: int, w2: int) -> Record:
 def kind_of(w2: int) -> int:
     """RANGE, MARK or ATTRIBUTE (3 is not used)."""
     return w2 >> KIND_SHIFT & 3
-
-
-def value_bits(value: object) -> tuple[int, int] | None:
-    """(type, 64 bits) of a bool, float, 64-bit int or None; None for what needs a text."""
-    if isinstance(value, bool):
-        return BOOL, int(value)
-    if isinstance(value, int) and -(1 << 63) <= value < 1 << 63:
-        return INT, value & U64
-    if isinstance(value, float):
-        return FLOAT, _UNSIGNED.unpack(_DOUBLE.pack(value))[0]
-    return (NULL, 0) if value is None else None
 
 
 def value_of(value_type: int, bits: int, texts: dict[int, str]) -> object:

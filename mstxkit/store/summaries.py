@@ -13,7 +13,7 @@ of them.
 from __future__ import annotations
 
 import struct
-from typing import Iterator, NamedTuple
+from typing import NamedTuple
 
 from . import records
 
@@ -29,8 +29,8 @@ FIELDS = [
 TOKENS, RESPONSES, PROMPTS, LONGEST_RESPONSE = "tokens", "responses", "prompts", "longest_response"
 WAITS_FOR, WORKERS = "waits_for", "workers"  # others, and nothing is computed; and what a controller says of its own
 UNKNOWN_16, UNKNOWN_32 = 0xFFFF, 0xFFFFFFFF
-_BUSY_PARTS = 65_534
-_COARSE, _COARSE_SHIFT, _US = 1 << 31, 10, 1000
+BUSY_PARTS = 65_534
+COARSE, COARSE_SHIFT, _US = 1 << 31, 10, 1000
 
 
 class StageSummary(NamedTuple):
@@ -69,37 +69,16 @@ class StageSummary(NamedTuple):
         )  # fmt: skip
 
 
-def unpack(data: bytes) -> Iterator[StageSummary]:
-    """The summaries in whole rows; what is left at the end is left out."""
-    for step, stage, count, entered, span, total, longest, busy, responses, tokens, longest_response in ROW.iter_unpack(
-        data[: len(data) // ROW_BYTES * ROW_BYTES]
-    ):
-        total_ns = _ns(total)
-        yield StageSummary(
-            None if step == records.NO_STEP else step, stage, count, entered, entered + _ns(span), total_ns,
-            None if busy == UNKNOWN_16 else total_ns * busy // _BUSY_PARTS, _ns(longest),
-            _or_none(tokens, UNKNOWN_32), _or_none(responses, UNKNOWN_16), _or_none(longest_response, UNKNOWN_32),
-        )  # fmt: skip
-
-
 def _packed(ns: int) -> int:
     us = max(0, ns) // _US
-    return us if us < _COARSE else _COARSE | min(us >> _COARSE_SHIFT, _COARSE - 1)
-
-
-def _ns(packed: int) -> int:
-    return (packed if packed < _COARSE else (packed - _COARSE) << _COARSE_SHIFT) * _US
+    return us if us < COARSE else COARSE | min(us >> COARSE_SHIFT, COARSE - 1)
 
 
 def _busy(busy_ns: int | None, total_ns: int) -> int:
     if busy_ns is None:
         return UNKNOWN_16
-    return min(_BUSY_PARTS, busy_ns * _BUSY_PARTS // total_ns) if total_ns > 0 else 0
+    return min(BUSY_PARTS, busy_ns * BUSY_PARTS // total_ns) if total_ns > 0 else 0
 
 
 def _known(value: int | None, unknown: int) -> int:
     return unknown if value is None else min(max(0, value), unknown - 1)
-
-
-def _or_none(value: int, unknown: int) -> int | None:
-    return None if value == unknown else value

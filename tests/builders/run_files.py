@@ -90,14 +90,14 @@ class BankFiles:
         site = self.site(name, domain, stage_id if own else 0)
         number = records.NO_STEP if step is None else step
         record = records.Record(end - self.origin, duration, site, stage_id, number, track, depth, error, kind)
-        self._append(records.pack(record, self.salt, self.count))
+        self._append(packing.record(record, self.salt, self.count))
 
     def _append(self, raw: bytes) -> None:
         self.raw += raw
 
     def _attribute(self, key: str, value: Any) -> None:
         key_id = self._id(livefile.TEXT, key.encode())
-        found = records.value_bits(value)
+        found = packing.value_bits(value)
         if found is None:
             is_text = isinstance(value, str)
             text = value if is_text else type(value).__name__

@@ -11,13 +11,12 @@ import threading
 from typing import Any, NamedTuple
 
 import pytest
-from builders import soak
+from builders import packing, soak
 from builders.forked_child import in_child
 from builders.written_banks import FAKE, Written
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from mstxkit.store import summaries
 from mstxkit.store.summaries import StageSummary
 
 _US, _S = 1000, 1_000_000_000
@@ -30,7 +29,7 @@ def key_of(engine: Any, row: StageSummary) -> str:
 
 def taken(engine: Any, everything: bool = False) -> dict[tuple[int | None, str], StageSummary]:
     """What is handed over now, by step and stage; never twice the same."""
-    rows = list(summaries.unpack(engine.take_summaries(everything)))
+    rows = list(packing.summaries_of(engine.take_summaries(everything)))
     by_key = {(row.step, key_of(engine, row)): row for row in rows}
     assert len(by_key) == len(rows)
     return by_key
@@ -77,7 +76,7 @@ def test_durations_of_any_length_are_packed_as_in_python(engine: Any, stages: Wr
 
     (row,) = taken(engine, everything=True).values()
     ideal = StageSummary(7, row.stage, 1, _START, _START + ticks, ticks, None, ticks)
-    assert row == next(iter(summaries.unpack(ideal.pack())))
+    assert row == next(iter(packing.summaries_of(ideal.pack())))
 
 
 def test_what_changes_later_is_handed_over_again_as_a_whole(engine: Any, stages: Written) -> None:
@@ -114,12 +113,12 @@ def test_what_is_in_no_step_is_handed_over_each_minute(engine: Any, recorded: Wr
     rows = run_fresh(
         engine,
         """
-        from mstxkit.store import summaries
+        from builders import packing
         written, result = Written(engine), []
         for _ in range(3):
             with engine.stage("setup"):
                 written.tick(1000)
-            result.append([list(row[:3]) for row in summaries.unpack(engine.take_summaries())])
+            result.append([list(row[:3]) for row in packing.summaries_of(engine.take_summaries())])
             written.tick(31_000_000_000)
         """,
     )

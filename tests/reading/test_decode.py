@@ -29,7 +29,7 @@ banks = st.lists(st.tuples(rows, st.lists(attribute, max_size=3)), max_size=12)
 def raw_of(bank: list[Any]) -> bytes:
     raw = b""
     for record, attributes in bank:
-        raw += records.pack(record, SALT, len(raw) // records.RECORD_BYTES)
+        raw += packing.record(record, SALT, len(raw) // records.RECORD_BYTES)
         for value, key, value_type in attributes:
             raw += packing.attribute(value, key, value_type, SALT, len(raw) // records.RECORD_BYTES)
     return raw

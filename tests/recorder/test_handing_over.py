@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Iterator, Optional
 
 import pytest
-from builders import lives
+from builders import lives, packing
 
 import mstxkit
 from mstxkit import faults
@@ -49,7 +49,7 @@ def is_there(reader: HandedOver, rows: list[StageSummary], document: dict[str, A
         new = reader.read_new()
     except Unusable:
         return False
-    rows += summaries.unpack(new.rows)
+    rows += packing.summaries_of(new.rows)
     document.clear()
     document.update(new.document)
     return len(rows) >= count
@@ -158,7 +158,7 @@ def test_who_ends_leaves_its_last_step_for_its_keeper(run: Path) -> None:
         (path,) = rings(run)
         new = HandedOver(path).read_new()
 
-        last = {(row.step, new.document["stages"][row.stage - 1]) for row in summaries.unpack(new.rows)}
+        last = {(row.step, new.document["stages"][row.stage - 1]) for row in packing.summaries_of(new.rows)}
         assert last == {(0, "rollout"), (1, "rollout"), (2, "rollout"), (2, "update")}
         assert new.document["end"] and not path.with_suffix(".live").exists()
 
@@ -191,7 +191,7 @@ def steps_in_batches(run: Path, name: str) -> set[int | None]:
         for batch in batches.BatchFile(file, run_file.id_of(run) or "").read():
             numbers |= {process.number for process in batch.processes() if process.name == name}
             rows = b"".join(rows for kind, number, rows in batch.parts if kind == batches.STAGES and number in numbers)
-            steps |= {row.step for row in summaries.unpack(rows)}
+            steps |= {row.step for row in packing.summaries_of(rows)}
     return steps
 
 

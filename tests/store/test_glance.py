@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Callable, Iterator
 
 import pytest
-from builders import lives
+from builders import lives, packing
 
 import mstxkit
 from mstxkit.engine.choose import engine
@@ -132,7 +132,7 @@ def test_a_stage_is_seen_below_more_open_ranges_than_are_read_at_first(glance: A
 def test_kinds_are_counted_as_the_records_say_without_attributes_and_what_is_damaged(tmp_path: Path) -> None:
     salt, chance = 77, random.Random(1)
     raw = [
-        records.pack(_record(chance, index), salt, index + (index % 7 == 3)) for index in range(200)
+        packing.record(_record(chance, index), salt, index + (index % 7 == 3)) for index in range(200)
     ]  # of every seventh the check bits are another place's
     file = tmp_path / "bank"
     file.write_bytes(b"\0" * livefile.BANK_HEADER_BYTES + b"".join(raw))

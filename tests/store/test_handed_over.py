@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Callable, Iterator, Optional
 
 import pytest
-from builders import soak
+from builders import packing, soak
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -35,7 +35,7 @@ def rows(first: int, last: int) -> bytes:
 
 
 def steps_in(data: bytes) -> list[int | None]:
-    return [summary.step for summary in summaries.unpack(data)]
+    return [summary.step for summary in packing.summaries_of(data)]
 
 
 @pytest.fixture
@@ -123,10 +123,10 @@ def test_what_reads_while_it_is_written_gets_nothing_but_whole_rows(file: Path) 
     while not is_over.is_set():
         new = reader.read_new()
         missed += new.missed
-        seen += list(summaries.unpack(new.rows))
+        seen += list(packing.summaries_of(new.rows))
     writer.join()
     new = reader.read_new()
-    seen += list(summaries.unpack(new.rows))
+    seen += list(packing.summaries_of(new.rows))
 
     assert all(summary.entered_ns == summary.step and summary.total_ns == 1000 for summary in seen)
     assert len(seen) + missed + new.missed == len(range(1, many, 5)) * 5 + 1
@@ -264,7 +264,7 @@ def test_after_a_kill_at_any_moment_whole_rows_are_read(file: Path) -> None:
         new = max((reader.read_new() for _ in range(2)), key=lambda new: len(new.rows))
         file.unlink()
 
-        assert all(summary.entered_ns == summary.step for summary in summaries.unpack(new.rows))
+        assert all(summary.entered_ns == summary.step for summary in packing.summaries_of(new.rows))
         assert len(new.rows) // 40 + new.missed > 0
 
 

@@ -45,7 +45,7 @@ def with_bit_flipped(raw: bytes, bit: int) -> bytes:
 
 @given(record, words, st.integers(0, 1 << 24))
 def test_a_record_comes_back_as_it_was_packed(given_record: Record, salt: int, index: int) -> None:
-    raw = records.pack(given_record, salt, index)
+    raw = packing.record(given_record, salt, index)
 
     assert len(raw) == records.RECORD_BYTES
     assert whole(raw, salt, index)
@@ -54,7 +54,7 @@ def test_a_record_comes_back_as_it_was_packed(given_record: Record, salt: int, i
 
 @pytest.mark.parametrize("depth", [256, 1_000, 1 << 20])
 def test_depth_saturates(depth: int) -> None:
-    raw = records.pack(SAMPLES[0]._replace(depth=depth), SALT, 0)
+    raw = packing.record(SAMPLES[0]._replace(depth=depth), SALT, 0)
 
     assert records.unpack(*WORDS.unpack(raw)) == SAMPLES[0]._replace(depth=255)
 
@@ -99,7 +99,7 @@ def test_an_attribute_comes_back_as_it_was_packed(value: int, key: int, value_ty
 
 def through(value: object) -> Any:
     """A value that needs no text, after it went through an attribute."""
-    found = records.value_bits(value)
+    found = packing.value_bits(value)
     assert found is not None
     return records.value_of(*found, {})
 
@@ -125,11 +125,11 @@ def test_floats_come_back_bit_for_bit(value: float) -> None:
 
 @pytest.mark.parametrize("value", [1 << 63, -(1 << 63) - 1, 10**400, "text", b"bytes", [], object(), 1j])
 def test_what_needs_a_text_has_no_bits_of_its_own(value: object) -> None:
-    assert records.value_bits(value) is None
+    assert packing.value_bits(value) is None
 
 
 def test_none_comes_back_as_none() -> None:
-    assert records.value_bits(None) == (records.NULL, 0)
+    assert packing.value_bits(None) == (records.NULL, 0)
     assert through(None) is None
 
 
@@ -153,7 +153,7 @@ def test_no_type_and_no_bits_raise(value_type: int, bits: int) -> None:
 @pytest.mark.parametrize("sample", SAMPLES)
 @pytest.mark.parametrize(("salt", "index"), [(SALT, 0), (0, 1), (records.U64, 77_777)])
 def test_every_single_flipped_bit_is_caught(sample: Record, salt: int, index: int) -> None:
-    raw = records.pack(sample, salt, index)
+    raw = packing.record(sample, salt, index)
 
     passed = [bit for bit in range(192) if whole(with_bit_flipped(raw, bit), salt, index)]
 
@@ -180,7 +180,7 @@ def test_check_bits_fit_their_twelve_bits_and_are_never_zero(w0: int, w1: int, w
 
 def test_a_record_misplaced_by_few_places_never_passes() -> None:
     for sample, index in itertools.product(SAMPLES, (0, 5, 2_047)):
-        w0, w1, w2 = WORDS.unpack(records.pack(sample, SALT, index))
+        w0, w1, w2 = WORDS.unpack(packing.record(sample, SALT, index))
 
         assert [i for i in range(2_048) if records.is_whole(w0, w1, w2, SALT, i)] == [index]
 
@@ -244,7 +244,7 @@ def bits_on_the_page() -> dict[str, int]:
 
 def bits_in_code(**fields: Any) -> int:
     nothing = Record(0, 0, 0, 0, 0, 0, 0, False, 0)._replace(**fields)
-    return int.from_bytes(records.pack(nothing, SALT, 0), "little") & ~(0xFFF << 128 + records.CHECK_SHIFT)
+    return int.from_bytes(packing.record(nothing, SALT, 0), "little") & ~(0xFFF << 128 + records.CHECK_SHIFT)
 
 
 def test_every_field_lies_where_the_page_says() -> None:

@@ -420,7 +420,7 @@ record = st.builds(
     depth=st.integers(0, 255), error=st.booleans(), kind=st.sampled_from([RANGE, MARK]),
 )  # fmt: skip
 # Words without their check bits: those depend on the place, which is not known here.
-row_words = record.map(lambda one: _plain(records.pack(one, 0, 0)))
+row_words = record.map(lambda one: _plain(packing.record(one, 0, 0)))
 attribute_words = st.tuples(u64, st.integers(0, 0xFFFF_FFFF), st.integers(0, 255)).map(
     lambda one: _plain(packing.attribute(*one, 0, 0))
 )
@@ -484,7 +484,7 @@ def test_an_attribute_is_given_to_its_own_range_or_to_none(bank: Any, salt: int)
 
 
 def test_attributes_of_a_damaged_range_are_not_given_to_the_one_before() -> None:
-    first, second = (_plain(records.pack(Record(n, 1, n, 0, 0, 0, 0, False, RANGE), 0, 0)) for n in (1, 2))
+    first, second = (_plain(packing.record(Record(n, 1, n, 0, 0, 0, 0, False, RANGE), 0, 0)) for n in (1, 2))
     attributes = [_plain(packing.attribute(n, 1, records.INT, 0, 0)) for n in (10, 20)]
     bank = [Written(first, None), Written(attributes[0], None), Written(second, 70), Written(attributes[1], None)]
 
@@ -495,7 +495,7 @@ def test_attributes_of_a_damaged_range_are_not_given_to_the_one_before() -> None
 
 
 def test_places_that_were_taken_and_never_filled_are_left_out() -> None:
-    word = _plain(records.pack(Record(5, 1, 1, 0, 0, 0, 0, False, RANGE), 0, 0))
+    word = _plain(packing.record(Record(5, 1, 1, 0, 0, 0, 0, False, RANGE), 0, 0))
     raw = raw_of([Written(word, None), Written(word, None)], SALT)
 
     payload = segment.encode_bank(raw[:24] + bytes(24), b"", SALT)
@@ -505,7 +505,7 @@ def test_places_that_were_taken_and_never_filled_are_left_out() -> None:
 
 def test_a_bank_with_another_salt_gives_next_to_nothing() -> None:
     """A stale bank of 2,000 records: at 1 in 4093, one of them may pass. The salts are fixed."""
-    words = [_plain(records.pack(Record(n, 1, 1, 0, n, 0, 0, False, RANGE), 0, 0)) for n in range(2_000)]
+    words = [_plain(packing.record(Record(n, 1, 1, 0, n, 0, 0, False, RANGE), 0, 0)) for n in range(2_000)]
     raw = raw_of([Written(one, None) for one in words], SALT)
 
     assert segment.encode_bank(raw, b"", SALT).n == 2_000

@@ -11,13 +11,11 @@ from __future__ import annotations
 import os
 import sqlite3
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Iterable
+from typing import Any, Iterable
 
 from ...store import documents
 from ._rank_files import RankFile, clean
-
-if TYPE_CHECKING:
-    from ._rank_rows import RankRows
+from ._rank_rows import RankRows
 
 # Types of a range and of a mark: those that `mstx_sum` counts, and those that it leaves alone.
 _COUNTED, _UNCOUNTED = (2, 3), (1, 0)

@@ -14,17 +14,15 @@ import sqlite3
 from contextlib import closing
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from ...errors import MstxkitError
 from ..importers._database import connected
+from ..run import Run
 from . import _rank_files
 from ._ascend_file import AscendFile
 from ._profile_folder import OUTPUT
 from ._rank_rows import RankRowReader, RankRows
-
-if TYPE_CHECKING:
-    from ..run import Run
 
 _NAME = re.compile(r"ascend_(?:pytorch|mindspore)_profiler(?:_(\d{1,9}))?\.db")
 _COPIED_AT_MOST_BYTES = 64 << 20

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from ...store.records import TRACK_MAX
+from ..lines import Line
 from ..report.escape import for_json
 from ..suspended import COALESCED
-
-if TYPE_CHECKING:
-    from ..lines import Line
 
 
 class _JsonTexts(dict[str, str]):

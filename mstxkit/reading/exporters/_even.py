@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Iterator
+from typing import Any, Iterator
 
 import numpy as np
 import numpy.typing as npt
 
 from ..rows import IS_ERROR, IS_MARK
+from ..vocabulary import Vocabulary
 from . import _nesting
 from . import _track_events as events
 from ._nesting import TRACK_BITS, Columns, Ints, Postorder, RowPiece
-
-if TYPE_CHECKING:
-    from ..vocabulary import Vocabulary
-    from ._packets import Packets, TraceNames
-    from ._places import Places
+from ._packets import Packets, TraceNames
+from ._places import Places
 
 _MANY_ROWS = 1 << 10
 

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Iterator
+from typing import Iterator
 
 import numpy as np
+import polars as pl
 
 from ... import stages
 from ..frames import NAMED
 from ..rows import IS_MARK, IS_OPEN
+from ..vocabulary import Vocabulary
 from . import _track_events as events
+from ._lanes import LaneEvents
+from ._places import Places
 from ._slices import rows_backwards
-
-if TYPE_CHECKING:
-    import polars as pl
-
-    from ..vocabulary import Vocabulary
-    from ._lanes import LaneEvents
-    from ._places import Places
 
 # What a counter is called, its unit, and the attributes that it is made of.
 COUNTERS = {
@@ -33,8 +30,6 @@ _GENERATE = "actor_generate"
 
 def counters(piece: pl.DataFrame, places: Places, first_ns: int) -> Iterator[bytes]:
     """Values of counters, of compact rows: a range's when it ended."""
-    import polars as pl
-
     for name, (unit, attributes) in COUNTERS.items():
         for attribute in (NAMED + attribute for attribute in attributes):
             if not piece[attribute].dtype.is_numeric():
@@ -52,8 +47,6 @@ def counters(piece: pl.DataFrame, places: Places, first_ns: int) -> Iterator[byt
 
 def samples(piece: pl.DataFrame, vocabulary: Vocabulary, places: Places, lanes: LaneEvents) -> Iterator[bytes]:
     """Ranges of generation that say of which sample they are, called by it."""
-    import polars as pl
-
     sample = pl.coalesce(pl.col(NAMED + name).cast(pl.String) for name in SAMPLES)
     codes = [code for code, key in enumerate(vocabulary.stages) if key and stages.canonical(key) == _GENERATE]
     is_generation = pl.col("stage").is_in(pl.Series(codes, dtype=pl.UInt32).implode())

@@ -5,19 +5,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Iterator
+from typing import Any, Iterator
 
 import numpy as np
 import numpy.typing as npt
+import polars as pl
 
 from ..lines import OPEN_NS
 from . import _track_events as events
 from ._even import runs_of
-
-if TYPE_CHECKING:
-    import polars as pl
-
-    from ._nesting import Ints
+from ._nesting import Ints
 
 
 class Flows:

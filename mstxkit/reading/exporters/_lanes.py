@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
+from ..lines import Line
+from ..vocabulary import Vocabulary
 from . import _track_events as events
 from ._chrome_events import RangeRow
+from ._flows import Flows
 from ._nesting import TRACK_BITS
+from ._packets import TraceNames
+from ._places import Places
 from ._protobuf import block, number
-
-if TYPE_CHECKING:
-    from ..lines import Line
-    from ..vocabulary import Vocabulary
-    from ._flows import Flows
-    from ._packets import TraceNames
-    from ._places import Places
 
 
 class LaneEvents:

@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import heapq
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import polars as pl
 
 from .. import labels
 from ..lines import OPEN_NS
 from . import _packets
 from ._chrome_events import RangeRow, trace_tid
 from ._nesting import TRACK_BITS
-
-if TYPE_CHECKING:
-    import polars as pl
-
-    from ._packets import Packets
+from ._packets import Packets
 
 # Sequence 0 is nobody's; 1 is that of packets without one.
 _FIRST_SEQUENCE = 2

@@ -7,14 +7,12 @@ import json
 import os
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from . import _rank_files, _rl_names
+from ._rank_files import RankFile
+from ._rank_rows import RankRowReader
 from .csv import FORMULA
-
-if TYPE_CHECKING:
-    from ._rank_files import RankFile
-    from ._rank_rows import RankRowReader
 
 # What Insight's import rejects in a path. Source: msinsight 4e16fca1f.
 _REJECTED = "\"'%><|&$;`"

@@ -12,13 +12,12 @@ from __future__ import annotations
 
 import zlib
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Iterable, NamedTuple
+from typing import Any, Iterable, NamedTuple
+
+import polars as pl
 
 from ...host import names, parts
 from ...store.values import text_of
-
-if TYPE_CHECKING:
-    import polars as pl
 
 NO_RANK = -1
 _TRAINER, _OTHER, _ROLLOUT = range(3)

@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Iterator, NamedTuple, Sequence
+from typing import Any, Iterator, NamedTuple, Sequence
 
 import numpy as np
 import numpy.typing as npt
+import polars as pl
 
 from ... import stages
 from ...store.records import NO_STEP
 from ..frames import NAMED
 from ..rows import IS_MARK, WAITS_FOR, Need
+from ..run import Run
 from . import _rl_names
 from ._even import runs_of
 from ._nesting import TRACK_BITS
+from ._rank_files import RankFile
 from ._survey import COALESCED
-
-if TYPE_CHECKING:
-    import polars as pl
-
-    from ..run import Run
-    from ._rank_files import RankFile
 
 # Threads and tasks that nothing describes, and tasks: above all numbers that a system gives.
 _TASKS = 1 << 30

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from itertools import count
-from typing import TYPE_CHECKING, Any, Iterable, Iterator, Protocol
+from typing import Any, Iterable, Iterator, Protocol
+
+import polars as pl
 
 from ...store.records import NO_STEP
 from ..lines import OPEN_NS, Drawn, Line, TrackLines
 from ..rows import IS_ERROR, IS_MARK, IS_OPEN
 from ..suspended import Suspended
+from ..vocabulary import Vocabulary
 from ._chrome_events import RangeRow
-
-if TYPE_CHECKING:
-    import polars as pl
-
-    from ..vocabulary import Vocabulary
 
 _TRACK = Line(0, "")
 _COLUMNS = ("process", "track", "depth", "site", "start_ns", "duration_ns", "busy_ns", "step", "stage", "flags")
@@ -125,8 +123,6 @@ class Slices:
 
 def rows_backwards(piece: pl.DataFrame, vocabulary: Vocabulary, wanted: int) -> Iterator[RangeRow]:
     """The ranges (`wanted` 0) or marks (IS_MARK) of a compact frame, from the last to the first."""
-    import polars as pl
-
     sites, stages = vocabulary.sites, vocabulary.stages
     rows = piece.filter(pl.col("flags") & IS_MARK == wanted).reverse()
     columns = [rows[name].to_list() for name in (*_COLUMNS, "attributes")]

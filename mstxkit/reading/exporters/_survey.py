@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+import polars as pl
 
 from ..frames import NAMED
 from ..lines import OPEN_NS
 from ..rows import IS_MARK, IS_OPEN, WAITS_FOR, Need
+from ..run import Run
 from ..suspended import Suspended
 from ._flows import Flows
 from ._nesting import TRACK_BITS, Columns, Postorder, contradicting
-
-if TYPE_CHECKING:
-    import polars as pl
-
-    from ..run import Run
 
 COALESCED = "coalesced"
 
@@ -74,8 +71,6 @@ def _uneven(nesting: Postorder, rows: Columns, first_process: int) -> set[int]:
 
 
 def _suspended(run: Run, uneven: set[int]) -> Suspended:
-    import polars as pl
-
     if not uneven:
         return Suspended()
     lanes = pl.Series(sorted(uneven), dtype=pl.Int64)
@@ -85,8 +80,6 @@ def _suspended(run: Run, uneven: set[int]) -> Suspended:
 
 def _waits(run: Run) -> pl.DataFrame:
     """What controllers wait for, of the processes that may be one."""
-    import polars as pl
-
     only = run.files.who_may_have(WAITS_FOR)
     pieces = run.files.coded(Need(as_json=False, own_stages=True), only=only)
     return pl.concat([_stage_rows(piece, run, waits=True) for piece in pieces])
@@ -94,8 +87,6 @@ def _waits(run: Run) -> pl.DataFrame:
 
 def _stage_rows(piece: pl.DataFrame, run: Run, waits: bool) -> pl.DataFrame:
     """Occurrences of stages that wait for others, or that do not: `process, stage, start_ns, duration_ns`."""
-    import polars as pl
-
     own = pl.Series([site.is_stage for site in run.files.vocabulary.sites], dtype=pl.Boolean)
     is_own = pl.lit(own).gather(pl.col("site")) & (pl.col("flags") & IS_MARK == 0)
     wanted = is_own & (pl.col(NAMED + WAITS_FOR).is_not_null() == waits)

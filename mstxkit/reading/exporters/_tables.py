@@ -6,12 +6,11 @@ the row of `processes`; `stages`, `processes`, `tracks`, `escalations` and `verd
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Callable
+from typing import Callable
 
-if TYPE_CHECKING:
-    import polars as pl
+import polars as pl
 
-    from ..run import Run
+from ..run import Run
 
 WHOLE = ("stages", "processes", "tracks", "escalations", "verdicts")
 _ROWS = 1 << 18
@@ -34,7 +33,6 @@ def write(run: Run, piece: Callable[[str, int, pl.DataFrame], None]) -> int:
 
 def plain(table: pl.DataFrame) -> pl.DataFrame:
     """With texts for categoricals: other programs have none, or their own."""
-    import polars as pl
     import polars.selectors as columns
 
     return table.with_columns(columns.categorical().cast(pl.String))

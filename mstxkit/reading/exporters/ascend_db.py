@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import sqlite3
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from ...errors import MstxkitError
+from ..run import Run
 from . import FOLDER, Exporter, _rank_files
 from ._ascend_file import AscendFile
 from ._ascend_merge import merged
@@ -21,9 +21,6 @@ from ._profile_folder import how_to_import, most_ranges, number_of, profile_fold
 from ._rank_files import RankFile
 from ._rank_rows import RankRowReader, RankRows, StepTimes
 from .chrome import trace_pids
-
-if TYPE_CHECKING:
-    from ..run import Run
 
 MSMONITOR, TORCH_NPU = "msmonitor", "torch-npu"
 # From here on mstx_sum takes longer than ten seconds of CPU a rank.

@@ -10,22 +10,18 @@ Perfetto (v52) tells async events apart by `cat` too: those that nest have the d
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Iterator
+from typing import IO, Iterator
+
+import polars as pl
 
 from .. import labels
 from ..report.escape import for_json
 from ..rows import IS_MARK, Need
+from ..run import Run
 from ..suspended import Suspended
 from . import Exporter
 from ._chrome_events import Events, metadata, trace_tid
 from ._slices import Slices, rows_backwards
-
-if TYPE_CHECKING:
-    from typing import IO
-
-    import polars as pl
-
-    from ..run import Run
 
 
 def write(run: Run, file: IO[str]) -> int:

@@ -9,14 +9,12 @@ Times are whole ns. Excel keeps 15 digits of a number: `excel` makes texts of lo
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+import polars as pl
+from polars import selectors
+
+from ..run import Run
 from . import FOLDER, Exporter, _tables
-
-if TYPE_CHECKING:
-    import polars as pl
-
-    from ..run import Run
 
 FORMULA = r"^([=+\-@\t\r])"
 _TOO_LONG = 10**15
@@ -39,18 +37,13 @@ def write(run: Run, folder: Path, excel: str = "") -> int:
 
 def _harmless(piece: pl.DataFrame) -> pl.DataFrame:
     """Nothing in it is a formula, a list, or a control character."""
-    import polars as pl
-    import polars.selectors as columns
-
     lists = [name for name, dtype in piece.schema.items() if isinstance(dtype, pl.List)]
     flat = piece.with_columns(pl.col(name).list.eval(pl.element().cast(pl.String)).list.join(" ") for name in lists)
-    return flat.with_columns(columns.string().str.replace(FORMULA, "'${1}").str.replace_all(_CONTROL, "\ufffd"))
+    return flat.with_columns(selectors.string().str.replace(FORMULA, "'${1}").str.replace_all(_CONTROL, "\ufffd"))
 
 
 def _for_excel(piece: pl.DataFrame) -> pl.DataFrame:
     """Times in microseconds; a number that is too long ends in a tab and is a text, as in the CSV of torch_npu."""
-    import polars as pl
-
     columns = []
     for name, dtype in piece.schema.items():
         text = value = pl.col(name)

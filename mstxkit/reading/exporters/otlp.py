@@ -10,23 +10,20 @@ Source: opentelemetry-proto 1.45.2; OTLP 1.x "JSON Protobuf Encoding"; the colle
 from __future__ import annotations
 
 import json
-from typing import IO, TYPE_CHECKING, Any, Iterator
+from typing import IO, Any, Iterator
 
 import numpy as np
+import polars as pl
 
 from ...store.records import NO_STEP
 from .. import otlp_spans
 from ..otlp_spans import JobSpan
 from ..rows import IS_ERROR, IS_MARK, IS_OPEN, Need
+from ..run import Run
 from . import Exporter
 from ._even import rows_of
 from ._nesting import NONE, TRACK_BITS, Columns, Postorder, contradicting, next_shallower
 from ._survey import columns_of
-
-if TYPE_CHECKING:
-    import polars as pl
-
-    from ..run import Run
 
 _SPANS_A_LINE = 500
 

@@ -6,15 +6,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+import polars as pl
 
 from .. import parquet
+from ..run import Run
 from . import FOLDER, Exporter, _tables
-
-if TYPE_CHECKING:
-    import polars as pl
-
-    from ..run import Run
 
 
 def write(run: Run, folder: Path) -> int:

@@ -10,27 +10,24 @@ Times are ns from the first range on; the trace says when that was. Source of th
 
 from __future__ import annotations
 
-from typing import IO, TYPE_CHECKING, Iterator
+from typing import IO, Iterator
 
 import numpy as np
 import numpy.typing as npt
+import polars as pl
 
 from ..frames import NAMED
 from ..rows import IS_MARK, IS_OPEN, Need
+from ..run import Run
 from . import BYTES, Exporter, _extras, _survey
 from . import _track_events as events
 from ._even import EvenLanes, rows_of, runs_of
 from ._lanes import LaneEvents
+from ._nesting import Columns
 from ._packets import Packets, TraceNames, snapshot
 from ._places import Places
 from ._slices import Slices, rows_backwards
 from .chrome import trace_pids
-
-if TYPE_CHECKING:
-    import polars as pl
-
-    from ..run import Run
-    from ._nesting import Columns
 
 _NEED = Need(names=(_survey.COALESCED, *_extras.ATTRIBUTES))
 

@@ -12,18 +12,16 @@ from __future__ import annotations
 
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Iterator
+from typing import Iterator
 
 from ..report.escape import for_json
+from ..run import Run
 from . import FOLDER, Exporter, _rank_files
 from ._chrome_events import metadata, microseconds
 from ._profile_folder import how_to_import, profile_folder, write_beside
 from ._rank_files import clean
 from ._rank_rows import RankRowReader, RankRows
 from .chrome import trace_pids
-
-if TYPE_CHECKING:
-    from ..run import Run
 
 
 def write(run: Run, folder: Path) -> int:
