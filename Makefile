@@ -30,7 +30,7 @@ SET_UP = python=$$([ -x $(PYTHON) ] && echo $(PYTHON) || .ci/find-python) && "$$
 export TORCH_DEVICE_BACKEND_AUTOLOAD := 0
 export PIP_TORCH
 
-.PHONY: help setup setup-frameworks demo test quick soak test-packaging test-all test-aarch64 check readme-table recording \
+.PHONY: help setup setup-frameworks demo test quick soak test-packaging test-all test-aarch64 check readme-tables recording \
         bench locks real-files clean nomem asan distclean
 
 help:
@@ -72,9 +72,9 @@ recording: setup
 	PYTHONPATH=.:tests $(PYTHON) tests/builders/top_recording.py
 	PYTHONPATH=.:tests $(PYTHON) tests/builders/report_picture.py
 
-# The README's support table, from the recorded surfaces and the patch files; a test fails while it is stale.
-readme-table: setup
-	@PYTHONPATH=.:tests $(PYTHON) tests/builders/readme_table.py
+# The tables of the README and of docs/guide/autopatch.md; a test fails while one is stale.
+readme-tables: setup
+	@PYTHONPATH=.:tests $(PYTHON) tests/builders/readme_tables.py
 
 bench: setup
 	@$(PYTHON) -m benchmarks --check $(BENCH)

@@ -9,6 +9,19 @@ class MstxkitError(Exception):
     """Base of every error that mstxkit raises on purpose: its message says what is wrong, where, and what to do."""
 
 
+class MissingPackageError(MstxkitError):
+    """A package is not installed that recording does not need. `name`: as it is imported; `what`: what needs it."""
+
+    # The extra of mstxkit that brings it.
+    EXTRAS = {
+        **dict.fromkeys(("numpy", "polars", "zstandard"), "report"),
+        **dict.fromkeys(("prometheus_client", "opentelemetry", "google"), "metrics"), "torch": "torch", "ray": "ray",
+    }  # fmt: skip
+
+    def __init__(self, name: str | None, what: str = "this") -> None:
+        super().__init__(f"{what} needs {name}: pip install 'mstxkit[{self.EXTRAS.get(name or '', 'report')}]'")
+
+
 class CaptureError(MstxkitError):
     """The recorder could not be started: the run folder or the live file cannot be used."""
 

@@ -15,7 +15,7 @@ import signal
 import sys
 from typing import TYPE_CHECKING, Any, Callable
 
-from ..errors import ConfigError, MstxkitError, ReadError
+from ..errors import ConfigError, MissingPackageError, MstxkitError, ReadError
 from ..host import listing
 from ..reading.report.escape import for_terminal
 
@@ -163,13 +163,24 @@ def _with_plain_errors(verb: Callable[..., None]) -> Callable[..., None]:
             verb(*args, **kwargs)
         except BrokenPipeError as exc:
             _end_without_output(exc)
-        except (MstxkitError, OSError) as exc:
+        except (MstxkitError, OSError, ModuleNotFoundError) as exc:
             if isinstance(exc, OSError) and exc.filename is None:
                 raise  # of standard output: `main` says it
+            if isinstance(exc, ModuleNotFoundError):
+                exc = _missing(exc)
             message = "\n".join(map(for_terminal, str(exc).splitlines()))
             typer.echo(f"mstxkit: {message}", err=True)
-            # About what the user typed: a run that cannot be read, or values that are not allowed.
-            is_wrong_use = isinstance(exc, ReadError) or (isinstance(exc, ConfigError) and bool(exc.problems))
+            # About what the user typed, a run that cannot be read, say; or nothing was found as nothing was looked for.
+            is_wrong_use = isinstance(exc, (ReadError, MissingPackageError))
+            is_wrong_use |= isinstance(exc, ConfigError) and bool(exc.problems)
             raise typer.Exit(WRONG_USE if is_wrong_use else FOUND_WRONG) from None
 
     return run
+
+
+def _missing(exc: ModuleNotFoundError) -> MissingPackageError:
+    """Of a package that an extra brings; what else is not found is a fault, with all that Python says of it."""
+    name = (exc.name or "").partition(".")[0]
+    if name not in MissingPackageError.EXTRAS:
+        raise exc
+    return MissingPackageError(name)

@@ -116,10 +116,9 @@ def _of_verdicts(sighting: Sighting, paper: Paper) -> Iterator[Text]:
     few = sighting.verdicts[: _VERDICTS_SHOWN if paper.rows >= 34 else 1]
     for verdict in few:
         yield from _of_verdict(verdict, paper)
-    if len(sighting.verdicts) > len(few):
-        yield line_of(
-            f"  and {counted(len(sighting.verdicts) - len(few), 'more verdict')}: mstxkit top RUN --once", "dim"
-        )
+    if more := len(sighting.verdicts) - len(few):
+        all_of_them = f"mstxkit top {for_terminal(paper.folder)} --once"
+        yield line_of(f"  and {counted(more, 'more verdict')}: {all_of_them}", "dim")
     yield line_of()
 
 

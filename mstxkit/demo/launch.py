@@ -17,7 +17,7 @@ from typing import Callable
 
 from mstxkit.demo.curve import FILE_NAME, Learning, learning, read_rewards
 from mstxkit.demo.escalating import Escalated, Escalation
-from mstxkit.errors import MstxkitError
+from mstxkit.errors import MissingPackageError, MstxkitError
 from mstxkit.host import apart
 from mstxkit.store import incidents, run_file
 from mstxkit.store.incidents import Incident
@@ -59,9 +59,9 @@ class DemoPlan:
         return int(self.steps * KILL_AFTER_RATIO)
 
     def check(self) -> None:
-        """Raises: PlanError for what cannot be run, DemoError without torch; before anything is started."""
+        """Raises: PlanError for what cannot be run, MissingPackageError without torch; before anything is started."""
         if importlib.util.find_spec("torch") is None:
-            raise DemoError("the demo trains with torch, which is not installed: pip install torch")
+            raise MissingPackageError("torch", "the demo")
         if self.ranks < 1 or self.steps < 1:
             raise PlanError(f"ranks={self.ranks}, steps={self.steps}: at least one of each is needed")
         for name, rank in (("slow-rank", self.slow_rank), ("kill-rank", self.kill_rank), ("hang-rank", self.hang_rank)):

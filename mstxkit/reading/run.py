@@ -10,7 +10,7 @@ import os
 from functools import cached_property
 from typing import TYPE_CHECKING, Iterable, Iterator
 
-from ..errors import MstxkitError, ReadError
+from ..errors import MissingPackageError, MstxkitError, ReadError
 from ..store import layout, run_file
 from .folder import Damage
 
@@ -62,7 +62,7 @@ def open_run(
         import numpy  # noqa: F401
         import polars
     except ImportError as exc:
-        raise MstxkitError(f"reading a run needs {exc.name}: pip install 'mstxkit[report]'") from exc
+        raise MissingPackageError(exc.name, "reading a run") from exc
     if tuple(map(int, polars.__version__.split(".")[:2])) < OLDEST_POLARS:
         raise MstxkitError(f"reading a run needs a newer polars than {polars.__version__}: pip install -U polars")
     folder = os.fspath(path)

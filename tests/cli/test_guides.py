@@ -1,4 +1,4 @@
-"""Every command on reading in the guide and the README runs as it stands there, in the order of the page."""
+"""Every command on reading in the guide runs as it stands there, in the order of the page."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from mstxkit import cli
 
 GUIDE = Path(__file__).resolve().parents[2] / "docs" / "guide"
 PAGES = ("export.md", "perfetto.md", "insight.md", "msprof_analyze.md", "compare.md", "compact.md", "reading.md",
-         "report.md", "top.md", "verdicts.md", "../../README.md")  # fmt: skip
+         "report.md", "top.md", "verdicts.md")  # fmt: skip
 OTHERS = ("main", "change", "exp6", "exp8")  # runs beside the one that most of them read
 STEPS = range(200)
 # Those that need something else have tests of their own: a job, Ray, profiles; and those that end by Ctrl-C.

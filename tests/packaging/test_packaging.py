@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -66,6 +68,30 @@ def python(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     # What is imported is compiled then: numpy and polars have thousands of modules that are not.
     pip("--python", folder / "bin/python", "install", "--no-compile", f"{wheel}[report]")
     return folder / "bin/python"
+
+
+def test_the_command_of_the_readme_installs_a_clone(source: Path) -> None:
+    """What it needs itself was installed for `python`: here it is taken from this environment, without a network."""
+    readme = (source / "README.md").read_text(encoding="utf-8")
+    (command,) = re.findall(r"^pip (install .*?) +#", readme, re.MULTILINE)
+    target = source.parent / "clone"
+
+    call(
+        [
+            sys.executable,
+            "-m",
+            "pip",
+            "-q",
+            *shlex.split(command),
+            "--no-deps",
+            "--no-build-isolation",
+            "--target",
+            target,
+        ],
+        cwd=source,
+    )
+
+    assert (target / "bin" / "mstxkit").exists() and (target / "mstxkit" / "py.typed").exists()
 
 
 def build_wheel(sdist: Path, folder: Path, environment: dict[str, str]) -> Path:

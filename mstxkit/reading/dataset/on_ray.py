@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from ...errors import MstxkitError
+from ...errors import MissingPackageError, MstxkitError
 from ...host import identity
 from . import compacting
 from .compacting import Compacted
@@ -23,7 +23,7 @@ def compact(run: Path, remove: bool = False) -> Compacted:
     try:
         import ray
     except ImportError:
-        raise MstxkitError("--ray needs Ray: pip install ray; without it, run this on each host") from None
+        raise MissingPackageError("ray", "--ray") from None
     was_connected = ray.is_initialized()
     if not was_connected:
         try:
