@@ -13,11 +13,11 @@ from typing import Any
 from .. import faults
 from ..engine.choose import engine
 from ..host import cpu_time
-from ..store import handed_over, layout, livefile, summaries
+from ..store import handed_over, layout, livefile
 from .live import LiveFile
 
 _COUNTED_EVERY_NS = 10**9
-_WAITING_AT_MOST = handed_over.ROWS * summaries.ROW_BYTES
+_WAITING_AT_MOST = handed_over.ROWS * handed_over.SUMMARY_BYTES
 
 
 class HandingOver:
