@@ -201,9 +201,9 @@ def _take(recorder: Any, is_forked: bool = False) -> None:
 
 
 def _keeper_of(recorder: Recorder, settings: Any, is_forked: bool) -> Keeper:
-    from .bootstrap import keeping
+    from .cluster import agent
 
-    return keeping.begun(recorder, settings, is_forked)
+    return agent.begun_keeper(recorder, settings, is_forked)
 
 
 def _rings_of(recorder: Recorder, inherits_groups: bool) -> Rings:
