@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Any, Callable, Mapping
 from . import __version__, faults
 from .engine.choose import engine
 from .errors import CaptureError
-from .escalation.duty.settings import of_metrics
 from .escalation.duty.standby import Standby
 from .host import environment, identity, imports
 from .host.slow_folder import SlowFolder
 from .recorder import exits, forking, here, pool_children
+from .recorder.background import Late
 from .recorder.last_words import LastWordsHere
 from .recorder.late_start import LateStart
 from .recorder.process import Recorder
@@ -33,31 +33,11 @@ if TYPE_CHECKING:
 _FORK_RETURNS_WITHIN_S = 0.005
 
 
-class _Late:
-    """What works beside a recorder, made by a thread of ours as there is work for it, and loaded then.
-
-    Args:
-        make: Makes it.
-        is_wanted: Is there work for it?
-    """
-
-    def __init__(self, make: Callable[[], Any], is_wanted: Callable[[], bool] = lambda: True) -> None:
-        self._make, self._is_wanted, self._making = make, is_wanted, threading.Lock()
-        self.made: Any = None
-
-    def get(self) -> Any:
-        """It; None while there is no work for it."""
-        with self._making:
-            if self.made is None and self._is_wanted():
-                self.made = self._make()
-            return self.made
-
-
 class _Beside:
     """What runs beside the recorder of this process, and what must be put back when it stops."""
 
-    keeper: _Late | None = None
-    rings: _Late | None = None
+    keeper: Late | None = None
+    rings: Late | None = None
     last_words: Any = None
     standby: Any = None
     settings: Any = None
@@ -193,9 +173,9 @@ def _take(recorder: Any, is_forked: bool = False) -> None:
     if recorder is not None:
         settings = _beside.settings
         standby = Standby((recorder.run, recorder.run_id, recorder.live.path.parent), settings)
-        keeper = _Late(partial(_make_keeper, recorder, settings, is_forked))
-        make_rings = partial(_make_rings, recorder, _beside.inherits_groups)
-        rings = _Late(make_rings, lambda: "torch.distributed" in sys.modules)
+        keeper = Late(partial(_keeper_of, recorder, settings, is_forked))
+        inherits, has_groups = _beside.inherits_groups, lambda: "torch.distributed" in sys.modules
+        rings = Late(partial(_rings_of, recorder, inherits), has_groups)
         if (entries := sys.modules.get("mstxkit.recorder.entries")) is not None:
             entries.forget()
         if settings.hang_s:
@@ -220,28 +200,19 @@ def _take(recorder: Any, is_forked: bool = False) -> None:
             standby.expect_plans()
 
 
-def _make_keeper(recorder: Recorder, settings: Any, is_forked: bool) -> Keeper:
-    from .cluster.agent import Agent
-    from .recorder.keeper import HandingOn, Keeper
-    from .recorder.watchman import WatchmanStarter
+def _keeper_of(recorder: Recorder, settings: Any, is_forked: bool) -> Keeper:
+    from .cluster import agent
 
-    place = recorder.run, recorder.run_id, recorder.live.path.parent
-    agent = Agent(*place, bool(settings.judge), of_metrics(settings))  # one who judges may be started from here
-    watchman = WatchmanStarter(place, settings.hang_s, settings.incidents, settings.incidents_bytes)
-    handing_on = HandingOn(agent.turn, agent.last)
-    keeper = Keeper(recorder.run, recorder.run_id, recorder.live.path, watchman, handing_on, recorder.care)
-    if not is_forked:
-        keeper.begin()
-    return keeper
+    return agent.begun_keeper(recorder, settings, is_forked)
 
 
-def _make_rings(recorder: Recorder, inherits_groups: bool) -> Rings:
+def _rings_of(recorder: Recorder, inherits_groups: bool) -> Rings:
     from .recorder.rings import Rings
 
     return Rings.beside(recorder.live.path, inherits_groups)
 
 
-def _of_rings(rings: _Late, method: str) -> None:
+def _of_rings(rings: Late, method: str) -> None:
     if (made := rings.get()) is not None:
         getattr(made, method)()
 
@@ -301,13 +272,13 @@ def discard() -> None:
     _end(_discard, None)
 
 
-def _discard(recorder: Recorder, keeper: _Late, _: float) -> None:
+def _discard(recorder: Recorder, keeper: Late, _: float) -> None:
     recorder.discard()
     if keeper.made is not None:
         keeper.made.resign()
 
 
-def _end(end: Callable[[Recorder, _Late, float], object], run: Path | None) -> None:
+def _end(end: Callable[[Recorder, Late, float], object], run: Path | None) -> None:
     with _lock():
         recorder, keeper, standby, rings = here.recorder, _beside.keeper, _beside.standby, _beside.rings
         last_words = _beside.last_words
@@ -488,7 +459,7 @@ def _at_exit() -> None:
         outliving.when_others_have_ended(lambda: _hand_over(keeper, time.monotonic() + recorder.limits.stop_s))
 
 
-def _hand_over(late: _Late, deadline: float) -> None:
+def _hand_over(late: Late, deadline: float) -> None:
     """In the sealer's thread, which may have made the keeper just now; or at the end of the interpreter."""
     try:
         keeper: Keeper = late.get()

@@ -6,18 +6,17 @@ It is configuring: what it is told wrongly raises `CaptureError`. Everything aft
 from __future__ import annotations
 
 import os
+import sys
 import time
-from functools import partial
 from pathlib import Path
-from types import TracebackType
+from types import ModuleType, TracebackType
 from typing import Any
 
 from .. import faults
 from ..errors import CaptureError, ConfigError, MstxkitError
-from ..host import environment, identity, interpreters, launch
+from ..host import environment, identity, imports, interpreters, launch
 from ..host.slow_folder import BEGINS_WITHIN_S, SlowFolder
 from ..store import run_file
-from . import ray_job
 
 # The same in each capture of this process.
 _job = f"{launch.DRAWN}{os.urandom(4).hex()}"
@@ -148,11 +147,23 @@ def capture(run: str | os.PathLike[str] | None = None, *, config: Any = None, **
         own.update(configured.variables(overrides))
     if capturing.start(folder, limits, of_requests, own):
         _tell_of_twin()
-        capturing.when_stopped[:] = [partial(ray_job.undo, "capture")]
-        # Workers of a Ray job are no children of this process: `ray.init` reaches them.
-        for note in ray_job.arrange("capture"):
-            faults.warn_once("capture and Ray", note)
+        capturing.when_stopped[:] = [_leave_ray]
+        imports.when_imported("ray", _reach_workers)
     return Capture(folder)
+
+
+def _reach_workers(_: ModuleType) -> None:
+    """Those of a Ray job are no children of this process: `ray.init` reaches them."""
+    from . import ray_job
+
+    for note in ray_job.arrange("capture"):
+        faults.warn_once("capture and Ray", note)
+
+
+def _leave_ray() -> None:
+    imports.forget("ray", _reach_workers)
+    if (ray_job := sys.modules.get(f"{__package__}.ray_job")) is not None:
+        ray_job.undo("capture")
 
 
 def _tell_of_what_stays(asked: dict[str, Any], wanted: dict[str, Any]) -> None:

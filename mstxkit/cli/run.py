@@ -111,10 +111,11 @@ def _left_in(folder: Path, planned: Configured | None) -> dict[str, str]:
 def _collect(folder: Path) -> None:
     """Seal what ended without a word, as Ray's workers do at the end of a job. What just ends is waited for."""
     from ..recorder import adopt  # it loads the engine
+    from ..store import process_pointer
 
     until = time.monotonic() + _STRAGGLE_S
     adopt.collect(folder)
-    while adopt.pointers(folder) and time.monotonic() < until:
+    while process_pointer.all_here(folder) and time.monotonic() < until:
         time.sleep(0.1)
         adopt.collect(folder)
 

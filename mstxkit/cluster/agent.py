@@ -6,27 +6,37 @@ It is the host keeper's, and runs in that one's thread: nothing else waits where
 from __future__ import annotations
 
 import os
+import sys
 import threading
 import time
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .. import faults
 from ..errors import MstxkitError
+from ..escalation.duty.settings import of_metrics
 from ..host import identity, jitter
-from ..store import batches, collectives, documents, layout, settings_file, whereabouts
-from ..store.settings_file import Figures
-from . import batch_log, clocks, gathering
+from ..recorder.keeper import HandingOn, Keeper
+from ..recorder.watchman import WatchmanStarter
+from ..store import batches, documents, layout
+from . import batch_log, gathering
 from .batch_log import BatchLog
-from .beside import Beside
 from .gathering import Gathering
-from .ray_link import RayLink
+
+if TYPE_CHECKING:
+    from ..escalation.duty.settings import DutySettings
+    from ..recorder.process import Recorder
+    from ..store.settings_file import Figures
+    from .beside import Beside
+    from .ray_link import RayLink
 
 # Between two batches; a process's own hand-over comes once a second.
 EVERY_S = 0.45
 # Whoever reads from the middle of a file learns who is who within this many batches, or bytes of them.
 _ANNOUNCED_EVERY, _ANNOUNCED_EVERY_BYTES = 64, batches.READ_AGAIN_BYTES // 4
 _LOOKS_EVERY_S = 3.0
+# The wall clock and that of the run folder's disk are compared so often, and again soon where that told little.
+_COMPARES_EVERY_S, _COMPARES_AGAIN_S = 30.0, 2.0
 
 
 class Agent:
@@ -44,8 +54,9 @@ class Agent:
     def __init__(self, run: Path, run_id: str, folder: Path, judges: bool = True, metrics: str = "") -> None:
         self._run, self._run_id, self._folder = run, run_id, folder
         self._gathering, self._log = Gathering(folder), BatchLog(run, folder)
-        # The job is judged in an actor of Ray's where this process is part of a Ray job, else beside rank 0.
-        self._judges, self._link, self._beside = judges, RayLink(run, run_id, metrics), Beside(run, run_id, metrics)
+        self._judges, self._metrics = judges, metrics
+        self._made_link: RayLink | None = None
+        self._made_beside: Beside | None = None
         self._sender, self._number, self._unannounced_bytes = os.urandom(6).hex(), 0, 0
         self._next_s, self._settings, self._said_settings = 0.0, 0, 0
         self._compared_s, self._offset_ns = 0.0, 0  # the wall clock with the disk's, and with CLOCK_MONOTONIC
@@ -53,6 +64,24 @@ class Agent:
         self._looks = jitter.Every(_LOOKS_EVERY_S, "figures", time.monotonic())
         self._states: dict[Path, tuple[int, ...]] = {}
         self._working = threading.Lock()
+
+    @property
+    def _link(self) -> RayLink | None:
+        """To the job's judge, an actor of Ray's where this process is part of a Ray job; None: Ray is not loaded."""
+        if self._made_link is None and "ray" in sys.modules:
+            from .ray_link import RayLink
+
+            self._made_link = RayLink(self._run, self._run_id, self._metrics)
+        return self._made_link
+
+    @property
+    def _beside(self) -> Beside:
+        """Starts the job's judge beside rank 0, elsewhere."""
+        if self._made_beside is None:
+            from .beside import Beside
+
+            self._made_beside = Beside(self._run, self._run_id, self._metrics)
+        return self._made_beside
 
     def turn(self) -> None:
         """About once a second: pass on what is new, if anything is. Never raises.
@@ -64,7 +93,8 @@ class Agent:
         try:
             self._next_s = time.monotonic() + EVERY_S
             self._pass_on(False)
-            if self._gathering.has_steps and self._judges and not self._link.is_open:  # else there is nothing to judge
+            is_by_ray = (link := self._link) is not None and link.is_open
+            if self._gathering.has_steps and self._judges and not is_by_ray:  # else there is nothing to judge
                 self._beside.consider(list(self._gathering.processes()), self._number)
             self._look()
         except FileNotFoundError:
@@ -82,7 +112,8 @@ class Agent:
             return  # it hangs in a write: what is left lies in the rings, for the next keeper
         try:
             self._pass_on(is_alone)
-            self._link.close()
+            if self._made_link is not None:
+                self._made_link.close()
         except FileNotFoundError:
             pass
         except Exception as exc:
@@ -100,8 +131,10 @@ class Agent:
             return
         every = list(gathering.in_batches(handed))
         frames = [self._framed(*of, is_goodbye and of is every[-1]) for of in every]
-        for frame in frames if self._judges else ():  # by Ray first: the run folder may take its time
-            self._link.post(frame)
+        link = self._link if self._judges else None
+        if link is not None:  # by Ray first: the run folder may take its time
+            for frame in frames:
+                link.post(frame)
         self._said_settings = self._settings
         self._log.append(*frames)
         if handed and not is_goodbye:
@@ -114,9 +147,9 @@ class Agent:
             self._unannounced_bytes = 0
             self._gathering.announce_all()
         about = {
-            "run": self._run_id, "host": identity.host(), "place": whereabouts.name_of_host(self._folder, ""),
+            "run": self._run_id, "host": identity.host(), "place": layout.name_of_host(self._folder, ""),
             "boot": identity.boot_id(), "sender": self._sender, "number": self._number - 1,
-            "clock": self._clock(), "clocks": self._link.take_stamps(),
+            "clock": self._clock(), "clocks": [] if self._link is None else self._link.take_stamps(),
             "is_off": self._log.ahead_ns[0] != 0, "settings": self._settings, "goodbye": is_goodbye,
             "dropped": self._log.dropped,
         }  # fmt: skip
@@ -124,11 +157,13 @@ class Agent:
 
     def _look(self) -> None:
         """What comes back: by Ray, else through the run."""
-        answer = self._link.answer() if self._judges else None
+        answer = self._link.answer() if self._judges and self._link is not None else None
         if answer is None and self._looks.is_due(time.monotonic()):
             answer = self._in_run()
         if answer is not None and answer != self._figures:
             if answer.asks and (self._figures is None or answer.asks != self._figures.asks):
+                from ..store import collectives
+
                 collectives.ask(self._folder)
             self._figures = answer
             documents.replace_file(self._folder / layout.FIGURES_HERE, answer.as_json(self._run_id))
@@ -138,12 +173,17 @@ class Agent:
     def _in_run(self) -> Figures | None:
         """The figures in the run folder, and the version of the settings there: a call each, unless it has changed."""
         settings, figures = self._run / layout.CONTROL / layout.SETTINGS, self._run / layout.VERDICTS / layout.FIGURES
-        if self._is_new(settings):
+        are_new = self._is_new(settings), self._is_new(figures)
+        if not any(are_new):
+            return None
+        from ..store import settings_file
+
+        if are_new[0]:
             try:
                 self._settings = max(self._settings, settings_file.read_settings(self._run, self._run_id).version)
             except MstxkitError as exc:
                 faults.note("cluster.settings", exc)
-        return settings_file.read_figures(figures, self._run_id) if self._is_new(figures) else None
+        return settings_file.read_figures(figures, self._run_id) if are_new[1] else None
 
     def _is_new(self, file: Path) -> bool:
         state = documents.state_of(file)
@@ -156,7 +196,7 @@ class Agent:
         is_set, self._offset_ns = abs(wall - mono - self._offset_ns) > batch_log.ALIKE_NS, wall - mono
         if is_set or time.monotonic() >= self._compared_s:
             is_vague = self._log.look_at_clock()
-            self._compared_s = time.monotonic() + (clocks.FIRST_S if is_vague else clocks.EVERY_S)
+            self._compared_s = time.monotonic() + (_COMPARES_AGAIN_S if is_vague else _COMPARES_EVERY_S)
         ahead, error = self._log.ahead_ns
         return [mono, wall + ahead, half + error]
 
@@ -164,3 +204,15 @@ class Agent:
 def _asked() -> tuple[int, int, int]:
     before, wall, after = time.monotonic_ns(), time.time_ns(), time.monotonic_ns()
     return (after - before) // 2 + 1, (before + after) // 2, wall
+
+
+def begun_keeper(recorder: Recorder, settings: DutySettings, is_forked: bool) -> Keeper:
+    """The keeper's part of the process with this recorder; what was left before is none of a forked child's."""
+    place = recorder.run, recorder.run_id, recorder.live.path.parent
+    agent = Agent(*place, bool(settings.judge), of_metrics(settings))  # one who judges may be started from here
+    watchman = WatchmanStarter(place, settings.hang_s, settings.incidents, settings.incidents_bytes)
+    handing_on = HandingOn(agent.turn, agent.last)
+    keeper = Keeper(recorder.run, recorder.run_id, recorder.live.path, watchman, handing_on, recorder.care)
+    if not is_forked:
+        keeper.begin()
+    return keeper

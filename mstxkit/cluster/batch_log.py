@@ -15,7 +15,7 @@ from .. import faults
 from ..errors import CaptureError
 from ..host import folders, identity
 from ..recorder.kept_open import KeptOpen
-from ..store import batches, layout, whereabouts
+from ..store import batches, layout
 
 # Two files of this size at most: 100,000 steps of 8 ranks with 10 stages.
 FILE_BYTES = 32 << 20
@@ -43,7 +43,7 @@ class BatchLog:
     def __init__(self, run: Path, folder: Path, file_bytes: int = FILE_BYTES) -> None:
         self._run, self._folder, self._file_bytes = run, folder, file_bytes
         self._path: Path | None = None
-        self._file = KeptOpen(b"")
+        self._file = KeptOpen()
         self._size_bytes = 0
         self._waiting: list[bytes] = []
         self.dropped, self.ahead_ns, self._said_ns = 0, (0, 0), 0
@@ -110,7 +110,7 @@ class BatchLog:
     def _made(self) -> Path:
         os.stat(self._run)  # what somebody has removed is not made anew here
         folders.make_folder(self._run / layout.SUMMARIES)
-        name = whereabouts.name_of_host(self._folder, layout.SUMMARIES_SUFFIX)
+        name = layout.name_of_host(self._folder, layout.SUMMARIES_SUFFIX)
         self._path = self._run / layout.SUMMARIES / name
         return self._path
 

@@ -11,7 +11,7 @@ from typing import Any, Iterator, Mapping, NamedTuple, Sequence
 
 from ..host import identity, parts
 from ..host.listing import ListedFolder
-from ..store import batches, collectives, documents, layout, records, summaries
+from ..store import batches, documents, handed_over, layout, records
 from ..store.batches import HandingProcess
 from ..store.documents import Unusable
 from ..store.handed_over import CPU, END, OF_COLLECTIVES, STAGES, WAITS, WHO, HandedOver
@@ -79,7 +79,9 @@ class Gathering:
         for name in [name for name, ring in self._rings.items() if ring.is_over or name not in names]:
             self._rings.pop(name).remove()
         self.has_steps = self.has_steps or any(
-            new.rows[at : at + 4] != _NO_STEP for new in handed for at in range(0, len(new.rows), summaries.ROW_BYTES)
+            new.rows[at : at + 4] != _NO_STEP
+            for new in handed
+            for at in range(0, len(new.rows), handed_over.SUMMARY_BYTES)
         )
         return handed
 
@@ -167,14 +169,14 @@ class _Ring:
             entries, _, document = self._entered.read_new()
         except Unusable:
             return b"", {}  # it has read no ring yet
-        return entries, table_of(document.get(collectives.GROUPS))
+        return entries, table_of(document.get(handed_over.GROUPS))
 
     def _described(self, document: Mapping[str, Any]) -> HandingProcess:
         who = table_of(document.get(WHO))
         stages = tuple(map(text_of, list_of(document.get(STAGES))[: batches.STAGES_AT_MOST]))
         waits_for = {key: text_of(whom) for key, whom in table_of(document.get(WAITS)).items() if key in stages}
         # Who waits for its workers, or only waits, in whatever it does, is a controller.
-        waits = who.get("under") == parts.RAY_DRIVER or summaries.WORKERS in waits_for.values()
+        waits = who.get("under") == parts.RAY_DRIVER or parts.WORKERS in waits_for.values()
         waits = waits or (bool(stages) and len(waits_for) == len(set(stages)))
         texts = {key: text_of(who.get(key)) for key in ("role", "part", "under", "place")}
         rank, pid, world_size = (small_number(who.get(key)) for key in ("rank", "pid", "world_size"))
@@ -215,10 +217,10 @@ def in_batches(handed: list[Handed]) -> Iterator[tuple[dict[str, Any], list[tupl
         sections.append((batches.STAGES, number, new.rows))
         if new.entries:
             sections.append((batches.COLLECTIVES, number, new.entries))
-            head[collectives.GROUPS].update(new.groups)
+            head[handed_over.GROUPS].update(new.groups)
         size += new_bytes
     yield head, sections
 
 
 def _empty() -> dict[str, Any]:
-    return {"processes": [], "ended": [], "missed": 0, collectives.GROUPS: {}, CPU: []}
+    return {"processes": [], "ended": [], "missed": 0, handed_over.GROUPS: {}, CPU: []}

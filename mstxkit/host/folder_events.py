@@ -13,19 +13,15 @@ import time
 from pathlib import Path
 from typing import Iterable
 
-from . import proc_files
 from .descriptors import OwnDescriptor, WakePipe
 
 # Source: Linux 6.1, include/uapi/linux/inotify.h.
 _MOVED_TO, _DELETE_SELF, _MOVE_SELF, _ONLY_FOLDERS = 0x80, 0x400, 0x800, 0x01000000
 _ASKED_FOR = _MOVED_TO | _DELETE_SELF | _MOVE_SELF | _ONLY_FOLDERS
 _FLAGS = os.O_NONBLOCK | os.O_CLOEXEC  # IN_NONBLOCK and IN_CLOEXEC are these
-_MOUNTS_AT_MOST_BYTES = 16 << 20
 # The kernel says that a folder is removed or moved, but not that one above it is: so often each is looked at all the
 # same. Seconds.
 _SURE_FOR_S = 120.0
-# Folders on these belong to this kernel alone: what another host writes into others, nobody here is told of.
-_LOCAL_KINDS = frozenset(("tmpfs", "ramfs", "ext2", "ext3", "ext4", "xfs", "btrfs", "f2fs", "overlay", "zfs"))
 
 
 class FolderEvents:
@@ -144,16 +140,3 @@ def _call(name: str, *values: int | bytes) -> int:
         return int(getattr(ctypes.CDLL(None, use_errno=True), name)(*values))
     except (OSError, AttributeError, TypeError):
         return -1
-
-
-def is_local(folder: Path) -> bool:
-    """Is this folder's file system this kernel's alone? Where that cannot be told, it is not."""
-    try:
-        device = os.stat(folder).st_dev
-        which = f"{os.major(device)}:{os.minor(device)}"  # the third word of a line
-        mounts = proc_files.text("/proc/self/mountinfo", _MOUNTS_AT_MOST_BYTES).splitlines()
-        of_device = [line for line in mounts if line.split(" ", 3)[2:3] == [which]]
-        kinds = {line.partition(" - ")[2].partition(" ")[0] for line in of_device}
-    except (OSError, ValueError):
-        return False
-    return bool(kinds) and kinds <= _LOCAL_KINDS

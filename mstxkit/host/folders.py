@@ -8,9 +8,13 @@ from pathlib import Path
 from typing import Callable
 
 from ..errors import CaptureError
+from . import proc_files
 
 FOLDER_MODE = 0o700
 SHARED_MEMORY = "/dev/shm"
+# Folders on these belong to this kernel alone: what another host writes into others, nobody here is told of.
+_LOCAL_KINDS = frozenset(("tmpfs", "ramfs", "ext2", "ext3", "ext4", "xfs", "btrfs", "f2fs", "overlay", "zfs"))
+_MOUNTS_AT_MOST_BYTES = 16 << 20
 
 
 def make_folder(folder: Path) -> None:
@@ -108,3 +112,16 @@ def _file_bytes(path: Path) -> int:
 def is_inside(path: str, folder: Path) -> bool:
     """Does `path`, its links resolved, lie inside `folder`?"""
     return os.path.commonpath([os.path.realpath(path), os.path.realpath(folder)]) == os.path.realpath(folder)
+
+
+def is_local(folder: Path) -> bool:
+    """Is this folder's file system this kernel's alone? Where that cannot be told, it is not."""
+    try:
+        device = os.stat(folder).st_dev
+        which = f"{os.major(device)}:{os.minor(device)}"  # the third word of a line
+        mounts = proc_files.text("/proc/self/mountinfo", _MOUNTS_AT_MOST_BYTES).splitlines()
+        of_device = [line for line in mounts if line.split(" ", 3)[2:3] == [which]]
+        kinds = {line.partition(" - ")[2].partition(" ")[0] for line in of_device}
+    except (OSError, ValueError):
+        return False
+    return bool(kinds) and kinds <= _LOCAL_KINDS

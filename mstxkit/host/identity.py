@@ -17,7 +17,7 @@ from operator import index
 from typing import Any, Callable, Mapping
 
 from .. import faults
-from . import environment, launch, parallel, parts, proc_files, versions
+from . import environment, launch, parallel, parts, proc_files
 
 _RANK_VARIABLES = ("RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID", "RANK_ID")
 _WORLD_VARIABLES = ("WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "SLURM_NTASKS", "RANK_SIZE")
@@ -29,6 +29,12 @@ ROLE_LIMIT = 100
 _WIDE_PART_LIMIT = 16
 # How often the launcher has started its processes anew: torchrun, Slurm.
 _RESTART_VARIABLES = ("TORCHELASTIC_RESTART_COUNT", "SLURM_RESTART_COUNT")
+# In this order; what a comparison of two runs would ask for first.
+FRAMEWORKS = (
+    "torch", "torch_npu", "mindspore", "verl", "mindspeed_rl", "mindspeed_llm", "mindspeed", "megatron", "vllm",
+    "vllm_ascend", "sglang", "transformers", "trl", "ray", "numpy",
+)  # fmt: skip
+_TEXT_AT_MOST, _ALL_AT_MOST = 40, 400
 _learnt: dict[str, Any] = {}
 _inherited: dict[str, int | None] = {}  # the parent's rank, once asked for
 _of_group: dict[str, int] = {}  # what torch's process group has said: it is destroyed before a program ends
@@ -113,8 +119,28 @@ def current() -> dict[str, Any]:
     loaded; None where it is not known yet.
     """
     numbers = _numbers()
-    own = {"role": _cut(os.environ.get("MSTXKIT_ROLE")), "versions": versions.loaded()}
+    own = {"role": _cut(os.environ.get("MSTXKIT_ROLE")), "versions": versions_loaded()}
     return {**own, **numbers, **_part(numbers["rank"]), **_learnt}
+
+
+def versions_loaded() -> str | None:
+    """`torch 2.13.0, ray 2.60.0`, of what this process has loaded; None where it is nothing: two runs are compared by it.
+    *Cost*: a look into `sys.modules` for each name.
+    """
+    named = [f"{name} {version}" for name in FRAMEWORKS if (version := _version(name))]
+    while len(", ".join(named)) > _ALL_AT_MOST:
+        named.pop()
+    return ", ".join(named) or None
+
+
+def _version(name: str) -> str:
+    """As the module itself says; "" where it does not, by what is there already: `getattr` would wake lazy modules."""
+    try:
+        version = vars(sys.modules[name]).get("__version__")
+    except (KeyError, TypeError):
+        return ""
+    text = str.__str__(version) if isinstance(version, str) else ""
+    return text[:_TEXT_AT_MOST] if text.isascii() and text.isprintable() else ""
 
 
 def _numbers() -> dict[str, int | None]:

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, Mapping
 
 from . import identity, lease, proc_files
-from .folder_events import is_local
+from .folders import is_local
 
 # `<process>.life` beside `<process>.live`.
 SUFFIX, LIVE_SUFFIX = ".life", ".live"

@@ -25,6 +25,7 @@ TRAINER, DRIVER, RAY_WORKER = "trainer", "driver", "ray worker"
 # What a process works under: the reader knows by it who works beside its rank's own process (`BESIDE`).
 RAY, RAY_DRIVER, POOL, DATALOADER, PROCESS, FORK = "ray", "ray driver", "pool", "dataloader", "process", "fork"
 BESIDE = (POOL, DATALOADER, PROCESS, FORK)
+WORKERS = "workers"  # what a controller says that it waits for, of its own
 
 _DRIVER_MODE, _WORKER_MODE = 0, 1
 # multiprocess, loky: the forks of multiprocessing that Hugging Face datasets and joblib bring.

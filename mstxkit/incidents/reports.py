@@ -14,7 +14,7 @@ from ..errors import FormatError
 from ..store import collectives, layout, records
 from ..store.collectives import CollectiveEntry
 from ..store.documents import Unusable
-from ..store.handed_over import OF_COLLECTIVES, HandedOver
+from ..store.handed_over import GROUPS, OF_COLLECTIVES, HandedOver
 from ..store.stacks import LastWords, ThreadStack
 from ..store.values import small_number, table_of, text_of
 from . import kernel, waiting
@@ -184,7 +184,7 @@ def of_collectives(folder: Path, name: str) -> dict[str, Any]:
         rows, _, document = HandedOver(folder / f"{name}{layout.RINGS_SUFFIX}", 0, OF_COLLECTIVES).read_new()
     except (Unusable, OSError):
         return {"entered": [], "ring": [], "no_ring": ""}
-    groups = table_of(document.get(collectives.GROUPS))
+    groups = table_of(document.get(GROUPS))
     entries = list(collectives.unpack(rows))
     newest: dict[int, CollectiveEntry] = {}
     for entry in entries:

@@ -18,9 +18,9 @@ from typing import Mapping, NamedTuple, Sequence
 from ..errors import MstxkitError
 from ..host import apart, folders, jitter
 from ..reading.report.escape import for_terminal
-from ..store import documents, layout, run_file, settings_file, stacks, verdicts, whereabouts
+from ..store import documents, layout, run_file, settings_file, stacks, verdicts
 from ..store.incidents import HANG, REQUEST, Incident
-from ..store.lookout import Lookout
+from ..store.lookout import EVERY_S, Lookout
 from ..triggers import hang
 from . import asking, deciding, summary
 from .before import Place, tells_of_all, told_before
@@ -85,7 +85,7 @@ class Watchman:
         self._watch = watch
         self._host = WatchedHost(watch.folder, watch.hang_s)
         self._host.begin()  # before the lock is taken: who waits for that seals then what the dead have left
-        self._place = whereabouts.name_of_host(watch.folder, "")
+        self._place = layout.name_of_host(watch.folder, "")
         self._folders = IncidentFolders(watch.run, watch.run_id, self._place, watch.incidents, watch.incidents_bytes)
         # Incidents that this host has answered, with the ranges that it was inside of then: each is told of once.
         self._told: dict[str, set[Place]] = {}
@@ -113,7 +113,7 @@ class Watchman:
 
     def _tell_where(self) -> None:
         """On a thread of its own: where the run folder hangs, it is still seen who dies meanwhile."""
-        every_s, pause_s = jitter.own_period_s(whereabouts.EVERY_S, "whereabouts"), 0.0
+        every_s, pause_s = jitter.own_period_s(EVERY_S, "whereabouts"), 0.0
         while not self._ending.wait(pause_s):
             names = () if self._host.is_closing else self._host.seen
             if names:

@@ -85,7 +85,7 @@ def collect(
     if run_id is None:
         raise MstxkitError(run_file.why_none(run))
     adopted = []
-    for pointer in pointers(folder):
+    for pointer in process_pointer.all_here(folder):
         if pointer.name.partition(layout.POINTER)[0] in but:
             continue
         try:
@@ -95,13 +95,6 @@ def collect(
         except (OSError, ValueError, TypeError, KeyError, MstxkitError) as exc:
             on_problem(pointer.name, exc)  # one that cannot be adopted must not keep the others from it
     return [adoption for adoption in adopted if adoption is not None]
-
-
-def pointers(run: Path) -> list[Path]:
-    """Pointers of this host's processes: announced, half made, or claimed by an adopter."""
-    kinds = (layout.POINTER, layout.BEING_MADE)
-    candidates = (run / layout.LIVE).glob(f"{identity.host()}-*")
-    return sorted(path for path in candidates if any(kind in path.name for kind in kinds))
 
 
 def _adopt(run: Path, pointer: Path, run_id: str, go_on: Callable[[], bool], adopter: _Adopter) -> Adopted | None:

@@ -7,7 +7,7 @@ ends by itself once the write returns, or goes on if it was started again by the
 from __future__ import annotations
 
 import threading
-from typing import Callable
+from typing import Any, Callable
 
 from .. import faults
 from ..host import threads
@@ -124,6 +124,26 @@ class Background:
             faults.note(self._name, exc)
             self.sleep(_AFTER_A_FAULT_S)
             return True
+
+
+class Late:
+    """What works beside a recorder: a thread of ours loads and makes it once there is work for it.
+
+    Args:
+        make: Makes it.
+        is_wanted: Is there work for it?
+    """
+
+    def __init__(self, make: Callable[[], Any], is_wanted: Callable[[], bool] = lambda: True) -> None:
+        self._make, self._is_wanted, self._making = make, is_wanted, threading.Lock()
+        self.made: Any = None
+
+    def get(self) -> Any:
+        """It; None while there is no work for it."""
+        with self._making:
+            if self.made is None and self._is_wanted():
+                self.made = self._make()
+            return self.made
 
 
 def _need_threads() -> None:

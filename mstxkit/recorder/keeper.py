@@ -13,24 +13,25 @@ import os
 import threading
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Callable, NamedTuple
+from typing import TYPE_CHECKING, Callable, Collection, NamedTuple
 
 from .. import faults
 from ..host import apart, identity, jitter, life, parts
 from ..host.lease import Lease
 from ..host.listing import ListedFolder
-from ..store import layout, stacks
+from ..store import layout, process_pointer, stacks
 from ..store.lookout import Lookout
-from . import adopt, live
+from . import live
 from .background import Background
-from .neighbours import Neighbours
 from .watchman import WatchmanStarter
 
 if TYPE_CHECKING:
     from ..store.care_record import SealedCare
     from .caretaking import SealedCaretaker
+    from .neighbours import Neighbours
 
 _TURN_S = 1.0
+_ADOPT = "mstxkit.recorder.adopt"
 # How often it is looked whether there is a keeper, and whether the lock is still ours: a call of the kernel lets go of
 # the GIL, and beside a busy thread costs twenty times as much as alone.
 _LOOKS_EVERY_S = 3.0
@@ -85,18 +86,28 @@ class Keeper:
         self._listed = ListedFolder(self._folder)
         self._seen: tuple[frozenset[str], tuple[str, ...]] = frozenset(), ()
         self._looks = jitter.Every(_LOOKS_EVERY_S, "keeper", time.monotonic())
-        self._neighbours, self._lease = Neighbours(self._folder), Lease(self._lock)
+        self._made_neighbours: Neighbours | None = None
+        self._lease = Lease(self._lock)
         self._lookout = Lookout(run, run_id, self._folder, watchman.is_there)
         self._handing_on = handing_on or HandingOn()
         self._caretaker = None if care is None else _caretaker(care)
         self._is_apart = self._caretaker is not None and self._caretaker.is_apart
         self._watchman = watchman
-        self._background = Background("mstxkit-keeper", self._turn, self._neighbours.wake)
+        self._background = Background("mstxkit-keeper", self._turn, lambda: self._neighbours.wake())
+
+    @property
+    def _neighbours(self) -> Neighbours:
+        """Watches the others, once there are any."""
+        if self._made_neighbours is None:
+            from .neighbours import Neighbours
+
+            self._made_neighbours = Neighbours(self._folder)
+        return self._made_neighbours
 
     def begin(self) -> None:
         """At the start: become keeper, if there is none, and look after what was left before. Never raises."""
         try:
-            self._has_looked = len(adopt.pointers(self._run)) <= 1
+            self._has_looked = len(process_pointer.all_here(self._run)) <= 1
             self.look()
             self.consider()
         except Exception as exc:
@@ -176,14 +187,16 @@ class Keeper:
 
     def forget(self) -> None:
         """In a forked child: let go of what its parent watches."""
-        self._neighbours.close()
+        if self._made_neighbours is not None:
+            self._made_neighbours.close()
 
     def resign(self) -> None:
         """Leave all to the next keeper."""
         self._is_keeper = False
         life.let_go(self._lock)
         live.forget_folder(self._folder)
-        self._neighbours.close()
+        if self._made_neighbours is not None:
+            self._made_neighbours.close()
 
     def hand_over(self, go_on: Callable[[], bool]) -> None:
         """When this process has sealed what it had itself: seal what the others left, unless another keeper does, and
@@ -198,7 +211,7 @@ class Keeper:
             while is_keeper or self._becomes_keeper():
                 if identity.current().get("under") == parts.RAY_DRIVER and not parts.is_driving():
                     _within(_WORKERS_END_WITHIN_S, lambda: self._are_others_gone() or not go_on())
-                adopt.collect(self._run, go_on, self._own, self._neighbours.when_gone)
+                self._collect(go_on)
                 are_all_gone = _within(_ENDS_TOGETHER_S, self._are_others_gone)
                 self._handing_on.last(are_all_gone)
                 if are_all_gone and self._caretaker is not None:
@@ -265,7 +278,7 @@ class Keeper:
         files = new if len(new) >= _FEW_DEAD and time.monotonic() > self._helped_s else ()
         if sum(_bytes_of(self._folder / f"{name}{layout.LIVE_SUFFIX}") for name in files) > DEAD_AT_MOST_BYTES:
             self._helped_s = time.monotonic() + _HELPED_EVERY_S
-            apart.start(adopt.__name__, [str(self._run)])
+            apart.start(_ADOPT, [str(self._run)])
 
     def _is_watchman_due(self) -> bool:
         """At first somebody may die just while it is sealed what was left before."""
@@ -293,13 +306,18 @@ class Keeper:
         first_s, unseen = min(self._gone_since_s.values(), default=0.0), self._unseen(gone)
         self._background.sleep(max(0.0, first_s + _OUTLIVES_BY_S - time.monotonic()))
         if not self._background.is_pausing:
-            adopt.collect(self._run, self._goes_on, self._own, self._neighbours.when_gone, but=unseen)
+            self._collect(self._goes_on, unseen)
         if not self._background.is_pausing:
             self._has_looked, self._left = True, gone - unseen
 
     def _goes_on(self) -> bool:
         life.show(self._lock)
         return not self._background.is_pausing
+
+    def _collect(self, go_on: Callable[[], bool], but: Collection[str] = ()) -> None:
+        from . import adopt
+
+        adopt.collect(self._run, go_on, self._own, self._neighbours.when_gone, but=but)
 
     def _others(self) -> tuple[str, ...]:
         """Names of the other processes of this run that have, or have left, a live file here."""

@@ -11,7 +11,7 @@ import os
 from pathlib import Path
 
 from ..host.descriptors import OwnDescriptor
-from ..store import documents, segment
+from ..store import documents
 
 _FLAGS = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
 
@@ -20,14 +20,14 @@ class KeptOpen:
     """One file at a time; links are never followed.
 
     Args:
-        header: What a new file begins with; default: that of a file of sealed blocks.
+        header: What a new file begins with.
 
     Threads/fork: one thread at a time. A forked child makes a new one, and leaves what it got: to close a file of a
     file system that hangs would have it wait.
     """
 
-    def __init__(self, header: bytes | None = None) -> None:
-        self._header = segment.file_header() if header is None else header
+    def __init__(self, header: bytes = b"") -> None:
+        self._header = header
         self._path: Path | None = None
         self._file: OwnDescriptor | None = None
         self._which = (0, 0)

@@ -17,8 +17,8 @@ from ..host import identity, jitter
 from ..host.descriptors import OwnDescriptor
 from ..store import documents, layout, stacks
 from .background import Background
+from .exits import Unhandled
 from .stack_file import StackFile
-from .unhandled import Unhandled
 
 _READS_BYTES = 4096
 # How often it is looked whether the program has closed descriptors of ours.

@@ -19,7 +19,7 @@ from typing import Any, Iterator, NamedTuple
 from .. import faults
 from ..errors import CaptureError
 from ..host import folders, identity, life
-from ..host.folder_events import is_local
+from ..host.folders import is_local
 from ..store import documents, livefile, process_pointer, records
 from ..store import layout as names
 

@@ -16,7 +16,7 @@ from typing import Any, Callable, Iterable, NamedTuple
 from .. import faults
 from ..engine.choose import engine
 from ..store import collectives, layout
-from ..store.handed_over import OF_COLLECTIVES, SummaryRing
+from ..store.handed_over import GROUPS, OF_COLLECTIVES, SummaryRing
 from . import entries, torch_rings
 from .torch_rings import GroupOfRing, ReadRing, TorchRing
 
@@ -214,7 +214,7 @@ class Rings:
         groups = {str(group.number): group.as_json() for group in of_ring}
         groups.update(entries.groups())
         return {
-            collectives.GROUPS: groups, collectives.RANK: torch_rings.rank(), collectives.WHY_NOT: self._why_not,
+            GROUPS: groups, collectives.RANK: torch_rings.rank(), collectives.WHY_NOT: self._why_not,
             collectives.RING: self._ring.size if self._ring else 0,
         }  # fmt: skip
 

@@ -49,7 +49,7 @@ class SealedFiles:
         self._on_evicted = on_evicted
         self._on_missing = on_missing or (lambda: folders.make_folder(folder))
         self._files: list[_File] = []
-        self._index, self._kept = Growing(), KeptOpen()
+        self._index, self._kept = Growing(), KeptOpen(segment.file_header())
         names = sealed_place.all_names([*elsewhere, folder], name)
         self._number = 1 + max(map(layout.sealed_number, names), default=0)
 

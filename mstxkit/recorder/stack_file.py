@@ -13,6 +13,7 @@ Nothing of it is on a training thread, but for the moment in which that is hung 
 
 from __future__ import annotations
 
+import ctypes
 import faulthandler
 import os
 import signal
@@ -21,11 +22,10 @@ import threading
 import time
 import weakref
 from pathlib import Path
-from typing import Any, Callable, Iterable
+from typing import Any, Callable, Iterable, NamedTuple
 
 from ..host import proc_files
 from ..host.descriptors import OwnDescriptor
-from ..host.signal_actions import Action
 from ..store import documents, stacks
 
 # Ignored by default, as SIGCHLD and SIGWINCH are, but nobody's shell or terminal sends it.
@@ -33,6 +33,10 @@ STACKS_SIGNAL = signal.SIGURG
 # Source: CPython 3.9 to 3.13, Modules/faulthandler.c, `faulthandler_handlers`.
 _FATAL = (signal.SIGBUS, signal.SIGILL, signal.SIGFPE, signal.SIGABRT, signal.SIGSEGV)
 _FLAGS = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+# More than any libc's `struct sigaction` takes. Source: glibc 2.41, bits/sigaction.h (152 bytes); musl 1.2.5, the same.
+_ROOM_BYTES = 256
 
 
 class _Writable:
@@ -154,3 +158,39 @@ def _is_caught(number: int) -> bool:
         return any(int(mask, 16) >> number - 1 & 1 for mask in masks)
     except (OSError, ValueError, IndexError):
         return True
+
+
+class Action(NamedTuple):
+    """What is done at one signal, as the C library has it: nobody else need understand it.
+
+    Args:
+        number: Of the signal.
+        content: A `struct sigaction`; b"" where the C library does not tell.
+    """
+
+    number: int
+    content: bytes
+
+    @classmethod
+    def of(cls, number: int) -> Action:
+        """What is done at it now. *Cost*: a system call."""
+        room = ctypes.create_string_buffer(_ROOM_BYTES)
+        return cls(number, b"" if _sigaction(number, None, room) else room.raw)
+
+    @property
+    def handler(self) -> bytes:
+        """The handler's address, which is what it begins with."""
+        return self.content[: ctypes.sizeof(ctypes.c_void_p)]
+
+    def put_back(self) -> None:
+        """Do this at it again."""
+        if self.content:
+            _sigaction(self.number, self.content, None)
+
+
+def _sigaction(number: int, new: object, old: object) -> int:
+    """0 where it was done."""
+    try:
+        return int(ctypes.CDLL(None).sigaction(number, new, old))
+    except (OSError, AttributeError, ctypes.ArgumentError):
+        return -1

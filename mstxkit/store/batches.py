@@ -14,16 +14,14 @@ from pathlib import Path
 from typing import Any, Iterator, Mapping, NamedTuple, Sequence
 
 from ..errors import FormatError
-from . import documents, layout, summaries
+from . import documents, layout
+from .handed_over import COLLECTIVE_BYTES, SUMMARY_BYTES
 from .values import list_of, small_number, table_of, text_of, whole_number
 
 MAGIC, FORMAT = b"MXS1", 1
 HEAD_AT_MOST, BODY_AT_MOST = 1 << 20, 2 << 20
 STAGES, COLLECTIVES = "stages", "collectives"
-# u32 group, u32 sequence, i64 entered, i64 left (0: not known), ns of CLOCK_MONOTONIC, u16 operation, u16 flags,
-# u32 bytes / 1024.
-COLLECTIVE_BYTES = 32
-ROW_BYTES = {STAGES: summaries.ROW_BYTES, COLLECTIVES: COLLECTIVE_BYTES}
+ROW_BYTES = {STAGES: SUMMARY_BYTES, COLLECTIVES: COLLECTIVE_BYTES}
 # Of an older part of a file that has grown too large: `<host>-<digest>.old.mxb`.
 OLD_SUFFIX = f".old{layout.SUMMARIES_SUFFIX}"
 PROCESSES_AT_MOST, STAGES_AT_MOST = 4096, 1024

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Iterable, Iterator, Mapping, NamedTuple
 
 from . import documents, layout
+from .handed_over import GROUPS
 
 ROW = struct.Struct("<IIqqHHI")
 ROW_BYTES = ROW.size
@@ -35,7 +36,7 @@ DISTURBED = 1
 LEFT_AT_MOST = 2
 # Seen as Python code made the call; and the device of its group runs behind the host, of which alone it tells.
 CALLED, HOST_ALONE = 4, 8
-GROUPS, RANK, RING, WHY_NOT = "groups", "rank", "ring_entries", "why_not"
+RANK, RING, WHY_NOT = "rank", "ring_entries", "why_not"
 _MOST_32, _RUNS_AT_MOST, _RANKS_AT_MOST = 0xFFFFFFFF, 32, 1 << 20
 # Of `ranks_as_text`: a part of that would be other ranks.
 RANKS_TEXT_AT_MOST = _RUNS_AT_MOST * len("123456789-123456789/123456789,")

@@ -16,11 +16,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ..errors import FormatError
-from . import collectives, documents, summaries
+from . import documents
 from .documents import Unusable
 
 MAGIC, VERSION = b"MSTXSUMS", 1
 MAGIC_OF_RINGS = b"MSTXRING"
+SUMMARY_BYTES, COLLECTIVE_BYTES = 40, 32  # of a row of `summaries`, of `collectives`
 # Of 10 stages a step: 400 steps before a keeper that does not read misses any.
 ROWS = 4096
 ROWS_AT_MOST = 1 << 16
@@ -28,8 +29,9 @@ DOCUMENT_AT, ROWS_AT = 64, 16384
 DOCUMENT_ROOM = ROWS_AT - DOCUMENT_AT
 STAGES, STEP, END, LOST, WHO, LEFT_OUT = "stages", "step", "end", "lost", "who", "stages_left_out"
 # CLOCK_MONOTONIC, and since the process began how long its main thread ran, and waited for a CPU; ns. And: the stages
-# in which it only waits, with whom it waits for: a role, "controller", "loader"; "": nobody says.
-CPU, WAITS = "cpu", "waits"
+# in which it only waits, with whom it waits for: a role, "controller", "loader"; "": nobody says. Of a ring of entries:
+# the groups in it.
+CPU, WAITS, GROUPS = "cpu", "waits", "groups"
 
 _HEAD = struct.Struct("<8sIIQIIQ8s")
 _WRITTEN_AT, _LENGTH_AT, _BEGUN_AT, _NONCE_AT = 16, 24, 32, 40
@@ -47,8 +49,8 @@ class RowKind(NamedTuple):
     row_bytes: int
 
 
-OF_SUMMARIES = RowKind(MAGIC, summaries.ROW_BYTES)
-OF_COLLECTIVES = RowKind(MAGIC_OF_RINGS, collectives.ROW_BYTES)
+OF_SUMMARIES = RowKind(MAGIC, SUMMARY_BYTES)
+OF_COLLECTIVES = RowKind(MAGIC_OF_RINGS, COLLECTIVE_BYTES)
 
 
 class NewSummaries(NamedTuple):

@@ -38,7 +38,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
 from pathlib import Path
@@ -98,6 +97,16 @@ def sealed_number(name: str) -> int:
 def sealed_process(name: str) -> str:
     """`<process>` of `<process>.<nnnn>.mxs`."""
     return name[: -len(SEALED_SUFFIX)].rsplit(".", 1)[0]
+
+
+def name_of_host(folder: Path, suffix: str) -> str:
+    """Of a file of this host in a run: containers may share its name, and have another /dev/shm each, and a keeper
+    each. `folder`: of the live files of this host.
+    """
+    import hashlib
+
+    place = f"{identity.boot_id()} {folder} {folder.stat().st_dev}"
+    return f"{identity.host()}-{hashlib.sha256(place.encode()).hexdigest()[:8]}{suffix}"
 
 
 def of_keeper(processes: Iterable[str], host: str, there: Iterable[str]) -> list[str]:
@@ -177,6 +186,8 @@ def stage_in_names(stage: str) -> str:
     """A stage's key as the name of a folder: itself where it may be one, else what is left of it with a digest."""
     if _STAGE.fullmatch(stage):
         return stage
+    import hashlib
+
     digest = hashlib.blake2b(stage.encode("utf-8", "surrogatepass"), digest_size=4).hexdigest()
     return f"{re.sub('[^0-9A-Za-z_-]', '_', stage)[:_STAGE_AT_MOST]}-{digest}"
 

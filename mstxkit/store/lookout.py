@@ -10,13 +10,17 @@ from __future__ import annotations
 import threading
 import time
 from pathlib import Path
-from typing import Any, Callable, Iterable
+from typing import TYPE_CHECKING, Any, Callable, Iterable
 
 from .. import faults
 from ..errors import FormatError, MstxkitError
 from ..host import jitter
-from . import layout, whereabouts
-from .glance import Glimpse, LiveGlance
+from . import layout
+
+if TYPE_CHECKING:
+    from .glance import Glimpse, LiveGlance
+
+EVERY_S = 5.0
 
 
 class Lookout:
@@ -33,7 +37,7 @@ class Lookout:
 
     def __init__(self, run: Path, run_id: str, folder: Path, is_told: Callable[[], bool] = lambda: False) -> None:
         self._run, self._run_id, self._folder, self._is_told = run, run_id, folder, is_told
-        self._due = jitter.Every(whereabouts.EVERY_S, "whereabouts", time.monotonic())
+        self._due = jitter.Every(EVERY_S, "whereabouts", time.monotonic())
         self._glances: dict[str, LiveGlance] = {}
         self._looking = threading.Lock()
 
@@ -47,6 +51,9 @@ class Lookout:
         if not self._looking.acquire(blocking=False):
             return
         try:
+            from . import whereabouts  # where the watchman says the same, nothing of it is needed here
+            from .glance import LiveGlance
+
             places = {name: self._folder / f"{name}{layout.LIVE_SUFFIX}" for name in names}
             self._glances = {name: self._glances.get(name) or LiveGlance(place) for name, place in places.items()}
             seen = ((_looked(glance), time.monotonic_ns()) for glance in self._glances.values())

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any, Mapping
 
 from ..errors import FormatError
-from . import documents
+from ..host import identity
+from . import documents, layout
 from .values import whole_number
 
 FORMAT, LIMIT_BYTES = 1, 1 << 16
@@ -35,3 +36,10 @@ def parse(raw: bytes) -> dict[str, Any]:
 def read(file: Path) -> dict[str, Any] | None:
     """The fields of a pointer file as they are; None where it cannot be read."""
     return documents.read_json(file, LIMIT_BYTES)
+
+
+def all_here(run: Path) -> list[Path]:
+    """Those of this host's processes: announced, half made, or claimed by an adopter."""
+    kinds = (layout.POINTER, layout.BEING_MADE)
+    candidates = (run / layout.LIVE).glob(f"{identity.host()}-*")
+    return sorted(path for path in candidates if any(kind in path.name for kind in kinds))

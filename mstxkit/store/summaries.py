@@ -15,6 +15,7 @@ from __future__ import annotations
 import struct
 from typing import NamedTuple
 
+from ..host import parts
 from . import records
 
 ROW = struct.Struct("<IHHqIIIHHII")
@@ -27,7 +28,7 @@ FIELDS = [
 # Attributes of a stage's ranges that say how much it did: summed, summed, and the largest. Where a range has no
 # "responses", its "prompts" count.
 TOKENS, RESPONSES, PROMPTS, LONGEST_RESPONSE = "tokens", "responses", "prompts", "longest_response"
-WAITS_FOR, WORKERS = "waits_for", "workers"  # others, and nothing is computed; and what a controller says of its own
+WAITS_FOR, WORKERS = "waits_for", parts.WORKERS  # others, and nothing is computed
 UNKNOWN_16, UNKNOWN_32 = 0xFFFF, 0xFFFFFFFF
 BUSY_PARTS = 65_534
 COARSE, COARSE_SHIFT, _US = 1 << 31, 10, 1000

@@ -5,7 +5,6 @@ One small file a host, replaced as a whole. What it says is as old as it is: eve
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 import os
@@ -19,7 +18,6 @@ from .documents import FORMAT, Unusable
 from .report import Acknowledgement
 from .values import list_of, small_number, step_number, table_of, text_of, whole_number
 
-EVERY_S = 5.0
 PROCESSES_AT_MOST = 1024
 _NS = 10**9
 # A clock may be set by so much without a word: hosts of a cluster agree better.
@@ -94,15 +92,8 @@ def write(run: Path, run_id: str, folder: Path, processes: Iterable[Mapping[str,
     }  # fmt: skip
     os.stat(run)  # what somebody has removed is not made anew here
     folders.make_folder(run / layout.NOW)
-    documents.replace_file(run / layout.NOW / name_of_host(folder, layout.NOW_SUFFIX), json.dumps(about).encode())
-
-
-def name_of_host(folder: Path, suffix: str) -> str:
-    """Of a file of this host in a run: containers may share its name, and have another /dev/shm each, and a keeper
-    each. `folder`: of the live files of this host.
-    """
-    place = f"{identity.boot_id()} {folder} {folder.stat().st_dev}"
-    return f"{identity.host()}-{hashlib.sha256(place.encode()).hexdigest()[:8]}{suffix}"
+    name = layout.name_of_host(folder, layout.NOW_SUFFIX)
+    documents.replace_file(run / layout.NOW / name, json.dumps(about).encode())
 
 
 def seen(run: Path, run_id: str, unusable: list[Unusable] | None = None) -> list[Whereabouts]:

@@ -17,7 +17,7 @@ import mstxkit
 from mstxkit import faults
 from mstxkit.errors import ConfigError
 from mstxkit.escalation import asking
-from mstxkit.escalation.duty import beginning, standby
+from mstxkit.escalation.duty import beginning, first_step
 from mstxkit.escalation.duty import duty as duties
 from mstxkit.host import identity
 from mstxkit.patches import _takes_over
@@ -42,7 +42,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 @pytest.fixture
 def session(monkeypatch: pytest.MonkeyPatch) -> Recording:
     """The session that the next process on duty makes; a busy machine does not put it off."""
-    for module in (beginning, standby):
+    for module in (beginning, first_step):
         monkeypatch.setattr(module, "WAITS_AT_MOST_S", WITHIN_S)
     session = Recording()
     monkeypatch.setattr(duties, "OneSession", lambda: session)

@@ -23,7 +23,7 @@ import torch_npu
 
 import mstxkit
 import mstxkit.bootstrap.configured  # once, and not in each rank
-from mstxkit.escalation.duty import beginning, standby
+from mstxkit.escalation.duty import beginning, first_step
 
 RANKS, STEPS = 4, 7
 STAGES = ("actor_generate", "actor_compute_log_prob", "actor_update")
@@ -82,7 +82,7 @@ def main(folder: str, *configs: str) -> None:
     assert torch_npu.npu is not None
     torch.set_num_threads(1)
     # A busy machine puts no session off.
-    beginning.WAITS_AT_MOST_S = beginning.ANSWERS_WITHIN_S = standby.WAITS_AT_MOST_S = 60.0
+    beginning.WAITS_AT_MOST_S = beginning.ANSWERS_WITHIN_S = first_step.WAITS_AT_MOST_S = 60.0
     for name, _, config in (text.partition("=") for text in configs):
         place = Path(folder, name)
         place.mkdir()

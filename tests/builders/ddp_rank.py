@@ -26,7 +26,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 import mstxkit
 from mstxkit import stage, step
-from mstxkit.host import cpu_time
+from mstxkit.recorder.handing_over import ran_and_waited_ns
 from mstxkit.store import collectives, layout
 
 WIDTH, LAYERS, BATCH = 128, 4, 32
@@ -103,7 +103,7 @@ class Loop:
     def count_cpu(self) -> None:
         now_ns = time.monotonic_ns()
         if not self.cpu or now_ns - self.cpu[-1][0] >= _COUNTED_EVERY_NS:
-            self.cpu.append((now_ns, *(cpu_time.ran_and_waited_ns() or (0, 0))))
+            self.cpu.append((now_ns, *(ran_and_waited_ns() or (0, 0))))
 
     def fine_step(self, number: int) -> None:
         with self._stage(number, "load_batch"):

@@ -21,6 +21,7 @@ from typing import Any, Callable, NamedTuple, Sequence
 from builders.lives import UNJUDGED
 
 from mstxkit.recorder import adopt
+from mstxkit.store import process_pointer
 
 HERE = Path(__file__).resolve().parents[1] / "ray_jobs"
 ROOT = HERE.parents[1]
@@ -149,6 +150,6 @@ def _last_line(printed: str) -> Any:
 def _collect(run: Path) -> None:
     """Workers outlive the driver by a moment."""
     deadline = time.monotonic() + _WORKERS_END_WITHIN_S
-    while adopt.pointers(run) and time.monotonic() < deadline:
+    while process_pointer.all_here(run) and time.monotonic() < deadline:
         adopt.collect(run)
         time.sleep(0.1)

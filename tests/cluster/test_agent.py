@@ -17,7 +17,7 @@ from mstxkit.cluster import batch_log, clocks
 from mstxkit.cluster.agent import Agent
 from mstxkit.cluster.batch_log import BatchLog
 from mstxkit.recorder.kept_open import KeptOpen
-from mstxkit.store import batches, layout, run_file, settings_file, whereabouts
+from mstxkit.store import batches, layout, run_file, settings_file
 from mstxkit.store.batches import READ_AGAIN_BYTES, Batch, BatchFile
 from mstxkit.store.handed_over import SummaryRing
 from mstxkit.store.settings_file import Figures
@@ -414,6 +414,6 @@ def test_a_frozen_disk_holds_up_only_the_thread_that_writes(
 
 
 def test_a_host_has_one_name_for_all_of_its_files(place: Place) -> None:
-    names = [whereabouts.name_of_host(place.live, suffix) for suffix in (layout.NOW_SUFFIX, layout.SUMMARIES_SUFFIX)]
+    names = [layout.name_of_host(place.live, suffix) for suffix in (layout.NOW_SUFFIX, layout.SUMMARIES_SUFFIX)]
 
     assert names[0].rpartition(".")[0] == names[1].rpartition(".")[0]

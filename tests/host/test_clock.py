@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -28,7 +30,7 @@ class MachineSetter:
         for name, text in files.items():
             (self._folder / name).write_text(text)
             self._monkeypatch.setattr(clock, name, str(self._folder / name))
-        self._monkeypatch.setattr("platform.machine", lambda: architecture)
+        self._monkeypatch.setattr(os, "uname", lambda: SimpleNamespace(machine=architecture))
 
 
 def test_the_tsc_is_taken_where_the_kernel_keeps_time_with_it(machine: MachineSetter) -> None:

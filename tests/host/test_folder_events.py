@@ -12,7 +12,8 @@ from typing import Iterator
 import pytest
 
 from mstxkit.host import folder_events
-from mstxkit.host.folder_events import FolderEvents, is_local
+from mstxkit.host.folder_events import FolderEvents
+from mstxkit.host.folders import is_local
 
 LONG_S = 60.0
 

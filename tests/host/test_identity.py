@@ -13,7 +13,7 @@ from builders import lives
 
 import mstxkit
 from mstxkit import faults
-from mstxkit.host import identity, versions
+from mstxkit.host import identity
 from mstxkit.recorder import adopt, here
 from mstxkit.store import livefile
 
@@ -70,7 +70,13 @@ def test_an_initialised_process_group_knows_better(monkeypatch: pytest.MonkeyPat
     monkeypatch.setenv("RANK", "0")
     monkeypatch.setitem(sys.modules, "torch.distributed", group_of(7, 8))
 
-    assert identity.current() == {"rank": 7, "world_size": 8, "role": None, **TRAINER, "versions": versions.loaded()}
+    assert identity.current() == {
+        "rank": 7,
+        "world_size": 8,
+        "role": None,
+        **TRAINER,
+        "versions": identity.versions_loaded(),
+    }
 
 
 @pytest.mark.parametrize("group", [group_of(7, 8, is_initialized=False), group_of(-1, -1)])
@@ -97,7 +103,13 @@ def test_what_identify_says_comes_first(monkeypatch: pytest.MonkeyPatch) -> None
     mstxkit.identify(rank=5, world_size=9)
     mstxkit.identify(role="actor")
 
-    assert identity.current() == {"rank": 5, "world_size": 9, "role": "actor", **TRAINER, "versions": versions.loaded()}
+    assert identity.current() == {
+        "rank": 5,
+        "world_size": 9,
+        "role": "actor",
+        **TRAINER,
+        "versions": identity.versions_loaded(),
+    }
 
 
 def test_a_part_may_be_said_and_comes_first() -> None:

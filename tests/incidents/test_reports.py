@@ -72,7 +72,7 @@ def test_a_group_of_many_ranks_of_five_digits_is_said_with_all_of_them_and_no_ot
     ranks = tuple(first + 4 * nth for first in range(10_000, 12_048, 64) for nth in range(8))
     ring = handed_over.SummaryRing(tmp_path / f"p{layout.RINGS_SUFFIX}", 8, handed_over.OF_COLLECTIVES)
     groups = {"5": {"name": "experts", "ranks": collectives.ranks_as_text(ranks)}}
-    ring.put(CollectiveEntry(5, 1, 2, 3, 1, 0, 4).pack(), {collectives.GROUPS: groups})
+    ring.put(CollectiveEntry(5, 1, 2, 3, 1, 0, 4).pack(), {handed_over.GROUPS: groups})
 
     (said,) = reports.of_collectives(tmp_path, "p")["entered"]
 

@@ -14,6 +14,7 @@ import pytest
 from builders import lives
 
 from mstxkit.recorder import adopt
+from mstxkit.store import process_pointer
 
 RECORDS = """
     import sys, mstxkit
@@ -187,7 +188,7 @@ def test_a_program_that_starts_itself_anew_has_two_lives_and_lost_neither(run: P
     victim = Victim(run)
     victim.tell(f"import os, sys; os.execv(sys.executable, {command})")
     assert victim.says() == "ready\n"
-    assert lives.wait_until(lambda: len(adopt.pointers(run)) == 1), "the second life adopts the first"
+    assert lives.wait_until(lambda: len(process_pointer.all_here(run)) == 1), "the second life adopts the first"
     victim.ends()
 
     assert states(run) == ["ended", "left"]

@@ -17,7 +17,7 @@ import mstxkit
 from mstxkit import faults
 from mstxkit.cluster.gathering import Gathering
 from mstxkit.engine.choose import engine
-from mstxkit.host import folders
+from mstxkit.host import folders, identity
 from mstxkit.recorder import forking, here
 from mstxkit.store import batches, handed_over, run_file, summaries
 from mstxkit.store.documents import Unusable
@@ -154,6 +154,7 @@ ENDS = """
 
 def test_who_ends_leaves_its_last_step_for_its_keeper(run: Path) -> None:
     with mstxkit.capture(run):
+        assert lives.wait_until(lambda: (own_ring().parent / f"keeper-{identity.host()}.life").exists())
         lives.run(ENDS, run)
         (path,) = rings(run)
         new = HandedOver(path).read_new()

@@ -291,7 +291,7 @@ class TestVariables:
     def test_it_is_said_where_it_comes_too_late(
         self, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
     ) -> None:
-        monkeypatch.setitem(sys.modules, torch_rings._C10D, SimpleNamespace(is_initialized=lambda: True))
+        monkeypatch.setitem(sys.modules, "torch.distributed", SimpleNamespace(is_initialized=lambda: True))
         monkeypatch.setattr(faults, "_said", set())
 
         assert torch_rings.variables(1, {}) == {}

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 from builders import lives
 
+from mstxkit.recorder.exits import Unhandled
 from mstxkit.recorder.last_words import LastWordsHere
-from mstxkit.recorder.unhandled import Unhandled
 from mstxkit.store import stacks
 
 BEGIN = """
@@ -187,7 +187,7 @@ def test_nothing_is_written_into_a_file_that_has_taken_our_number(tmp_path: Path
 
 HOOKS = """
     import sys, threading
-    from mstxkit.recorder.unhandled import Unhandled
+    from mstxkit.recorder.exits import Unhandled
     seen = []
     sys.excepthook = lambda *exc: print("his", exc[0].__name__)
     threading.excepthook = lambda args: print("his", args.exc_type.__name__)

@@ -17,8 +17,8 @@ from mstxkit.store.lookout import Lookout
 
 RANK = """
     import os, sys, time, mstxkit
-    from mstxkit.store import whereabouts
-    whereabouts.EVERY_S = 0.2
+    from mstxkit.store import lookout
+    lookout.EVERY_S = 0.2
     mstxkit.identify(rank=int(sys.argv[2]), world_size=2)
     mstxkit.capture(sys.argv[1])
     for step in (1, 2):
@@ -93,8 +93,8 @@ def test_a_process_alone_needs_no_thread_for_it(tmp_path: Path) -> None:
 
 FROZEN = """
     import os, subprocess, sys, time, mstxkit
-    from mstxkit.store import whereabouts
-    whereabouts.EVERY_S = 0.2
+    from mstxkit.store import lookout
+    lookout.EVERY_S = 0.2
     run, disk, now = sys.argv[1], os.path.dirname(sys.argv[1]), os.path.join(sys.argv[1], "now")
     mstxkit.identify(rank=0, world_size=2)
     mstxkit.capture(run)
@@ -127,7 +127,7 @@ def test_it_writes_when_it_is_due_and_leaves_no_draft(tmp_path: Path, monkeypatc
     assert not (run / "now").exists()
 
     now = time.monotonic()
-    monkeypatch.setattr(time, "monotonic", lambda: now + whereabouts.EVERY_S)
+    monkeypatch.setattr(time, "monotonic", lambda: now + lookout.EVERY_S)
     lookout.tell_if_due(["no such process"])
 
     assert [file.suffix for file in (run / "now").iterdir()] == [".json"]
@@ -139,7 +139,7 @@ def test_what_was_removed_is_not_made_anew_and_is_no_fault(tmp_path: Path, monke
     lookout = Lookout(run, run_id, tmp_path)
     run.rename(tmp_path / "away")
     now = time.monotonic()
-    monkeypatch.setattr(time, "monotonic", lambda: now + whereabouts.EVERY_S)
+    monkeypatch.setattr(time, "monotonic", lambda: now + lookout.EVERY_S)
 
     lookout.tell_if_due([])
 

@@ -21,7 +21,7 @@ from ... import faults
 from ...errors import MstxkitError
 from ...host import folders, identity
 from ...host.descriptors import OwnDescriptor
-from ...host.folder_events import is_local
+from ...host.folders import is_local
 from ...store import documents, layout
 from ...store.control_folder import ControlFolder, messages_in
 from ...store.documents import LIMIT_BYTES, Unusable
