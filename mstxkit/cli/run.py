@@ -34,7 +34,7 @@ _BY_KERNEL = 0x80
 # What Python ignores, and a program does not expect to find ignored.
 _PUT_BACK = [signal.SIGPIPE, signal.SIGXFSZ]
 # How long what was begun may live on after the command; what stays seals itself, or is collected by whoever comes next.
-_STRAGGLE_S = 2.0
+_STRAGGLE_S, _LOOKS_EVERY_S = 2.0, 0.5
 _RUN_HELP = "The run's folder. Default: MSTXKIT_RUN, else mstxkit-runs/<time> here."
 _PATCH_HELP = (
     "Frameworks to patch: import roots, name+extra, .yaml files, all, none. Default: MSTXKIT_AUTOPATCH, else all."
@@ -157,8 +157,9 @@ def _ran(command: list[str], environment: dict[str, str]) -> int:
 def _awaited(pid: int) -> int:
     """Pass signals on until this child ends; its exit code, or minus the signal that ended it."""
     while True:
-        received = signal.sigwaitinfo(FORWARDED | {signal.SIGCHLD})
-        if received.si_signo != signal.SIGCHLD:
+        # Another thread of this process, one that hangs in a folder, say, takes a SIGCHLD that comes before we wait.
+        received = signal.sigtimedwait(FORWARDED | {signal.SIGCHLD}, _LOOKS_EVERY_S)
+        if received is not None and received.si_signo != signal.SIGCHLD:
             if received.si_code != _BY_KERNEL:
                 os.kill(pid, received.si_signo)
             continue

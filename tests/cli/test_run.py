@@ -237,6 +237,30 @@ def until(terminal: subprocess.Popen[bytes], text: bytes) -> bytes:
     return shown
 
 
+# A thread beside the command's, as one that hangs in a folder is; the command ends before we wait for it.
+BESIDE = """
+import os, sys, threading, time
+threading.Thread(target=time.sleep, args=(60,), daemon=True).start()
+spawn = os.posix_spawnp
+def spawned(*words, **options):
+    pid = spawn(*words, **options)
+    os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+    time.sleep(0.2)
+    return pid
+os.posix_spawnp = spawned
+from mstxkit.cli import main
+sys.argv = ["mstxkit", "run", "--", "true"]
+main()
+"""
+
+
+def test_it_ends_although_another_thread_was_told_that_the_command_has_ended(program: Program) -> None:
+    command = [str(program.python), "-c", BESIDE]
+    done = subprocess.run(command, env=unasked(program), cwd=program.folder, timeout=30)
+
+    assert done.returncode == 0
+
+
 def test_the_command_gets_the_signals_as_we_were_given_them(program: Program) -> None:
     done = run(program, "--", "grep", "-E", "Sig(Blk|Ign)", "/proc/self/status")
     blocked, ignored = (int(one.split()[1], 16) for one in done.stdout.splitlines())
