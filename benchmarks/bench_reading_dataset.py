@@ -75,8 +75,9 @@ def _of_a_host() -> Any:
     """Summaries of eight ranks, as steps of the simulator have them."""
     import numpy as np
     import polars as pl
+    from builders.simulated_job import SimulatedJob
 
-    from mstxkit.testing.simulator import JobShape, SimulatedJob
+    from mstxkit.testing.simulator import JobShape
 
     parts = []
     for step in SimulatedJob(JobShape(ranks=RANKS_A_HOST), seed=1).steps(STEPS):

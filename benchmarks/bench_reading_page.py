@@ -92,8 +92,9 @@ def _python(code: str, *words: str) -> list[Any]:
 def write_job(folder: Path, ranks: int) -> None:
     """A finished run: five stages a step, one after the other, of each 19 ranges inside; rank 7 generates slowly."""
     import numpy as np
+    from builders.simulated_job import SimulatedJob
 
-    from mstxkit.testing.simulator import InjectedFault, JobShape, SimulatedJob
+    from mstxkit.testing.simulator import InjectedFault, JobShape
 
     fault = InjectedFault("before", "actor_generate", rank=7, factor=2.0)
     shape = JobShape(ranks=ranks, reshards=False, has_rings=False)

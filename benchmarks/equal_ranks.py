@@ -11,11 +11,12 @@ from dataclasses import replace
 from typing import Any, Iterator, NamedTuple
 
 import numpy as np
+from builders.simulated_job import SimulatedJob
 
 from mstxkit.judging.evidence import RoleStep
 from mstxkit.judging.judge import JobJudge
 from mstxkit.store.verdicts import Verdict
-from mstxkit.testing.simulator import InjectedFault, JobShape, SimulatedJob
+from mstxkit.testing.simulator import InjectedFault, JobShape
 
 # Jobs of a seed: so many cases, and one healthy job beyond them.
 _OF_A_SEED, _HEALTHY = 1000, 999

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any, Iterable
 
 import numpy as np
+from builders.simulated_job import SimulatedJob
 
 from mstxkit.judging.evidence import Collectives, Peer, RoleStep, Work
 from mstxkit.judging.judge import JobJudge
 from mstxkit.store.verdicts import Verdict
-from mstxkit.testing.simulator import SimulatedJob
 
 
 def peers(count: int, a_host: int = 4) -> tuple[Peer, ...]:

@@ -7,8 +7,9 @@ from typing import Any, Sequence
 
 import numpy as np
 from builders.run_files import BankFiles, ProcessFiles, new_run
+from builders.simulated_job import SimulatedJob
 
-from mstxkit.testing.simulator import InjectedFault, JobShape, SimulatedJob
+from mstxkit.testing.simulator import InjectedFault, JobShape
 
 _NS = 1e9
 

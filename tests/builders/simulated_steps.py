@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Sequence
 
 import numpy as np
+from builders.simulated_job import SimulatedJob
 
 from mstxkit.reading import role_runs
 from mstxkit.reading.role_runs import RoleRun
-from mstxkit.testing.simulator import InjectedFault, JobShape, SimulatedJob
+from mstxkit.testing.simulator import InjectedFault, JobShape
 
 
 def runs_of(

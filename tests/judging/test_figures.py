@@ -7,6 +7,7 @@ from typing import Any, Mapping
 import numpy as np
 import pytest
 from builders.judged import alone, peers, role_step
+from builders.simulated_job import SimulatedJob
 from builders.simulated_steps import role_of
 
 from mstxkit.judging import figures
@@ -16,7 +17,7 @@ from mstxkit.judging.judge import JobJudge
 from mstxkit.judging.measuring import WAITS
 from mstxkit.store.job_file import RoleFigures
 from mstxkit.store.metrics_setting import Flops
-from mstxkit.testing.simulator import JobShape, SimulatedJob
+from mstxkit.testing.simulator import JobShape
 
 
 def slowest(step: RoleStep, modes: Mapping[Piece, int] = figures.NOBODY_KNOWS) -> dict[str, int | None]:

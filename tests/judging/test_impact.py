@@ -7,9 +7,10 @@ import pytest
 np = pytest.importorskip("numpy")
 
 from builders.judged import acting_in_every, alone, judged  # noqa: E402
+from builders.simulated_job import SimulatedJob  # noqa: E402
 
 from mstxkit.judging.judge import JobJudge  # noqa: E402
-from mstxkit.testing.simulator import InjectedFault, JobShape, SimulatedJob, lost_ratio  # noqa: E402
+from mstxkit.testing.simulator import InjectedFault, JobShape, lost_ratio  # noqa: E402
 
 SINCE, UNTIL = 30, 110
 

@@ -13,12 +13,13 @@ np = pytest.importorskip("numpy")
 
 from builders import soak  # noqa: E402
 from builders.judged import acting_in_every, alone, collectives, judged, peers, role_step  # noqa: E402
+from builders.simulated_job import SimulatedJob  # noqa: E402
 
 from mstxkit.judging.evidence import Peer, RoleStep, Work  # noqa: E402
 from mstxkit.judging.judge import JobJudge  # noqa: E402
 from mstxkit.judging.settings import changed, defaults  # noqa: E402
 from mstxkit.store.verdicts import Verdict  # noqa: E402
-from mstxkit.testing.simulator import InjectedFault, JobShape, SimulatedJob  # noqa: E402
+from mstxkit.testing.simulator import InjectedFault, JobShape  # noqa: E402
 
 
 def lines(steps: list[RoleStep], judge: JobJudge | None = None) -> list[Verdict]:

@@ -11,12 +11,13 @@ np = pytest.importorskip("numpy")
 
 from builders import soak  # noqa: E402
 from builders.judged import alone  # noqa: E402
+from builders.simulated_job import SimulatedJob  # noqa: E402
 
 from mstxkit.judging.controller import Controller  # noqa: E402
 from mstxkit.judging.evidence import RoleStep  # noqa: E402
 from mstxkit.judging.judge import JobJudge  # noqa: E402
 from mstxkit.store.verdicts import Verdict  # noqa: E402
-from mstxkit.testing.simulator import InjectedFault, JobShape, SimulatedJob  # noqa: E402
+from mstxkit.testing.simulator import InjectedFault, JobShape  # noqa: E402
 
 KINDS = [
     ("before", "actor_generate", 2.0), ("inside", "actor_update", 3.0), ("link", "actor_update", 6.0),

@@ -10,12 +10,14 @@ import pytest
 
 np = pytest.importorskip("numpy")
 
+from builders.simulated_job import SimulatedJob  # noqa: E402
+
 from mstxkit.errors import MstxkitError  # noqa: E402
 from mstxkit.judging.evidence import RECEIVE, SEND, RoleStep  # noqa: E402
 from mstxkit.judging.judge import JobJudge  # noqa: E402
 from mstxkit.store.verdicts import Verdict  # noqa: E402
 from mstxkit.testing import judge  # noqa: E402
-from mstxkit.testing.simulator import InjectedFault, JobShape, SimulatedJob  # noqa: E402
+from mstxkit.testing.simulator import InjectedFault, JobShape  # noqa: E402
 from mstxkit.testing.simulator.shape import ALWAYS  # noqa: E402
 
 MS = 1_000_000

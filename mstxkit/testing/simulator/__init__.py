@@ -1,7 +1,7 @@
 """An RL post-training job that is simulated: steps of its roles as arrays, with a fault in them or none.
 
     fault = InjectedFault("inside", "actor_update", rank=3, factor=1.25)
-    job = SimulatedJob(JobShape(ranks=16), seed=7, faults=[fault])
+    job = YourSimulation(JobShape(ranks=16), seed=7, faults=[fault])  # says in `build` and `play` what a step is
     for step in job.steps(100):
         judged = judge.close(step)
         job.grant(judged.wants)
@@ -16,9 +16,8 @@ and without them: the share that a verdict calls lost can be held to it. Needs n
 from __future__ import annotations
 
 from .faults import FAULTS, InjectedFault
-from .job import SimulatedJob
 from .shape import JobShape
 from .simulation import Simulation
 from .truth import StepTruth, lost_ratio
 
-__all__ = ["FAULTS", "InjectedFault", "JobShape", "SimulatedJob", "Simulation", "StepTruth", "lost_ratio"]
+__all__ = ["FAULTS", "InjectedFault", "JobShape", "Simulation", "StepTruth", "lost_ratio"]

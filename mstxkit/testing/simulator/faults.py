@@ -31,9 +31,8 @@ class InjectedFault:
         kind: One of FAULTS.
         stage: Where; "": wherever there is such a thing.
         rank: Whose; None: of all of `role`.
-        factor: Time over healthy time: 1.25. Of a `SimulatedJob`, input, a gap and what is behind a barrier: how much
-            a third of the step's usual time would take longer. Of a clock: seconds that it is wrong. 1: no fault, but
-            of a clock and a hang.
+        factor: Time over healthy time: 1.25. Of a clock: seconds that it is wrong. 1: no fault, but of a clock and a
+            hang.
         since: First step that has it.
         until: First step that has it no more.
         ranks: Whose, where it is a host, a place, or a link between two.

@@ -13,6 +13,7 @@ import numpy as np  # noqa: E402
 from builders import soak  # noqa: E402
 from builders.buffered_job import buffered_runs  # noqa: E402
 from builders.handed_on import Row  # noqa: E402
+from builders.simulated_job import SimulatedJob  # noqa: E402
 from builders.simulated_steps import role_of, runs_of, step_s  # noqa: E402
 
 from mstxkit.errors import ReadError  # noqa: E402
@@ -20,7 +21,7 @@ from mstxkit.judging.judge import JobJudge  # noqa: E402
 from mstxkit.reading import replay, role_runs  # noqa: E402
 from mstxkit.reading.tables import split, what_if  # noqa: E402
 from mstxkit.store.verdicts import Verdict  # noqa: E402
-from mstxkit.testing.simulator import InjectedFault, JobShape, SimulatedJob  # noqa: E402
+from mstxkit.testing.simulator import InjectedFault, JobShape  # noqa: E402
 from mstxkit.testing.simulator.shape import ALWAYS  # noqa: E402
 
 SINCE, STEPS = 20, 60

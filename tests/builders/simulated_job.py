@@ -7,12 +7,12 @@ from typing import Iterator, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from ...judging.evidence import Peer, RoleStep, Work
-from .faults import InjectedFault
-from .processes import SimulatedProcesses, Vector
-from .shape import GENERATE, RESHARD, SYNC, TRAINER, JobShape, StageShape
-from .simulation import Simulation, Steps
-from .work import generation_cost, training_cost
+from mstxkit.judging.evidence import Peer, RoleStep, Work
+from mstxkit.testing.simulator.faults import InjectedFault
+from mstxkit.testing.simulator.processes import SimulatedProcesses, Vector
+from mstxkit.testing.simulator.shape import GENERATE, RESHARD, SYNC, TRAINER, JobShape, StageShape
+from mstxkit.testing.simulator.simulation import Simulation, Steps
+from mstxkit.testing.simulator.work import generation_cost, training_cost
 
 # Of a stage with collectives: shares of its time that they take, and that comes after the last of them.
 _LINK, _TAIL = 0.08, 0.08

@@ -9,9 +9,11 @@ import pytest
 
 np = pytest.importorskip("numpy")
 
+from builders.simulated_job import SimulatedJob  # noqa: E402
+
 from mstxkit.judging.evidence import RoleStep  # noqa: E402
 from mstxkit.judging.judged import Want  # noqa: E402
-from mstxkit.testing.simulator import FAULTS, InjectedFault, JobShape, SimulatedJob, lost_ratio  # noqa: E402
+from mstxkit.testing.simulator import FAULTS, InjectedFault, JobShape, lost_ratio  # noqa: E402
 
 
 def first_of_each(job: SimulatedJob, count: int) -> list[RoleStep]:
