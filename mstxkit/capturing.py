@@ -11,23 +11,20 @@ import threading
 import time
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Callable, Mapping
+from typing import Any, Callable, Mapping
 
 from . import __version__, faults
 from .engine.choose import engine
 from .errors import CaptureError
+from .escalation.duty.settings import of_metrics
 from .escalation.duty.standby import Standby
 from .host import environment, identity, imports
 from .host.slow_folder import SlowFolder
 from .recorder import exits, forking, here, pool_children
-from .recorder.background import Late
+from .recorder.background import Postponed
 from .recorder.last_words import LastWordsHere
 from .recorder.late_start import LateStart
 from .recorder.process import Recorder
-
-if TYPE_CHECKING:
-    from .recorder.keeper import Keeper
-    from .recorder.rings import Rings
 
 # The fork after which our threads come back may be on its way out yet, and one that begins waits for us: not for long.
 _FORK_RETURNS_WITHIN_S = 0.005
@@ -36,8 +33,8 @@ _FORK_RETURNS_WITHIN_S = 0.005
 class _Beside:
     """What runs beside the recorder of this process, and what must be put back when it stops."""
 
-    keeper: Late | None = None
-    rings: Late | None = None
+    keeper: Postponed | None = None
+    rings: Postponed | None = None
     last_words: Any = None
     standby: Any = None
     settings: Any = None
@@ -171,26 +168,28 @@ def _take(recorder: Any, is_forked: bool = False) -> None:
     identity.on_learnt = None if recorder is None else recorder.learn_identity
     _beside.standby = _beside.keeper = _beside.rings = _beside.last_words = None
     if recorder is not None:
-        settings = _beside.settings
-        standby = Standby((recorder.run, recorder.run_id, recorder.live.path.parent), settings)
-        keeper = Late(partial(_keeper_of, recorder, settings, is_forked))
-        inherits, has_groups = _beside.inherits_groups, lambda: "torch.distributed" in sys.modules
-        rings = Late(partial(_rings_of, recorder, inherits), has_groups)
+        settings, place = _beside.settings, (recorder.run, recorder.run_id, recorder.live.path.parent)
+        standby = Standby(place, settings)
+        agent = Postponed("mstxkit.cluster.agent:Agent", *place, bool(settings.judge), of_metrics(settings))
+        watching = settings.hang_s, settings.incidents, settings.incidents_bytes
+        keeper = Postponed("mstxkit.recorder.keeper:begun", recorder, agent, watching, is_forked)
+        of_rings = "mstxkit.recorder.rings:beside", recorder.live.path, _beside.inherits_groups
+        rings = Postponed(*of_rings, is_wanted=lambda: "torch.distributed" in sys.modules)
         if (entries := sys.modules.get("mstxkit.recorder.entries")) is not None:
             entries.forget()
         if settings.hang_s:
-            read_now = partial(_of_rings, rings, "read_now")
+            read_now = partial(rings.ask, "read_now")
             _beside.last_words = LastWordsHere(recorder.live.path, read_now, recorder.learn_identity)
         words = (lambda: 0) if _beside.last_words is None else _beside.last_words.consider
-        recorder.sealer.each_tick.append(partial(_of_rings, rings, "tell_calls"))
+        recorder.sealer.each_tick.append(partial(rings.ask, "tell_calls"))
         recorder.sealer.start_others = _resume_others
-        recorder.sealer.each_quiet_look = lambda: keeper.get().consider()
+        recorder.sealer.each_quiet_look = partial(keeper.ask, "consider")
         recorder.sealer.is_looked_for = lambda: standby.is_on_duty
-        standby.each_look = partial(faults.tell, [lambda: keeper.get().look(), recorder.sealer.tick_too])
+        standby.each_look = partial(faults.tell, [partial(keeper.ask, "look"), recorder.sealer.tick_too])
 
         def consider_all() -> int:
-            spent_ns: int = standby.consider() + keeper.get().consider() + words()
-            _of_rings(rings, "consider")
+            spent_ns: int = standby.consider() + keeper.ask("consider") + words()
+            rings.ask("consider")
             faults.tell(here.each_second)
             return spent_ns
 
@@ -198,23 +197,6 @@ def _take(recorder: Any, is_forked: bool = False) -> None:
         _beside.standby, _beside.keeper, _beside.rings = standby, keeper, rings
         if settings.planned:
             standby.expect_plans()
-
-
-def _keeper_of(recorder: Recorder, settings: Any, is_forked: bool) -> Keeper:
-    from .cluster import agent
-
-    return agent.begun_keeper(recorder, settings, is_forked)
-
-
-def _rings_of(recorder: Recorder, inherits_groups: bool) -> Rings:
-    from .recorder.rings import Rings
-
-    return Rings.beside(recorder.live.path, inherits_groups)
-
-
-def _of_rings(rings: Late, method: str) -> None:
-    if (made := rings.get()) is not None:
-        getattr(made, method)()
 
 
 def expect_plans() -> None:
@@ -269,16 +251,10 @@ def _end_late_start(run: Path | None, exc: BaseException | None) -> BaseExceptio
 
 def discard() -> None:
     """Stop the recorder and leave nothing of this process in the run: for our own commands, which only look at runs."""
-    _end(_discard, None)
+    _end(lambda ended, keeper, _: faults.tell([ended.discard, partial(keeper.tell, "resign")]), None)
 
 
-def _discard(recorder: Recorder, keeper: Late, _: float) -> None:
-    recorder.discard()
-    if keeper.made is not None:
-        keeper.made.resign()
-
-
-def _end(end: Callable[[Recorder, Late, float], object], run: Path | None) -> None:
+def _end(end: Callable[[Recorder, Postponed, float], object], run: Path | None) -> None:
     with _lock():
         recorder, keeper, standby, rings = here.recorder, _beside.keeper, _beside.standby, _beside.rings
         last_words = _beside.last_words
@@ -288,9 +264,8 @@ def _end(end: Callable[[Recorder, Late, float], object], run: Path | None) -> No
         _take(None)
         deadline = time.monotonic() + recorder.limits.stop_s
         try:
-            _of_rings(rings, "finish")
-            if keeper.made is not None:
-                keeper.made.end(deadline)
+            rings.ask("finish")
+            keeper.tell("end", deadline)
             standby.stop(deadline)
             if last_words is not None:
                 last_words.end(deadline)
@@ -397,8 +372,8 @@ def _resume_others() -> bool:
             here.recorder.resume()
             if _beside.standby.background is not None:
                 _beside.standby.background.start()
-            if _beside.keeper is not None and _beside.keeper.made is not None:
-                _beside.keeper.made.start()
+            if _beside.keeper is not None:
+                _beside.keeper.tell("start")
             if _beside.last_words is not None:
                 _beside.last_words.start()
         return True
@@ -459,12 +434,11 @@ def _at_exit() -> None:
         outliving.when_others_have_ended(lambda: _hand_over(keeper, time.monotonic() + recorder.limits.stop_s))
 
 
-def _hand_over(late: Late, deadline: float) -> None:
+def _hand_over(keeper: Postponed, deadline: float) -> None:
     """In the sealer's thread, which may have made the keeper just now; or at the end of the interpreter."""
     try:
-        keeper: Keeper = late.get()
-        keeper.end(deadline)
-        keeper.hand_over(lambda: time.monotonic() < deadline)
+        keeper.ask("end", deadline)
+        keeper.ask("hand_over", lambda: time.monotonic() < deadline)
     except Exception as exc:
         faults.note("keeper", exc)
 

@@ -45,13 +45,15 @@ LATE = {
     "ctypes": "the twin and CANN only; `import mstxkit` is counted in modules",
     "dis": "a stage that begins in a generator only",
     "difflib": "an error's suggestion only",
-    "hashlib": "texts that are too long only",
+    "hashlib": "texts that are too long, and names of a host's files only",
     "functools": "a Python that counts threads at a fork only",
     "importlib": "what is loaded by name, when it is asked for",
     "json": "not on the way to a first range",
     "logging": "a fault only",
     "re": "the `.pth`, which every interpreter reads at its start",
     "copy": "a job config of Ray's only",
+    "pkgutil": "plug-ins within an archive only",
+    "traceback": "an exception that nobody caught only",
 }
 # Files that import modules of ours inside functions, and why.
 LATE_OURS = {
@@ -59,17 +61,27 @@ LATE_OURS = {
     "bootstrap/capture.py": "with MSTXKIT_OFF=1 no recorder and no engine are loaded",
     "bootstrap/entry_points.py": "an entry point of a process that patches nothing loads nothing",
     "bootstrap/pth.py": "every interpreter reads it at its start",
+    "bootstrap/settings.py": "who names no figures loads nothing of them",
     "bootstrap/ray_job.py": "patching is loaded by who patches",
+    "capturing.py": "what is done once, at the end of the interpreter",
     "cli": "a verb loads what it works with; `mstxkit --help` nothing heavy",
+    "cluster/agent.py": "Ray, a judge and what it says, once they are there",
     "engine/choose.py": "one of two engines",
     "engine/twin/clock.py": "who records has a heartbeat; `import mstxkit` is counted in modules",
     "engine/twin/hot.py": "what seals is loaded by who records",
     "escalation/duty/standby.py": "a process that enters no stage goes on no duty",
+    "escalation/duty/sentry.py": "parallel groups and HCCL, where they are",
+    "escalation/duty/settings.py": "who sets none of that loads nothing of it",
     "escalation/inside.py": "who asks from outside of a run needs no engine",
+    "host/identity.py": "parallel groups, where they are",
     "host/names.py": "a stage that begins in a generator only",
     "marking/ranges.py": "decoration, torch.compile, and what MSTXKIT_OFF=1 does without",
     "process_status.py": "with MSTXKIT_OFF=1 no engine is loaded",
+    "recorder/keeper.py": "a process that is alone has nobody to watch or to seal",
+    "recorder/process.py": "a disk of the host's own, and the first block, once there is one",
+    "recorder/sealer.py": "what a tick needs is loaded by the first one, in the sealer's thread",
     "reading": "numpy and polars are loaded when a table is asked for",
+    "store/lookout.py": "where the watchman looks, nobody else does",
     "testing/judge.py": "numpy is loaded by who has tables judged",
 }
 
@@ -90,6 +102,7 @@ MAY_IMPORT = {
 
 # Files in which a fault must not reach user code, and is noted instead.
 MAY_CATCH_EVERYTHING = {
+    "profiling/backends/__init__.py",
     "profiling/backends/_session.py",
     "bootstrap/entry_points.py",
     "bootstrap/pth.py",
@@ -104,6 +117,7 @@ MAY_CATCH_EVERYTHING = {
     "cluster/ray_actor.py",
     "cluster/ray_link.py",
     "escalation/duty/caretaker.py",
+    "escalation/duty/first_step.py",
     "escalation/duty/standby.py",
     "escalation/duty/watcher.py",
     "faults.py",
@@ -127,7 +141,6 @@ MAY_CATCH_EVERYTHING = {
     "recorder/handing_over.py",
     "recorder/keeper.py",
     "recorder/last_words.py",
-    "recorder/unhandled.py",
     "recorder/watchman.py",
     "recorder/background.py",
     "recorder/process.py",

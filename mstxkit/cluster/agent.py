@@ -14,18 +14,13 @@ from typing import TYPE_CHECKING, Any
 
 from .. import faults
 from ..errors import MstxkitError
-from ..escalation.duty.settings import of_metrics
 from ..host import identity, jitter
-from ..recorder.keeper import HandingOn, Keeper
-from ..recorder.watchman import WatchmanStarter
 from ..store import batches, documents, layout
 from . import batch_log, gathering
 from .batch_log import BatchLog
 from .gathering import Gathering
 
 if TYPE_CHECKING:
-    from ..escalation.duty.settings import DutySettings
-    from ..recorder.process import Recorder
     from ..store.settings_file import Figures
     from .beside import Beside
     from .ray_link import RayLink
@@ -204,15 +199,3 @@ class Agent:
 def _asked() -> tuple[int, int, int]:
     before, wall, after = time.monotonic_ns(), time.time_ns(), time.monotonic_ns()
     return (after - before) // 2 + 1, (before + after) // 2, wall
-
-
-def begun_keeper(recorder: Recorder, settings: DutySettings, is_forked: bool) -> Keeper:
-    """The keeper's part of the process with this recorder; what was left before is none of a forked child's."""
-    place = recorder.run, recorder.run_id, recorder.live.path.parent
-    agent = Agent(*place, bool(settings.judge), of_metrics(settings))  # one who judges may be started from here
-    watchman = WatchmanStarter(place, settings.hang_s, settings.incidents, settings.incidents_bytes)
-    handing_on = HandingOn(agent.turn, agent.last)
-    keeper = Keeper(recorder.run, recorder.run_id, recorder.live.path, watchman, handing_on, recorder.care)
-    if not is_forked:
-        keeper.begin()
-    return keeper

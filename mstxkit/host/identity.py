@@ -17,7 +17,7 @@ from operator import index
 from typing import Any, Callable, Mapping
 
 from .. import faults
-from . import environment, launch, parallel, parts, proc_files
+from . import environment, launch, parts, proc_files
 
 _RANK_VARIABLES = ("RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID", "RANK_ID")
 _WORLD_VARIABLES = ("WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "SLURM_NTASKS", "RANK_SIZE")
@@ -124,7 +124,7 @@ def current() -> dict[str, Any]:
 
 
 def versions_loaded() -> str | None:
-    """`torch 2.13.0, ray 2.60.0`, of what this process has loaded; None where it is nothing: two runs are compared by it.
+    """`torch 2.13.0, ray 2.60.0`, of what this process has loaded; None: nothing. Two runs are compared by it.
     *Cost*: a look into `sys.modules` for each name.
     """
     named = [f"{name} {version}" for name in FRAMEWORKS if (version := _version(name))]
@@ -185,7 +185,7 @@ def _environment_at_start() -> dict[str, str]:
 
 def newest(identity: dict[str, Any]) -> dict[str, Any]:
     """An identity with what is current. None replaces nothing: a process group is destroyed before a program ends."""
-    now = {**current(), "place": parallel.part_of_model() or None}
+    now = {**current(), "place": _part_of_model()}
     return {**identity, **{key: value for key, value in now.items() if value is not None}}
 
 
@@ -195,6 +195,19 @@ def _from_environment(variables: tuple[str, ...], environment: Mapping[str, str]
         if value.isdecimal() and len(value) < 10:
             return int(value)
     return None
+
+
+def may_have_groups() -> bool:
+    """Is anything loaded here that has parallel groups (`host/parallel.py`)?"""
+    return "torch.distributed" in sys.modules or "megatron.core.parallel_state" in sys.modules
+
+
+def _part_of_model() -> str | None:
+    if not may_have_groups():
+        return None
+    from . import parallel
+
+    return parallel.part_of_model() or None
 
 
 def has_process_group() -> bool:

@@ -5,7 +5,6 @@ where it has changed.
 from __future__ import annotations
 
 import os
-import pkgutil
 import time
 from functools import cache
 from pathlib import Path
@@ -48,4 +47,11 @@ def modules_in(folders: Iterable[str]) -> list[str]:
 
 @cache
 def _listed(folders: tuple[str, ...]) -> tuple[str, ...]:
-    return tuple(sorted(module.name for module in pkgutil.iter_modules(folders) if not module.name.startswith("_")))
+    try:
+        files = [name for folder in folders for name in os.listdir(folder)]
+        names = {name.partition(".")[0] for name in files if name.endswith((".py", ".pyc"))}
+    except OSError:  # within an archive, say
+        import pkgutil
+
+        names = {module.name for module in pkgutil.iter_modules(folders)}
+    return tuple(sorted(name for name in names if not name.startswith("_")))

@@ -14,7 +14,7 @@ from typing import Any, Mapping, NamedTuple, Sequence
 
 from ..errors import MstxkitError
 from ..host import folders
-from ..store import documents, incidents, layout, locks, run_file, whereabouts
+from ..store import documents, incidents, layout, run_file, whereabouts
 from ..store.documents import FORMAT, Unusable
 from ..store.incidents import Incident
 from ..store.values import text_of, whole_number
@@ -76,7 +76,7 @@ class IncidentFolders:
         opened = self._opened(kind, since_ns)
         if opened is None:  # of a thousand hosts that see it at once only the first ones need the lock
             folders.make_folder(self._folder)
-            with locks.locked(self._folder / layout.INCIDENTS_LOCK, _LOCKED_WITHIN_S):
+            with documents.locked(self._folder / layout.INCIDENTS_LOCK, _LOCKED_WITHIN_S):
                 opened = self._opened(kind, since_ns) or self._made(kind, time.time_ns())
         return opened
 
@@ -115,7 +115,7 @@ class IncidentFolders:
         """One that nobody has concluded, as this host's from now on; or as another host has taken it over before.
         Raises OSError, MstxkitError: it cannot be written.
         """
-        with locks.locked(self._folder / layout.INCIDENTS_LOCK, _LOCKED_WITHIN_S):
+        with documents.locked(self._folder / layout.INCIDENTS_LOCK, _LOCKED_WITHIN_S):
             now = self.call(call.name)
             if now == call:
                 now = call._replace(by=self.place)

@@ -7,6 +7,7 @@ ends by itself once the write returns, or goes on if it was started again by the
 from __future__ import annotations
 
 import threading
+from importlib import import_module
 from typing import Any, Callable
 
 from .. import faults
@@ -126,24 +127,36 @@ class Background:
             return True
 
 
-class Late:
+class Postponed:
     """What works beside a recorder: a thread of ours loads and makes it once there is work for it.
 
     Args:
-        make: Makes it.
+        maker: The function that makes it, as `module:name`.
+        arguments: What that is called with.
         is_wanted: Is there work for it?
     """
 
-    def __init__(self, make: Callable[[], Any], is_wanted: Callable[[], bool] = lambda: True) -> None:
-        self._make, self._is_wanted, self._making = make, is_wanted, threading.Lock()
+    def __init__(self, maker: str, *arguments: Any, is_wanted: Callable[[], bool] = lambda: True) -> None:
+        self._maker, self._arguments, self._is_wanted, self._making = maker, arguments, is_wanted, threading.Lock()
         self.made: Any = None
 
     def get(self) -> Any:
         """It; None while there is no work for it."""
         with self._making:
             if self.made is None and self._is_wanted():
-                self.made = self._make()
+                module, _, name = self._maker.partition(":")
+                self.made = getattr(import_module(module), name)(*self._arguments)
             return self.made
+
+    def ask(self, method: str, *arguments: Any) -> Any:
+        """Call a method of it; None while there is no work for it."""
+        made = self.get()
+        return None if made is None else getattr(made, method)(*arguments)
+
+    def tell(self, method: str, *arguments: Any) -> None:
+        """Call a method of it, if it has been made."""
+        if self.made is not None:
+            getattr(self.made, method)(*arguments)
 
 
 def _need_threads() -> None:

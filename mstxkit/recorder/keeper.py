@@ -13,22 +13,24 @@ import os
 import threading
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Callable, Collection, NamedTuple
+from typing import TYPE_CHECKING, Any, Callable, Collection
 
 from .. import faults
+from ..engine.choose import engine
 from ..host import apart, identity, jitter, life, parts
 from ..host.lease import Lease
 from ..host.listing import ListedFolder
 from ..store import layout, process_pointer, stacks
 from ..store.lookout import Lookout
 from . import live
-from .background import Background
+from .background import Background, Postponed
 from .watchman import WatchmanStarter
 
 if TYPE_CHECKING:
     from ..store.care_record import SealedCare
     from .caretaking import SealedCaretaker
     from .neighbours import Neighbours
+    from .process import Recorder
 
 _TURN_S = 1.0
 _ADOPT = "mstxkit.recorder.adopt"
@@ -47,15 +49,6 @@ _ENDS_TOGETHER_S, _ASKED_EVERY_S = 0.05, 0.005
 _WORKERS_END_WITHIN_S = 1.0
 
 
-class HandingOn(NamedTuple):
-    """What a keeper does beside its own work, in its thread; neither may raise. `turn`: called about once a second.
-    `last`: called when its process ends; is it the only one of the run here?
-    """
-
-    turn: Callable[[], None] = lambda: None
-    last: Callable[[bool], None] = lambda is_alone: None
-
-
 class Keeper:
     """What this process does for the others of its run here, while it is their keeper.
 
@@ -63,7 +56,7 @@ class Keeper:
         run, run_id: The run folder, and its id.
         own: The live file of this process.
         watchman: Starts who watches them for hangs. What the dead left is sealed once it has told of them.
-        handing_on: What else is done for all processes here.
+        agent: Passes on what they hand over (`cluster/agent.py`), in the keeper's thread; its calls do not raise.
         care: What is to be done with sealed files; None: nothing.
 
     Threads/fork: `consider` and `begin` from one thread at a time, `look` from any. A forked child makes a new one, and
@@ -71,7 +64,7 @@ class Keeper:
     """
 
     def __init__(
-        self, run: Path, run_id: str, own: Path, watchman: WatchmanStarter, handing_on: HandingOn | None = None,
+        self, run: Path, run_id: str, own: Path, watchman: WatchmanStarter, agent: Postponed | None = None,
         care: SealedCare | None = None,
     ) -> None:  # fmt: skip
         self._run, self._folder, self._own = run, own.parent, own.stem
@@ -89,7 +82,7 @@ class Keeper:
         self._made_neighbours: Neighbours | None = None
         self._lease = Lease(self._lock)
         self._lookout = Lookout(run, run_id, self._folder, watchman.is_there)
-        self._handing_on = handing_on or HandingOn()
+        self._agent = agent
         self._caretaker = None if care is None else _caretaker(care)
         self._is_apart = self._caretaker is not None and self._caretaker.is_apart
         self._watchman = watchman
@@ -148,7 +141,7 @@ class Keeper:
                 life.show(self._lock)
                 self._watchman.consider()
                 self._lookout.tell_if_due([self._own])
-                self._handing_on.turn()
+                self._pass_on("turn")
         except Exception as exc:
             faults.note("keeper", exc)
         spent_ns, self._spent_ns = self._spent_ns, 0
@@ -213,7 +206,7 @@ class Keeper:
                     _within(_WORKERS_END_WITHIN_S, lambda: self._are_others_gone() or not go_on())
                 self._collect(go_on)
                 are_all_gone = _within(_ENDS_TOGETHER_S, self._are_others_gone)
-                self._handing_on.last(are_all_gone)
+                self._pass_on("last", are_all_gone)
                 if are_all_gone and self._caretaker is not None:
                     self._caretaker.finish()
                 life.let_go(self._lock)  # who found it taken has let go of its own since: then it is taken again
@@ -255,7 +248,7 @@ class Keeper:
         if self._is_due(gone):
             self._seal(gone)
         if not self._background.is_pausing:
-            self._handing_on.turn()
+            self._pass_on("turn")
             self._lookout.tell_if_due([self._own, *(name for name in self._others() if name not in gone)])
         self._spent_ns += time.thread_time_ns() - before
         return self._is_apart or bool(self._others())
@@ -314,6 +307,16 @@ class Keeper:
         life.show(self._lock)
         return not self._background.is_pausing
 
+    def _pass_on(self, method: str, *arguments: Any) -> None:
+        """The agent does, once anything may have been handed over that is in a step: of nothing else anybody judges."""
+        own = f"{self._own}{layout.HANDED_OVER_SUFFIX}"
+        try:
+            rings = [name for name in self._listed.names() if name.endswith(layout.HANDED_OVER_SUFFIX) and name != own]
+        except FileNotFoundError:
+            rings = []  # the last process has removed the folder
+        if self._agent is not None and (self._agent.made or rings or engine.process_step() is not None):
+            self._agent.ask(method, *arguments)
+
     def _collect(self, go_on: Callable[[], bool], but: Collection[str] = ()) -> None:
         from . import adopt
 
@@ -329,6 +332,18 @@ class Keeper:
             others = tuple(layout.of_keeper(kept, self._own.rsplit("-", 2)[0], names))
             self._seen = names, others
         return others
+
+
+def begun(recorder: Recorder, agent: Postponed, watching: tuple[float, int, int], is_forked: bool) -> Keeper:
+    """The keeper's part of the process with this recorder. A forked child does not look after what was left before.
+    `watching`: what `WatchmanStarter` takes after its words.
+    """
+    place = recorder.run, recorder.run_id, recorder.live.path.parent
+    watchman = WatchmanStarter(place, *watching)
+    keeper = Keeper(recorder.run, recorder.run_id, recorder.live.path, watchman, agent, recorder.care)
+    if not is_forked:
+        keeper.begin()
+    return keeper
 
 
 def _caretaker(care: SealedCare) -> SealedCaretaker:

@@ -144,12 +144,6 @@ class Rings:
             self._is_off = True
             self._reading.release()
 
-    @classmethod
-    def beside(cls, live_file: Path, inherits_groups: bool) -> Rings:
-        """Those of the process with this live file, handed over beside it."""
-        ring = SummaryRing(live_file.with_suffix(layout.RINGS_SUFFIX), kind=OF_COLLECTIVES)
-        return cls(live_file.parent, ring.put, inherits_groups)
-
     def _turn_off(self, exc: Exception) -> None:
         self._is_off = True
         faults.note("rings", exc)
@@ -217,6 +211,12 @@ class Rings:
             GROUPS: groups, collectives.RANK: torch_rings.rank(), collectives.WHY_NOT: self._why_not,
             collectives.RING: self._ring.size if self._ring else 0,
         }  # fmt: skip
+
+
+def beside(live_file: Path, inherits_groups: bool) -> Rings:
+    """Those of the process with this live file, handed over beside it."""
+    ring = SummaryRing(live_file.with_suffix(layout.RINGS_SUFFIX), kind=OF_COLLECTIVES)
+    return Rings(live_file.parent, ring.put, inherits_groups)
 
 
 class _Stamp(NamedTuple):

@@ -16,11 +16,11 @@ from ..engine.choose import engine
 from ..host import identity, jitter, life
 from ..store import livefile
 from .background import Background
-from .governor import Governor, Throttling, outside_ns
 from .live import LiveFile, life_of
 
 if TYPE_CHECKING:
     from .block_writer import BlockWriter
+    from .governor import Governor, Throttling
     from .handing_over import HandingOver
     from .sealed import SealedFiles
 
@@ -67,9 +67,11 @@ class Sealer:
         self._writer: BlockWriter | None = None
         self._sealed: dict[int, int] = {}
         self._rotating = jitter.Every(seal_every_s, "seal", time.monotonic())
-        self.governor = Governor(budget_ratio, outside_ns())
-        self._governed_ns = 0
-        self._coalesced, self._coalesces = 0, False
+        self._budget_ratio = budget_ratio
+        self._governor: Governor | None = None
+        engine.flush_coalesced()
+        self._governed_ns, self._costs_before = time.monotonic_ns(), engine.site_costs()
+        self._coalesced, self._coalesces = sum(count for *_, count in self._costs_before), False
         self._recorded, self._quiet_looks, self._ticked_s = (0, 0), 0, time.monotonic()
         self._parked_s: float | None = None  # since when all of our threads are, but this one
         self._of_itself = jitter.Every(_OF_ITSELF_S, "itself", time.monotonic())
@@ -84,7 +86,6 @@ class Sealer:
         self.start_others: Callable[[], bool] = lambda: True
         # Is that done by another thread, which calls `tick_too` as well?
         self.is_looked_for: Callable[[], bool] = lambda: False
-        self._govern()
 
     def tick_too(self) -> None:
         """Of another thread, which has just been awake: let a tick that is due sooner or later be now."""
@@ -183,15 +184,26 @@ class Sealer:
         livefile.add_to_counter(self._live.view, "own_cost_ns", time.thread_time_ns() - before)
         return is_done
 
+    @property
+    def governor(self) -> Governor:
+        """Which sites are coalesced for what they cost."""
+        if self._governor is None:
+            from .governor import Governor, outside_ns
+
+            self._governor = Governor(self._budget_ratio, outside_ns())
+            self._governor.decide(self._governed_ns, self._costs_before)  # which only takes down what there was
+        return self._governor
+
     def _govern(self) -> None:
         """Write what was coalesced, and coalesce what costs too much."""
+        governor = self.governor
         engine.flush_coalesced()
         self._governed_ns = time.monotonic_ns()
         costs = engine.site_costs()
         coalesced = sum(count for *_, count in costs)
         self._coalesced, self._coalesces = coalesced, coalesced != self._coalesced
-        self._throttle(self.governor.decide(self._governed_ns, costs))
-        livefile.add_to_counter(self._live.view, "own_cost_ns", self.governor.spent_ns)
+        self._throttle(governor.decide(self._governed_ns, costs))
+        livefile.add_to_counter(self._live.view, "own_cost_ns", governor.spent_ns)
 
     def _throttle(self, changes: Sequence[Throttling]) -> None:
         for site, on in changes:
@@ -199,7 +211,8 @@ class Sealer:
 
     def let_go(self) -> None:
         """Nothing is coalesced for its cost any more: at the end, and in a forked child, where another one begins."""
-        self._throttle(self.governor.release())
+        if self._governor is not None:
+            self._throttle(self._governor.release())
 
     def finish(self) -> None:
         """The end: write what was coalesced, count what ranges have cost since the last time."""

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from ..errors import MstxkitError
 from ..host import apart
 from ..host.priority import give_way
-from . import local_place, locks, retention
+from . import documents, local_place, retention
 from .fetching import Fetched, Pace, fetch_all
 
 _LOCK = "aftercare.lock"
@@ -65,7 +65,7 @@ def take_care(care: Care) -> list[Fetched]:
     root = None if care.disk is None else local_place.root_of(care.disk, care.run_id)
     while True:
         # Where nothing is kept on a disk of this host there is nothing to be alone at.
-        lock = locks.alone(root / _LOCK) if root is not None and root.is_dir() else nullcontext(True)
+        lock = documents.alone(root / _LOCK) if root is not None and root.is_dir() else nullcontext(True)
         with lock as is_alone:
             new = _once(care, root) if is_alone else []
         # What came while the lock was held found it held: look again without it.

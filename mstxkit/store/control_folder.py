@@ -7,13 +7,20 @@ is the side of the job.
 
 from __future__ import annotations
 
+import json
+import os
 from pathlib import Path
 from typing import Any, Mapping, Sequence
 
+from .. import faults
+from ..errors import CaptureError, MstxkitError
+from ..host import folders
 from . import documents, layout, report
-from .documents import Unusable, document_in
+from .documents import FORMAT, LIMIT_BYTES, Unusable, WrittenByNewer, document_in
 from .report import Acknowledgement
-from .values import is_id
+
+MESSAGES_AT_MOST, ID_AT_MOST = 1000, 200
+_SEND_WITHIN_S, _TRIES = 10.0, 5
 
 
 class ControlFolder:
@@ -32,17 +39,45 @@ class ControlFolder:
         `message`: what JSON can hold; `id` is a text that no other message has. Raises MstxkitError: it is no such
         message, or the folder cannot be used.
         """
-        from . import sending
-
-        return sending.add(self, [sending.fit_to_send(message)])
+        return self._send([fit_to_send(message)])
 
     def send_all(self, several: Sequence[Mapping[str, Any]]) -> bool:
         """As `send`, in one writing; those whose id is there already are left out. Every rank may do it at once: who
         finds all of them there writes nothing, and waits for nobody.
         """
-        from . import sending
+        fit = [fit_to_send(message) for message in several]
+        return bool(_missing(fit, self._usable_messages())) and self._send(fit)
 
-        return sending.add_missing(self, [sending.fit_to_send(message) for message in several])
+    def _send(self, fit: list[dict[str, Any]]) -> bool:
+        try:
+            folders.make_folder(self.path)
+            os.close(documents.open_folder(self.path, is_private=True))
+            with documents.locked(self.path / layout.REQUESTS_LOCK, _SEND_WITHIN_S):
+                return self._add(fit)
+        except (OSError, Unusable, CaptureError) as exc:
+            raise MstxkitError(f"no request can be left in {self.path}: {exc}") from exc
+
+    def _add(self, several: list[dict[str, Any]]) -> bool:
+        for attempt in range(_TRIES + 1):
+            # Looked at again after each writing: on a file system without locks another writer may have been faster.
+            earlier = self._usable_messages()
+            missing = _missing(several, earlier)
+            if not missing:
+                return attempt > 0
+            if attempt < _TRIES:
+                content = encoded(self.run_id, [*earlier, *missing][-MESSAGES_AT_MOST:])
+                documents.replace_file(self.path / layout.REQUESTS, content)
+        raise MstxkitError(f"{self.path / layout.REQUESTS} is written by too many at once; try again")
+
+    def _usable_messages(self) -> list[dict[str, Any]]:
+        """What is there and can be used; the rest is replaced, unless a newer mstxkit has written it."""
+        try:
+            return self.messages()
+        except WrittenByNewer:
+            raise
+        except Unusable as exc:
+            faults.warn_once("control.requests", f"what is in {self.path} cannot be used and is replaced: {exc}")
+            return []
 
     def messages(self) -> list[dict[str, Any]]:
         """What was sent, oldest first: the newest some hundred. Raises Unusable: the file is not what it should be."""
@@ -68,9 +103,42 @@ class ControlFolder:
             return None
 
 
+def _missing(several: list[dict[str, Any]], sent: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    ids = {message["id"] for message in sent}
+    return [message for message in several if message["id"] not in ids]
+
+
 def messages_in(content: bytes, file: Path, run_id: str) -> list[dict[str, Any]]:
     """The messages in a file of requests, without what is none. Raises Unusable: it is no such file of this run."""
     listed = document_in(content, file, run_id, "control file").get("messages")
     if not isinstance(listed, list):
         raise Unusable(file, "holds no list of messages")
     return [message for message in listed if isinstance(message, dict) and is_id(message.get("id"))]
+
+
+def encoded(run_id: str, messages: list[dict[str, Any]]) -> bytes:
+    """The content of a file of the newest of these messages that fit."""
+    while True:
+        content = json.dumps({"format": FORMAT, "run": run_id, "messages": messages}).encode()
+        if len(content) <= LIMIT_BYTES:
+            return content
+        del messages[: max(1, len(messages) // 8)]
+
+
+def fit_to_send(message: Mapping[str, Any]) -> dict[str, Any]:
+    """A copy of a message, as it will be read. Raises MstxkitError: it is none, or too large."""
+    if not is_id(message.get("id")):
+        raise MstxkitError(f"id={message.get('id')!r}: a text of 1 to {ID_AT_MOST} printable characters is needed")
+    try:
+        text = json.dumps(dict(message), allow_nan=False)
+    except (TypeError, ValueError, RecursionError) as exc:
+        raise MstxkitError(f"message {message['id']} cannot be written as JSON: {exc}") from exc
+    if len(text) > LIMIT_BYTES // 2:
+        raise MstxkitError(f"message {message['id']} has {len(text)} characters; {LIMIT_BYTES // 2} at most")
+    fit: dict[str, Any] = json.loads(text)
+    return fit
+
+
+def is_id(value: object) -> bool:
+    """A text that may name a message or a request."""
+    return isinstance(value, str) and 0 < len(value) <= ID_AT_MOST and value.isprintable()

@@ -1,4 +1,4 @@
-"""Small files of a run: the one safe read, the one replacement as a whole.
+"""Small files of a run: the one safe read, the one replacement as a whole, the one lock.
 
 Nothing in a run can make a reader hang, leave the run or run out of memory: no link is followed, FIFOs and devices are
 never waited for, sizes never taken on trust. Files are 0640, whatever the umask.
@@ -6,9 +6,11 @@ never waited for, sizes never taken on trust. Files are 0640, whatever the umask
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import stat
+import threading
 import time
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -26,6 +28,8 @@ _PIECE_BYTES = 1 << 26
 # Of a file that was written to within this, another write may get the same time stamp.
 _SETTLES_WITHIN_NS = 50_000_000
 _UP_TO_MTIME = 4
+_ASK_AGAIN_S = 0.2
+_locking = threading.Lock()  # between threads, where `lockf` does nothing
 
 
 class Unusable(MstxkitError):
@@ -341,3 +345,51 @@ def is_still(descriptor: int, path: Path) -> bool:
         return os.path.samestat(os.fstat(descriptor), os.lstat(path))
     except FileNotFoundError:
         return False
+
+
+@contextmanager
+def locked(path: Path, within_s: float) -> Iterator[None]:
+    """Alone among the writers of all hosts, as far as their file system has locks.
+    Raises MstxkitError: somebody else has the lock for so long; CaptureError, OSError: as `open_lock_file`.
+    """
+    if not _locking.acquire(timeout=within_s):
+        raise MstxkitError(f"another thread of this process holds {path} for {within_s:.0f} s")
+    try:
+        with closing(open_lock_file(path)) as file:
+            _wait_for(file, path, within_s)
+            yield
+    finally:
+        _locking.release()
+
+
+@contextmanager
+def alone(path: Path, within_s: float = 0.0) -> Iterator[bool]:
+    """Is nobody else of this host at work under this lock, which ends with its holder? So long is waited for somebody.
+    Raises CaptureError, OSError: as `open_lock_file`.
+    """
+    with closing(open_lock_file(path)) as lock:
+        yield _is_had(lock, time.monotonic() + within_s)
+
+
+def _is_had(lock: int, deadline: float) -> bool:
+    while True:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return True
+        except OSError:
+            if time.monotonic() >= deadline:
+                return False
+            time.sleep(_ASK_AGAIN_S)
+
+
+def _wait_for(file: int, path: Path, within_s: float) -> None:
+    deadline = time.monotonic() + within_s
+    while time.monotonic() < deadline:
+        try:
+            fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        except (BlockingIOError, PermissionError):
+            time.sleep(0.01)
+        except OSError:
+            return  # a file system without locks: who writes looks whether somebody was faster
+    raise MstxkitError(f"{path} is locked by another process for {within_s:.0f} s; try again")

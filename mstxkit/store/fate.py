@@ -23,14 +23,14 @@ from ..errors import ConfigError
 from ..host import life
 from . import messages, session_file
 from . import report as states
-from .control_folder import ControlFolder
+from .control_folder import ControlFolder, is_id
 from .documents import Unusable
 from .limits import SESSION_S
 from .messages import CancelReceived, RequestReceived
 from .report import END_STATES, OPEN_STATES, Acknowledgement, Report, Standing
 from .request import Request
 from .session_file import RecordedSession
-from .values import is_id, small_number, step_number, table_of, whole_number
+from .values import small_number, step_number, table_of, whole_number
 
 NS = 10**9
 # How much longer than it should a rank may be silent: three of its words are lost, or clocks of hosts differ so much.

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from typing import Any, Iterable, Mapping, Union
 
 from ..errors import ConfigError, shortened
+from .control_folder import ID_AT_MOST
 from .records import NO_STEP
 from .request import Known, Request, checked
-from .values import ID_AT_MOST
 
 REQUEST, CANCEL, COMMIT, DROP = KINDS = ("request", "cancel", "commit", "drop")
 _RANKS_AT_MOST = 1 << 31

@@ -72,18 +72,18 @@ class Report(NamedTuple):
         return report
 
 
-class Pace(NamedTuple):
+class StepPace(NamedTuple):
     """The step of a process, since when on CLOCK_MONOTONIC, and what one took last; None: not known yet."""
 
     step: int | None = None
     since_ns: int | None = None
     step_ns: int | None = None
 
-    def at(self, step: int, now_ns: int) -> Pace:
+    def at(self, step: int, now_ns: int) -> StepPace:
         """In this step from now on."""
         if self.step is None or self.since_ns is None or step <= self.step:
             return self._replace(step=step, since_ns=now_ns)
-        return Pace(step, now_ns, max(0, now_ns - self.since_ns) // (step - self.step))
+        return StepPace(step, now_ns, max(0, now_ns - self.since_ns) // (step - self.step))
 
 
 class Standing(NamedTuple):

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Iterable, NamedTuple
 
 from ..host import folders, identity
-from . import documents, layout, locks
+from . import documents, layout
 from .fetching import has_ended
 from .session_file import RecordedSession, sessions
 from .values import text_of, whole_number
@@ -52,7 +52,7 @@ def make_room(run: Path, run_id: str, limit_bytes: int, root: Path | None = None
     """
     if limit_bytes <= 0 or not (run / layout.PROFILES).is_dir():
         return []
-    with locks.locked(run / layout.PROFILES / _LOCK, _WAIT_S):
+    with documents.locked(run / layout.PROFILES / _LOCK, _WAIT_S):
         every = [kept for session in sessions(run, run_id) if (kept := _kept(run, session, root)) is not None]
         _finish(kept for kept in every if kept.session.document.get("removed"))
         present = [kept for kept in every if not kept.session.document.get("removed")]

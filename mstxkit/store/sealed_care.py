@@ -16,7 +16,7 @@ from pathlib import Path
 from ..errors import MstxkitError
 from ..host import apart, identity, life
 from ..host.priority import give_way
-from . import care_record, documents, layout, locks, run_file, sealed_place, tidying
+from . import care_record, documents, layout, run_file, sealed_place, tidying
 from .care_record import CareRecord, Cost, SealedCare
 from .fetching import Pace
 from .moving import Moved, Writers, move_all
@@ -46,7 +46,7 @@ def take_care(care: SealedCare, within_s: float = 0.0) -> Moved | None:
     """Do all that there is to do on this host; what was moved, and why the rest was not. None: somebody else is at it.
     `within_s`: so long is waited for somebody else. Raises OSError, MstxkitError: it cannot be done.
     """
-    with locks.alone((care.place or care.live) / LOCK, within_s) as is_alone:
+    with documents.alone((care.place or care.live) / LOCK, within_s) as is_alone:
         if not is_alone:
             return None
         if not _is_there(care):
@@ -172,7 +172,7 @@ def _tidied_as_a_whole(care: SealedCare) -> None:
     if not _is_due(care, name):
         return
     try:
-        with locks.locked(care.run / layout.CARE / f"{care_record.RUN}.lock", _ASK_S):
+        with documents.locked(care.run / layout.CARE / f"{care_record.RUN}.lock", _ASK_S):
             if _is_due(care, name):
                 ledger = _Ledger(care._replace(place=None), name)
                 ledger.finish()

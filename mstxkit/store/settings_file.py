@@ -12,7 +12,7 @@ from typing import Any, Mapping, NamedTuple
 
 from ..errors import CaptureError, MstxkitError
 from ..host import folders
-from . import documents, layout, locks
+from . import documents, layout
 from .documents import FORMAT, Unusable, WrittenByNewer
 from .values import finite_number, small_number, step_number, table_of, text_of
 
@@ -64,7 +64,7 @@ def change_settings(run: Path, run_id: str, changed: Mapping[str, float]) -> Liv
     folder = run / layout.CONTROL
     try:
         folders.make_folder(folder)
-        with locks.locked(folder / f"{layout.SETTINGS}.lock", _WITHIN_S):
+        with documents.locked(folder / f"{layout.SETTINGS}.lock", _WITHIN_S):
             before = _usable_settings(run, run_id)
             after = LiveSettings(before.version + 1, {**before.values, **changed})
             fields = {"format": FORMAT, "run": run_id, "written_ns": time.time_ns(), **after._asdict()}

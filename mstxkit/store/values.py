@@ -8,7 +8,6 @@ from .records import NO_STEP
 
 # With room for what is made of them: a time in other units, a sum.
 _FINITE_AT_MOST = 1e150
-ID_AT_MOST = 200
 
 
 def whole_number(value: Any) -> int:
@@ -54,8 +53,3 @@ def spans(numbers: Iterable[int], dash: str = "-") -> list[str]:
     there = set(numbers)
     firsts, lasts = (sorted(number for number in there if number + step not in there) for step in (-1, 1))
     return [str(first) if first == last else f"{first}{dash}{last}" for first, last in zip(firsts, lasts)]
-
-
-def is_id(value: object) -> bool:
-    """A text that may name a message or a request."""
-    return isinstance(value, str) and 0 < len(value) <= ID_AT_MOST and value.isprintable()

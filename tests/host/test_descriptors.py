@@ -11,9 +11,8 @@ from typing import Callable, Iterator
 import pytest
 
 from mstxkit.host import descriptors, proc_files
-from mstxkit.host.descriptors import OwnDescriptor, WakePipe
+from mstxkit.host.descriptors import OwnDescriptor, ReadyQueue, WakePipe
 from mstxkit.host.folder_events import FolderEvents
-from mstxkit.host.ready_queue import ReadyQueue
 from mstxkit.recorder.kept_open import KeptOpen
 
 

@@ -13,7 +13,7 @@ import pytest
 from mstxkit.errors import MstxkitError
 from mstxkit.incidents import folder
 from mstxkit.incidents.folder import Call, IncidentFolders
-from mstxkit.store import incidents, layout, locks, run_file
+from mstxkit.store import documents, incidents, layout, run_file
 from mstxkit.store.incidents import EXCEPTION, HANG, KILLED, REQUEST, Incident
 
 
@@ -49,7 +49,7 @@ def test_two_hosts_that_see_the_same_hang_have_one_incident(run: Path) -> None:
 def test_what_another_host_has_opened_is_found_although_others_hold_the_lock_for_long(run: Path) -> None:
     """Of a thousand hosts that see the same death most waited too long for the lock, and opened another one later."""
     call = of_host(run, "a-1").open(KILLED, time.time_ns())
-    with locks.locked(run / layout.INCIDENTS / layout.INCIDENTS_LOCK, 1.0):
+    with documents.locked(run / layout.INCIDENTS / layout.INCIDENTS_LOCK, 1.0):
         found = of_host(run, "b-2").open(KILLED, time.time_ns())
 
     assert found == call

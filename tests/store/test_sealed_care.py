@@ -18,7 +18,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 import mstxkit
 from mstxkit.errors import FormatError
-from mstxkit.store import care_record, layout, locks, sealed_care, sealed_place, tidying
+from mstxkit.store import care_record, documents, layout, sealed_care, sealed_place, tidying
 from mstxkit.store.care_record import Cost
 
 DAY_S = 86400
@@ -164,7 +164,7 @@ def test_the_run_as_a_whole_is_looked_at_by_one_host_and_seldom(
     place: SealedPlace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     looks: list[object] = []
-    locked = sealed_care.locks.locked
+    locked = sealed_care.documents.locked
     monkeypatch.setattr(sealed_care.documents, "locked", lambda *words: looks.append(words) or locked(*words))
     for _ in range(3):
         place.take_care(run_bytes=1 << 30, every_s=100.0)
@@ -173,7 +173,7 @@ def test_the_run_as_a_whole_is_looked_at_by_one_host_and_seldom(
 
 
 def test_two_at_once_do_not_meet(place: SealedPlace) -> None:
-    with locks.alone(place.here / sealed_care.LOCK) as is_alone:
+    with documents.alone(place.here / sealed_care.LOCK) as is_alone:
         assert is_alone
         assert sealed_care.take_care(place.care()) is None
         assert sealed_care.take_care(place.care(), within_s=0.3) is None

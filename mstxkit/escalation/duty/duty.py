@@ -397,8 +397,8 @@ class Duty:
             memory = machine.memory(_now())
             memory.update({key: memory[key][-_REMEMBERED_AT_MOST:] for key in ("ended", "elsewhere")})
             reports = *self._inbox.refused.values(), *self._spoken_for.values(), *machine.reports().values()
-            said = self._words.said(machine.pace._replace(step=self._step), machine.phase(_now()), reports)
-            return self._mailbox.acknowledge(self.post.rank, fitted({**said, "memory": memory}), self.post.role)
+            words = self._words.said(machine.pace._replace(step=self._step), machine.phase(_now()), reports)
+            return self._mailbox.acknowledge(self.post.rank, fitted({**words, "memory": memory}), self.post.role)
 
     def _send(self) -> None:
         """What the agreeing rank decided, once it is written down."""

@@ -6,17 +6,17 @@ over the mailbox and the watcher's thread.
 
 from __future__ import annotations
 
+import os
 import time
 from pathlib import Path
 from typing import Any, Callable, Mapping, Sequence
 
 from ...engine.choose import engine
-from ...host import identity, jitter, life, parallel
+from ...host import identity, jitter, life
 from ...profiling import backends
 from ...recorder.background import ENDS_WITHIN_S
-from ...store import hccl
 from ...store.control_folder import ControlFolder
-from ...store.report import SAY_AGAIN_S, Pace, Report, Standing
+from ...store.report import SAY_AGAIN_S, Report, Standing, StepPace
 from .mailbox import Mailbox
 from .post import Post
 from .settings import DutySettings
@@ -24,6 +24,7 @@ from .watcher import Watcher
 
 IDLE = "idle"
 _PLACED_EVERY_S = 5.0
+_Place = tuple[Mapping[str, tuple[int, int]], str]  # as `host.parallel.Place`
 
 
 class OwnWords:
@@ -31,7 +32,7 @@ class OwnWords:
 
     def __init__(self, post: Post, act: str) -> None:
         self._post, self._act, self._process = post, act, life.of_this()
-        self._can: tuple[int, str | None, parallel.Place] = 0, None, parallel.Place({})
+        self._can: tuple[int, str | None, _Place] = 0, None, ({}, "")
         self._placed_at, self._said_at = -_PLACED_EVERY_S, 0.0
         self._say_again_s = jitter.own_period_s(SAY_AGAIN_S, "say")
 
@@ -40,24 +41,36 @@ class OwnWords:
         before, self._can = self._can, (stages_seen, backends.here()[0], self._place(stages_seen))
         return before != self._can or time.monotonic() - self._said_at > self._say_again_s
 
-    def _place(self, stages_seen: int) -> parallel.Place:
+    def _place(self, stages_seen: int) -> _Place:
         """Where this rank stands, read again where it has entered another stage, and after some seconds."""
         seen_before, _, place = self._can
         if stages_seen == seen_before and time.monotonic() < self._placed_at + _PLACED_EVERY_S:
             return place
         self._placed_at = time.monotonic()
+        if not identity.may_have_groups():
+            return {}, "neither Megatron nor torch.distributed is loaded there"
+        from ...host import parallel
+
         return parallel.place()
 
-    def said(self, pace: Pace, phase: str = IDLE, reports: Sequence[Report] = ()) -> dict[str, Any]:
+    def said(self, pace: StepPace, phase: str = IDLE, reports: Sequence[Report] = ()) -> dict[str, Any]:
         """The document of its acknowledgement, said now. Any thread: the place is as the watcher saw it last."""
         self._said_at = time.monotonic()
-        backend, refused = backends.here()
-        place, entered = self._can[2], tuple(engine.stages_seen())
+        (backend, refused), (groups, why_no_group) = backends.here(), self._can[2]
         standing = Standing(
-            self._post.world_size, pace.step, pace.step_ns, entered, phase, backend, refused, tuple(reports),
-            place.indices, place.why_not, hccl.set_here(), self._act,
+            self._post.world_size, pace.step, pace.step_ns, tuple(engine.stages_seen()), phase, backend, refused,
+            tuple(reports), groups, why_no_group, _timeouts(), self._act,
         )  # fmt: skip
         return {**standing.as_json(), "process": self._process}
+
+
+def _timeouts() -> dict[str, str]:
+    """HCCL's, as this process's environment sets them."""
+    if not any(name.startswith("HCCL_") for name in os.environ):
+        return {}
+    from ...store import hccl
+
+    return hccl.set_here()
 
 
 class Sentry:
@@ -77,7 +90,7 @@ class Sentry:
         self.post, self._go_on_duty = post, go_on_duty
         self.control = ControlFolder(post.run, post.run_id)
         self.mailbox = Mailbox(self.control, post.host_folder)
-        self.words, self.pace = OwnWords(post, settings.act), Pace()
+        self.words, self.pace = OwnWords(post, settings.act), StepPace()
         self.watcher = Watcher(self._look, settings.poll_every_s, self._places_of_news, beside)
 
     def memory(self) -> Mapping[str, Any] | None:

@@ -15,7 +15,7 @@ from typing import Any, Callable, Mapping
 from ...errors import ConfigError
 from ...store.hccl import Patience
 from ...store.limits import Policy
-from ...store.report import ARMED, CANCELLED, DONE, EXPIRED, QUEUED, REFUSED, Pace, Report
+from ...store.report import ARMED, CANCELLED, DONE, EXPIRED, QUEUED, REFUSED, Report, StepPace
 from ...store.request import WHOLE_STEPS, Request
 from . import moves
 from .agreement import Agreement, agreeing, lead, needs_agreement, pace_ns
@@ -36,7 +36,7 @@ class Machine(SessionMoves):
     def __init__(self, rank: int, world_size: int, policy: Policy | None = None, agrees: bool = True) -> None:
         self.rank, self.world_size = rank, world_size
         self.policy = Policy() if policy is None else policy
-        self.pace = Pace()
+        self.pace = StepPace()
         self._steps_by: int | None = None  # the thread that has said a step last; None: none has
         self._agreement = Agreement(rank, self.policy) if agrees else None
         self._spending = Spending(self.policy)

@@ -6,7 +6,7 @@ import math
 
 from ...store.hccl import LEAST_S, Patience
 from ...store.limits import Policy
-from ...store.report import ARMED, DRAINING, EXPIRED, FAILED, RUNNING, Pace
+from ...store.report import ARMED, DRAINING, EXPIRED, FAILED, RUNNING, StepPace
 from ...store.request import WHOLE_STEPS, Request
 from . import moves
 from .moves import NS, Now
@@ -20,7 +20,7 @@ class SessionMoves:
     """The part of `Machine` that is about sessions."""
 
     policy: Policy
-    pace: Pace
+    pace: StepPace
     _steps_by: int | None
     patience: Patience | None
     _active: Task | None

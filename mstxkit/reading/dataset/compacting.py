@@ -16,7 +16,7 @@ import polars as pl
 
 from ...errors import ReadError
 from ...host import folders
-from ...store import dataset, documents, layout, locks, parquet, run_file
+from ...store import dataset, documents, layout, parquet, run_file
 from ...store.dataset import DAYS, MARKS, RANGES, SUMMARIES, CompactedBatch
 from ...store.moving import announced_by
 from .. import frames, places
@@ -95,7 +95,7 @@ def _remove_all(run: Path, own_id: str, hosts: Collection[str] | None, wait_s: f
 
 def _alone(run: Path, host: str, wait_s: float) -> AbstractContextManager[None]:
     """Of two that are at files of one host the other one waits."""
-    return locks.locked(run / dataset.FOLDER / f"{host}.lock", wait_s)
+    return documents.locked(run / dataset.FOLDER / f"{host}.lock", wait_s)
 
 
 def _known(run: Path, own_id: str, host: str | None = None) -> Iterator[CompactedBatch]:
