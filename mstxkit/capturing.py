@@ -251,7 +251,7 @@ def _end_late_start(run: Path | None, exc: BaseException | None) -> BaseExceptio
 
 def discard() -> None:
     """Stop the recorder and leave nothing of this process in the run: for our own commands, which only look at runs."""
-    _end(lambda ended, keeper, _: (ended.discard(), keeper.tell("resign")), None)
+    _end(lambda ended, keeper, _: faults.tell([ended.discard, partial(keeper.tell, "resign")]), None)
 
 
 def _end(end: Callable[[Recorder, Postponed, float], object], run: Path | None) -> None:

@@ -11,7 +11,7 @@ import _frozen_importlib
 import os
 import sys
 from _frozen_importlib import ModuleSpec  # importlib.machinery has it too, and loads five modules
-from _thread import RLock
+from _thread import RLock, get_ident
 from _weakref import ref
 from functools import partial
 from types import ModuleType
@@ -160,6 +160,24 @@ def is_loading(module: object) -> bool:
     """Is this module still being imported? What is no module is not: anything can be put into `sys.modules`."""
     spec = held_in(module).get("__spec__")
     return issubclass(type(spec), ModuleSpec) and bool(getattr(spec, "_initializing", False))
+
+
+def _forget_interrupted() -> None:
+    """In a forked child: what a thread of ours was importing, which is not there any more, can be imported anew.
+
+    Its locks would be held for ever, or, by a new thread with its number, what is half there be taken for whole.
+    Source: CPython 3.9 to 3.13, `importlib/_bootstrap.py`, `_ModuleLock.owner`.
+    """
+    locks: dict[str, Any] = getattr(_frozen_importlib, "_module_locks", {})
+    owners = {name: getattr(lock(), "owner", None) for name, lock in list(locks.items())}
+    ours = {owner for name, owner in owners.items() if name.startswith(f"{__name__.partition('.')[0]}.")}
+    for name in [name for name, owner in owners.items() if owner in ours - {None, get_ident()}]:
+        locks.pop(name, None)
+        if is_loading(sys.modules.get(name)):
+            del sys.modules[name]
+
+
+os.register_at_fork(after_in_child=_forget_interrupted)
 
 
 def being_imported() -> list[ModuleType]:

@@ -6,6 +6,7 @@ import importlib
 import importlib.util
 import subprocess
 import sys
+import textwrap
 import threading
 from pathlib import Path
 from types import ModuleType
@@ -290,3 +291,40 @@ def _run(script: str, folder: Path) -> str:
     root = Path(imports.__file__).parent.parent
     command = [sys.executable, "-c", f"import sys; sys.path[:0] = [{str(root)!r}, {str(folder)!r}]\n{script}"]
     return subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout
+
+
+FORKS_MEANWHILE = """
+    import importlib, os, sys, threading, mstxkit
+    mstxkit.__path__.append(sys.argv[1])
+    threading.Thread(target=lambda: importlib.import_module("mstxkit.takes_long"), daemon=True).start()
+    importlib.import_module("mstxkit.begun").event.wait(30)
+    pid = os.fork()
+    if not pid:
+        sys.argv.append("in the child")
+        done = threading.Thread(target=lambda: print(importlib.import_module("mstxkit.takes_long").by, flush=True))
+        done.start()
+        done.join(20)
+        os._exit(done.is_alive())
+    print(os.waitpid(pid, 0)[1])
+"""
+TAKES_LONG = """
+    import sys, threading
+    from mstxkit import begun, needed
+    begun.event.set()
+    if len(sys.argv) < 3: threading.Event().wait(60)
+    by = sys.argv[2]
+"""
+
+
+def test_what_a_thread_was_importing_as_a_process_forked_can_be_imported_in_the_child(tmp_path: Path) -> None:
+    """The thread is not there, and would hold the module's lock for ever."""
+    for name, text in {
+        "begun": "import threading; event = threading.Event()",
+        "needed": "",
+        "takes_long": TAKES_LONG,
+    }.items():
+        (tmp_path / f"{name}.py").write_text(textwrap.dedent(text))
+    program = [sys.executable, "-c", textwrap.dedent(FORKS_MEANWHILE), str(tmp_path)]
+    done = subprocess.run(program, capture_output=True, text=True, timeout=60, check=True)
+
+    assert done.stdout.split("\n") == ["in the child", "0", ""]
