@@ -35,16 +35,12 @@ def named(attributes: Attributes, texts: dict[int, str], names: Sequence[str], f
         if text in wanted:
             keys.setdefault(text, []).append(key)
     is_shown = (attributes.value_type >= min(records.SHOWN)) & (attributes.value_type <= max(records.SHOWN))
-    places = {name: np.flatnonzero(is_shown & _is_one_of(attributes.key, keys[name])) for name in keys}
+    places = {name: np.flatnonzero(is_shown & np.isin(attributes.key, keys[name])) for name in keys}
     return {
         name: Values(attributes.owner[at] + first_row, attributes.value[at], attributes.value_type[at], texts)
         for name, at in places.items()
         if len(at)
     }
-
-
-def _is_one_of(key: npt.NDArray[np.uint32], numbers: list[int]) -> npt.NDArray[np.bool_]:
-    return np.asarray(key == numbers[0]) if len(numbers) == 1 else np.isin(key, numbers)
 
 
 def column(name: str, rows: int, parts: Sequence[Values]) -> pl.Series:
@@ -83,12 +79,6 @@ def _texts(name: str, rows: int, parts: Sequence[Values]) -> pl.Series:
     listed: list[str | None] = [None] * rows
     for part in parts:
         for row, value, value_type in zip(part.rows.tolist(), part.value.tolist(), part.value_type.tolist()):
-            listed[row] = _as_text(value, value_type, part.texts)
+            held = records.value_of(value_type, value, part.texts)
+            listed[row] = None if held is None else str(held).lower() if isinstance(held, bool) else str(held)
     return pl.Series(name, listed, dtype=pl.String)
-
-
-def _as_text(value: int, value_type: int, texts: dict[int, str]) -> str | None:
-    value_held = records.value_of(value_type, value, texts)
-    if value_held is None or isinstance(value_held, str):
-        return value_held
-    return str(value_held).lower() if isinstance(value_held, bool) else str(value_held)

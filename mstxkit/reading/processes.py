@@ -229,17 +229,11 @@ def rank_of(process: Process) -> int | None:
 
 def key_of(identity: Any, file_stem: str) -> Key:
     """(host, pid, start) of an identity; what it does not say comes from the name of its file."""
-    fields = table_of(identity)
-    host, pid, start = _split(file_stem)
-    pid = small_number(fields.get("pid")) or pid
-    return text_of(fields.get("host")) or host, pid, text_of(fields.get("start")) or start
-
-
-def _split(stem: str) -> tuple[str, int, str]:
-    parts = stem.rsplit("-", 2)
-    if len(parts) == 3 and parts[1].isascii() and parts[1].isdigit():
-        return parts[0], small_number(int(parts[1][:12])) or 0, parts[2]
-    return stem, 0, ""
+    fields, parts = table_of(identity), file_stem.rsplit("-", 2)
+    is_named = len(parts) == 3 and parts[1].isascii() and parts[1].isdigit()
+    host, pid, start = parts if is_named else (file_stem, "0", "")
+    whole_pid = small_number(fields.get("pid")) or small_number(int(pid[:12])) or 0
+    return text_of(fields.get("host")) or host, whole_pid, text_of(fields.get("start")) or start
 
 
 def liveness(states: Iterable[tuple[str, int, str]]) -> Liveness:

@@ -40,7 +40,8 @@ def saved_s(runs: Sequence[RoleRun], run: RoleRun, own_s: Seconds, since: int, u
     """
     took = (_lengths_in_the_mean_s(run) if run.is_free else run.length_s())[since:until]
     took = took[np.isfinite(took)]
-    won = _won_s(run, runs if _is_fed(runs) else [run], run.own_s - own_s)[since:until]
+    is_fed = any(feed is not None for each in runs for cut in each.cut for feed in cut.feeds)
+    won = _won_s(run, runs if is_fed else [run], run.own_s - own_s)[since:until]
     return float(took.mean()) if len(took) else 0.0, float(won.mean()) if len(won) else 0.0
 
 
@@ -50,10 +51,6 @@ def _lengths_in_the_mean_s(run: RoleRun) -> Seconds:
     lengths = np.diff(ended, axis=0, prepend=np.fmin.reduce(run.came_s[:1], axis=2))
     lengths[1:][np.diff(run.steps) != 1] = np.nan
     return np.asarray(lengths)
-
-
-def _is_fed(runs: Sequence[RoleRun]) -> bool:
-    return any(feed is not None for run in runs for cut in run.cut for feed in cut.feeds)
 
 
 def _won_s(run: RoleRun, runs: Sequence[RoleRun], less_s: Seconds) -> Seconds:

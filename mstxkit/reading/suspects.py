@@ -70,21 +70,12 @@ def blamed(judgement: JobVerdicts, rows: pl.DataFrame, wanted: Collection[str]) 
         wanted: Canonical keys.
     """
     blaming = [verdict for verdict in judgement.blaming if verdict.rank is not None and verdict.stage is not None]
-    places = [
-        (verdict, key)
-        for is_upstream in (False, True)
-        for verdict in blaming
-        for key in sorted(wanted)
-        if (_is_awaited_in(verdict, key) if is_upstream else canonical(verdict.stage or "") == key)
-    ]
+    # Its own stage; then where others wait for it: "ranks 0,2-7 wait for rank 1 in actor_update".
+    own = [(verdict, canonical(verdict.stage or "")) for verdict in blaming]
+    upstream = [(verdict, canonical(verdict.waits_for.rpartition(" in ")[2])) for verdict in blaming]
+    places = [(verdict, key) for verdict, key in (*own, *upstream) if key in wanted]
     accused = {verdict.rank for verdict in blaming}
     return next(filter(None, (_with_peer(verdict, key, rows, accused) for verdict, key in places)), None)
-
-
-def _is_awaited_in(verdict: Verdict, key: str) -> bool:
-    """Do others wait for it in this stage? "ranks 0,2-7 wait for rank 1 in actor_update"."""
-    _, _, stage = verdict.waits_for.rpartition(" in ")
-    return canonical(stage) == key
 
 
 def _with_peer(verdict: Verdict, key: str, rows: pl.DataFrame, accused: Collection[int | None]) -> Suspicion | None:

@@ -98,7 +98,12 @@ def lengths(steps: list[RoleStep]) -> Series:
 
 def of_stage(steps: list[RoleStep], stage: str) -> Series:
     """How long the member that takes longest is in a stage, step by step. Seconds."""
-    return _by_step(steps, stage, lambda step, at: _most(step.total_s[:, at], step))
+
+    def most(step: RoleStep, at: int) -> float:
+        works = np.array([not peer.is_controller for peer in step.members], dtype=bool)
+        return _of_known(np.max, step.total_s[works if works.any() else slice(None), at])
+
+    return _by_step(steps, stage, most)
 
 
 def tokens_of(steps: list[RoleStep], stage: str, is_each: bool = False) -> Series:
@@ -204,11 +209,6 @@ def _at(steps: list[RoleStep], stage: str) -> list[tuple[RoleStep, int]]:
 
 def _first(step: RoleStep) -> float:
     return _of_known(np.min, step.entered_s)
-
-
-def _most(values: Seconds, step: RoleStep) -> float:
-    works = np.array([not peer.is_controller for peer in step.members], dtype=bool)
-    return _of_known(np.max, values[works] if works.any() else values)
 
 
 def _of_known(together: Callable[[Seconds], Any], values: Seconds) -> float:

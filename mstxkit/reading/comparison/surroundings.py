@@ -119,12 +119,10 @@ def _profiles(side: Side) -> dict[str, str]:
         return {}
     within = (pl.col("last_step") >= side.first_step) & (pl.col("first_step") <= (side.last_step or 0))
     rows = side.run.escalations().filter(within & pl.col("start_ns").is_not_null()).to_dicts()
-    steps = sorted({step for row in rows for step in _steps(row, side)})
+    steps: set[int] = set()
+    for row in rows:
+        first, last = max(row["first_step"], side.first_step), min(row["last_step"], side.last_step or 0)
+        steps.update(range(first, min(last, first + _NAMED_AT_MOST) + 1))
     presets = sorted({row["preset"] or "none" for row in rows})
-    shown = spans(steps[:_NAMED_AT_MOST]) + (" and more" if len(steps) > _NAMED_AT_MOST else "")
+    shown = spans(sorted(steps)[:_NAMED_AT_MOST]) + (" and more" if len(steps) > _NAMED_AT_MOST else "")
     return {"profiles recorded in steps": shown, "presets of profiles": ", ".join(presets)} if steps else {}
-
-
-def _steps(row: dict[str, Any], side: Side) -> range:
-    first, last = max(row["first_step"], side.first_step or 0), min(row["last_step"], side.last_step or 0)
-    return range(first, min(last, first + _NAMED_AT_MOST) + 1)

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import polars as pl
 
 from ...stages import canonical
+from ..report.choice import ReportChoice
 from ..report.escape import shown
+from ..role_runs import RoleRun
+from ..run import Run
 from .figures import DETAILS, ROLES_AT_MOST, in_order
 from .packed import packed
-
-if TYPE_CHECKING:
-    from ..report.choice import ReportChoice
-    from ..role_runs import RoleRun
-    from ..run import Run
 
 STEPS_AT_MOST, RANKS_AT_MOST, DEPTH_AT_MOST = 6, 24, 3
 _NS = 1e9

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
+
+import polars as pl
 
 from ...errors import ReadError
+from ..run import Run
 from ..tables import inside, stages, steps
 from . import choice as choosing
-
-if TYPE_CHECKING:
-    import polars as pl
-
-    from ..run import Run
-    from .choice import ReportChoice
+from .choice import ReportChoice
 
 TRAIN_STEP = "train_step"  # the stage that is a whole step
 # What names a process here, from its row in the table of processes.
@@ -36,8 +34,6 @@ class Measured(NamedTuple):
 
 def measured(run: Run, processes: pl.DataFrame, choice: ReportChoice) -> Measured:
     """Measure what was asked for. Raises ReadError: nothing in the run answers to the choice, or to a part of it."""
-    import polars as pl
-
     occurrences, sums = run.occurrences(), inside.sums(run.files, choice.rows())
     first, last = _ends(sums.spans["step"])
     choosing.check(choice, processes["rank"].to_list(), first, last)
@@ -61,8 +57,6 @@ def _ends(numbers: pl.Series) -> tuple[int | None, int | None]:
 
 
 def _by_process(occurrences: pl.DataFrame, lasted: pl.DataFrame) -> pl.DataFrame:
-    import polars as pl
-
     shares = steps.shares(stages.by_step(occurrences), lasted)
     rows = stages.by_process(occurrences).join(shares, on=["stage", "process"], how="left", maintain_order="left")
     return rows.with_columns(pl.col("stage").cast(pl.String))
@@ -75,8 +69,6 @@ def _by_name(names: pl.DataFrame, by_process: pl.DataFrame, spans: pl.DataFrame,
     a range in the stage, or over all of its steps outside of any. `share_ratio` is of the time in that stage, else of
     the step.
     """
-    import polars as pl
-
     of_stage = by_process.select("process", "stage", stage_ns="total_ns")
     of_stage_steps = spans.group_by("process", "stage").agg(steps=pl.len())
     of_steps = spans.group_by("process").agg(own_steps=pl.col("step").n_unique())
@@ -108,8 +100,6 @@ def _chosen(
     """The rows of the stages and names that were asked for. In some stages a controller only waits.
     Raises ReadError: there are none.
     """
-    import polars as pl
-
     if choice.stages is not None:
         keys = pl.concat([rows["stage"] for rows in (by_process, by_name, waiting)]).drop_nulls().unique().to_list()
         is_wanted = pl.col("stage").is_in(list(choosing.stages_of(choice.stages, keys)))
@@ -162,8 +152,6 @@ def _in_order(by_name: pl.DataFrame, keys: list[str]) -> list[dict[str, Any]]:
 
 def _of_trainers(lasted: pl.DataFrame, occurrences: pl.DataFrame) -> pl.DataFrame:
     """The steps of processes that say what a whole one is: what others do in it is less. All where none says so."""
-    import polars as pl
-
     whole = occurrences.filter(pl.col("stage").cast(pl.String) == TRAIN_STEP).select("process", "step").unique()
     of_trainers = lasted.join(whole, on=["process", "step"], how="semi")
     return lasted if of_trainers.is_empty() else of_trainers

@@ -5,19 +5,17 @@ Text, JSON and page take it from here. Plain values of the whole run, times in n
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import polars as pl
 
 from ...stages import canonical
+from ...store.metrics_setting import Flops
+from ..role_runs import RoleRun
+from ..run import Run
 from ..tables import lateness as lateness_table
 from ..tables.samples import GENERATES
-
-if TYPE_CHECKING:
-    from ...store.metrics_setting import Flops
-    from ..role_runs import RoleRun
-    from ..run import Run
-    from .choice import Supposed
+from .choice import Supposed
 
 _SAMPLES = 24
 

@@ -56,7 +56,8 @@ def joined(steps: list[RoleStep], ringed: list[RoleStep]) -> list[RoleStep]:
             whole.append(step)
             continue
         member = np.array([places.get(peer.rank, -1) for peer in ring.members], np.int64)[ring.collectives.member]
-        stage = np.array([*(_stage_of(step, name) for name in ring.stages), -1], np.int64)[ring.collectives.stage]
+        its_stages = {name: number for number, name in enumerate(step.stages)}
+        stage = np.array([*(its_stages.get(name, -1) for name in ring.stages), -1], np.int64)[ring.collectives.stage]
         moved = ring.collectives._replace(member=member, stage=stage)
         moved = moved.only((member >= 0) & (stage >= 0))
         before_s, shared = _moved_by(step, ring, places)
@@ -65,10 +66,6 @@ def joined(steps: list[RoleStep], ringed: list[RoleStep]) -> list[RoleStep]:
             step = step._replace(collectives=moved)
         whole.append(step)
     return whole
-
-
-def _stage_of(step: RoleStep, name: str) -> int:
-    return step.stages.index(name) if name in step.stages else -1
 
 
 def _moved_by(step: RoleStep, ring: RoleStep, places: dict[int | None, int]) -> tuple[float, bool]:

@@ -88,15 +88,12 @@ def _collective(ranges: pl.DataFrame, steps: list[RoleStep]) -> pl.DataFrame:
         ratio=pl.col("end_ns").std() / pl.col("start_ns").std(),
         apart_s=(pl.col("start_ns").max() - pl.col("start_ns").min()) / 1e9,
     )
-    clear = apart.filter(pl.col("apart_s") > max(_errors_s(steps), lateness.APART_AT_LEAST_S))
+    error_s = 2 * max((float(step.error_s.max()) for step in steps), default=0.0)
+    clear = apart.filter(pl.col("apart_s") > max(error_s, lateness.APART_AT_LEAST_S))
     places = clear.group_by(*_PLACE).agg(pl.len(), pl.col("ratio").median())
     kept = places.filter((pl.col("len") >= lateness.STEPS_NEEDED) & (pl.col("ratio") <= lateness.TOGETHER_AT_MOST))
     rows = rows.join(kept.select(_PLACE), on=_PLACE, how="semi")
     return rows.join(_enclosing(rows), on=_PLACE, how="anti")
-
-
-def _errors_s(steps: list[RoleStep]) -> float:
-    return 2 * max((float(step.error_s.max()) for step in steps), default=0.0)
 
 
 def _enclosing(rows: pl.DataFrame) -> pl.DataFrame:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Callable, NamedTuple
+from typing import NamedTuple
 
 import polars as pl
 
@@ -34,7 +34,10 @@ class Sums(NamedTuple):
 
 def sums(files: RunFiles, chosen: pl.Expr) -> Sums:
     """Add up the ranges of a run; `names` of the `chosen` rows only. *Cost*: memory for the sums and one batch."""
-    spans, names, coalesced = _Adding(_spans), _Adding(_names), _Adding(_coalesced)
+    spans = _Adding(["process", "step", "stage"], pl.col("start_ns").min(), pl.col("end_ns").max())
+    sums_of_names = pl.col("calls", "total_ns", "step_calls", "step_ns").sum(), pl.col("max_ns").max()
+    names = _Adding(["process", "stage", "name", "domain"], *sums_of_names)
+    coalesced = _Adding(["name"], pl.col("calls", "records").sum())
     for ranges, _ in files.batches():
         rows = ranges.filter(pl.col("duration_ns").is_not_null()).with_columns(**_calls())
         ends = rows.select("process", "step", "stage", "start_ns", end_ns=pl.col("start_ns") + pl.col("duration_ns"))
@@ -65,33 +68,21 @@ def _of_names(rows: pl.DataFrame) -> pl.DataFrame:
     )  # fmt: skip
 
 
-def _spans(rows: pl.DataFrame) -> pl.DataFrame:
-    grouped = rows.group_by("process", "step", "stage").agg(pl.col("start_ns").min(), pl.col("end_ns").max())
-    return grouped.with_columns(pl.col("stage").cast(pl.String))
-
-
-def _names(rows: pl.DataFrame) -> pl.DataFrame:
-    grouped = rows.group_by("process", "stage", "name", "domain").agg(
-        pl.col("calls", "total_ns").sum(), pl.col("max_ns").max(), pl.col("step_calls", "step_ns").sum()
-    )
-    return grouped.with_columns(pl.col("stage", "name", "domain").cast(pl.String))
-
-
-def _coalesced(rows: pl.DataFrame) -> pl.DataFrame:
-    return rows.group_by("name").agg(pl.col("calls", "records").sum()).with_columns(pl.col("name").cast(pl.String))
-
-
 class _Adding:
     """Rows of a table that are added up whenever there are many."""
 
-    def __init__(self, add_up: Callable[[pl.DataFrame], pl.DataFrame]) -> None:
-        self._add_up = add_up
+    def __init__(self, by: list[str], *sums: pl.Expr) -> None:
+        self._by, self._sums = by, sums
         self._parts: list[pl.DataFrame] = []
 
     def add(self, rows: pl.DataFrame) -> None:
-        self._parts.append(self._add_up(rows))
+        self._parts.append(self._added_up(rows))
         if len(self._parts) > 1 and sum(part.height for part in self._parts) > _ROWS_KEPT:
             self._parts = [self.result()]
 
     def result(self) -> pl.DataFrame:
-        return self._add_up(pl.concat(self._parts))
+        return self._added_up(pl.concat(self._parts))
+
+    def _added_up(self, rows: pl.DataFrame) -> pl.DataFrame:
+        summed = rows.group_by(self._by).agg(*self._sums)
+        return summed.with_columns(pl.col(pl.Categorical).cast(pl.String))  # of each batch they are others

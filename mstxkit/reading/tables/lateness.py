@@ -37,7 +37,11 @@ def table(files: RunFiles, steps: Sequence[RoleStep], ringed: Sequence[RoleStep]
     """
     from ..frames import LATENESS_SCHEMA
 
-    by_device = list(_of_devices(files))
+    windows = device_entries.windows(files.path, files.id)
+    by_device: list[tuple[Any, ...]] = [
+        (row.window.step, row.group, row.rank, row.window.stage, row.late_ns, row.error_ns, DEVICE, None)
+        for row in device_entries.rows_of(windows)
+    ]
     profiled = {(row[0], row[3]) for row in by_device}
     together, has_ring = synchronising(steps), {(step.role, step.step) for step in ringed}
     rows = [row for step in steps if (step.role, step.step) not in has_ring for row in _rows(step, together)]
@@ -45,11 +49,6 @@ def table(files: RunFiles, steps: Sequence[RoleStep], ringed: Sequence[RoleStep]
     rows += [row for step in ringed for row in _of_ring(step)]
     table = pl.DataFrame(rows, schema=LATENESS_SCHEMA, orient="row").sort("step", maintain_order=True)
     return files.chosen.of_table(table)
-
-
-def _of_devices(files: RunFiles) -> Iterator[tuple[Any, ...]]:
-    for row in device_entries.rows_of(device_entries.windows(files.path, files.id)):
-        yield row.window.step, row.group, row.rank, row.window.stage, row.late_ns, row.error_ns, DEVICE, None
 
 
 def _of_ring(step: RoleStep) -> Iterator[tuple[Any, ...]]:

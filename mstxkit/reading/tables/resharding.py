@@ -31,7 +31,11 @@ def table(runs: tuple[RoleRun, ...], waits: pl.DataFrame) -> pl.DataFrame:
         waits: As `Run.waits()`.
     """
     lengths = {int(step): s for run in runs for step, s in zip(run.steps, run.length_s()) if np.isfinite(s) and s > 0}
-    rows = [row for run in runs for row in _of_role(run)] + list(_of_controllers(waits, lengths))
+    rows = [row for run in runs for row in _of_role(run)]
+    for wait in waits.iter_rows(named=True):
+        cost_ns, step = wait["unaccounted_ns"], wait["step"]
+        ratio = cost_ns / 1e9 / lengths[step] if step in lengths else None
+        rows.append((step, wait["role"], DISPATCH, str(wait["stage"]), None, cost_ns, cost_ns, ratio))
     return pl.DataFrame(rows, schema=SCHEMA, orient="row").sort("step", "role", "kind", "stage", nulls_last=True)
 
 
@@ -49,10 +53,3 @@ def _of_role(run: RoleRun) -> Iterator[tuple[Any, ...]]:
                     step, run.role, WEIGHTS, stage, len(own), shown_ns(float(np.median(own))), shown_ns(last),
                     last / lengths[at] if lengths[at] > 0 else None,
                 )  # fmt: skip
-
-
-def _of_controllers(waits: pl.DataFrame, lengths: dict[int, float]) -> Iterator[tuple[Any, ...]]:
-    for row in waits.iter_rows(named=True):
-        cost_ns, step = row["unaccounted_ns"], row["step"]
-        ratio = cost_ns / 1e9 / lengths[step] if step in lengths else None
-        yield step, row["role"], DISPATCH, str(row["stage"]), None, cost_ns, cost_ns, ratio

@@ -55,7 +55,9 @@ def of_run(stage_rows: pl.DataFrame, processes: pl.DataFrame, has_beside: bool =
         processes: As `Run.processes()`.
         has_beside: With those of processes that work beside others of their role.
     """
-    rows = stage_rows.with_columns(stage=_canonical(stage_rows["stage"]))
+    names = stage_rows["stage"].cast(pl.String)
+    keys = {name: canonical(name) for name in names.unique().drop_nulls().to_list()}
+    rows = stage_rows.with_columns(stage=names.replace_strict(keys, default=None, return_dtype=pl.String))
     members = _members(processes, rows)
     controllers = [place for place, peer in enumerate(members.peers) if peer.is_controller]
     waiting = rows.filter(pl.col("waits_for").is_not_null() & ~pl.col("process").is_in(controllers))
@@ -92,12 +94,6 @@ def origin_ns(stage_rows: pl.DataFrame) -> int:
     return int(stage_rows["start_ns"].min() or 0)  # type: ignore[arg-type]
 
 
-def _canonical(names: pl.Series) -> pl.Series:
-    texts = names.cast(pl.String)
-    keys = {name: canonical(name) for name in texts.unique().drop_nulls().to_list()}
-    return pl.Series("stage", [keys.get(name) for name in texts.to_list()], dtype=pl.String)
-
-
 def _members(processes: pl.DataFrame, rows: pl.DataFrame) -> _Members:
     entries = processes.to_dicts()
     works = set(rows.filter(rows["waits_for"].is_null())["process"].to_list())
@@ -106,16 +102,21 @@ def _members(processes: pl.DataFrame, rows: pl.DataFrame) -> _Members:
     drivers.update(place for place, entry in enumerate(entries) if entry["under"] == parts.RAY_DRIVER)
     return _Members(
         [(entry["attempt"] or 0, entry["role"] or "", beside(entry)) for entry in entries],
-        [_peer(place, entry, place in drivers) for place, entry in enumerate(entries)],
+        [
+            Peer(
+                entry["rank"],
+                entry["host"] or "",
+                entry["process"] or str(place),
+                entry["part"] or "",
+                place in drivers,
+                entry["place"] or "",
+            )
+            for place, entry in enumerate(entries)
+        ],
         np.array([(entry["clock_error_ns"] or 0) / _NS for entry in entries]),
         [entry["state"] == "ended" for entry in entries],
         [entry["state"] in ("running", "lost") for entry in entries],
     )
-
-
-def _peer(place: int, entry: dict[str, Any], is_controller: bool) -> Peer:
-    texts = entry["host"] or "", entry["process"] or str(place), entry["part"] or ""
-    return Peer(entry["rank"], *texts, is_controller, entry["place"] or "")
 
 
 def beside(entry: dict[str, Any]) -> str:

@@ -98,7 +98,8 @@ def _order_of(column: pl.Series) -> npt.NDArray[Any]:
     """A number for each value, in the order in which they are shown: nulls first, texts as texts."""
     if column.dtype in (pl.Categorical, pl.String):
         distinct = column.unique()
-        shown = {text: place for place, text in enumerate(sorted(distinct.cast(pl.String), key=_as_shown))}
+        in_order = sorted(distinct.cast(pl.String), key=lambda text: (text is not None, text or ""))
+        shown = {text: place for place, text in enumerate(in_order)}
         places = [shown[text] for text in distinct.cast(pl.String)]
         column = column.to_physical().replace_strict(distinct.to_physical(), places, return_dtype=pl.Int64)
     numbers: npt.NDArray[Any] = column.cast(pl.Int64).fill_null(-1).to_numpy()
@@ -108,10 +109,6 @@ def _order_of(column: pl.Series) -> npt.NDArray[Any]:
 def summed(column: pl.Expr) -> pl.Expr:
     """Their sum; null where all are."""
     return pl.when(column.is_not_null().any()).then(column.sum())
-
-
-def _as_shown(text: str | None) -> tuple[bool, str]:
-    return text is not None, text or ""
 
 
 def _as_one(keys: list[npt.NDArray[Any]]) -> list[npt.NDArray[Any]]:
