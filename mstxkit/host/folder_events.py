@@ -116,8 +116,9 @@ class FolderEvents:
 
     def wake(self) -> None:
         """End a `wait`, or the next one. Never raises."""
-        if self._pipe is not None:
-            self._pipe.wake()
+        pipe = self._pipe  # the thread may just be closing it
+        if pipe is not None:
+            pipe.wake()
 
     def close(self) -> None:
         """Watch nothing any more. Never raises."""

@@ -105,7 +105,7 @@ class Rank:
         self.session = Recording()
         self.duty = Duty(Post(self.run, RUN_ID, self.host, rank, world_size, role), settings, self.session)  # type: ignore[arg-type]
         self.duty.start()
-        self.duty.watcher.background.pause()
+        self.duty.watcher.stop()
         self.look()
 
     def look(self) -> None:

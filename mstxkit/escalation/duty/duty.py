@@ -170,6 +170,7 @@ class Duty:
         except OSError as exc:
             faults.note("control.stop", exc)
         self._mailbox.close()
+        self._watcher.forget()
 
     def _close(self, *_: object) -> None:
         """End what is open where an interrupt has cost the order to. What another thread began, it ends at its next

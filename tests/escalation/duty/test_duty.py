@@ -15,6 +15,7 @@ from types import FrameType, SimpleNamespace
 from typing import Any, Callable, Iterator
 
 import pytest
+from builders import lives
 from builders.escalated_run import control, empty_run, say
 from builders.rank_on_duty import GENERATE, QUICK, UPDATE, NewRank, Rank, Recording, listen
 from builders.run_files import RUN_ID
@@ -529,6 +530,26 @@ def test_the_end_closes_what_is_open_and_says_so(rank: Rank) -> None:
     said = rank.said()
     assert said[request.id].state == "failed" and "the process ended; 1 of 2" in said[request.id].reason
     assert said[waiting.id].state == "failed"
+
+
+def test_who_leaves_duty_holds_no_descriptor_of_it_any_more(rank: Rank) -> None:
+    """A kernel lets a user have 128 that tell of news in folders: a program that captures again and again had them all."""
+
+    def opened() -> set[str]:
+        return {f"{number} {target}" for number in os.listdir("/proc/self/fd") if (target := target_of(number))}
+
+    def target_of(number: str) -> str:
+        try:
+            return os.readlink(f"/proc/self/fd/{number}")
+        except OSError:
+            return ""  # that of the listing itself
+
+    before = opened()
+    rank.duty.watcher.start()
+    assert lives.wait_until(lambda: any(name.endswith("inotify") for name in opened() - before))
+    rank.duty.stop()
+
+    assert opened() <= before
 
 
 def test_what_another_thread_has_open_at_the_end_is_ended_by_that_thread(rank: Rank) -> None:
