@@ -136,7 +136,7 @@ def connected(path: Path) -> sqlite3.Connection:
             base.enable_load_extension(False)
         if hasattr(base, "setlimit"):
             base.setlimit(_LENGTH, _LENGTH_AT_MOST)
-        for pragma in ("trusted_schema = off", "cell_size_check = on", "query_only = on", "cache_size = -65536"):
+        for pragma in ("trusted_schema = off", "cell_size_check = on", "query_only = on"):
             base.execute(f"pragma {pragma}")
     except BaseException:
         base.close()

@@ -24,9 +24,10 @@ from ._lanes import COLLECTIVE, EventTable, divide, named
 from ._trace import LATEST_NS, NAMES_AT_MOST, DeviceTrace, text
 
 _KERNEL, _OPERATOR, _ANNOTATION = "kernel", "cpu_op", "user_annotation"
-# As of 2021 they begin with a capital; MTIA's own kernels have another name.
+# As of 2021 they begin with a capital; MTIA has one for all that its device does.
+_MTIA, _NO_KERNEL = "mtia_ccp_events", re.compile(r"dma|event_")
 _CATEGORIES = {
-    "kernel": _KERNEL, "Kernel": _KERNEL, "mtia_ccp_events": _KERNEL, "cpu_op": _OPERATOR, "Operator": _OPERATOR,
+    "kernel": _KERNEL, "Kernel": _KERNEL, _MTIA: _KERNEL, "cpu_op": _OPERATOR, "Operator": _OPERATOR,
     "user_annotation": _ANNOTATION,
 }  # fmt: skip
 # What an event is; what communicates comes next to what computes.
@@ -98,7 +99,7 @@ class _TraceReading:
     def _kind_of(self, category: str, name: str) -> int:
         is_collective, what = bool(COLLECTIVE.search(name[:200])), _CATEGORIES[category]
         if what == _KERNEL:
-            kind = _KERNELS + is_collective
+            kind = _NEITHER if category == _MTIA and _NO_KERNEL.match(name) else _KERNELS + is_collective
         elif is_collective or (what == _OPERATOR and _OPERATORS.match(name)):
             kind = _ON_CPU + is_collective
         else:

@@ -148,6 +148,21 @@ def test_a_trace_of_2021_has_the_same_events_by_other_names(run: Path, tmp_path:
     assert abs(update["computing_ns"] - 30 * MS) < 1000  # a float of microseconds since 1970 has a quarter of one
 
 
+def test_copies_and_waits_of_mtia_are_no_kernels(run: Path, tmp_path: Path) -> None:
+    """Of its device all events have one category; HolisticTraceAnalysis leaves the copies out as well."""
+    trace = device_profiles.torch_trace(tmp_path / "a.pt.trace.json", imported_run.device_of())
+    document = json.loads(trace.read_text())
+    kernels = [event for event in document["traceEvents"] if event["cat"] == "kernel"]
+    for event in kernels:
+        event["cat"] = "mtia_ccp_events"
+    for name in ("dma_request", "event_wait", "event_record"):
+        document["traceEvents"] += [{**event, "name": name, "dur": 2 * event["dur"]} for event in kernels]
+    trace.write_text(json.dumps(document))
+    (made,) = imported(run, trace)
+
+    assert figures(made, 2, "actor_update").items() >= UPDATE.items()
+
+
 def test_events_of_a_view_may_stand_in_an_object(run: Path, tmp_path: Path) -> None:
     view = device_profiles.trace_view(tmp_path / "rank0" / "trace_view.json", imported_run.device_of())
     view.write_text(json.dumps({"schemaVersion": 1, "traceEvents": json.loads(view.read_text())}))

@@ -44,11 +44,23 @@ REFUSED = {
 # Reports of TraceLens' that are of other steps than the trace beside them.
 OTHER_STEPS = re.compile(r"Qwen_Qwen1\.5|resnet_act_checkpoint")
 HTA_FILES = TOP / "HolisticTraceAnalysis/tests/data"
-# By HolisticTraceAnalysis' own tests: microseconds computed, overlapped, and how far off either may be.
+# Microseconds computed by HolisticTraceAnalysis, and how far off that may be: it cuts each time to whole microseconds.
+# The first two are of its own tests, with what was overlapped, the others of version 0.6.1 run on all steps.
 HTA = {
-    "vision_transformer/rank-0.json.gz": (596_651, 203, 240_322, 109),
-    "vision_transformer/rank-1.json.gz": (596_759, 203, 262_584, 123),
-}
+    "vision_transformer/rank-0.json.gz": (596_651, 203), "vision_transformer/rank-1.json.gz": (596_759, 203),
+    "critical_path/alexnet/benchmark_result_2869224_1695835535_trace.json.gz": (10_630, 0),
+    "critical_path/cuda_event_sync/event_sync_trace.json.gz": (49, 0),
+    "critical_path/simple_add/benchmark_result_493459_1694039959_trace.json.gz": (10_670, 0),
+    "df_index_resolver/df_index_resolver.json.gz": (620_516, 0),
+    "execution_trace/benchmark_simple_add_trace.json.gz": (16, 0),
+    "timeline_analysis/sampled_rank-0.json.gz": (210_320, 0), "trace_diff/control/control.json.gz": (281_336, 0),
+    "trace_filter/sampled_rank-1.json.gz": (271_973, 0), "nccl_parser_config/nccl_data.json.gz": (113_012, 2_700),
+    "ns_resolution_trace/rank-0.Apr_03_18_51_38.1102.pt.trace.json.gz": (464_915, 4_350),
+    "mtia_trace_single_rank/mtia_rank_0.json.gz": (7_305_597, 22_269),
+}  # fmt: skip
+OVERLAPPED = {
+    "vision_transformer/rank-0.json.gz": (240_322, 109), "vision_transformer/rank-1.json.gz": (262_584, 123)
+}  # fmt: skip
 
 
 class Profiles(NamedTuple):
@@ -183,12 +195,18 @@ def test_what_is_added_up_is_what_tracelens_says_itself(file: FileToImport) -> N
 
 @pytest.mark.parametrize("name", [name for name in HTA if (HTA_FILES / name).exists()])
 def test_a_trace_is_divided_as_holistic_trace_analysis_says(name: str, tmp_path: Path) -> None:
-    ((_, _, made),) = imported(Profiles(name, tuple(_places.sources([HTA_FILES / name], []))), tmp_path)
+    ((file, _, made),) = imported(Profiles(name, tuple(_places.sources([HTA_FILES / name], []))), tmp_path)
 
     (row,) = made.rows
-    computed, computed_within, overlapped, overlapped_within = HTA[name]
-    assert row["computing_ns"] / 1000 == pytest.approx(computed, abs=computed_within)
-    assert row["overlapped_ns"] / 1000 == pytest.approx(overlapped, abs=overlapped_within)
+    computed, within = HTA[name]
+    assert row["computing_ns"] / 1000 == pytest.approx(computed, abs=within)
+    if not within:
+        FOUND.compared.setdefault((*key_of(file), "HolisticTraceAnalysis"), []).append(
+            abs(row["computing_ns"] - computed * 1000)
+        )
+    if name in OVERLAPPED:
+        overlapped, within = OVERLAPPED[name]
+        assert row["overlapped_ns"] / 1000 == pytest.approx(overlapped, abs=within)
 
 
 @pytest.mark.parametrize(
