@@ -12,13 +12,11 @@ from typing import Iterator
 
 import numpy as np
 import numpy.typing as npt
-from builders.simulated_job import Team
 
 from mstxkit.judging.evidence import Peer, RoleStep
 from mstxkit.reading import role_runs
 from mstxkit.reading.role_runs import RoleRun
 from mstxkit.testing.simulator import JobShape
-from mstxkit.testing.simulator.shape import GENERATE, RESHARD, TRAINER, StageShape
 from mstxkit.testing.simulator.work import SimulatedWork, training_cost
 
 Matrix = npt.NDArray[np.float64]

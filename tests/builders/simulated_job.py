@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Iterator, Sequence
+from typing import Iterator, NamedTuple, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -10,7 +10,7 @@ import numpy.typing as npt
 from mstxkit.judging.evidence import Peer, RoleStep, Work
 from mstxkit.testing.simulator.faults import InjectedFault
 from mstxkit.testing.simulator.processes import SimulatedProcesses, Vector
-from mstxkit.testing.simulator.shape import GENERATE, RESHARD, SYNC, TRAINER, JobShape, StageShape
+from mstxkit.testing.simulator.shape import JobShape
 from mstxkit.testing.simulator.simulation import Simulation, Steps
 from mstxkit.testing.simulator.work import generation_cost, training_cost
 
@@ -19,6 +19,27 @@ _LINK, _TAIL = 0.08, 0.08
 _EXTRA = 1 / 3
 _JITTER_RATE, _IDLE_RATE = 0.15, 0.15
 _BACK_AFTER = 20
+
+
+class StageShape(NamedTuple):
+    """A stage: its share of the step, how many collectives are in it (0: nobody waits), and what it works on."""
+
+    key: str
+    share: float
+    collectives: int = 0
+    work: str = ""
+
+
+GENERATE = StageShape("actor_generate", 0.40, 0, "responses")
+SYNC = (
+    StageShape("load_batch", 0.03),
+    GENERATE,
+    StageShape("reward", 0.06, 0, "tokens"),
+    StageShape("actor_compute_log_prob", 0.14, 2, "tokens"),
+    StageShape("actor_update", 0.28, 4, "tokens"),
+)
+RESHARD = StageShape("weight_sync", 0.06, 2)
+TRAINER = tuple(stage for stage in SYNC if stage.key != GENERATE.key)
 
 
 class SimulatedJob(Simulation):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
 
 BY_SCHEDULE, ALWAYS = "by_schedule", "always"
 
@@ -54,24 +53,3 @@ class JobShape:
     group_ranks: int = 0
     rings: str = BY_SCHEDULE
     tail: float = 0.8
-
-
-class StageShape(NamedTuple):
-    """A stage: its share of the step, how many collectives are in it (0: nobody waits), and what it works on."""
-
-    key: str
-    share: float
-    collectives: int = 0
-    work: str = ""
-
-
-GENERATE = StageShape("actor_generate", 0.40, 0, "responses")
-SYNC = (
-    StageShape("load_batch", 0.03),
-    GENERATE,
-    StageShape("reward", 0.06, 0, "tokens"),
-    StageShape("actor_compute_log_prob", 0.14, 2, "tokens"),
-    StageShape("actor_update", 0.28, 4, "tokens"),
-)
-RESHARD = StageShape("weight_sync", 0.06, 2)
-TRAINER = tuple(stage for stage in SYNC if stage.key != GENERATE.key)
