@@ -53,6 +53,7 @@ def register(dynamo: ModuleType, engine: Any) -> None:
     of_globals = getattr(inlining, "get_globals_source_and_value", None)
     if of_globals is None or signatures.OF_NO_MODULE not in of_globals.__code__.co_consts:
         signatures.name_no_modules()
+    _load_what_code_holds(dynamo)
     if not hasattr(dynamo, "substitute_in_graph"):
         return
     _leave_out(dynamo.trace_rules)
@@ -66,6 +67,23 @@ def register(dynamo: ModuleType, engine: Any) -> None:
         # The twin's at_step is a class.
         options = {"is_embedded_type": True} if isinstance(original, type) else {}
         dynamo.substitute_in_graph(original, skip_signature_check=True, **options)(traced)
+
+
+def _load_what_code_holds(dynamo: ModuleType) -> None:
+    """torch takes each constant of code for a literal; what the code of a wrapper holds is as good as a global."""
+    translator: Any = getattr(getattr(dynamo, "symbolic_convert", None), "InstructionTranslatorBase", None)
+    load = getattr(translator, "_load_const", None)
+    if load is None:
+        return
+
+    def _load_const(self: Any, instruction: Any) -> Any:
+        held = instruction.argval
+        if type(held) is not signatures.Held:
+            return load(self, instruction)
+        source = dynamo.source.GlobalSource(self.output.install_global_by_id("mstxkit", held))
+        return dynamo.variables.builder.VariableBuilder(self, source)(held)
+
+    translator._load_const = _load_const
 
 
 def _leave_out(trace_rules: Any) -> None:

@@ -22,12 +22,12 @@ ASYNC_GENERATOR, AWAITABLE, HANDING = "async generator", "awaitable", "plain, ov
 _ONLY_AST = 0x400  # `ast.PyCF_ONLY_AST`
 _VARARGS, _VARKEYWORDS, _GENERATOR, _COROUTINE, _ITERABLE_COROUTINE, _ASYNC_GENERATOR = 4, 8, 0x20, 0x80, 0x100, 0x200
 _FILE = "<mstxkit wrapper>"
-_RELOADERS = ("IPython.extensions.autoreload", "jurigged")
+_RELOADERS = ("IPython.extensions.autoreload", "jurigged", "pydevd")
 _DECORATORS = 10  # one above another, at most
 # What a wrapper holds as its globals, under names that no parameter of its own has.
 _HELD = (
     "is_on", "timed", "driven", "opened", "stored", "step", "current_stage", "site", "function", "stream",
-    "attributes", "constant", "evaluate", "in_pieces", "awaiting", "handing",
+    "attributes", "constant", "evaluate", "in_pieces", "awaiting", "handing", "own_class",
 )  # fmt: skip
 # Held likewise where they are used: a parameter may have the name of a builtin.
 _BUILTINS: dict[str, Any] = {
@@ -36,6 +36,10 @@ _BUILTINS: dict[str, Any] = {
 }  # fmt: skip
 # Its own variables; `value` begins the names of several.
 _LOCALS = ("pieces", "value", "kind", "began", "fault")
+# In code that holds it all itself: the constant in whose place that is put.
+_MARK = "what mstxkit's wrapper holds"
+# The class in which IPython 9 executes a method that was edited, to give it to the real one.
+_CLASS_OF_AN_EDIT = "__autoreload_class__."
 _BODIES = {
     CALL: """
   if {is_on}({site}):{inside}
@@ -190,9 +194,23 @@ def name_no_modules() -> None:
             del function.__globals__["__name__"]
 
 
-def are_functions_edited() -> bool:
-    """Does somebody edit them in this process while it runs?"""
-    return hasattr(builtins, "__IPYTHON__") or any(name in sys.modules for name in _RELOADERS)
+def _edited(target: Callable[..., Any]) -> FunctionType | None:
+    """The function whose code `target` runs, where such are edited while the process runs. Not one that is made again
+    and again and may refer to itself: held by code, into which no garbage collector sees, it would stay for ever.
+    """
+    if not hasattr(builtins, "__IPYTHON__") and not any(name in sys.modules for name in _RELOADERS):
+        return None
+    function, _ = _code_behind(target)
+    if function is None or ("<locals>" in function.__qualname__ and CellType() in (function.__closure__ or ())):
+        return None
+    return function
+
+
+class Held:
+    """What the code of a wrapper holds: one of its constants, of which its names are attributes."""
+
+    def __init__(self, named: dict[str, Any]) -> None:
+        self.__dict__ = named
 
 
 def make(interface: Interface, name: str, held: dict[str, Any]) -> FunctionType:
@@ -200,43 +218,54 @@ def make(interface: Interface, name: str, held: dict[str, Any]) -> FunctionType:
 
     Not a closure: CPython copies the cells of a closure at every call, which an idle wrapper would feel.
 
-    Where functions are edited while they are held, as in a notebook, it is a closure, with the globals of its function:
-    tools that reload give another function's code and closure to the one that is held, and cannot give its globals.
+    Where functions are edited while they are held, as in a notebook, its code holds that, and globals and closure are
+    its function's: tools that reload may give no more than its code to another function, of the same closure.
     """
-    attributes = held["attributes"]
+    attributes, parameters, target = held["attributes"], interface.parameters, held["function"]
     constant = attributes.constant if isinstance(attributes, Prepared) else attributes
-    prologue = _prologue(interface.parameters, attributes)
-    inner = _code_behind(held["function"])[0] if are_functions_edited() else None
-    code, roles = _code(
-        interface.kind, interface.parameters, held["stream"] is not None, prologue, is_closure=inner is not None
-    )
-    held = {**held, **_BUILTINS, "constant": constant}
+    inner = _edited(target)
+    cells = {} if inner is None else dict(zip(inner.__code__.co_freevars, inner.__closure__ or ()))
+    names = _names(parameters)
+    prologue = _prologue(parameters, attributes, _texts(names, inner is not None))
+    code = _code(
+        interface.kind, parameters, held["stream"] is not None, prologue, inner is not None, tuple(cells),
+        "__class__" in cells and _is_edit(inner),
+    )  # fmt: skip
     file, line = interface.place
     code = code.replace(co_name=name, co_filename=file, co_firstlineno=line, co_flags=code.co_flags | interface.flags)
-    namespace = {internal: held[roles[internal]] for internal in code.co_names if internal in roles}
-    own = {**namespace, "__builtins__": builtins} if inner is None else inner.__globals__
-    if inner is None and may_name_modules:
-        own["__name__"] = ModuleName(getattr(held["function"], "__module__", None))
-    cells = tuple(CellType(held[roles[internal]]) for internal in code.co_freevars)
-    function = FunctionType(code, own, name, interface.defaults, cells or None)
+    held = {**held, **_BUILTINS, "constant": constant, "own_class": cells.get("__class__")}
+    every = {names[role]: value for role, value in held.items()}
+    own = {internal: every[internal] for internal in code.co_names if internal in every}
+    if inner is not None:
+        in_code = Held(own)
+        code = code.replace(co_consts=tuple(in_code if const == _MARK else const for const in code.co_consts))
+    elif may_name_modules:
+        own["__name__"] = ModuleName(getattr(target, "__module__", None))
+    around = {**own, "__builtins__": builtins} if inner is None else inner.__globals__
+    closure = tuple(cells[name] for name in code.co_freevars) or None
+    function = FunctionType(code, around, name, interface.defaults, closure)
     if interface.keyword_defaults:
         function.__kwdefaults__ = dict(interface.keyword_defaults)
     return function
+
+
+def _is_edit(function: FunctionType | None) -> bool:
+    return function is not None and function.__qualname__.startswith(_CLASS_OF_AN_EDIT)
 
 
 def held_by(function: object) -> dict[str, Any] | None:
     """What a wrapper made here holds, by role; None for any other object. Copied attributes do not fool it."""
     if not isinstance(function, FunctionType):
         return None
-    held = {internal[1:].rstrip("_"): value for internal, value in _namespace(function).items()}
+    held = {internal[1:].rstrip("_"): value for internal, value in holder(function).items()}
     return held if "site" in held and "function" in held else None
 
 
-def _namespace(function: FunctionType) -> dict[str, Any]:
-    """What a wrapper of ours holds, by name; of other functions nothing that has the names of both of these."""
-    names, cells = function.__code__.co_freevars, function.__closure__ or ()
-    if {"_site", "_function"} <= {name.rstrip("_") for name in names}:
-        return {name: cell.cell_contents for name, cell in zip(names, cells)}
+def holder(function: FunctionType) -> dict[str, Any]:
+    """What a wrapper made here holds, by what it is called there; may be empty for another function."""
+    in_code = next((const for const in function.__code__.co_consts if type(const) is Held), None)
+    if in_code is not None:
+        return in_code.__dict__
     # The globals of others are a module's. A file's name says nothing: on Python 3.12 cloudpickle sends another one.
     module = function.__globals__.get("__name__")
     return {} if module is not None and type(module) is not ModuleName else function.__globals__
@@ -246,16 +275,15 @@ def silence(wrapper: FunctionType, function: Callable[..., Any]) -> None:
     """From now on a call of `wrapper`, wherever it is held, is a call of `function`, without a range."""
     held = {"is_on": off.is_on, "timed": off.timed, "driven": off.driven, "opened": off.opened}
     held.update(function=function, awaiting=off.driven)
-    for internal in _namespace(wrapper):
+    own = holder(wrapper)
+    for internal in own:
         role = internal[1:].rstrip("_")
-        if role in held and wrapper.__closure__:
-            wrapper.__closure__[wrapper.__code__.co_freevars.index(internal)].cell_contents = held[role]
-        elif role in held:
-            wrapper.__globals__[internal] = held[role]
+        if role in held:
+            own[internal] = held[role]
 
 
-def _prologue(parameters: Parameters, attributes: Any) -> Prologue:
-    names, prologue = _names(parameters), None
+def _prologue(parameters: Parameters, attributes: Any, names: Mapping[str, str]) -> Prologue:
+    prologue = None
     if attributes is None:
         prologue = Prologue()
     elif isinstance(attributes, Prepared):
@@ -275,20 +303,36 @@ def _names(parameters: Parameters) -> dict[str, str]:
     return {role: f"_{role}{tail}" for role in roles}
 
 
+def _texts(names: Mapping[str, str], is_in_code: bool) -> Mapping[str, str]:
+    """What stands for them in the wrapper's source."""
+    if not is_in_code:
+        return names
+    # Python takes a call of this neither for one of a literal, of which it would warn, nor for one of a method.
+    in_code = {role: f"(({_MARK!r} if 1 else 0).{names[role]} if 1 else 0)" for role in (*_HELD, *_BUILTINS)}
+    return {**names, **in_code}
+
+
 @lru_cache(maxsize=512)
 def _code(
-    kind: str, parameters: Parameters, has_stream: bool, prologue: Prologue, is_closure: bool
-) -> tuple[CodeType, dict[str, str]]:
-    """The wrapper's code by all that it depends on, and the role of each of the names it refers to."""
-    names = _names(parameters)
+    kind: str, parameters: Parameters, has_stream: bool, prologue: Prologue, is_in_code: bool, free: tuple[str, ...],
+    is_edit: bool,
+) -> CodeType:  # fmt: skip
+    """The wrapper's code by all that it depends on. `free`: names of a closure around it, which may not be its own.
+
+    `is_edit`: its function was made in another class than is going to have it, and is told that one.
+    """
+    names = _texts(_names(parameters), is_in_code)
     source = _source(kind, parameters, has_stream, prologue, names)
-    around = f"def around({', '.join(names[role] for role in (*_HELD, *_BUILTINS))}):\n "
-    tree = compile(around + source.replace("\n", "\n ") if is_closure else source, _FILE, "exec", _ONLY_AST)
+    if free:
+        head, body = source.split("\n", 1)
+        first = f"{names['own_class']}.cell_contents = __class__" if is_edit else f"if 0: {', '.join(free)}"
+        source = "\n ".join([f"def around({', '.join(free)}):", head, f"  {first}", *body.split("\n")])
+    tree = compile(source, _FILE, "exec", _ONLY_AST)
     _put_on_one_line(tree)
     code = compile(tree, _FILE, "exec")
-    for _ in range(1 + is_closure):
+    for _ in range(1 + bool(free)):
         code = next(const for const in code.co_consts if isinstance(const, CodeType))
-    return code, {names[role]: role for role in (*_HELD, *_BUILTINS)}
+    return code
 
 
 def _put_on_one_line(node: Any) -> None:

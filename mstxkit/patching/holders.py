@@ -32,7 +32,8 @@ class Exchange(NamedTuple):
     @property
     def is_held(self) -> bool:
         """Does anybody hold the old one but the new one, who asks, this object and this call?"""
-        own = sum(value is self.old for part in (*_parts(self.old), *_parts(self.new)) for value in _held_in(part))
+        parts = {id(part): part for part in (*_parts(self.old), *_parts(self.new))}
+        own = sum(value is self.old for part in parts.values() for value in _held_in(part))
         return sys.getrefcount(self.old) > own + self.references + 2
 
 
@@ -58,7 +59,7 @@ def _parts(function: Any) -> list[Any]:
     parts: list[Any] = []
     while isinstance(function, FunctionType):
         is_ours = signatures.held_by(function) is not None
-        parts += [vars(function), *(function.__closure__ or ()), *([function.__globals__] if is_ours else [])]
+        parts += [vars(function), *(function.__closure__ or ()), *([signatures.holder(function)] if is_ours else [])]
         function = vars(function).get("__wrapped__")
     return parts
 

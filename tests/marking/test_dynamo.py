@@ -87,6 +87,40 @@ def test_marked_code_is_one_full_graph_that_switching_never_recompiles(function:
     assert compiled.graphs == 1
 
 
+OF_A_NOTEBOOK = """
+@mstx_timer("outer", stage="s", attributes=lambda x: {"rows": x.shape[0]})
+def f(x):
+    return inner(x) * 2
+
+@mstx_timer
+def inner(x):
+    return x.sin()
+
+class Base(torch.nn.Module):
+    def forward(self, x):
+        return x + 1
+
+class Deep(Base):
+    @mstx_timer
+    def forward(self, x):
+        return super().forward(inner(x))
+"""
+
+
+@pytest.mark.parametrize("name", ["f", "Deep"])
+def test_what_a_notebooks_wrapper_holds_in_its_code_is_traced(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("builtins.__IPYTHON__", True, raising=False)
+    module: dict[str, Any] = {"__name__": "a_notebook", "torch": torch, "mstx_timer": mstx_timer}
+    exec(OF_A_NOTEBOOK, module)
+    function = module[name]() if name == "Deep" else module[name]
+    compiled, x = Compiled(function), torch.ones(2)
+    for _ in range(3):
+        with captured():
+            assert torch.equal(compiled.call(x), function(x))
+
+    assert compiled.graphs == 1
+
+
 def test_code_that_was_compiled_while_recording_is_not_compiled_again() -> None:
     compiled = Compiled(with_everything)
     with captured():
