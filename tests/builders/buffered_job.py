@@ -12,6 +12,7 @@ from typing import Iterator
 
 import numpy as np
 import numpy.typing as npt
+from builders.simulated_job import GENERATE, RESHARD, TRAINER, StageShape, Team
 
 from mstxkit.judging.evidence import Peer, RoleStep
 from mstxkit.reading import role_runs
