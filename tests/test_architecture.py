@@ -65,6 +65,7 @@ LATE_OURS = {
     "bootstrap/ray_job.py": "patching is loaded by who patches",
     "capturing.py": "what is done once, at the end of the interpreter",
     "cli": "a verb loads what it works with; `mstxkit --help` nothing heavy",
+    "cluster/beside.py": "who names no figures loads nothing of them",
     "cluster/agent.py": "Ray, a judge and what it says, once they are there",
     "engine/choose.py": "one of two engines",
     "engine/twin/clock.py": "who records has a heartbeat; `import mstxkit` is counted in modules",

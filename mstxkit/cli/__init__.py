@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     import typer
 
 DONE, FOUND_WRONG, WRONG_USE, UNWRITABLE = 0, 1, 2, 74
+_BY_CLI = ("typer", "rich")  # what `mstxkit[cli]` brings
 _HELP = """Mark, capture, find, read: tracing for RL post-training.
 
 Exit codes: 0 done, 1 found something wrong, 2 wrong use, 74 the output cannot be written.
@@ -51,6 +52,11 @@ def main() -> None:
             application(sys.argv[1] if len(sys.argv) > 1 else None)(prog_name="mstxkit")
         finally:
             sys.stdout.flush()
+    except ModuleNotFoundError as exc:
+        if exc.name not in _BY_CLI:
+            raise
+        sys.stderr.write(f"mstxkit: the command line needs {exc.name}: pip install 'mstxkit[cli]'\n")
+        raise SystemExit(FOUND_WRONG) from None
     except KeyboardInterrupt:  # while modules were loaded: later typer takes it
         raise SystemExit(128 + signal.SIGINT) from None
     except OSError as exc:

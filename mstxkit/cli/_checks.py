@@ -16,8 +16,10 @@ from ..reading.report.units import size
 from . import _activation, _show
 from ._activation import NOTE, OK, WRONG, Check, installed
 
-NEEDED = ("wrapt", "typer", "rich", "pyyaml", "pydantic")
+NEEDED = ("wrapt", "pyyaml")
 OPTIONAL = {
+    **dict.fromkeys(("typer", "rich"), "the command line needs it: pip install 'mstxkit[cli]'"),
+    "pydantic": "a configuration is read by it: pip install 'mstxkit[cli]'",
     **dict.fromkeys(("numpy", "polars"), "reading a run needs it: pip install 'mstxkit[report]'"),
     "zstandard": "sealed files are compressed with zlib instead, larger: pip install 'mstxkit[report]'",
     "plotly": "the page of a run needs it: pip install 'mstxkit[report]'",

@@ -17,7 +17,7 @@ from ..errors import MstxkitError
 from ..host import environment
 from ..host.slow_folder import BEGINS_WITHIN_S, SlowFolder
 from ..marking.ranges import is_off
-from ..store import documents, layout, run_file, sealed_place
+from ..store import documents, layout, own_disk, run_file
 from . import _requests, _show
 from ._activation import problem_with
 
@@ -170,7 +170,7 @@ def _awaited(pid: int) -> int:
 
 def _recorded(folder: Path) -> set[str]:
     """Names of the processes that have left something in the run, or are writing."""
-    here = sealed_place.on_this_host(folder, run_file.id_of(folder) or "")
+    here = own_disk.on_this_host(folder, run_file.id_of(folder) or "")
     names = (
         name for part in (folder / layout.LIVE, folder / layout.SEALED, *here) for name in documents.names_in(part)
     )

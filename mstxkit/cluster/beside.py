@@ -13,13 +13,11 @@ from typing import NamedTuple, Sequence
 
 from .. import faults
 from ..host import apart
-from ..store import documents, judge_lock, layout, metrics_setting
+from ..store import documents, judge_lock, layout
 from ..store.batches import HandingProcess
 
 _MODULE = "mstxkit.judging.judge_process"
 _OF_METRICS = ("prometheus_client", "opentelemetry", "google")
-# Where figures go that nobody but a judge opens.
-_OPENED = {metrics_setting.PAGE, metrics_setting.TEXTFILE, metrics_setting.OTLP}
 # How often it is looked whether there is one, at two calls of the run folder; it may have been killed. Seconds.
 _AGAIN_AFTER_S = 5.0
 # A program that is over before that needs nobody beside it.
@@ -46,7 +44,7 @@ class Beside:
 
     def __init__(self, run: Path, run_id: str, metrics: str = "") -> None:
         self._run, self._run_id, self._metrics = run, run_id, metrics
-        self._are_asked_for = any(outlet.kind in _OPENED for outlet in metrics_setting.of_word(metrics).outlets)
+        self._are_asked_for = bool(metrics) and _need_a_judge(metrics)
         self._next_s, self._is_here = time.monotonic() + _AFTER_S, False
         self._has_started, self._silence = False, _Silence()
 
@@ -102,3 +100,11 @@ class Beside:
         specs = (PathFinder.find_spec(name, sys.path) for name in _OF_METRICS) if self._metrics else ()
         places = (spec.submodule_search_locations or () for spec in specs if spec is not None)
         return {str(Path(place).parent) for of_package in places for place in of_package}
+
+
+def _need_a_judge(metrics: str) -> bool:
+    """Do figures go to where nobody but a judge opens a way?"""
+    from ..store import metrics_setting
+
+    opened = {metrics_setting.PAGE, metrics_setting.TEXTFILE, metrics_setting.OTLP}
+    return any(outlet.kind in opened for outlet in metrics_setting.of_word(metrics).outlets)

@@ -9,10 +9,14 @@ from __future__ import annotations
 # ruff: noqa: UP007, UP045  (pydantic evaluates annotations, and Python 3.9 has no `X | Y`)
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Optional, Union
 
-from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, create_model
-
+from ..errors import ConfigError
 from ..store import limits as session_limits
 from ..store.options import CONFIG, FLAG, NUMBER, Option, settable
+
+try:
+    from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, create_model
+except ModuleNotFoundError as exc:
+    raise ConfigError("a configuration is read by pydantic: pip install 'mstxkit[cli]'") from exc
 
 CountedFrom = Literal["training", "process"]
 Boundary = Literal["micro_batch", "mini_batch", "decode_step"]

@@ -20,7 +20,7 @@ from .sealer import Sealer
 
 if TYPE_CHECKING:
     from ..store.care_record import SealedCare
-    from ..store.sealed_place import OwnDisk
+    from ..store.own_disk import OwnDisk
     from .figures import FiguresHere
     from .sealed import SealedFiles
 
@@ -286,7 +286,7 @@ class Recorder:
 
 
 def _own_disk(setting: str, run: Path, run_id: str) -> OwnDisk:
-    from ..store.sealed_place import OwnDisk
+    from ..store.own_disk import OwnDisk
 
     return OwnDisk(setting, run, run_id)
 

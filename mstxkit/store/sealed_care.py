@@ -16,7 +16,7 @@ from pathlib import Path
 from ..errors import MstxkitError
 from ..host import apart, identity, life
 from ..host.priority import give_way
-from . import care_record, documents, layout, run_file, sealed_place, tidying
+from . import care_record, documents, layout, own_disk, run_file, sealed_place, tidying
 from .care_record import CareRecord, Cost, SealedCare
 from .fetching import Pace
 from .moving import Moved, Writers, move_all
@@ -79,7 +79,7 @@ class _Ledger:
 
     def __init__(self, care: SealedCare, name: str = "") -> None:
         self._care, self._is_of_run = care, bool(name)
-        token = None if care.place is None else sealed_place.token_of(care.place)
+        token = None if care.place is None else own_disk.token_of(care.place)
         self._own = None if name else (care.place or care.live) / _OWN_COPY
         self._name = name or care_record.name_of(identity.host(), token or _key_of(care.live))
         own = None if self._own is None else care_record.read_file(self._own, care.run_id)

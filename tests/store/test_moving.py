@@ -17,7 +17,7 @@ from builders.mounts import mount
 
 import mstxkit
 from mstxkit.host import life
-from mstxkit.store import documents, fetching, layout, local_place, moving, sealed_place
+from mstxkit.store import documents, fetching, layout, local_place, moving, own_disk, sealed_place
 from mstxkit.store.fetching import Pace
 
 __all__ = ["mount"]
@@ -166,10 +166,10 @@ def test_no_more_than_so_many_bytes_a_second_pass(place: SealedPlace) -> None:
 
 
 def test_a_folder_that_another_host_of_this_name_has_is_not_taken_for_ours(place: SealedPlace) -> None:
-    assert sealed_place.on_this_host(place.run, place.run_id) == [place.here]
+    assert own_disk.on_this_host(place.run, place.run_id) == [place.here]
     (place.here / ".place").write_text("0" * 16)
 
-    assert sealed_place.on_this_host(place.run, place.run_id) == []
+    assert own_disk.on_this_host(place.run, place.run_id) == []
 
 
 @pytest.mark.parametrize("folder", ["/etc", "relative", "", "/", "/a\0b/c/d/e/f", "/tmp/../tmp/x/y/z/.sealed"])
@@ -179,17 +179,17 @@ def test_a_record_that_names_any_folder_is_not_believed(place: SealedPlace, fold
         place.run / layout.CARE / name, care_record_json(record._replace(folder=folder), place.run_id)
     )
 
-    assert sealed_place.on_this_host(place.run, place.run_id) == []
+    assert own_disk.on_this_host(place.run, place.run_id) == []
 
 
 def test_a_record_of_what_can_be_no_path_keeps_nobody_from_opening_the_run(place: SealedPlace) -> None:
     """Nor from sealing what a killed process left, which asks for these places as well."""
     (record,) = place.records().values()
-    folder = local_place.root_of(Path("/a\0b"), place.run_id) / sealed_place.FOLDER
+    folder = local_place.root_of(Path("/a\0b"), place.run_id) / own_disk.FOLDER
     content = care_record_json(record._replace(folder=str(folder)), place.run_id)
     documents.replace_file(place.run / layout.CARE / f"{record.host}-other.json", content)
 
-    assert sealed_place.on_this_host(place.run, place.run_id) == [place.here]
+    assert own_disk.on_this_host(place.run, place.run_id) == [place.here]
 
 
 def care_record_json(record: Any, run_id: str) -> bytes:
