@@ -242,16 +242,6 @@ def categorical(name: str, values: list[str] | list[str | None]) -> pl.Series:
     return pl.Series(name, distinct, dtype=pl.Categorical).gather(codes)
 
 
-def track_table(processes: list[Process]) -> pl.DataFrame:
-    """The table of tracks, from what processes have learnt of theirs."""
-    rows = [
-        (*who, track, text.thread & (1 << 63) - 1, text.is_task, text.name or None, text.is_shared)
-        for who, texts in (((p.index, rank_of(p), p.host, p.pid), p.texts) for p in processes)
-        for track, text in sorted(texts.tracks.items())
-    ]
-    return pl.DataFrame(rows, schema=TRACK_SCHEMA, orient="row")
-
-
 PATCH_SCHEMA: dict[str, Any] = {
     "process": pl.UInt32, "rank": pl.Int32, "host": pl.String, "pid": pl.Int32, "role": pl.String,
     **dict.fromkeys(("framework", "path", "state", "reason", "detail", "tier", "version"), pl.String),

@@ -12,11 +12,6 @@ from .report.escape import shown
 Row = Mapping[str, Any]
 
 
-def with_labels(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Rows of the table of processes, each with its `label`."""
-    return [{**row, "label": label} for row, label in zip(rows, of_processes(rows))]
-
-
 def of_processes(rows: Sequence[Row]) -> list[str]:
     """`rank 0`, `rank 0 actor`, `rank 0 dataloader 3`, `replica 2`, `pool 1 (pid 4711)`: safe to show.
 

@@ -109,6 +109,15 @@ class Selection(NamedTuple):
         """Is a range in this step and stage asked for? `records.NO_STEP` is none."""
         return (self.steps is None or step in self.steps) and (self.stages is None or self._is_asked_for(stage))
 
+    def has_word(self, rank: int | None, stage: str | None, time_ns: int) -> bool:
+        """Is what was said then of a rank and a stage asked for? What is of no rank or stage alone is of every one."""
+        return (
+            (self.ranks is None or rank is None or rank in self.ranks)
+            and (self.stages is None or not stage or self._is_asked_for(stage))
+            and (self.since_ns is None or time_ns >= self.since_ns)
+            and (self.until_ns is None or time_ns < self.until_ns)
+        )
+
 
 EVERYTHING = Selection()
 

@@ -5,12 +5,10 @@ Source: prometheus-client 0.26.0, `prometheus_client/exposition.py` (`generate_l
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Iterator, Sequence
+from typing import Any, Iterator, Sequence
 
 from . import samples
-
-if TYPE_CHECKING:
-    from .samples import MetricSample
+from .samples import MetricSample
 
 MISSING = "prometheus-client is not installed here: pip install 'mstxkit[metrics]'"
 

@@ -28,6 +28,10 @@ PARTS = [None, "trainer", "dataloader 0", "dataloader 1", "pool 1", "replica 2",
 UNDER = [None, "ray", "ray driver", "pool", "dataloader", "process", "fork"]
 
 
+def labelled(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [{**row, "label": label} for row, label in zip(rows, labels.of_processes(rows))]
+
+
 def row(pid: int = 1, **fields: Any) -> dict[str, Any]:
     return {"rank": None, "host": "h", "pid": pid, "role": None, "part": None, "under": None, **fields}
 
@@ -83,7 +87,7 @@ def test_attempts_of_a_job_are_told_apart_by_their_number() -> None:
 
 
 def test_a_label_with_its_place_is_still_its_own() -> None:
-    rows = labels.with_labels([row(rank=0), row(rank=0), row(2), row(3, rank=1, part="dataloader 0")])
+    rows = labelled([row(rank=0), row(rank=0), row(2), row(3, rank=1, part="dataloader 0")])
 
     assert [labels.placed(one) for one in rows] == [
         "rank 0 (pid 1 on h) #1", "rank 0 (pid 1 on h) #2", "pid 2 on h", "rank 1 dataloader 0 (pid 3 on h)",
@@ -119,7 +123,7 @@ def test_no_two_processes_are_called_the_same(rows: list[dict[str, Any]]) -> Non
 
     assert len(found) == len(rows) == len(set(found))
     assert all(label.strip() and for_terminal(label) == label for label in found)
-    placed = [labels.placed(one) for one in labels.with_labels(rows)]
+    placed = [labels.placed(one) for one in labelled(rows)]
     assert all(f"pid {one['pid']} on {one['host']}" in text for one, text in zip(rows, placed))
 
 

@@ -7,13 +7,14 @@ from typing import Iterable, Sequence
 
 import polars as pl
 
-from ...errors import FormatError
+from ...errors import FormatError, ReadError
 from ...store import documents
 from ...store import parquet as claims
 from ...store.dataset import DAYS, MARKS, RANGES, SUMMARIES
 from ...store.parquet import RowGroup
 from ...store.records import NO_STEP
 from .. import parquet
+from ..folder import reason_of
 
 _WHO = {
     "process": "String", "rank": "Int32", "role": "String", "host": "String", "pid": "Int32", "stage": "String",
@@ -41,10 +42,13 @@ _LATEST = 1 << 62
 
 def read(file: Path, kind: str) -> pl.DataFrame:
     """The rows of one file, with the columns of its kind and others of its own; those that cannot be are left out.
-    Raises OSError, FormatError: it cannot be read, or is no table of that kind.
+    Raises ReadError: it cannot be read, or is no table of that kind.
     """
-    with open(documents.open_regular(file), "rb") as stream:
-        return _typed(parquet.read(stream), kind, _COLUMNS[kind])[0]
+    try:
+        with open(documents.open_regular(file), "rb") as stream:
+            return _typed(parquet.read(stream), kind, _COLUMNS[kind])[0]
+    except (OSError, FormatError) as exc:
+        raise ReadError(f"{file}: {reason_of(exc)}") from None
 
 
 class TableFile:

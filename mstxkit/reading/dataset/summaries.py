@@ -15,9 +15,8 @@ from typing import Iterable
 
 import polars as pl
 
-from ...errors import FormatError, ReadError
+from ...errors import ReadError
 from ...store import dataset
-from ..folder import reason_of
 from ..tables import stages, waits
 from . import columns, histogram
 
@@ -83,7 +82,7 @@ def table(
     if not key or not set(key) <= set(BY):
         raise ReadError(f"by={key!r}: a table of stages is by any of {', '.join(BY)}")
     kind, steps = (dataset.SUMMARIES, ()) if "step" in key else (dataset.DAYS, ("steps",))
-    rows = pl.concat([_read(file, kind) for file in _files(run, days, kind)])
+    rows = pl.concat([columns.read(file, kind) for file in _files(run, days, kind)])
     is_asked = pl.lit(True) if roles is None else pl.col("role").is_in(list(roles))
     rows = rows.filter(pl.col("waits_for").is_null() & is_asked)
     sums = rows.group_by(key).agg(
@@ -92,15 +91,8 @@ def table(
     )  # fmt: skip
     quantiles = histogram.quantiles(histogram.counts(rows, key), key, {"p50_ns": 0.5, "p99_ns": 0.99})
     together = sums.join(quantiles, on=key, how="left", nulls_equal=True)
-    columns = (*key, *steps, "count", "total_ns", "busy_ns", "longest_ns", "mean_ns", "p50_ns", "p99_ns", "tokens")
-    return together.select(columns).sort("total_ns", *key, descending=[True] + [False] * len(key), nulls_last=True)
-
-
-def _read(file: Path, kind: str) -> pl.DataFrame:
-    try:
-        return columns.read(file, kind)
-    except (OSError, FormatError) as exc:
-        raise ReadError(f"{file}: {reason_of(exc)}") from None
+    named = (*key, *steps, "count", "total_ns", "busy_ns", "longest_ns", "mean_ns", "p50_ns", "p99_ns", "tokens")
+    return together.select(named).sort("total_ns", *key, descending=[True] + [False] * len(key), nulls_last=True)
 
 
 def _files(run: Path, days: Iterable[str] | None, kind: str) -> list[Path]:

@@ -7,13 +7,13 @@ from typing import Any
 
 import polars as pl
 
-from ...stages import canonical
 from ...store import incidents as store
 from ...store.documents import Unusable
 from ...store.incidents import Incident
 from ...store.stacks import signal_name
 from ...store.values import text_of
 from ..folder import Damage, note_unusable
+from ..frames import INCIDENT_SCHEMA
 from ..selection import Selection
 
 
@@ -46,20 +46,9 @@ def dicts(run: str, run_id: str, damage: list[Damage]) -> list[dict[str, Any]]:
 
 def table(run: str, run_id: str, chosen: Selection, damage: list[Damage]) -> pl.DataFrame:
     """The table of those that are asked for."""
-    from ..frames import INCIDENT_SCHEMA
-
-    rows = [row_of(incident) for incident in stored(run, run_id, damage) if is_asked_for(incident, chosen)]
+    every = stored(run, run_id, damage)
+    rows = [row_of(known) for known in every if chosen.has_word(known.rank, known.stage, known.time_ns)]
     return pl.DataFrame(rows, schema=INCIDENT_SCHEMA)
-
-
-def is_asked_for(incident: Incident, chosen: Selection) -> bool:
-    """Is it of the ranks, stages and the time that are asked for? One of no rank alone is of every rank."""
-    return (
-        (chosen.ranks is None or incident.rank is None or incident.rank in chosen.ranks)
-        and (chosen.stages is None or not incident.stage or canonical(incident.stage) in chosen.stages)
-        and (chosen.since_ns is None or incident.time_ns >= chosen.since_ns)
-        and (chosen.until_ns is None or incident.time_ns < chosen.until_ns)
-    )
 
 
 def row_of(incident: Incident) -> dict[str, Any]:

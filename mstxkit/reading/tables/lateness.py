@@ -15,6 +15,7 @@ import polars as pl
 from ...judging import lateness as judging_lateness
 from ...judging.evidence import DEVICE, STAGE_ENTRY, RoleStep
 from ...judging.lateness import COLUMNS as LATENESS
+from ..frames import LATENESS_SCHEMA
 from ..report.units import spans
 from ..role_runs import Seconds
 from ..run_files import RunFiles
@@ -35,8 +36,6 @@ def table(files: RunFiles, steps: Sequence[RoleStep], ringed: Sequence[RoleStep]
         steps: Its steps, as `Roles.steps`.
         ringed: Those of which a ring tells.
     """
-    from ..frames import LATENESS_SCHEMA
-
     windows = device_entries.windows(files.path, files.id)
     by_device: list[tuple[Any, ...]] = [
         (row.window.step, row.group, row.rank, row.window.stage, row.late_ns, row.error_ns, DEVICE, None)

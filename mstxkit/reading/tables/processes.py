@@ -15,4 +15,5 @@ def table(files: RunFiles) -> pl.DataFrame:
     seen = dict(files.open_ranges().group_by("process").agg(pl.col("start_ns").max()).iter_rows())
     judged = endings.of_run(files.processes, seen, incidents.stored(files.path, files.id, files.damage))
     rows = [row_of(process, seen.get(process.index, 0), judged[process.index]) for process in files.processes]
-    return pl.DataFrame(labels.with_labels(rows), schema=frames.PROCESS_SCHEMA)
+    labelled = [{**row, "label": label} for row, label in zip(rows, labels.of_processes(rows))]
+    return pl.DataFrame(labelled, schema=frames.PROCESS_SCHEMA)

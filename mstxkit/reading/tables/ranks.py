@@ -19,9 +19,9 @@ SCHEMA = {
 
 
 def table(runs: tuple[RoleRun, ...]) -> pl.DataFrame:
-    """`role, rank, host, steps, work_ns, gap_ns, wait_ns, wait_ratio, excess_ratio, excess_stage, gated_steps`.
+    """Means of a step, of each rank.
 
-    Means of a step: time in stages, between them, and waiting for others (which is in neither). `excess_ratio`: by how
+    Time in stages, between them, and waiting for others (which is in neither). `excess_ratio`: by how
     much it takes longer than the others for the same work in the stage in which that costs most (`excess_stage`), in
     the middle of all steps. `gated_steps`: in so many steps it came last to where the others waited most.
     """

@@ -8,6 +8,7 @@ import polars as pl
 
 from ...store.dataset import MARKS, RANGES
 from .. import frames
+from ..processes import rank_of
 from ..run_files import RunFiles
 
 
@@ -29,4 +30,9 @@ def marks(files: RunFiles, attributes: bool | Iterable[str]) -> pl.DataFrame:
 def tracks(files: RunFiles) -> pl.DataFrame:
     """The tracks of each process."""
     files.learn_tracks()
-    return frames.track_table(files.processes)
+    rows = [
+        (*who, track, text.thread & (1 << 63) - 1, text.is_task, text.name or None, text.is_shared)
+        for who, texts in (((p.index, rank_of(p), p.host, p.pid), p.texts) for p in files.processes)
+        for track, text in sorted(texts.tracks.items())
+    ]
+    return pl.DataFrame(rows, schema=frames.TRACK_SCHEMA, orient="row")

@@ -9,6 +9,8 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from ..intervals import new_in_groups
+
 FOREVER_NS = (1 << 63) - 1
 KILLED, LEFT = "killed", "left"
 # Attributes by which an occurrence says how much work it did.
@@ -73,8 +75,6 @@ def table(occurrences: pl.DataFrame) -> pl.DataFrame:
 
 def by_step(occurrences: pl.DataFrame) -> pl.DataFrame:
     """The same with a last column `process`. *Cost*: about 0.4 µs an occurrence."""
-    from ..intervals import new_in_groups
-
     keys = _as_one([_order_of(occurrences[name]) for name in ("step", "stage", "process", "waits_for")])
     starts = occurrences["start_ns"].to_numpy()
     order = np.lexsort((starts, *reversed(keys)))

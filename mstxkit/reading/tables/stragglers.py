@@ -50,9 +50,9 @@ class Straggler(NamedTuple):
 
 
 def table(runs: tuple[RoleRun, ...]) -> pl.DataFrame:
-    """`role, stage, where, rank, host, first_step, last_step, steps, effect_ratio, more_ns, step_ratio, confidence`.
+    """The one that costs most first.
 
-    The one that costs most first. `effect_ratio`: by how much it takes longer than the others for the same work, as a
+    `effect_ratio`: by how much it takes longer than the others for the same work, as a
     share; `more_ns`: that in ns a step, `step_ratio`: as a share of the step; `where`: before the stage, in it, or
     inside of it, between its collectives, which only rings or ranges around them tell of.
     """

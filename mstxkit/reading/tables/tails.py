@@ -18,12 +18,11 @@ SCHEMA = {
 
 
 def table(runs: tuple[RoleRun, ...]) -> pl.DataFrame:
-    """`step, role, stage, ranks, middle_ns, p90_ns, last_ns, tail_ns, tail_ratio, idle_ns, last_rank, tokens, …`.
+    """A row a step and stage that tells of its work and in which nobody waits for others.
 
-    Then `longest_response, last_rank_tokens, last_rank_longest`. Of each stage that tells of its work and in which
-    nobody waits for others: how long the rank in the middle, nine in ten, and the last one took; `tail_ns` is the last
-    less the middle, `tail_ratio` that over the last. `idle_ns`: what all together wait for the last one; null in a role
-    in which nobody waits. Tokens and responses say whether the last rank had more to do; null where nobody does.
+    How long the rank in the middle, nine in ten, and the last one took; `tail_ns` is the last less the middle,
+    `tail_ratio` that over the last. `idle_ns`: what all together wait for the last one; null in a role in which nobody
+    waits. Tokens and responses say whether the last rank had more to do; null where nobody does.
     """
     rows = [row for run in runs for row in _of_role(run)]
     return pl.DataFrame(rows, schema=SCHEMA, orient="row").sort("step", "role", maintain_order=True)

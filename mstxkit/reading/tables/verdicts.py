@@ -6,7 +6,6 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ...stages import canonical
 from ...store import verdicts as store
 from ...store.documents import Unusable
 from ..folder import Damage, note_unusable
@@ -37,19 +36,9 @@ def table(run: str, chosen: Selection, damage: list[Damage]) -> pl.DataFrame:
 
     from ..frames import VERDICT_SCHEMA
 
-    rows = [row_of(verdict) for verdict in stored(run, damage) if is_asked_for(verdict, chosen)]
+    in_steps = (said for said in stored(run, damage) if chosen.steps is None or said.step in chosen.steps)
+    rows = [row_of(said) for said in in_steps if chosen.has_word(said.rank, said.stage, said.time_ns)]
     return pl.DataFrame(rows, schema=VERDICT_SCHEMA)
-
-
-def is_asked_for(verdict: Verdict, chosen: Selection) -> bool:
-    """Is it of the ranks, steps, stages and the time that are asked for? One of no rank alone is of every rank."""
-    return (
-        (chosen.ranks is None or verdict.rank is None or verdict.rank in chosen.ranks)
-        and (chosen.steps is None or verdict.step in chosen.steps)
-        and (chosen.stages is None or verdict.stage is None or canonical(verdict.stage) in chosen.stages)
-        and (chosen.since_ns is None or verdict.time_ns >= chosen.since_ns)
-        and (chosen.until_ns is None or verdict.time_ns < chosen.until_ns)
-    )
 
 
 def row_of(verdict: Verdict) -> dict[str, Any]:

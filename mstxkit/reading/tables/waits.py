@@ -12,6 +12,7 @@ import numpy as np
 import polars as pl
 
 from .. import intervals
+from ..frames import says_waits
 from ..intervals import Intervals, Times
 from ..run_files import RunFiles
 from . import stages
@@ -177,8 +178,6 @@ def meanwhile(files: RunFiles, steps: tuple[int, int] | None = None) -> dict[tup
 
 def _telling(files: RunFiles, controllers: set[int]) -> pl.DataFrame:
     """`process, stage, name, start_ns, end_ns` of all ranges that may tell something."""
-    from ..frames import says_waits
-
     is_controller = pl.col("process").is_in(list(controllers))
     waits = says_waits().fill_null(False)
     kept = (pl.col("depth") == 0) | is_controller
