@@ -59,8 +59,8 @@ class Keeper:
         agent: Passes on what they hand over (`cluster/agent.py`), in the keeper's thread; its calls do not raise.
         care: What is to be done with sealed files; None: nothing.
 
-    Threads/fork: `consider` and `begin` from one thread at a time, `look` from any. A forked child makes a new one, and
-        calls `forget` on its parent's.
+    Threads/fork: `consider` and `begin` from one thread at a time, `look` from any. `background`, its own, ends around a
+        fork. A forked child makes a new one, and calls `forget` on its parent's.
     """
 
     def __init__(
@@ -86,7 +86,7 @@ class Keeper:
         self._caretaker = None if care is None else _caretaker(care)
         self._is_apart = self._caretaker is not None and self._caretaker.is_apart
         self._watchman = watchman
-        self._background = Background("mstxkit-keeper", self._turn, lambda: self._neighbours.wake())
+        self.background = Background("mstxkit-keeper", self._turn, lambda: self._neighbours.wake())
 
     @property
     def _neighbours(self) -> Neighbours:
@@ -137,7 +137,7 @@ class Keeper:
                 self.start()
             if self._is_keeper and self._caretaker is not None:
                 self._caretaker.consider()
-            if self._is_keeper and not self._background.runs and not self._is_over:
+            if self._is_keeper and not self.background.runs and not self._is_over:
                 life.show(self._lock)
                 self._watchman.consider()
                 self._lookout.tell_if_due([self._own])
@@ -148,35 +148,26 @@ class Keeper:
         return spent_ns
 
     def start(self) -> None:
-        """Start the thread, or go on after `leave_off`, where there is something to do: with no thread, a fork from C
+        """Start the thread, or go on after a fork, where there is something to do: with no thread, a fork from C
         is safer. It always runs where sealed files are on this host's own disk: then this thread alone waits for a run
         folder that hangs. Never raises.
         """
         try:
-            if not self._is_keeper or self._background.runs:
+            if not self._is_keeper or self.background.runs:
                 return
             if self._is_apart or not self._has_looked or self._others():
                 with self._starting:
                     if not self._is_over:
                         self._neighbours.open()
-                        self._background.start()
+                        self.background.start()
         except Exception as exc:
             faults.note("keeper", exc)
-
-    @property
-    def background(self) -> Background:
-        """The thread, which ends around a fork."""
-        return self._background
-
-    def leave_off(self, deadline: float | None = None) -> bool:
-        """End the thread after what it is at. Has one ended?"""
-        return self._background.pause(deadline)
 
     def end(self, deadline: float) -> None:
         """End the thread for good, before `hand_over` or `resign`."""
         with self._starting:
             self._is_over = True
-        self._background.pause(deadline)
+        self.background.pause(deadline)
 
     def forget(self) -> None:
         """In a forked child: let go of what its parent watches."""
@@ -247,7 +238,7 @@ class Keeper:
         self._note_deaths()
         if self._is_due(gone):
             self._seal(gone)
-        if not self._background.is_pausing:
+        if not self.background.is_pausing:
             self._pass_on("turn")
             self._lookout.tell_if_due([self._own, *(name for name in self._others() if name not in gone)])
         self._spent_ns += time.thread_time_ns() - before
@@ -289,7 +280,7 @@ class Keeper:
         """Beside what they left, whatever becomes of this process: who was first took the others along."""
         self._noted &= self._neighbours.gone_ns.keys()
         if new := self._neighbours.gone_ns.keys() - self._noted:
-            self._background.sleep(_OUTLIVES_BY_S)
+            self.background.sleep(_OUTLIVES_BY_S)
             for name in new:
                 live_file = self._folder / f"{name}{layout.LIVE_SUFFIX}"
                 stacks.add_death(live_file, self._own, self._neighbours.gone_ns[name], watched=True)
@@ -297,15 +288,15 @@ class Keeper:
 
     def _seal(self, gone: frozenset[str]) -> None:
         first_s, unseen = min(self._gone_since_s.values(), default=0.0), self._unseen(gone)
-        self._background.sleep(max(0.0, first_s + _OUTLIVES_BY_S - time.monotonic()))
-        if not self._background.is_pausing:
+        self.background.sleep(max(0.0, first_s + _OUTLIVES_BY_S - time.monotonic()))
+        if not self.background.is_pausing:
             self._collect(self._goes_on, unseen)
-        if not self._background.is_pausing:
+        if not self.background.is_pausing:
             self._has_looked, self._left = True, gone - unseen
 
     def _goes_on(self) -> bool:
         life.show(self._lock)
-        return not self._background.is_pausing
+        return not self.background.is_pausing
 
     def _pass_on(self, method: str, *arguments: Any) -> None:
         """The agent does, once anything may have been handed over that is in a step: of nothing else anybody judges."""

@@ -95,7 +95,7 @@ DIES = """
     from mstxkit.recorder import here
     mstxkit.capture(sys.argv[1])
     here.recorder.sealer.each_second = int
-    mstxkit.capturing._beside.keeper.leave_off()
+    mstxkit.capturing._beside.keeper.get().background.pause()
     with mstxkit.mstx_range("ended"):
         pass
     with mstxkit.mstx_range("open"):

@@ -59,7 +59,7 @@ def test_a_child_that_ends_by_os_exit_leaves_no_more_than_it_holds(run: Path) ->
         """
         import os, sys, mstxkit
         mstxkit.capture(sys.argv[1])
-        mstxkit.capturing._beside.keeper.leave_off()
+        mstxkit.capturing._beside.keeper.get().background.pause()
         if os.fork() == 0:
             with mstxkit.stage("reward"):
                 pass

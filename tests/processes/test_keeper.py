@@ -110,8 +110,8 @@ def test_the_last_one_of_a_host_seals_those_that_ended_before_it(run: Path) -> N
 
 def test_alone_it_has_no_thread(run: Path) -> None:
     with mstxkit.capture(run):
-        assert capturing._beside.keeper.consider() == 0
-        assert not capturing._beside.keeper._background.runs
+        assert capturing._beside.keeper.get().consider() == 0
+        assert not capturing._beside.keeper.get().background.runs
         folder = here.recorder.live.path.parent
         assert len(locks_of(folder)) == 1
 
@@ -124,7 +124,7 @@ def test_who_ends_together_with_the_keeper_takes_its_place_and_does_not_wait_for
 ) -> None:
     """Else each takes the other one for the last, and nobody says goodbye for the host."""
     with mstxkit.capture(run):
-        keeper, lock = capturing._beside.keeper, capturing._beside.keeper._lock
+        keeper, lock = capturing._beside.keeper.get(), capturing._beside.keeper.get()._lock
         life.let_go(lock)
         holder = lives.start(HOLDS, lock, int(is_let_go))
         assert holder.stdout is not None and holder.stdout.readline() == "held\n"
@@ -165,7 +165,7 @@ def test_a_forked_child_watches_nobody_for_its_parent(run: Path) -> None:
     """Of what the keeper holds open a child keeps nothing."""
     with mstxkit.capture(run):
         other = started(run)
-        keeper = capturing._beside.keeper
+        keeper = capturing._beside.keeper.get()
         assert lives.wait_until(lambda: keeper._neighbours._watched)
         pipe = keeper._neighbours._pipe
         held = [end.number for end in (*keeper._neighbours._watched.values(), pipe.end, pipe._write)]
@@ -184,7 +184,7 @@ def test_a_forked_child_watches_nobody_for_its_parent(run: Path) -> None:
 def test_when_a_process_was_gone_is_known_to_the_moment(run: Path, number: int) -> None:
     with mstxkit.capture(run):
         killed = started(run)
-        neighbours = capturing._beside.keeper._neighbours
+        neighbours = capturing._beside.keeper.get()._neighbours
         assert lives.wait_until(lambda: neighbours._watched)
         began_ns = time.monotonic_ns()
         lives.killed(killed, number)
@@ -197,7 +197,7 @@ def test_when_a_process_was_gone_is_known_to_the_moment(run: Path, number: int) 
 def test_of_processes_that_come_and_go_nothing_is_kept_once_they_are_sealed(run: Path) -> None:
     with mstxkit.capture(run):
         stays = started(run)
-        neighbours = capturing._beside.keeper._neighbours
+        neighbours = capturing._beside.keeper.get()._neighbours
         for _ in range(2):
             killed = started(run)
             assert lives.wait_until(lambda: len(neighbours._watched) == 2)
@@ -213,9 +213,9 @@ def test_one_that_is_gone_while_another_is_sealed_is_known_to_the_moment_too(
     """The first takes the second along: which of them it was must not depend on who seals in which order."""
     with mstxkit.capture(run):
         first, second = started(run), started(run)
-        keeper = capturing._beside.keeper
+        keeper = capturing._beside.keeper.get()
         assert lives.wait_until(lambda: len(keeper._neighbours._watched) == 2)
-        monkeypatch.setattr(keeper._background, "sleep", lambda _: second.poll() is None and lives.killed(second))
+        monkeypatch.setattr(keeper.background, "sleep", lambda _: second.poll() is None and lives.killed(second))
         lives.killed(first)
         assert lives.wait_until(lambda: {first.pid, second.pid} <= sealed_pids(run))
 
@@ -228,9 +228,9 @@ def test_whose_end_is_seen_late_is_known_in_order_too(run: Path) -> None:
     """A keeper that gets no CPU for a moment must not call the one that was ended the one that took it along."""
     with mstxkit.capture(run):
         others = [started(run) for _ in range(3)]
-        keeper = capturing._beside.keeper
+        keeper = capturing._beside.keeper.get()
         assert lives.wait_until(lambda: len(keeper._neighbours._watched) == 3)
-        keeper.leave_off()
+        keeper.background.pause()
         for process in others:  # else a thread of theirs that ends now is queued too
             os.kill(process.pid, signal.SIGSTOP)
             assert lives.wait_until(lambda pid=process.pid: kernel.state_of(pid) == "stopped")
@@ -253,7 +253,7 @@ CLOSES_EVERYTHING = """
     mstxkit.capture(sys.argv[1])
     records = "import mstxkit; mstxkit.capture(); input()"
     other = subprocess.Popen([sys.executable, "-c", records], stdin=subprocess.PIPE)
-    neighbours = capturing._beside.keeper._neighbours
+    neighbours = capturing._beside.keeper.get()._neighbours
     while not neighbours._watched:
         time.sleep(0.01)
     kept = os.dup2(other.stdin.fileno(), 900)

@@ -29,7 +29,7 @@ RANK = """
     mstxkit.capture(sys.argv[1])
     answers, collect = threading.Event(), adopt.collect
     def look():
-        return capturing._beside.keeper._is_keeper
+        return capturing._beside.keeper.get()._is_keeper
     print("ready", flush=True)
     for line in sys.stdin:
         if line == "keeper?\\n":

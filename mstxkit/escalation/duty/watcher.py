@@ -58,9 +58,7 @@ class Watcher:
         self.forget()
 
     def forget(self) -> None:
-        """Close what it waits on: at the end, on its thread, and in a forked child, which shares it. Its parent keeps
-        it then: to close it takes 10 ms.
-        """
+        """Close what it waits on; a forked child, which shares it. Its parent keeps it: to close it takes 10 ms."""
         self._events.close()
 
     def look_now(self) -> None:

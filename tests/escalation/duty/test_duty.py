@@ -533,7 +533,7 @@ def test_the_end_closes_what_is_open_and_says_so(rank: Rank) -> None:
 
 
 def test_who_leaves_duty_holds_no_descriptor_of_it_any_more(rank: Rank) -> None:
-    """A kernel lets a user have 128 that tell of news in folders: who captures again and again had them all."""
+    """A kernel lets a user have 128 that tell of news: a program that captures again and again had them all."""
 
     def opened() -> set[str]:
         return {f"{number} {target}" for number in os.listdir("/proc/self/fd") if (target := target_of(number))}
