@@ -49,8 +49,6 @@ _live: dict[int, Theirs] = {}
 _monitors: weakref.WeakSet[Any] = weakref.WeakSet()
 _give_way: list[Callable[[str], object]] = []
 _undo: list[Callable[[], None]] = []
-_watchers = 0
-_lock = threading.Lock()
 _here = threading.local()
 
 
@@ -86,41 +84,23 @@ def before_they_start(give_way: Callable[[str], object]) -> Callable[[], None]:
 
 
 def watch() -> Callable[[], None]:
-    """Look on from now on, until the undo of all who asked. Imports nothing."""
-    global _watchers
-    with _lock:
-        _watchers += 1
-        if _watchers == 1:
-            for module, hook in _HOOKS.items():
-                imports.when_imported(module, hook)
-    is_over = threading.Event()
-
-    def undo() -> None:
-        if not is_over.is_set():
-            is_over.set()
-            _one_less()
-
-    return undo
+    """Look on from now on, until the undo. Imports nothing."""
+    for module, hook in _HOOKS.items():
+        imports.when_imported(module, hook)
+    return _look_away
 
 
-def _one_less() -> None:
-    global _watchers
-    with _lock:
-        _watchers -= 1
-        if _watchers:
-            return
-        for module, hook in _HOOKS.items():
-            imports.forget(module, hook)
-        while _undo:
-            _undo.pop()()
-        _live.clear()
-        _monitors.clear()
+def _look_away() -> None:
+    for module, hook in _HOOKS.items():
+        imports.forget(module, hook)
+    while _undo:
+        _undo.pop()()
+    _live.clear()
+    _monitors.clear()
 
 
 def _forget_all() -> None:
     """A forked child has none of its parent's profilers."""
-    global _lock, _watchers
-    _lock, _watchers = threading.Lock(), 0
     _live.clear()
     _give_way.clear()
 

@@ -5,8 +5,7 @@ Anybody with this user's rights may have edited it: what is no message is a `Con
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, Iterable, Mapping, Union
+from typing import Any, Iterable, Mapping, NamedTuple, Union
 
 from ..errors import ConfigError, shortened
 from .control_folder import ID_AT_MOST
@@ -18,32 +17,28 @@ _RANKS_AT_MOST = 1 << 31
 _REASON_AT_MOST = 1000
 
 
-@dataclass(frozen=True)
-class RequestReceived:
+class RequestReceived(NamedTuple):
     """A request is there. `suspects` are the ranks that "suspect+peer" stands for, the same on every rank."""
 
     request: Request
     suspects: tuple[int, ...] = ()
 
 
-@dataclass(frozen=True)
-class CancelReceived:
+class CancelReceived(NamedTuple):
     """A request is not wanted any more. It may come before the request itself."""
 
     id: str
     reason: str = "cancelled"
 
 
-@dataclass(frozen=True)
-class Commit:
+class Commit(NamedTuple):
     """To every rank: this request's window begins at this step."""
 
     id: str
     first_step: int
 
 
-@dataclass(frozen=True)
-class Drop:
+class Drop(NamedTuple):
     """To every rank: no step will be agreed for this request."""
 
     id: str

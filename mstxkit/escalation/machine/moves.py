@@ -5,7 +5,6 @@ Data only. Times are `Now`s: the wall clock, which may be set at any time, says 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, NamedTuple, Union
 
 from ...store.messages import CancelReceived as CancelReceived
@@ -29,15 +28,13 @@ class Now(NamedTuple):
 # thread come from the thread that trains: only in answer to these does a session begin or end.
 
 
-@dataclass(frozen=True)
-class Acknowledged:
+class Acknowledged(NamedTuple):
     """Another rank's report."""
 
     report: Report
 
 
-@dataclass(frozen=True)
-class StageEntered:
+class StageEntered(NamedTuple):
     """The training thread is about to enter a stage; before its mstx range begins. `may_move`: its body may end on
     another thread (coroutines, generators): no session can cover it.
     """
@@ -47,8 +44,7 @@ class StageEntered:
     may_move: bool = False
 
 
-@dataclass(frozen=True)
-class StageLeft:
+class StageLeft(NamedTuple):
     """A stage has ended, well or not; after its mstx range ended."""
 
     stage: str
@@ -56,60 +52,52 @@ class StageLeft:
     error: bool = False
 
 
-@dataclass(frozen=True)
-class BoundaryEntered:
+class BoundaryEntered(NamedTuple):
     """One piece of a stage begins: `micro_batch`, `mini_batch` or `decode_step`. Dummy batches are not told."""
 
     per: str
     thread: int = 0
 
 
-@dataclass(frozen=True)
-class BoundaryLeft:
+class BoundaryLeft(NamedTuple):
     """One piece of a stage has ended."""
 
     per: str
     thread: int = 0
 
 
-@dataclass(frozen=True)
-class StepAdvanced:
+class StepAdvanced(NamedTuple):
     """The rank's step is this from now on; `thread`: None where the watcher noticed."""
 
     step: int
     thread: int | None = 0
 
 
-@dataclass(frozen=True)
-class Tick:
+class Tick(NamedTuple):
     """Time has passed; `thread` is None for the watcher's, `session_bytes` what the open session has written by now."""
 
     thread: int | None = None
     session_bytes: int | None = None
 
 
-@dataclass(frozen=True)
-class SessionStarted:
+class SessionStarted(NamedTuple):
     """The session that was asked for records."""
 
 
-@dataclass(frozen=True)
-class SessionStopped:
+class SessionStopped(NamedTuple):
     """No session is open any more; what it recorded is there. `problems` are for the report."""
 
     bytes: int = 0
     problems: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
-class SessionFailed:
+class SessionFailed(NamedTuple):
     """No session is open, for it could not be started, or its data is not there."""
 
     reason: str
 
 
-@dataclass(frozen=True)
-class SessionPutOff:
+class SessionPutOff(NamedTuple):
     """No session is open: that one begins is not saved yet, or somebody else's profile comes first, `waits_for`.
     Training goes on. A later occurrence may have one.
     """
@@ -118,23 +106,20 @@ class SessionPutOff:
     waits_for: str = ""
 
 
-@dataclass(frozen=True)
-class TheirProfiles:
+class TheirProfiles(NamedTuple):
     """Profiles of others, as far as they are known: in words, and the steps until each; 0: it is on."""
 
     coming: tuple[tuple[str, int], ...] = ()
 
 
-@dataclass(frozen=True)
-class GiveWay:
+class GiveWay(NamedTuple):
     """The profiler of `who` is about to begin on this thread."""
 
     who: str
     thread: int = 0
 
 
-@dataclass(frozen=True)
-class Ending:
+class Ending(NamedTuple):
     """The process ends in order: the last event of its training thread."""
 
     thread: int = 0
@@ -143,25 +128,21 @@ class Ending:
 # Actions.
 
 
-@dataclass(frozen=True)
-class Acknowledge:
+class Acknowledge(NamedTuple):
     """Tell everybody this report; a refusal is a report in state refused."""
 
     report: Report
 
 
-@dataclass(frozen=True)
-class PauseLight:
+class PauseLight(NamedTuple):
     """Light capture is to stop before the session that is ordered next begins, and to wait for `ResumeLight`."""
 
 
-@dataclass(frozen=True)
-class ResumeLight:
+class ResumeLight(NamedTuple):
     """Light capture may go on."""
 
 
-@dataclass(frozen=True)
-class StartSession:
+class StartSession(NamedTuple):
     """Start a session of this request now, on this thread; answer with `SessionStarted`, `SessionFailed`, or, where
     the machine's memory could not be saved in time or another profiler comes first, `SessionPutOff`.
     """
@@ -175,8 +156,7 @@ class StartSession:
     bytes: int | None  # likewise; None: no limit
 
 
-@dataclass(frozen=True)
-class StopSession:
+class StopSession(NamedTuple):
     """Stop the open session now, on this thread; answer with `SessionStopped` or `SessionFailed`."""
 
     id: str
