@@ -59,8 +59,8 @@ class Keeper:
         agent: Passes on what they hand over (`cluster/agent.py`), in the keeper's thread; its calls do not raise.
         care: What is to be done with sealed files; None: nothing.
 
-    Threads/fork: `consider` and `begin` from one thread at a time, `look` from any. `background`, its own, ends around a
-        fork. A forked child makes a new one, and calls `forget` on its parent's.
+    Threads/fork: `consider` and `begin` from one thread at a time, `look` from any. `background`, its own, ends around
+        a fork. A forked child makes a new one, and calls `forget` on its parent's.
     """
 
     def __init__(

@@ -47,7 +47,7 @@ def dicts(run: str, run_id: str, damage: list[Damage]) -> list[dict[str, Any]]:
 def table(run: str, run_id: str, chosen: Selection, damage: list[Damage]) -> pl.DataFrame:
     """The table of those that are asked for."""
     every = stored(run, run_id, damage)
-    rows = [row_of(known) for known in every if chosen.has_word(known.rank, known.stage, known.time_ns)]
+    rows = [row_of(incident) for incident in every if chosen.has_word(incident.rank, incident.stage, incident.time_ns)]
     return pl.DataFrame(rows, schema=INCIDENT_SCHEMA)
 
 

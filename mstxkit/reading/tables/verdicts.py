@@ -36,8 +36,8 @@ def table(run: str, chosen: Selection, damage: list[Damage]) -> pl.DataFrame:
 
     from ..frames import VERDICT_SCHEMA
 
-    in_steps = (said for said in stored(run, damage) if chosen.steps is None or said.step in chosen.steps)
-    rows = [row_of(said) for said in in_steps if chosen.has_word(said.rank, said.stage, said.time_ns)]
+    in_steps = (verdict for verdict in stored(run, damage) if chosen.steps is None or verdict.step in chosen.steps)
+    rows = [row_of(verdict) for verdict in in_steps if chosen.has_word(verdict.rank, verdict.stage, verdict.time_ns)]
     return pl.DataFrame(rows, schema=VERDICT_SCHEMA)
 
 
