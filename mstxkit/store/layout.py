@@ -40,7 +40,6 @@ from __future__ import annotations
 
 import os
 import re
-import zlib
 from pathlib import Path
 from typing import Iterable
 
@@ -104,8 +103,10 @@ def name_of_host(folder: Path, suffix: str) -> str:
     """Of a file of this host in a run: containers may share its name, and have another /dev/shm each, and a keeper
     each. `folder`: of the live files of this host.
     """
+    import hashlib
+
     place = f"{identity.boot_id()} {folder} {folder.stat().st_dev}"
-    return f"{identity.host()}-{zlib.crc32(place.encode()):08x}{suffix}"
+    return f"{identity.host()}-{hashlib.sha256(place.encode()).hexdigest()[:8]}{suffix}"
 
 
 def of_keeper(processes: Iterable[str], host: str, there: Iterable[str]) -> list[str]:
