@@ -412,4 +412,4 @@ def test_links_below_a_folder_are_not_followed(run: Path, tmp_path: Path) -> Non
     damage: list[Any] = []
 
     assert _places.sources([tmp_path / "inside"], damage) == []
-    assert "holds nothing that can be imported" in damage[0].reason
+    assert "holds nothing to import" in damage[0].reason
