@@ -7,12 +7,15 @@ from typing import TYPE_CHECKING, Any
 from ...store import records
 from .. import endings, places
 from .. import judged as judging
+from ..processes import RUNNING
 from ..tables import incidents, split, stages, stragglers, what_if
-from . import captures, causes, device_words, devices, elsewhere, measuring, patch_words, step_means, waits
+from . import captures, causes, device_words, devices, elsewhere, measuring, patch_words, step_means, step_words, waits
+from .account import Account
 from .choice import EVERYTHING, NOTHING_SUPPOSED, ReportChoice, Supposed
 from .headline import headline
 from .judged_so_far import judged_so_far
 from .measuring import NAMES
+from .next_step import possible
 
 if TYPE_CHECKING:
     import polars as pl
@@ -26,8 +29,8 @@ LOSSES = (
 # Of the form of the summary as JSON. 1 had no such number, 2 no verdicts, 3 no headline, stragglers and what-if,
 # 4 not in `judged` which roles were judged by how many steps, and what was withdrawn, 5 nothing of `step_means`, and of
 # stragglers and what-if the first 40 only, 6 not which ranks are missing, nor `error_ratio`, 7 not `names_by`,
-# 8 in `judged` nothing of a judge that is `behind`.
-SCHEMA = 9
+# 8 in `judged` nothing of a judge that is `behind`, 9 no `matters`, and a headline of the first verdict alone.
+SCHEMA = 10
 # Who waits is seen in so many steps, the last ones.
 _WAITS_OF_STEPS = 200
 
@@ -46,7 +49,7 @@ def summarise(run: Run, choice: ReportChoice = EVERYTHING, supposed: Supposed = 
     judged = _judged(run, processes, measured.stages, choice, supposed)
     gone = _gone(processes, run.open_ranges())
     states = processes["state"].to_list()
-    return {
+    summary = {
         "schema": SCHEMA, "run": run.id, "path": run.path, "processes": processes.height,
         "states": {state: states.count(state) for state in sorted(set(states))},
         "first_step": measured.first_step, "last_step": measured.last_step,
@@ -62,6 +65,18 @@ def summarise(run: Run, choice: ReportChoice = EVERYTHING, supposed: Supposed = 
         "autopatch": patch_words.lines(run.patches().to_dicts()),
         "missing_ranks": elsewhere.missing(processes), "damage": [part._asdict() for part in run.damage],
     }  # fmt: skip
+    return {**headline(_account(summary, gone), possible(run.path, run.id, gone)), **summary}
+
+
+def _account(summary: dict[str, Any], gone: list[dict[str, Any]]) -> Account:
+    has = {"ranges": summary["ranges"] or summary["stages"], "stages": summary["stages"]}
+    has["steps"] = summary["first_step"] is not None
+    same = ("path", "judged", "verdicts", "what_if", "tails", "incidents", "damage", "losses")
+    return Account(
+        **{name: summary[name] for name in same}, processes=gone, has=frozenset(filter(has.get, has)),
+        steps=(summary["first_step"], summary["last_step"]) if has["steps"] else None,
+        roles=step_words.roles_of(summary), is_running=RUNNING in summary["states"],
+    )  # fmt: skip
 
 
 def _judged(
@@ -82,10 +97,8 @@ def _judged(
     verdicts = [_plain(verdict) for verdict in judged.holding]
     asked = split.asked_for(supposed.trainers, supposed.rollouts)
     saving = what_if.table(run.roles.runs, judged.blaming, asked).to_dicts()
-    return {
-        "headline": headline(how, verdicts, saving), "verdicts": verdicts, "judged": how,
-        "stragglers": stragglers.table(run.roles.runs).to_dicts(), "what_if": saving,
-    }  # fmt: skip
+    slow = stragglers.table(run.roles.runs).to_dicts()
+    return {"verdicts": verdicts, "judged": how, "stragglers": slow, "what_if": saving}
 
 
 def _plain(verdict: Verdict) -> dict[str, Any]:
@@ -130,7 +143,7 @@ def _gone(processes: pl.DataFrame, open_ranges: pl.DataFrame) -> list[dict[str, 
     for opened in stages.endings(processes, open_ranges).to_dicts():
         inside.setdefault(opened.pop("row"), []).append(opened)
     return [
-        {key: process[key] for key in (*NAMES, "attempt", "last_seen_ns", "state")}
+        {key: process[key] for key in (*NAMES, "attempt", "last_seen_ns", "state", "process")}
         | {"how": process["ending"], "inside": inside.get(row, [])}
         for row, process in enumerate(processes.iter_rows(named=True))
     ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import html
 import io
 import json
 import re
@@ -46,9 +47,9 @@ def summary(run: Run) -> dict[str, Any]:
 
 
 def words_of(summary: dict[str, Any], columns: int = 4000) -> dict[str, str]:
-    """What the terminal shows of each, by its first word."""
+    """What the terminal shows of each, by its first word, where everything is asked for."""
     out = io.StringIO()
-    for line in step_words.lines(summary):
+    for line in step_words.lines(summary, everything=True):
         console.Console(file=out, width=columns, highlight=False).print(line)
     return {line.split()[0]: " ".join(line.split()[1:]) for line in out.getvalue().splitlines()}
 
@@ -87,8 +88,9 @@ def test_of_several_roles_each_line_says_whose_rank_it_is_and_how_late_that_one_
     assert words["slower"].startswith("small: rank 1 takes")
     assert words["late"].startswith("small: rank 1 enters actor_update")
     assert words["what"].startswith("if small: rank 1 as fast as the others")
-    assert "time; small: all together" in words["waiting"]
-    assert "Most: small: rank 1 in reference" in page
+    assert words["held"].startswith("up small: all together")
+    assert told["headline"]["words"].startswith("rank 1 small takes longer than the others in reference")
+    assert html.escape(told["headline"]["verdict"]) in page
 
 
 def test_tails_and_tokens_are_the_means_of_the_tables(run: Run, summary: dict[str, Any]) -> None:
@@ -179,11 +181,11 @@ def test_the_json_has_all_of_it_and_is_not_cut(run: Run) -> None:
 def test_the_text_says_each_in_a_line_and_how_much_more_there_is(summary: dict[str, Any]) -> None:
     words = words_of(summary)
 
-    assert list(words) == ["time", "slower", "waiting", "tail", "tokens/s", "resharding", "what"]
+    assert list(words) == ["time", "waiting", "slower", "held", "tail", "what", "tokens/s", "resharding"]
     assert words["time"].startswith(f"{round(100 * summary['critical_path'][0]['ratio'])} % actor_generate, ")
     assert words["slower"].startswith("rank 3 takes ")
-    assert "for rank 3, late in actor_generate in " in words["waiting"]
-    assert words["waiting"].endswith(f"; {len(summary['held_up_by']) - 2} more (--json lists all)")
+    assert "for rank 3, late in actor_generate in " in words["held"]
+    assert words["held"].endswith(f"; {len(summary['held_up_by']) - 2} more (--json lists all)")
     assert "rank 3 is last most often" in words["tail"]
     assert "rank 3 as fast as the others in actor_generate: " in words["what"] or "more (--json" in words["what"]
 
