@@ -81,13 +81,10 @@ def once(run: Path, run_id: str, json: bool) -> None:
     is_by_tables = document["judged"]["by"] == judged.TABLES
     if sighting is not None:
         whole = {"run": run_id, "path": str(run), **_seen_now(run_id, sighting), **seen._asdict()}
-        told = {key: document[key] for key in ("headline", "matters", "by_devices")}
+        whole.update({key: document[key] for key in ("headline", "matters", "by_devices")})
         counts = [role["judged_steps"] for role in document["judged"]["roles"]] or seen.judged_steps
-        verdicts = document["verdicts"] + document["judged"]["withdrawn"]
-        _show.as_json({
-            **whole, **told, "has_summaries": seen.has_summaries, "by_tables": is_by_tables, "judged_steps": counts,
-            "verdicts": verdicts,
-        })  # fmt: skip
+        whole.update(has_summaries=seen.has_summaries, by_tables=is_by_tables, judged_steps=counts)
+        _show.as_json({**whole, "verdicts": document["verdicts"] + document["judged"]["withdrawn"]})
     else:
         for part in (*headline.lines(document["matters"]), *_by_devices(document), _judged(seen, is_by_tables)):
             _show.console().print(part)

@@ -298,14 +298,6 @@ def health(summary: dict[str, Any], figures: dict[str, Any]) -> str:
             f"{100 * cost['own_cost_ratio']:.2g} % at most ({cost['label']})."
         )
     parts = ["<ul>", *(f"<li>{text(line)}</li>" for line in lines), "</ul>"]
-    if summary["killed"]:
-        killed = (
-            (named(p["label"]), named(p["host"]), text(p["how"] or ""), text(_inside(p)))
-            for p in summary["killed"][:ROWS]
-        )
-        columns = "process", "host", "how", "inside of"
-        parts.append("<h3>Killed</h3>" + table(columns, killed, "Processes that were killed"))
-        parts.append(_rest(summary["killed"]))
     if losses:
         rows = (
             (named(p["label"]), named(p["host"]), text(", ".join(f"{p[k]} {w}" for k, w in LOSS_WORDS.items() if p[k])))
@@ -325,8 +317,3 @@ def health(summary: dict[str, Any], figures: dict[str, Any]) -> str:
 
 def _rest(entries: list[dict[str, Any]]) -> str:
     return cut(len(entries) - ROWS, f"more: {ALL_LISTED}")
-
-
-def _inside(process: dict[str, Any]) -> str:
-    inside = process["inside"]
-    return ", ".join(str(opened["name"]) for opened in inside[:3]) if inside else "outside of any range"

@@ -45,7 +45,6 @@ def lines(summary: Mapping[str, Any], everything: bool = False) -> list[Renderab
 
 def _behind_the_headline(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
     return [
-        ("slower", _first(_named(summary, summary["stragglers"], straggler))),
         ("held up", _first(_named(summary, summary["held_up_by"], held_up))),
         ("late", _first(_named(summary, filter(is_late, summary["lateness"]), late))),
         ("tail", _first(_named(summary, summary["tails"], tail), 1, "tails of other stages: {}")),
@@ -89,20 +88,9 @@ def place(row: Mapping[str, Any]) -> str:
     return f"{'before ' if row['where'] == 'before' else ''}{shown(row['stage'])}"
 
 
-def straggler(row: Mapping[str, Any]) -> str:
-    """`rank 3 takes 80 % longer in actor_generate for its work, 4.20 s a step, in steps 5 to 40`."""
-    steps = f", in steps {row['first_step']} to {row['last_step']}"
-    longer = f"{percent(row['effect_ratio'])} longer {_where(row)} for its work"
-    return f"rank {row['rank']} takes {longer}, {duration(row['more_ns'] or 0)} a step{steps}"
-
-
 def slow(row: Mapping[str, Any]) -> str:
-    """The same of a row of what-if, without numbers."""
-    return f"rank {row['rank']} takes longer than the others {_where(row)}"
-
-
-def _where(row: Mapping[str, Any]) -> str:
-    return f"{WHERE[row['where']]} {shown(row['stage'])}"
+    """`rank 3 takes longer than the others in actor_generate`, of a row of what-if."""
+    return f"rank {row['rank']} takes longer than the others {WHERE[row['where']]} {shown(row['stage'])}"
 
 
 def held_up(row: Mapping[str, Any]) -> str:

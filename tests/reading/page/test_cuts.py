@@ -98,17 +98,17 @@ def test_the_newest_incidents_come_first_and_earlier_ones_are_counted(tmp_path: 
     assert "and 6 earlier ones" in page
 
 
-def test_what_was_killed_lost_and_not_read_is_counted_where_it_is_cut(tmp_path: Path) -> None:
+def test_what_was_lost_and_not_read_is_counted_where_it_is_cut(tmp_path: Path) -> None:
     run = open_run(of_six_roles(tmp_path / "run"))
     summary = summaries.summarise(run)
-    process = {"how": "", "label": "rank 0", "host": "h", "inside": [], **dict.fromkeys(summaries.LOSSES, 1)}
+    process = {"label": "rank 0", "host": "h", **dict.fromkeys(summaries.LOSSES, 1)}
     damaged = {"path": "sealed/x", "reason": "torn", "offset": 0}
-    many = {"killed": [process] * 25, "losses": [process] * 26, "damage": [damaged] * 27}
+    many = {"losses": [process] * 26, "damage": [damaged] * 27}
 
     said = sections.health({**summary, **many}, {})
 
-    assert re.findall(r"and (\d+) more", said) == ["1", "2", "3"]
-    assert "more" not in sections.health({**summary, "killed": [process] * 24}, {})
+    assert re.findall(r"and (\d+) more", said) == ["2", "3"]
+    assert "more" not in sections.health({**summary, "losses": [process] * 24}, {})
 
 
 def test_matters_and_stragglers_that_are_not_listed_are_counted(tmp_path: Path) -> None:
