@@ -89,7 +89,7 @@ def _names_of_rows(role: RoleRun, rows: Any) -> list[str]:
     names = []
     for begin, end in zip(rows[:-1], rows[1:]):
         ranks = [rank for rank in role.ranks[begin:end] if rank is not None]
-        names.append(spans(ranks) if ranks else shown(role.members[begin].process))
+        names.append(spans(ranks) if ranks else shown(role.members[begin].who))
     return names
 
 

@@ -70,11 +70,11 @@
       draw("heat", [{
         type: "heatmap", x: steps, y: r.rows.map((name) => esc(name)), z: cells, zmin: slower ? -limit : 0, zmax: limit, colorscale: scale, hoverongaps: false, xgap: steps.length > 60 ? 0 : 1, ygap: r.rows.length > 40 ? 0 : 1,
         colorbar: { title: { text: slower ? "% longer" : "% of step" }, thickness: 10, outlinewidth: 0, len: 0.9, tickfont: { color: color("--soft") } },
-        hovertemplate: `rank %{y}, step %{x}: %{z} %${slower ? " longer than the others for its work" : " of the step waiting"}<extra></extra>`,
+        hovertemplate: `${/^\d/.test(r.rows[0]) ? "rank " : ""}%{y}, step %{x}: %{z} %${slower ? " longer than the others for its work" : " of the step waiting"}<extra></extra>`,
       }], { height: Math.min(760, Math.max(280, 90 + r.rows.length * 15)), xaxis: { title: "step", showgrid: false }, yaxis: { title: r.members > r.rows.length ? "ranks" : "rank", type: "category", autorange: "reversed", showgrid: false } });
     },
     zoom() {
-      const step = closely()[state.zoom], blamed = new Set(D.stragglers.slice(0, state.role ? 0 : 1).map((s) => `rank ${s.rank}`));  // of the first role
+      const step = closely()[state.zoom], blamed = new Set(D.stragglers.slice(0, state.role ? 0 : 1).map((s) => s.who));  // of the first role
       const lanes = step.lanes.map((name) => (blamed.has(name) ? `<b>${esc(name)} ◂</b>` : esc(name)));
       const get = Object.fromEntries(["lane", "start", "length", "depth", "name", "stage"].map((k) => [k, flat(step[k])]));
       const stages = [...new Set(get.stage)].filter((s) => s !== 65535), traces = [];

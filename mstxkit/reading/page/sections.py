@@ -98,12 +98,12 @@ def who(summary: dict[str, Any], figures: dict[str, Any]) -> str:
 def stragglers(entries: list[dict[str, Any]]) -> str:
     """Their table, and how many there are that are not in it."""
     rows = (
-        (named(row["stage"]), row["where"], named(row["role"] or ALL), str(row["rank"]),
+        (named(row["stage"]), row["where"], named(row["role"] or ALL), named(row["who"]),
          f"{row['first_step']} to {row['last_step']}", f"{100 * row['effect_ratio']:+.0f} %",
          duration(row["more_ns"] or 0), percent(row["confidence"]))
         for row in entries[:ROWS]
     )  # fmt: skip
-    columns = ("stage", "where", "role", "rank", "steps", "longer", "a step", "confidence")
+    columns = ("stage", "where", "role", "who", "steps", "longer", "a step", "confidence")
     return table(columns, rows, "Stragglers, by cost", 3) + _rest(entries)
 
 

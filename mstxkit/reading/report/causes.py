@@ -98,15 +98,21 @@ def give(
         waits: As `waited` gives them.
         names: Of processes, by their row in the table of processes.
     """
-    verdicts = [verdict for verdict in verdicts if verdict.rank is not None]
+    verdicts = [verdict for verdict in verdicts if verdict.rank is not None or verdict.process]
     for entry in entries:
         for row in entry["ranks"]:
             wait = waits.get((names[row["process"]], canonical(entry["stage"])))
-            of_rank = (verdict for verdict in verdicts if verdict.rank == row["rank"] and _is_of(verdict, row))
+            of_rank = (verdict for verdict in verdicts if _blames(verdict, row))
             row["is_cause"] = any(_is_in(verdict, entry["stage"]) for verdict in of_rank)
             row["waits_for"] = _waits_for(row, entry["stage"], verdicts, wait)
         entry["ranks"].sort(key=lambda row: (row["waits_for"] is not None, not row["is_cause"]))
         entry["slowest"] = _slowest(entry)
+
+
+def _blames(verdict: Verdict, row: dict[str, Any]) -> bool:
+    if verdict.rank is None:
+        return bool(row["label"] == verdict.process)
+    return bool(verdict.rank == row["rank"]) and _is_of(verdict, row)
 
 
 def _is_of(verdict: Verdict, row: dict[str, Any]) -> bool:

@@ -64,12 +64,15 @@ def _key(stage: str | None) -> str | None:
 
 def _row_of(verdict: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> Mapping[str, Any] | None:
     """The row of what-if that is about what a verdict blames."""
-    kinds = (CHANGE, LINK) if verdict["rank"] is None else (STRAGGLER,)
-    for row in rows if blames(verdict) and verdict["stage"] is not None else ():
-        is_of_same = row["kind"] in kinds and _key(row["stage"]) == _key(verdict["stage"])
-        if is_of_same and row["rank"] == verdict["rank"] and row["saved_ratio"]:
-            return row
-    return None
+    kinds = (CHANGE, LINK) if verdict["rank"] is None and not verdict["process"] else (STRAGGLER,)
+    same = (row for row in rows if row["kind"] in kinds and _is_of(verdict, row))
+    return next(same, None) if blames(verdict) and verdict["stage"] is not None else None
+
+
+def _is_of(verdict: Mapping[str, Any], row: Mapping[str, Any]) -> bool:
+    """Is it of the same process and stage?"""
+    is_of_same = row["rank"] == verdict["rank"] and _key(row["stage"]) == _key(verdict["stage"])
+    return is_of_same and (row["rank"] is not None or (row["who"] or "") == verdict["process"])
 
 
 def of_verdict(verdict: Mapping[str, Any]) -> Matter:
@@ -129,10 +132,8 @@ def _why(account: Account, row: Mapping[str, Any]) -> str:
     if row["kind"] == TAIL:
         tails = (t for t in account.tails if t["role"] == row["role"] and _key(t["stage"]) == _key(row["stage"]))
         return "; ".join(map(step_words.whose_tail, tails))
-    over = (
-        v for v in account.judged["withdrawn"] if (v["rank"], _key(v["stage"])) == (row["rank"], _key(row["stage"]))
-    )
-    return "; ".join(for_terminal(verdict["withdrawn"], SENTENCE_LIMIT) for verdict in over if row["kind"] == STRAGGLER)
+    over = (gone for gone in account.judged["withdrawn"] if row["kind"] == STRAGGLER and _is_of(gone, row))
+    return "; ".join(for_terminal(verdict["withdrawn"], SENTENCE_LIMIT) for verdict in over)
 
 
 def _since(account: Account, row: Mapping[str, Any]) -> int | None:

@@ -55,15 +55,17 @@ def sentence(verdict: Mapping[str, Any]) -> str:
     where = f" {_PLACES.get(place, 'in')} {shown(stage)}" if stage else ""
     if not blames(verdict):
         return f"there is not enough evidence to say who makes the others wait{where}"
-    who = f"rank {verdict['rank']}" + (f" {shown(verdict['role'])}" if verdict["role"] else "")
-    if kind == kinds.JITTER and "cpu_wait_ratio" in evidence and verdict["rank"] is not None:
+    is_of_one = verdict["rank"] is not None or bool(verdict["process"])
+    name = shown(verdict["process"]) or f"rank {verdict['rank']}"
+    who = f"{name} {shown(verdict['role'])}" if verdict["role"] else name
+    if kind == kinds.JITTER and "cpu_wait_ratio" in evidence and is_of_one:
         return f"{who}{_HELD_UP}{where}"
     if kind == kinds.ALL_SLOW and "of_role" in evidence:
         return f"the time{where} in which no rank does anything is longer than before: {_who_begins(evidence, stage)}"
-    if kind == kinds.COMPUTE and place in _BETWEEN and verdict["rank"] is not None:
+    if kind == kinds.COMPUTE and place in _BETWEEN and is_of_one:
         return f"{who} comes later than the others to {shown(stage)}"
-    words = (_GROUP_WORDS if verdict["rank"] is None else _RANK_WORDS)[kind]
-    if kind == kinds.COMPUTE and verdict["rank"] is not None and evidence.get("is_work_told"):
+    words = (_RANK_WORDS if is_of_one else _GROUP_WORDS)[kind]
+    if kind == kinds.COMPUTE and is_of_one and evidence.get("is_work_told"):
         words = _FOR_THE_SAME_WORK
     also = f"; {shown(evidence['waited_for_by'])} waits for that" if evidence.get("waited_for_by") else ""
     return words.format(who=who, where=where, group=_group(verdict)) + also

@@ -19,7 +19,7 @@ _SAME_WORK = 0.05  # of the mean, more or less
 KNOWN_BY = {"flight_recorder": " by its rings", "device": " by its device"}
 WHERE = {"inside": "inside of", "in": "in", "before": "before"}
 _IFS = {
-    "straggler": "rank {rank} as fast as the others {where} {stage}", "bubble": "nobody waits {where} {stage}",
+    "straggler": "{who} as fast as the others {where} {stage}", "bubble": "nobody waits {where} {stage}",
     "link": "the collectives of ranks {group} in {stage} as fast as others",
     "tail": "no rank longer in {stage} than the one in the middle",
     "change": "{stage} as fast as before step {first_step}",
@@ -90,7 +90,7 @@ def place(row: Mapping[str, Any]) -> str:
 
 def slow(row: Mapping[str, Any]) -> str:
     """`rank 3 takes longer than the others in actor_generate`, of a row of what-if."""
-    return f"rank {row['rank']} takes longer than the others {WHERE[row['where']]} {shown(row['stage'])}"
+    return f"{row['who']} takes longer than the others {WHERE[row['where']]} {shown(row['stage'])}"
 
 
 def held_up(row: Mapping[str, Any]) -> str:

@@ -95,7 +95,7 @@ def _step_time(summary: dict[str, Any]) -> list[RenderableType]:
         return [text.append(f"{whose}, the mean of {time['steps']}")]
     if time["slowest"]["step_ns"] <= ALIKE * time["fastest"]["step_ns"]:
         return [text.append(f" in all {time['processes']} processes alike")]
-    ends = [f"{duration(time[word]['step_ns'])} ({who(time[word])})" for word in ("fastest", "slowest")]
+    ends = [f"{duration(time[word]['step_ns'])} in {who(time[word])}" for word in ("fastest", "slowest")]
     return [text.append(f" in the middle of {time['processes']} processes: from {ends[0]} to {ends[1]}")]
 
 
@@ -106,7 +106,7 @@ def _own_cost(summary: dict[str, Any]) -> Text:
         text.append("is not known")
     else:
         text.append(f"{100 * cost['own_cost_ratio']:.2g} % of the time")
-        text.append(f" at most ({who(cost)})" if cost["processes"] > 1 else "")
+        text.append(f" at most, in {who(cost)}" if cost["processes"] > 1 else "")
     return text.append("; " + (f"records dropped: {dropped}" if dropped else "no record was dropped"))
 
 

@@ -42,7 +42,8 @@ def saving(kind: str, saved: float, rank: int | None = None, steps: tuple[int, i
     """A row of what-if."""
     row = {
         "kind": kind, "role": "", "stage": "reference", "where": "in", "rank": rank, "group": None, "trainers": None,
-        "rollouts": None, "first_step": steps[0], "last_step": steps[1], "step_ns": 10**9,
+        "rollouts": None, "who": None if rank is None else f"rank {rank}", "first_step": steps[0],
+        "last_step": steps[1], "step_ns": 10**9,
         "without_ns": round((1 - saved) * 10**9), "saved_ratio": saved, "error_ratio": None,
     }  # fmt: skip
     return {**row, **more}
