@@ -126,7 +126,8 @@ def _key_figures(summary: dict[str, Any]) -> str:
 def _facts(summary: dict[str, Any]) -> Iterable[tuple[str, str, str]]:
     step, own_cost = summary["step_time"], summary["own_cost"]
     if step is not None:
-        yield "A step takes", duration(step["step_ns"]), f"middle of {step['processes']} processes"
+        warm_up = ", without warm-up" if summary["warm_up"] else ""
+        yield "A step takes", duration(step["step_ns"]), f"middle of {step['processes']} processes{warm_up}"
     if summary["first_step"] is not None:
         count = summary["last_step"] - summary["first_step"] + 1
         yield "Steps", f"{count:,}", f"{summary['first_step']} to {summary['last_step']}"

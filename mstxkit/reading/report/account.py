@@ -13,6 +13,8 @@ class Account(NamedTuple):
     Args:
         path: The run's folder, as it was given.
         processes: Each: what names it, `attempt`, `last_seen_ns`, `state`, `how` it ended, what it was `inside` of.
+        stages: Their names.
+        longest: The one that most of a step's time goes to, and its share; None: nobody knows.
         steps: The first and the last of which there are means.
         has: Which of "ranges", "stages", "steps" it has; None: nobody has looked.
         roles: How many it has.
@@ -28,6 +30,8 @@ class Account(NamedTuple):
     incidents: Rows = ()
     damage: Rows = ()
     losses: Rows = ()
+    stages: Sequence[str] = ()
+    longest: tuple[str, float] | None = None
     steps: tuple[int, int] | None = None
     has: frozenset[str] | None = None
     roles: int = 1

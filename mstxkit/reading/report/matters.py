@@ -13,6 +13,7 @@ import time
 from collections import Counter
 from typing import Any, Iterator, Mapping
 
+from ...stages import meant_by
 from ...store import incidents
 from ...store.whereabouts import span
 from .. import endings
@@ -24,7 +25,13 @@ from .number_table import percent
 from .sentences import blames, listed, of_incident
 from .units import duration
 
-OUT_OF_MEMORY, HOST_GONE, DAMAGE, EARLIER = "out_of_memory", "host_gone", "damage", "earlier_attempt"
+OUT_OF_MEMORY, HOST_GONE, DAMAGE, EARLIER, NAME = (
+    "out_of_memory",
+    "host_gone",
+    "damage",
+    "earlier_attempt",
+    "stage_name",
+)
 # Errors that say that memory ran out, of torch, Ray and Python.
 _OF_MEMORY = {"by OutOfMemoryError", "by MemoryError"}
 _AT_ONCE_NS, _NAMED = 3_000_000_000, 8
@@ -40,7 +47,16 @@ def weighed(account: Account) -> list[Matter]:
     earlier = [(end, "an earlier attempt: ") for attempt in reversed(range(newest)) for end in _ends(account, attempt)]
     earlier += [(_of_end(account, end, []), "over: ") for end in account.incidents if end["over_ns"]]
     past = [end._replace(kind=EARLIER, words=when + end.words, cost="", blames=False) for end, when in earlier]
-    return [*ends, *losses, *calm, *past]
+    return [*ends, *losses, *calm, *past, *_names(account)]
+
+
+def _names(account: Account) -> Iterator[Matter]:
+    """Stages whose names are nearly like those of others."""
+    for stage in account.stages:
+        if (meant := meant_by(stage)) is not None:
+            yield Matter(
+                NAME, f"no stage that mstxkit knows is called {shown(stage)}: {meant} may be meant", blames=False
+            )
 
 
 def _ends(account: Account, attempt: int) -> list[Matter]:
@@ -126,7 +142,7 @@ def _missing(account: Account) -> Iterator[Matter]:
         reason, share = for_terminal(account.damage[0]["reason"], SENTENCE_LIMIT), len(processes) / whole
         cost = f"of {percent(share)} of the processes"
         yield Matter(DAMAGE, f"{what}: what they held is missing here", cost, reason, weight=share)
-    for key, words in (("dropped", "records were dropped"), ("faults", "faults happened inside mstxkit")):
+    for key, words in (("dropped", "records dropped"), ("faults", "faults inside mstxkit")):
         if lost := [process for process in account.losses if process[key]]:
             most = max(lost, key=lambda process: int(process[key]))
             yield Matter(DAMAGE, f"{sum(p[key] for p in lost)} {words}, most of them in {shown(most['label'])}")

@@ -26,8 +26,8 @@ _COMPARED_FROM, _COMPARED, _RANGES = 5, 50, 20
 _STATUS = "mstxkit status {run}"
 # Of what is not a stage's: the command, whatever else can be done.
 _OF_KIND = {
-    nobody.HEALTHY: "", matters.EARLIER: "", nobody.NOTHING_RECORDED: "mstxkit doctor", "killed": _STATUS,
-    "signal": _STATUS, "exception": _STATUS, matters.HOST_GONE: _STATUS, matters.DAMAGE: _STATUS,
+    **dict.fromkeys((nobody.HEALTHY, matters.EARLIER, matters.NAME), ""), nobody.NOTHING_RECORDED: "mstxkit doctor",
+    **dict.fromkeys(("killed", "signal", "exception", matters.HOST_GONE, matters.DAMAGE), _STATUS),
     matters.OUT_OF_MEMORY: _STATUS,
 }  # fmt: skip
 

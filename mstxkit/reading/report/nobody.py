@@ -10,6 +10,7 @@ from ...judging.judged import LIGHT, RINGS
 from .. import judged as judging
 from .account import Account, Matter
 from .escape import SENTENCE_LIMIT, for_terminal, shown
+from .number_table import percent
 from .sentences import sentence
 
 HEALTHY, TOO_SHORT, NOT_JUDGED, NOTHING_RECORDED = "healthy", "too_few_steps", "not_judged", "nothing_recorded"
@@ -44,16 +45,27 @@ def matter(account: Account, largest: float) -> Matter:
         kind, words, remedy = _LACKS[lacking]
         return Matter(kind, words, advice=remedy, blames=kind == NOTHING_RECORDED)
     if judged["why_not"]:
-        advice = _REMEDIES.get(judged["why_not"]) or "; ".join(_wanted(judged))
-        return Matter(NOT_JUDGED, f"not judged: {judged['why_not']}", advice=advice, blames=False)
+        is_alone = judged["why_not"] == judging.NO_PEER and len(account.processes) == 1
+        words = "one process alone is compared with nobody" if is_alone else f"not judged: {judged['why_not']}"
+        advice = "" if is_alone else _REMEDIES.get(judged["why_not"]) or "; ".join(_wanted(judged))
+        return _with_longest(account, Matter(NOT_JUDGED, words, advice=advice, blames=False))
     if is_too_short(judged):
-        return _too_short(judged)
+        return _with_longest(account, _too_short(judged))
     steps = max((role["judged_steps"] for role in judged["roles"]), default=0)
     of_steps = f" in the {steps} steps that were judged" if steps else ""
     above = f"nothing above {max(1, math.ceil(100 * largest))} % of a step" if account.steps else ""
     nobody = f"no rank was seen to make others wait{of_steps}"
     words = f"healthy: {'; '.join(filter(None, (above, nobody)))}"
     return Matter(HEALTHY, words, why="; ".join(_why(judged)), advice="; ".join(_wanted(judged)), blames=False)
+
+
+def _with_longest(account: Account, matter: Matter) -> Matter:
+    """With where a step's time goes, which is known all the same."""
+    if account.longest is None:
+        return matter
+    stage, ratio = account.longest
+    words = f"{percent(ratio)} of a step’s time goes to {shown(stage)}"
+    return matter._replace(why="; ".join(filter(None, (words, matter.why))), stage=stage)
 
 
 def is_too_short(judged: Mapping[str, Any]) -> bool:

@@ -52,7 +52,7 @@ def summarise(run: Run, choice: ReportChoice = EVERYTHING, supposed: Supposed = 
     summary = {
         "schema": SCHEMA, "run": run.id, "path": run.path, "processes": processes.height,
         "states": {state: states.count(state) for state in sorted(set(states))},
-        "first_step": measured.first_step, "last_step": measured.last_step,
+        "first_step": measured.first_step, "last_step": measured.last_step, "warm_up": list(run.roles.warm_up),
         "chosen": choice.as_json(), "chosen_words": str(choice), "supposed": supposed.as_json(), **judged,
         "step_time": measured.step_time, **step_means.summarise(run, supposed), "stages": measured.stages,
         "ranges": measured.ranges, "devices": devices.summarise(run, choice),
@@ -72,11 +72,19 @@ def _account(summary: dict[str, Any], gone: list[dict[str, Any]]) -> Account:
     has = {"ranges": summary["ranges"] or summary["stages"], "stages": summary["stages"]}
     has["steps"] = summary["first_step"] is not None
     same = ("path", "judged", "verdicts", "what_if", "tails", "incidents", "damage", "losses")
+    longest = ((row["stage"], row["ratio"]) for row in summary["critical_path"] if row["where"] == "in")
     return Account(
         **{name: summary[name] for name in same}, processes=gone, has=frozenset(filter(has.get, has)),
-        steps=(summary["first_step"], summary["last_step"]) if has["steps"] else None,
+        stages=[row["stage"] for row in summary["stages"]], longest=next(longest, None),
+        steps=(_first_steady(summary), summary["last_step"]) if has["steps"] else None,
         roles=step_words.roles_of(summary), is_running=RUNNING in summary["states"],
     )  # fmt: skip
+
+
+def _first_steady(summary: dict[str, Any]) -> int:
+    """The first step that no warm-up is of."""
+    first, warm_up = summary["first_step"], set(summary["warm_up"])
+    return next(step for step in range(first, first + len(warm_up) + 1) if step not in warm_up)
 
 
 def _judged(
@@ -96,8 +104,8 @@ def _judged(
     }  # fmt: skip
     verdicts = [_plain(verdict) for verdict in judged.holding]
     asked = split.asked_for(supposed.trainers, supposed.rollouts)
-    saving = what_if.table(run.roles.runs, judged.blaming, asked).to_dicts()
-    slow = stragglers.table(run.roles.runs).to_dicts()
+    saving = what_if.table(run.roles.steady, judged.blaming, asked).to_dicts()
+    slow = stragglers.table(run.roles.steady).to_dicts()
     return {"verdicts": verdicts, "judged": how, "stragglers": slow, "what_if": saving}
 
 

@@ -13,7 +13,7 @@ from .escape import for_terminal, shown
 from .range_table import range_table
 from .sentences import listed
 from .stage_table import stage_table
-from .units import duration
+from .units import duration, spans
 
 RANK_LIMIT = 8
 ALIKE = 1.02
@@ -77,6 +77,8 @@ def _of_run(summary: dict[str, Any]) -> Text:
     text.append(f" ({states})" if states else "")
     if summary["first_step"] is not None:
         text.append(f", steps {summary['first_step']} to {summary['last_step']}")
+    if summary["warm_up"] and not summary["chosen"]["steps"]:
+        text.append(f"; means leave out warm-up, steps {spans(summary['warm_up'])}")
     if summary["chosen_words"]:
         is_of_rows = summary["chosen"]["steps"] or summary["chosen"]["ranks"]
         what = "Stages, ranges and the time of a step" if is_of_rows else "Stages and ranges"
