@@ -175,7 +175,7 @@ def test_report_as_json_holds_the_same(bad: Path) -> None:
     found = json.loads(call("report", bad, "--json").output)
 
     assert found["stages"][0]["ranks"][0]["total_ns"] == 5_000_000
-    assert found["killed"][0]["inside"][0]["name"] == "fatal"
+    assert found["endings"][0]["processes"][0]["inside"][0]["name"] == "fatal"
 
 
 def test_status_shows_each_process_and_its_state(bad: Path) -> None:

@@ -11,11 +11,9 @@ from .. import judged as judging
 from .account import Account, Matter
 from .escape import SENTENCE_LIMIT, for_terminal, shown
 from .number_table import percent
-from .sentences import sentence
 
 HEALTHY, TOO_SHORT, NOT_JUDGED, NOTHING_RECORDED = "healthy", "too_few_steps", "not_judged", "nothing_recorded"
 RANGES, STAGES, STEPS = "ranges", "stages", "steps"
-_WITHDRAWN_SHOWN = 3
 _MARKED = "mark the stages of each step, mstxkit.stage(…), and count the steps, mstxkit.step() at the begin of each"
 _REMEDIES = {
     judging.NO_STEP: f"{_MARKED}; let one be over",
@@ -56,7 +54,7 @@ def matter(account: Account, largest: float) -> Matter:
     above = f"nothing above {max(1, math.ceil(100 * largest))} % of a step" if account.steps else ""
     nobody = f"no rank was seen to make others wait{of_steps}"
     words = f"healthy: {'; '.join(filter(None, (above, nobody)))}"
-    return Matter(HEALTHY, words, why="; ".join(_why(judged)), advice="; ".join(_wanted(judged)), blames=False)
+    return Matter(HEALTHY, words, why="; ".join(_short_roles(judged)), advice="; ".join(_wanted(judged)), blames=False)
 
 
 def _with_longest(account: Account, matter: Matter) -> Matter:
@@ -90,24 +88,15 @@ def _too_short(judged: Mapping[str, Any]) -> Matter:
     most = max(role["judged_steps"] for role in judged["roles"])
     words = f"too few steps to judge who makes others wait: {most} count, {judging.ENOUGH_STEPS} are needed"
     nobody_in = f"no rank was seen to make others wait in the {most} that count" if most else ""
-    why = "; ".join(filter(None, (nobody_in, *_withdrawn(judged), _LEFT_OUT)))
+    why = "; ".join(filter(None, (nobody_in, _LEFT_OUT)))
     advice = f"let the job go on for {judging.ENOUGH_STEPS - most} steps more, or record a longer run"
     return Matter(TOO_SHORT, words, "", why, advice, blames=False)
 
 
-def _why(judged: Mapping[str, Any]) -> Iterator[str]:
-    yield from _withdrawn(judged)
+def _short_roles(judged: Mapping[str, Any]) -> Iterator[str]:
     for role in judged["roles"]:
         if role["judged_steps"] < judging.ENOUGH_STEPS:
             yield f"role {shown(role['role'])} has too few steps to be judged: {role['judged_steps']} count"
-
-
-def _withdrawn(judged: Mapping[str, Any]) -> list[str]:
-    return [
-        f"no longer: {sentence(verdict)}, since step {verdict['since_step']}: "
-        f"{for_terminal(verdict['withdrawn'], SENTENCE_LIMIT)}"
-        for verdict in judged["withdrawn"][:_WITHDRAWN_SHOWN]
-    ]
 
 
 def _wanted(judged: Mapping[str, Any]) -> list[str]:

@@ -29,7 +29,8 @@ LOSSES = (
 # Of the form of the summary as JSON. 1 had no such number, 2 no verdicts, 3 no headline, stragglers and what-if,
 # 4 not in `judged` which roles were judged by how many steps, and what was withdrawn, 5 nothing of `step_means`, and of
 # stragglers and what-if the first 40 only, 6 not which ranks are missing, nor `error_ratio`, 7 not `names_by`,
-# 8 in `judged` nothing of a judge that is `behind`, 9 no `matters`, and a headline of the first verdict alone.
+# 8 in `judged` nothing of a judge that is `behind`, 9 `killed` apart
+# from `endings`, no `matters`, and a headline of the first verdict alone.
 SCHEMA = 10
 # Who waits is seen in so many steps, the last ones.
 _WAITS_OF_STEPS = 200
@@ -58,7 +59,7 @@ def summarise(run: Run, choice: ReportChoice = EVERYTHING, supposed: Supposed = 
         "ranges": measured.ranges, "devices": devices.summarise(run, choice),
         "by_devices": [latest._asdict() for latest in device_words.summarise(run.path, run.id)],
         "waits": waits.summarise(run, measured.waiting, processes.select(NAMES).to_dicts(), choice.steps),
-        "own_cost": _own_cost(processes), "killed": _killed(gone), "endings": _endings(gone),
+        "own_cost": _own_cost(processes), "endings": _endings(gone),
         "losses": _losses(run, processes), "coalesced": measured.coalesced,
         "incidents": incidents.dicts(run.path, run.id, run.damage),
         "places": places.rows(run.path, run.id, processes["process"]), "captures_failed": captures.summarise(run),
@@ -94,7 +95,7 @@ def _judged(
     steps = run.roles.steps
     judged = judging.of_run(run.roles)
     wanted = [step for step in steps if choice.steps is None or choice.steps.first <= step.step <= choice.steps.last]
-    waited = causes.waited(wanted[-_WAITS_OF_STEPS:])
+    waited = causes.waited(run.roles.runs, frozenset(step.step for step in wanted[-_WAITS_OF_STEPS:]))
     causes.give(entries, judged.blaming, waited, processes["process"].to_list())
     how: dict[str, Any] = {
         "by": judged.by, "steps": judged.steps, "why_not": judged.why_not, "hiding": list(judged.hiding),
@@ -117,7 +118,7 @@ def is_something_wrong(summary: dict[str, Any]) -> bool:
     """Was a process killed or ended by an exception, a record lost, or a file damaged?"""
     has_losses = any(process["dropped"] or process["faults"] for process in summary["losses"])
     has_raised = any(endings.is_wrong(ending["state"], ending["how"]) for ending in summary["endings"])
-    return bool(summary["killed"] or has_raised or summary["damage"] or has_losses)
+    return bool(has_raised or summary["damage"] or has_losses)
 
 
 def _own_cost(processes: pl.DataFrame) -> dict[str, Any] | None:
@@ -130,19 +131,16 @@ def _own_cost(processes: pl.DataFrame) -> dict[str, Any] | None:
     return {**most, "middle_ratio": rows[stages.middle(len(rows))]["own_cost_ratio"], "processes": len(rows)}
 
 
-def _killed(gone: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Those that were killed, worst first: inside of a range before outside of any, and who was gone first."""
-    killed = [process for process in gone if process["state"] == stages.KILLED]
-    return sorted(killed, key=lambda process: (not process["inside"], process["last_seen_ns"] or 0))
-
-
 def _endings(gone: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """How the others ended, where they did not just say so: `state`, `how`, and `processes` as those of `killed`."""
+    """How processes ended, where they did not just say so, those that were killed first: `state`, `how`, and
+    `processes`, who was gone first before others.
+    """
     groups: dict[tuple[str, str], list[dict[str, Any]]] = {}
-    for process in gone:
-        if process["state"] != stages.KILLED and process["how"]:
-            groups.setdefault((process["state"], process["how"]), []).append(process)
-    return [{"state": state, "how": how, "processes": alike} for (state, how), alike in sorted(groups.items())]
+    for process in sorted(gone, key=lambda process: process["last_seen_ns"] or 0):
+        if process["state"] == stages.KILLED or process["how"]:
+            groups.setdefault((process["state"], process["how"] or ""), []).append(process)
+    alike = sorted(groups.items(), key=lambda group: (group[0][0] != stages.KILLED, group[0]))
+    return [{"state": state, "how": how, "processes": processes} for (state, how), processes in alike]
 
 
 def _gone(processes: pl.DataFrame, open_ranges: pl.DataFrame) -> list[dict[str, Any]]:

@@ -329,12 +329,6 @@ def test_of_roles_with_enough_steps_and_one_without_it_names_that_one() -> None:
     assert "role rollout has too few steps to be judged: 2 count" in text
 
 
-def test_who_has_recovered_is_not_passed_over() -> None:
-    text = printed({**NOBODY, "withdrawn": [verdict(withdrawn="not seen any more up to step 44")._asdict()]})
-
-    assert "no longer: rank 1 gets its input more slowly than the others in reference, since step 3: not seen" in text
-
-
 def test_names_and_texts_drive_no_terminal() -> None:
     nasty = "a\x1b[31m[bold]x\u202e"
     fields = dict.fromkeys(("stage", "role", "waits_for", "next", "request"), nasty)

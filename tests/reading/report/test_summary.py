@@ -104,7 +104,7 @@ def test_a_clean_run_is_not_wrong_but_a_kill_a_drop_or_damage_is(run: Path) -> N
 def test_the_summary_is_json(run: Path) -> None:
     ProcessFiles(run).seal(bank_of(1), inside=[{"name": "x", "domain": "d", "start": 5}], ended="killed")
 
-    assert json.loads(json.dumps(summarise(open_run(run))))["killed"][0]["inside"][0]["name"] == "x"
+    assert json.loads(json.dumps(summarise(open_run(run))))["endings"][0]["processes"][0]["inside"][0]["name"] == "x"
 
 
 def test_the_text_names_inside_what_a_process_died(run: Path) -> None:
