@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Iterable, Iterator, Mapping, NamedTuple
 import numpy as np
 
 from ...stages import canonical
+from ..role_runs import RoleRun
 
 if TYPE_CHECKING:
     from ...store.verdicts import Verdict

@@ -130,8 +130,7 @@ def test_all_that_left_alike_are_one_line_and_nothing_is_wrong(run: Path) -> Non
     assert "open: rank 3 in all_reduce of comm, stage gen, step 7" in text
 
 
-def test_the_killed_come_worst_first(run: Path) -> None:
-    """Inside of a range before outside of any, and who was gone first."""
+def test_who_was_gone_first_comes_first_inside_of_a_range_or_not(run: Path) -> None:
     for pid, last_s, inside in ((101, 20, None), (102, 30, [{"name": "b"}]), (103, 25, [{"name": "a"}])):
         process = ProcessFiles(run, pid, rank=pid)
         process.heartbeat_ns = last_s * 1_000_000_000
@@ -140,7 +139,12 @@ def test_the_killed_come_worst_first(run: Path) -> None:
     alive.heartbeat_ns = 90_000_000_000
     alive.seal()
 
-    assert [process["rank"] for process in summarise(open_run(run))["killed"]] == [103, 102, 101]
+    summary = summarise(open_run(run))
+
+    assert [matter["words"][:19] for matter in summary["matters"]] == [
+        "rank 101 was killed", "rank 103 was killed", "rank 102 was killed",
+    ]  # fmt: skip
+    assert {process["rank"] for ending in summary["endings"] for process in ending["processes"]} == {101, 102, 103}
 
 
 def test_losses_are_named(run: Path) -> None:
