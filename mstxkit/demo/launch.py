@@ -28,6 +28,7 @@ SURVIVORS_END_WITHIN_S = 60.0
 KILL_AFTER_RATIO = 0.6
 # A step takes less than a second here: who waits for a rank that hangs is not to wait for half a minute.
 HANG_S = 5.0
+LOG = "demo.log"
 
 
 class DemoError(MstxkitError):
@@ -44,11 +45,11 @@ class DemoPlan:
 
     run: Path  # folder: new, or empty
     ranks: int = 2
-    steps: int = 120
+    steps: int = 80
     seed: int = 0
     slow_rank: int | None = None  # generates slowly, or with `hidden` computes gradients slowly
     kill_rank: int | None = None  # is killed when `KILL_AFTER_RATIO` of the steps are done
-    every: int = 10  # print the reward every so many steps; 0: nothing at all
+    every: int = 10  # print the reward every so many steps; 0: nothing at all, what ranks say is in the run's LOG
     escalate: bool = False  # let verdicts ask for profiles by themselves
     hang_rank: int | None = None  # hangs then, and the demo ends with the incident that this leaves
     hidden: bool = False  # the slow rank is slow before the gradients meet, where all ranks take equally long
@@ -125,7 +126,10 @@ def start_rank(plan: DemoPlan, rank: int, meeting_place: str) -> subprocess.Pope
     command += [] if plan.kill_rank is None else ["--may-lose-peers"]
     command += ["--die-at", str(plan.fatal_step)] if rank == plan.kill_rank else []
     command += ["--hang-at", str(plan.fatal_step)] if rank == plan.hang_rank else []
-    return subprocess.Popen(command, env=environment(plan, rank))
+    if plan.every:
+        return subprocess.Popen(command, env=environment(plan, rank))
+    with open(plan.run / LOG, "ab") as log:
+        return subprocess.Popen(command, env=environment(plan, rank), stdout=log, stderr=log)
 
 
 def slowness(plan: DemoPlan, rank: int) -> list[str]:
@@ -175,7 +179,8 @@ def refuse_failures(ranks: list[subprocess.Popen[bytes]], plan: DemoPlan) -> Non
     for rank, process in enumerate(ranks):
         planned = -signal.SIGKILL if rank == plan.kill_rank else 0
         if process.returncode not in (None, planned):
-            raise DemoError(f"rank {rank} of the demo ended with code {process.returncode}; its output is above")
+            where = "above" if plan.every else f"in {plan.run / LOG}"
+            raise DemoError(f"rank {rank} of the demo ended with code {process.returncode}; its output is {where}")
 
 
 def end_all(ranks: list[subprocess.Popen[bytes]]) -> None:
