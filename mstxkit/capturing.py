@@ -21,6 +21,7 @@ from .escalation.duty.standby import Standby
 from .host import environment, identity, imports
 from .host.slow_folder import SlowFolder
 from .recorder import exits, forking, here, outliving, pool_children, torch_rings
+from .recorder.background import Background
 from .recorder.keeper import HandingOn, Keeper
 from .recorder.last_words import LastWordsHere
 from .recorder.late_start import LateStart
@@ -44,7 +45,8 @@ class _Beside:
     environment_before: dict[str, str | None] = {}
     hooks_are_set = False
     lock = threading.RLock()
-    has_lock = False  # does a fork that is under way hold it?
+    has_lock = 0  # the thread whose fork is under way and holds it
+    held: list[Background] = []  # our threads that wait for that fork
     at_forks: list[int] = []  # threads that fork; twice where a signal's handler forks in the midst of that
     stops_late: list[tuple[Path | None, BaseException | None]] = []  # and where one calls `stop` in the midst of it
     late_start: LateStart | None = None  # of who does not record yet
@@ -191,6 +193,7 @@ def _take(recorder: Any) -> None:
 
         def consider_all() -> int:
             spent_ns = standby.consider() + keeper.consider() + rings.consider() + words()
+            recorder.late_children.count()
             faults.tell(here.each_second)
             return spent_ns
 
@@ -289,51 +292,67 @@ def _set_hooks() -> None:
 
 
 def _before_fork() -> None:
-    """End our threads: they do not survive a fork, could hold locks in it, and Python 3.12 warns of them.
+    """Hold our threads where they rest, with no lock taken: they do not survive a fork. Where Python would warn of it
+    for them, as there are no others, end them.
 
-    A thread that hangs in a write is left behind after 50 ms. It goes on in the parent. In the child its lock, its
-    half-written block and its live file are nobody's: the child begins with new ones.
+    A thread that hangs in a write is left behind after 25 ms, so that all of it takes no more than 50. It goes on in
+    the parent. In the child its lock, its half-written block and its live file are nobody's: it begins with new ones.
     """
     is_nested = threading.get_ident() in _beside.at_forks
     _beside.at_forks.append(threading.get_ident())
     if is_nested:
         return
     faults.hold()  # from here on locks of logging may be held for the fork, by this very thread
-    deadline = time.monotonic() + forking.WAITS_AT_MOST_S
+    deadline = time.monotonic() + forking.WAITS_AT_MOST_S / 2
     try:
         late = _late_start()
         if late is not None:  # before the lock, which it needs to end
             forking.end_threads(late.leave_off, deadline)
-        _beside.has_lock = _lock().acquire(timeout=max(0.0, deadline - time.monotonic()))
-        if here.recorder is not None:
+        has_lock = _lock().acquire(timeout=max(0.0, deadline - time.monotonic()))
+        _beside.has_lock = threading.get_ident() if has_lock else _beside.has_lock
+        ours = _backgrounds()
+        if here.recorder is not None and forking.warns_of(1 + len(ours)):  # with the heartbeat's
             forking.end_threads(_park, deadline)
+        elif has_lock:
+            _beside.held = ours
+            for background in [background for background in ours if not background.hold(0.0)]:
+                background.hold(deadline)
     except Exception as exc:
         faults.note("capturing.before_fork", exc)
 
 
 def _park(deadline: float) -> int:
     """All are asked to end before any is waited for: each of them needs a CPU and the GIL for that."""
-    recorder, beside = here.recorder, (_beside.keeper, _beside.last_words, _beside.standby)
-    for thread in [part.background for part in beside if part is not None]:
-        if thread is not None:
-            thread.ask()
-    parked = 0 if recorder is None else recorder.park(deadline)  # its thread may just be going on duty
-    threads = [part.background for part in beside if part is not None]
-    return int(parked + sum(thread.pause(deadline) for thread in threads if thread is not None))
+    for background in _backgrounds()[1:]:
+        background.ask()
+    parked = 0 if here.recorder is None else here.recorder.park(deadline)  # its thread may just be going on duty
+    return int(parked + sum(background.pause(deadline) for background in _backgrounds()[1:]))
+
+
+def _backgrounds() -> list[Background]:
+    """Those of our threads that there are, the sealer's first."""
+    sealer = None if here.recorder is None else here.recorder.sealer
+    parts = (sealer, _beside.keeper, _beside.last_words, _beside.standby)
+    return [part.background for part in parts if part is not None and part.background is not None]
 
 
 def _after_fork_in_parent() -> None:
     if _beside.at_forks.count(threading.get_ident()) > 1:
         _beside.at_forks.remove(threading.get_ident())
         return
+    has_lock, held = _beside.has_lock == threading.get_ident(), _beside.held
     try:
-        if here.recorder is not None or _late_start() is not None:
+        if has_lock and held:
+            _beside.held = []
+            for background in held:
+                background.go_on()
+        if _late_start() is not None or (here.recorder is not None and not (has_lock and held)):
             forking.start_threads(_resume)
     except Exception as exc:
         faults.note("capturing.after_fork", exc)
     finally:
-        if _beside.has_lock:
-            _beside.has_lock = False
+        if has_lock:
+            _beside.has_lock = 0
             _beside.lock.release()
         _beside.at_forks.remove(threading.get_ident())
         faults.go_on()
@@ -387,7 +406,13 @@ def _after_fork_in_child() -> None:
         parent = late.parent
     _forget_keeper()
     _take(None)
-    _beside.lock, _beside.has_lock, _beside.at_forks, _beside.late_start = threading.RLock(), False, [], None
+    _beside.lock, _beside.has_lock, _beside.held, _beside.at_forks, _beside.late_start = (
+        threading.RLock(),
+        0,
+        [],
+        [],
+        None,
+    )
     _beside.stops_late.clear()
     faults.reset()
     identity.forked()

@@ -28,6 +28,12 @@ def count(where: str) -> bool:
     return not seen
 
 
+def count_lost(where: str) -> None:
+    """As `count`, of what is lost by that: it is among the faults that the run shows."""
+    count(where)
+    _tell_engine()
+
+
 def note(where: str, exc: BaseException) -> None:
     """Count a fault at `where` and log the first one of that place with its traceback."""
     is_first = count(where)

@@ -233,7 +233,8 @@ class Keeper:
         self._neighbours.wait(0)  # in the order in which they were gone
         gone = self._gone()
         if not self._is_due(gone):
-            self._neighbours.wait(_TURN_S if self._has_looked or self._unseen_s else 0)
+            turn_s = _TURN_S if self._has_looked or self._unseen_s else 0
+            self._background.rest(lambda: self._neighbours.wait(turn_s))
             gone = self._gone()
         self._note_deaths()
         if self._is_due(gone):
@@ -296,7 +297,7 @@ class Keeper:
 
     def _goes_on(self) -> bool:
         life.show(self._lock)
-        return not self._background.is_pausing
+        return self._background.give_way()
 
     def _others(self) -> tuple[str, ...]:
         """Names of the other processes of this run that have, or have left, a live file here."""

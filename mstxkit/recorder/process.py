@@ -18,6 +18,7 @@ from ..store.sealed_care import SealedCare
 from . import exits, live
 from .background import ENDS_WITHIN_S
 from .figures import FiguresHere
+from .late_start import LateChildren
 from .sealed import SealedFiles
 from .sealer import Sealer
 
@@ -87,7 +88,7 @@ class Recorder:
         self.limits = limits
         descriptors.leave_standard_ones()
         self.run, self.run_id = run_file.open_run_folder(run)
-        self.pid = os.getpid()
+        self.pid, self.late_children = os.getpid(), LateChildren()
         self._closing, self._is_closed = threading.Lock(), False
         self.is_sealed = False  # is all that it had in the run folder?
         self.clock = clock.choose(engine.NATIVE)
@@ -226,6 +227,7 @@ class Recorder:
             exits.leave_off()
             engine.stop_heartbeat()
             engine.anchor()
+            self.late_children.count()
             self._try("recorder.coalesced", self.sealer.finish)
             self.sealer.close()
             engine.detach()
