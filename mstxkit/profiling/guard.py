@@ -33,6 +33,8 @@ _FOLDER, _INSTEAD_OF_SHARED_MEMORY = "devices", Path("/tmp")
 _OWNER_LIMIT_BYTES = 4096
 # A lock is taken a moment before its file says by whom.
 _ASK_AGAIN, _ASK_AGAIN_AFTER_S = 20, 0.005
+# Sessions last a minute at most, unless they are told otherwise.
+_A_WHILE_S = 90.0
 
 
 class Owner(NamedTuple):
@@ -58,6 +60,12 @@ class Refusal(NamedTuple):
 
     def __str__(self) -> str:
         return self.sentence
+
+    @property
+    def is_for_a_while(self) -> bool:
+        """Is it another process's session, and has it just begun? Then it is this one's turn next."""
+        age_s = 1e9 if self.owner is None else (time.time_ns() - self.owner.since_ns) / 1e9
+        return self.owner is not None and self.owner.pid != os.getpid() and abs(age_s) < _A_WHILE_S
 
 
 class Claim:

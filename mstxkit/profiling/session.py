@@ -42,9 +42,9 @@ def backend_here() -> tuple[str | None, dict[str, str]]:
     return (None if backend is None else backend.name), refused
 
 
-def import_ahead() -> None:
+def import_ahead() -> bool:
     """While a request waits: have what the profiler imports as it first starts, seconds of it, imported by a thread of
-    ours. Once a process; never raises.
+    ours. Once a process; never raises. Is it there?
     """
     backend = None if _importing else backend_here()[0]
     if backend is not None:
@@ -54,6 +54,7 @@ def import_ahead() -> None:
             _importing[-1].start()
         except RuntimeError as exc:
             faults.note("session.imports", exc)
+    return not any(thread.is_alive() for thread in _importing)
 
 
 def _import_all(names: Sequence[str]) -> None:
@@ -70,6 +71,7 @@ class OneSession:
 
     def __init__(self) -> None:
         self.ended = 0  # so many
+        self.is_taken = False  # did another process have the device for a session, as `begin` was called last?
         self._opened: _Opened | None = None
 
     @property
@@ -102,6 +104,7 @@ class OneSession:
         device = backend.device()
         physical = None if device is None else guard.physical_device(device)
         claim = guard.take(physical, run=order.run_id, stage=order.stage)
+        self.is_taken = isinstance(claim, guard.Refusal) and claim.is_for_a_while
         if isinstance(claim, guard.Refusal):
             return claim.sentence
         # Before it begins: an interrupt right after the start must not leave a session that nobody can end.

@@ -307,6 +307,8 @@ class Duty:
         order = self._order(start.stage, start.step, preset, start.id, reason, start.seconds, start.bytes, is_only)
         with self._patiently.begins(start.preset):
             problem = self._session.begin(order)
+        if problem is not None and self._session.is_taken:  # by who may be through at the next occurrence
+            return moves.SessionPutOff(problem)
         return moves.SessionStarted() if problem is None else moves.SessionFailed(problem)
 
     def _session_ended(self, stop: moves.StopSession) -> moves.Event:

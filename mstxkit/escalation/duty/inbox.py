@@ -9,6 +9,7 @@ from ... import faults
 from ...errors import ConfigError
 from ...pieces import boundaries
 from ...profiling import presets
+from ...profiling.session import import_ahead
 from ...store import messages
 from ...store.control_folder import ControlFolder
 from ...store.report import REFUSED, Report, Standing
@@ -23,7 +24,8 @@ class Inbox:
     """Messages and reports on their way to the machine of one rank, made fit for it.
 
     A request waits here until this process has entered one of its stages: several processes may have the same rank, and
-    it is for those that do the work. What can never be done here is refused, with the reason.
+    it is for those that do the work. Then it waits until what the profiler imports as it first starts is there: the
+    thread that trains would wait for it. What can never be done here is refused, with the reason.
 
     Threads/fork: for the watcher; others only read the attributes.
     """
@@ -75,7 +77,7 @@ class Inbox:
     def _ready(self, seen: AbstractSet[str]) -> Iterator[moves.RequestReceived]:
         for id, event in list(self._waiting.items()):
             enters = not seen.isdisjoint(event.request.stages) or (bool(seen) and WHOLE_STEPS in event.request.stages)
-            if not enters and event.request.planned is None:
+            if event.request.planned is None and not (enters and (not self._records(event) or import_ahead())):
                 continue  # what is planned is known from the start, also of stages that come first in its window
             del self._waiting[id]
             self.reasons[id] = event.request.reason
@@ -87,13 +89,16 @@ class Inbox:
             else:
                 yield event
 
+    def _records(self, event: moves.RequestReceived) -> bool:
+        return self._rank in event.request.ranks_in(self._world_size, event.suspects)
+
     def _refusal(self, event: moves.RequestReceived) -> str:
         """Why this rank cannot do its part of it; empty where it can, or has none."""
         request = event.request
         if request.planned is not None and (theirs := carried_out_by_itself(request.planned.framework)):
             faults.warn_once("configuration", theirs)
             return theirs
-        if request.sample is None or self._rank not in request.ranks_in(self._world_size, event.suspects):
+        if request.sample is None or not self._records(event):
             return ""
         reasons = (boundaries.refusal(stage, request.sample.per) for stage in request.stages)
         return "; ".join(reason for reason in reasons if reason)
