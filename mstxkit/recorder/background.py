@@ -43,6 +43,7 @@ class Background:
         # Held by the thread, but where it rests; and by a fork, which then finds none of its locks taken.
         self._working = threading.Lock()
         self._is_asked = self._is_held = False
+        self._ident = 0  # of the thread
 
     def start(self) -> None:
         """Start the thread; one that was left behind goes on. Raises RuntimeError: no thread can be started."""
@@ -84,6 +85,8 @@ class Background:
 
     def rest(self, wait: Callable[[], T]) -> T:
         """In a turn, with no lock taken: wait for something, whether a fork comes meanwhile or not."""
+        if threading.get_ident() != self._ident:
+            return wait()
         self._working.release()
         try:
             return wait()
@@ -135,6 +138,7 @@ class Background:
 
     def _run(self) -> None:
         threads.leave_signals()
+        self._ident = threading.get_ident()
         with self._working:
             while True:
                 goes_on = self._take_turn()
