@@ -108,10 +108,10 @@ def test_a_start_that_fails_half_way_leaves_nothing(run: Path, monkeypatch: pyte
 def test_an_adoption_that_fails_does_not_keep_a_capture_from_starting(
     run: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from mstxkit.recorder import adopt
+    from mstxkit.store import process_pointer
 
     (run / "live").mkdir(parents=True)
-    monkeypatch.setattr(adopt, "pointers", lambda folder: 1 / 0)
+    monkeypatch.setattr(process_pointer, "all_here", lambda folder: 1 / 0)
     with mstxkit.capture(run), mstxkit.mstx_range("recorded"):
         pass
 

@@ -58,6 +58,7 @@ class Keeper:
         watchman: Starts who watches them for hangs. What the dead left is sealed once it has told of them.
         agent: Passes on what they hand over (`cluster/agent.py`), in the keeper's thread; its calls do not raise.
         care: What is to be done with sealed files; None: nothing.
+        has_steps: Was anything that this process handed over in a step, be it of a range alone?
 
     Threads/fork: `consider` and `begin` from one thread at a time, `look` from any. `background`, its own, ends around
         a fork. A forked child makes a new one, and calls `forget` on its parent's.
@@ -65,7 +66,7 @@ class Keeper:
 
     def __init__(
         self, run: Path, run_id: str, own: Path, watchman: WatchmanStarter, agent: Postponed | None = None,
-        care: SealedCare | None = None,
+        care: SealedCare | None = None, has_steps: Callable[[], bool] = lambda: False,
     ) -> None:  # fmt: skip
         self._run, self._folder, self._own = run, own.parent, own.stem
         self._lock = own.parent / f"{layout.KEEPER}{identity.host()}{life.SUFFIX}"
@@ -82,7 +83,7 @@ class Keeper:
         self._made_neighbours: Neighbours | None = None
         self._lease = Lease(self._lock)
         self._lookout = Lookout(run, run_id, self._folder, watchman.is_there)
-        self._agent = agent
+        self._agent, self._has_steps = agent, has_steps
         self._caretaker = None if care is None else _caretaker(care)
         self._is_apart = self._caretaker is not None and self._caretaker.is_apart
         self._watchman = watchman
@@ -305,7 +306,8 @@ class Keeper:
             rings = [name for name in self._listed.names() if name.endswith(layout.HANDED_OVER_SUFFIX) and name != own]
         except FileNotFoundError:
             rings = []  # the last process has removed the folder
-        if self._agent is not None and (self._agent.made or rings or engine.process_step() is not None):
+        is_in_steps = engine.process_step() is not None or self._has_steps()
+        if self._agent is not None and (self._agent.made or rings or is_in_steps):
             self._agent.ask(method, *arguments)
 
     def _collect(self, go_on: Callable[[], bool], but: Collection[str] = ()) -> None:
@@ -331,7 +333,8 @@ def begun(recorder: Recorder, agent: Postponed, watching: tuple[float, int, int]
     """
     place = recorder.run, recorder.run_id, recorder.live.path.parent
     watchman = WatchmanStarter(place, *watching)
-    keeper = Keeper(recorder.run, recorder.run_id, recorder.live.path, watchman, agent, recorder.care)
+    has_steps = recorder.sealer.has_steps
+    keeper = Keeper(recorder.run, recorder.run_id, recorder.live.path, watchman, agent, recorder.care, has_steps)
     if not is_forked:
         keeper.begin()
     return keeper

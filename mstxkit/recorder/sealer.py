@@ -261,6 +261,10 @@ class Sealer:
             self._handing_over = HandingOver(self._live)
         return self._handing_over
 
+    def has_steps(self) -> bool:
+        """Was anything that was handed over in a step? Any thread."""
+        return self._handing_over is not None and self._handing_over.has_steps
+
     def _look_at_itself(self) -> None:
         """Who it is may be learnt at any time until its rank is known, and changes seldom after that."""
         is_due = self._of_itself.is_due(time.monotonic())

@@ -41,14 +41,15 @@ def test_without_torch_the_demo_says_what_to_install(tmp_path: Path) -> None:
     script = (
         "import sys; sys.path.insert(0, sys.argv[1])\n"
         "from pathlib import Path\n"
-        "from mstxkit.demo.launch import DemoError, DemoPlan\n"
+        "from mstxkit.demo.launch import DemoPlan\n"
+        "from mstxkit.errors import MissingPackageError\n"
         "try: DemoPlan(Path(sys.argv[2])).check()\n"
-        "except DemoError as error: print(error)\n"
+        "except MissingPackageError as error: print(error)\n"
     )
     # -S leaves out all installed packages, torch among them.
     done = subprocess.run([sys.executable, "-S", "-c", script, ROOT, tmp_path], capture_output=True, text=True)
 
-    assert "pip install torch" in done.stdout, done.stderr
+    assert "pip install 'mstxkit[torch]'" in done.stdout, done.stderr
 
 
 def test_ranks_know_who_they_are_and_where_to_record(tmp_path: Path) -> None:

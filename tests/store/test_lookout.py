@@ -13,7 +13,7 @@ from builders import lives
 from builders.mounts import frozen_disk  # noqa: F401
 
 from mstxkit.store import run_file, whereabouts
-from mstxkit.store.lookout import Lookout
+from mstxkit.store.lookout import EVERY_S, Lookout
 
 RANK = """
     import os, sys, time, mstxkit
@@ -127,7 +127,7 @@ def test_it_writes_when_it_is_due_and_leaves_no_draft(tmp_path: Path, monkeypatc
     assert not (run / "now").exists()
 
     now = time.monotonic()
-    monkeypatch.setattr(time, "monotonic", lambda: now + lookout.EVERY_S)
+    monkeypatch.setattr(time, "monotonic", lambda: now + EVERY_S)
     lookout.tell_if_due(["no such process"])
 
     assert [file.suffix for file in (run / "now").iterdir()] == [".json"]
@@ -139,7 +139,7 @@ def test_what_was_removed_is_not_made_anew_and_is_no_fault(tmp_path: Path, monke
     lookout = Lookout(run, run_id, tmp_path)
     run.rename(tmp_path / "away")
     now = time.monotonic()
-    monkeypatch.setattr(time, "monotonic", lambda: now + lookout.EVERY_S)
+    monkeypatch.setattr(time, "monotonic", lambda: now + EVERY_S)
 
     lookout.tell_if_due([])
 
