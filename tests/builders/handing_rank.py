@@ -43,6 +43,7 @@ def hand_over(start_ns: int, steps: int, step_ms: float, slow: int, first: int =
     rank, step_ns = identity.current()["rank"] or 0, int(step_ms * _MS)
     ring = SummaryRing(Path(here.recorder.live.path).with_suffix(".sums"))
     who = identity.of_process(here.recorder.run_id, True, "0")
+    mstxkit.step(first)  # whoever is in no step, and alone on its host, hands nothing on
     for step in range(first, steps):
         begin_ns = start_ns + step * step_ns
         time.sleep(max(0.0, (begin_ns + step_ns - time.monotonic_ns()) / 1e9))

@@ -14,7 +14,7 @@ from builders import lives
 
 import mstxkit
 from mstxkit.errors import CaptureError
-from mstxkit.host import folder_events, folders
+from mstxkit.host import folders
 from mstxkit.recorder import adopt, here
 
 Mount = Callable[[str, str], Path]
@@ -102,7 +102,7 @@ def test_a_run_on_a_network_has_no_live_file_there(
     """A store into a page of a file behind a network waits for as long as that network does."""
     small, shared = mount("shm", "size=1m"), mount("shared", "size=64m")
     monkeypatch.setattr(folders, "SHARED_MEMORY", str(small))
-    monkeypatch.setattr(folder_events, "_LOCAL_KINDS", folder_events._LOCAL_KINDS - {"tmpfs"})
+    monkeypatch.setattr(folders, "_LOCAL_KINDS", folders._LOCAL_KINDS - {"tmpfs"})
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     live_file = recorded_file(shared)
 
@@ -114,7 +114,7 @@ def test_a_live_file_on_the_runs_own_disk_survives_a_kill(run: Path) -> None:
     lives.run(
         """
         import os, sys, mstxkit
-        from mstxkit.host import folder_events, folders
+        from mstxkit.host import folders
         folders.SHARED_MEMORY = "/nowhere"
         mstxkit.capture(sys.argv[1])
         with mstxkit.mstx_range("ended"): pass
