@@ -13,7 +13,7 @@ import pytest
 from builders.mounts import frozen_disk  # noqa: F401
 
 from mstxkit.cluster import agent as module
-from mstxkit.cluster import batch_log, clocks
+from mstxkit.cluster import batch_log
 from mstxkit.cluster.agent import Agent
 from mstxkit.cluster.batch_log import BatchLog
 from mstxkit.recorder.kept_open import KeptOpen
@@ -145,7 +145,7 @@ class TestTheClockOfTheDisk:
 
         monkeypatch.setattr(time, "time_ns", lambda: wall_ns() + 100_000_000)
         monkeypatch.setattr(KeptOpen, "stamped_ns", slowly)
-        monkeypatch.setattr(clocks, "FIRST_S", 0.0)
+        monkeypatch.setattr(module, "_COMPARES_AGAIN_S", 0.0)
         agent = place.agent()
         for step in (1, 2):
             place.hand(0, step)

@@ -113,7 +113,7 @@ def test_who_is_stopped_and_followed_by_nobody_is_told_to_be_behind_by_every_com
 
         assert lives.wait_until(lambda: f"judged up to step {at}, " in said(run, "status"), 60)
         assert f"judged up to step {at}, " in said(run, "report")
-        assert f"judged up to step {at}, " in said(run, "top", "--once")
+        assert f"judged up to step {at}, " in said(run, "top")
         os.kill(first, signal.SIGCONT)
         assert lives.wait_until(lambda: "judged up to step" not in said(run, "status"), 60)
 

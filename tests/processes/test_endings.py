@@ -201,7 +201,7 @@ def test_the_rank_for_which_a_launcher_ended_the_others_is_named(
     for rank in ranks:
         assert rank.stdout is not None and rank.stdout.read(1) == "."
     assert lives.wait_until(lambda: len(list((run / "live").glob("*.json"))) == 3)
-    time.sleep(1.5)  # the keeper watches who is new once a second
+    time.sleep(3.5)  # the keeper begins a second after capture, and watches who is new once a second
     ranks[1].communicate("\n")
     assert deed == "raises" or lives.wait_until(lambda: is_noted(run))
     for rank in (ranks[0], ranks[2]):
