@@ -18,6 +18,7 @@ from builders import lives
 from typer.testing import CliRunner, Result
 
 from mstxkit.cli import application
+from mstxkit.host import life
 
 
 def call(*words: object) -> Result:
@@ -194,14 +195,14 @@ def test_the_rank_for_which_a_launcher_ended_the_others_is_named(
     run: Path, deed: str, how: str | None, watched: str
 ) -> None:
     """As srun and mpirun do, some moments later: all that is known lies beside the live files."""
-    ranks = [
-        lives.start(ENDED_BY_THEIR_LAUNCHER, run, deed, RANK=str(rank), WORLD_SIZE="3", MSTXKIT_HANG_S=watched)
-        for rank in range(3)
-    ]
-    for rank in ranks:
+    ranks = []
+    for number in range(3):
+        rank = lives.start(ENDED_BY_THEIR_LAUNCHER, run, deed, RANK=str(number), WORLD_SIZE="3", MSTXKIT_HANG_S=watched)
         assert rank.stdout is not None and rank.stdout.read(1) == "."
+        assert lives.wait_until(lambda: is_kept(run))  # by the first: of a keeper's own death nobody tells
+        ranks.append(rank)
     assert lives.wait_until(lambda: len(list((run / "live").glob("*.json"))) == 3)
-    time.sleep(3.5)  # the keeper begins a second after capture, and watches who is new once a second
+    time.sleep(2.5)  # the keeper watches who is new once a second
     ranks[1].communicate("\n")
     assert deed == "raises" or lives.wait_until(lambda: is_noted(run))
     for rank in (ranks[0], ranks[2]):
@@ -214,6 +215,11 @@ def test_the_rank_for_which_a_launcher_ended_the_others_is_named(
         assert rows[1] == ("ended" if deed == "raises" else "killed", how)
         assert rows[0] == rows[2] == ("left", "with the job")
         assert call("status", run).exit_code == call("report", run).exit_code == 1
+
+
+def is_kept(run: Path) -> bool:
+    """Is there a keeper already?"""
+    return any(life.has_holder(lock) for lock in lives.live_folder(run).glob("keeper-*"))
 
 
 def is_noted(run: Path) -> bool:

@@ -154,22 +154,6 @@ def test_a_watchman_that_is_stopped_or_killed_is_followed_by_another(run: Path, 
     ranks.end()
 
 
-def test_a_watchman_that_is_starved_tells_of_who_is_killed_or_is_followed_by_another(run: Path) -> None:
-    ranks = Ranks(run, 3, MSTXKIT_HANG_S="20")
-    assert lives.wait_until(lambda: holder(run) > 0)
-    first = holder(run)
-    os.setpriority(os.PRIO_PROCESS, first, 19)
-    busy = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(4)]
-    lives.killed(ranks.all.pop())
-    is_seen_to = lives.wait_until(lambda: bool(list(run.glob("incidents/*/incident.json"))) or is_gone(first), 60)
-    for process in busy:
-        process.kill()
-        process.wait()
-
-    assert is_seen_to
-    ranks.end()
-
-
 def test_a_watchman_whose_lock_is_another_s_ends(run: Path) -> None:
     """As where somebody has cleared the folder of live files, and the keeper has started another one."""
     ranks = Ranks(run, 2, MSTXKIT_HANG_S="20")
