@@ -43,6 +43,8 @@ _SEEN_WITHIN_S = 15.0
 _OUTLIVES_BY_S = 0.02
 # What those who are gone may take in shared memory, of a run on this host; fewer than this are not counted.
 DEAD_AT_MOST_BYTES, _FEW_DEAD, _HELPED_EVERY_S = 256 << 20, 16, 5.0
+# They are sealed within this, whatever interrupts it.
+_SEALED_WITHIN_S = _SEEN_WITHIN_S + 5.0
 # Processes of a job end together: one of them is the last, and passes on what all have left.
 _ENDS_TOGETHER_S, _ASKED_EVERY_S = 0.05, 0.005
 # At the end of a Ray driver, its workers have been told to end, and do so in milliseconds.
@@ -259,10 +261,17 @@ class Keeper:
         return not self._is_watchman_due() and bool(new - self._unseen(new) or not self._has_looked)
 
     def _have_help(self, new: frozenset[str]) -> None:
-        """Where the dead take more than they may, a process apart seals them: no fork interrupts it."""
-        files = new if len(new) >= _FEW_DEAD and time.monotonic() > self._helped_s else ()
-        if sum(_bytes_of(self._folder / f"{name}{layout.LIVE_SUFFIX}") for name in files) > DEAD_AT_MOST_BYTES:
-            self._helped_s = time.monotonic() + _HELPED_EVERY_S
+        """Where the dead take more than they may, or have waited for long as one fork after the other interrupts this, a
+        process apart seals them: no fork interrupts it.
+        """
+        now_s = time.monotonic()
+        if now_s <= self._helped_s:
+            return
+        is_late = min(map(self._gone_since_s.__getitem__, new), default=now_s) < now_s - _SEALED_WITHIN_S
+        files = new if len(new) >= _FEW_DEAD else ()
+        taken_bytes = sum(_bytes_of(self._folder / f"{name}{layout.LIVE_SUFFIX}") for name in files)
+        if is_late or taken_bytes > DEAD_AT_MOST_BYTES:
+            self._helped_s = now_s + _HELPED_EVERY_S
             apart.start(_ADOPT, [str(self._run)])
 
     def _is_watchman_due(self) -> bool:
