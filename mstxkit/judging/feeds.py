@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from typing import Iterator, Mapping, NamedTuple
+from typing import Iterator, Mapping, NamedTuple, Sequence
 
 import numpy as np
 import numpy.typing as npt
 
 from .cutting import BEFORE, IN, Piece, StepPieces
 from .evidence import RoleStep
-from .replay import Feed, Place
+from .replay import Feed, Matrix, Place
 
 Vector = npt.NDArray[np.float64]
 # What is known of a role that is named nowhere, as its members only wait and begin stages of others.
@@ -214,7 +214,23 @@ class Feeds:
             events = self._events[source] = _read_events(self._steps.get(source[0], deque()), source[1])
         return events
 
-    def feed(self, role: str, step: int, kind: Piece, came_s: Vector, done_s: Vector) -> Feed | None:
+    def of_step(
+        self, course: tuple[str, int, Sequence[Piece]], is_fed: Sequence[bool], came_s: Matrix, done_s: Matrix
+    ) -> tuple[Feed | None, ...]:
+        """By whom each piece that another side decides was over; None: it does not, or nobody is known.
+
+        Args:
+            course: Role, number and K pieces of the step.
+            is_fed: (K,) does another side decide?
+            came_s, done_s: (M, K) when each member came to a piece, and was done.
+        """
+        role, step, kinds = course
+        return tuple(
+            self._feed(role, step, kind, came_s[:, at], done_s[:, at]) if is_fed[at] else None
+            for at, kind in enumerate(kinds)
+        )
+
+    def _feed(self, role: str, step: int, kind: Piece, came_s: Vector, done_s: Vector) -> Feed | None:
         """By whom a piece was over in a step, member by member; None: nobody is known.
 
         Whoever has waited went on right after the source's last end. Who has not, since it had been given something

@@ -91,12 +91,8 @@ class JobLosses:
 
     def with_feeds(self, course: Course) -> Course:
         """By whom its pieces were over: by now also those of whom nothing was known when it was closed."""
-        feeds = tuple(
-            self.feeds.feed(course.role, course.step, kind, course.came_s[:, at], course.done_s[:, at])
-            if course.mode[at] == FED
-            else None
-            for at, kind in enumerate(course.kinds)
-        )
+        which = course.role, course.step, course.kinds
+        feeds = self.feeds.of_step(which, (course.mode == FED).tolist(), course.came_s, course.done_s)
         return course._replace(feeds=feeds)
 
 

@@ -75,14 +75,10 @@ class WholeRun:
 
     def _with_feeds(self, step: RoleStep, cut: CutStep) -> CutStep:
         self._feeds.closed(step)
-        role, pieces = step.role, cut.pieces
-        feeds = (
-            self._feeds.feed(role, step.step, kind, pieces.came_s[:, at], pieces.done_s[:, at])
-            if self._modes[role].get(kind) == FED
-            else None
-            for at, kind in enumerate(pieces.kinds)
-        )
-        return cut._replace(feeds=tuple(feeds))
+        pieces, modes = cut.pieces, self._modes[step.role]
+        is_fed = [modes.get(kind) == FED for kind in pieces.kinds]
+        which = step.role, step.step, pieces.kinds
+        return cut._replace(feeds=self._feeds.of_step(which, is_fed, pieces.came_s, pieces.done_s))
 
 
 class _RoleLessons:
