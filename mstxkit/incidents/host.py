@@ -15,6 +15,7 @@ from typing import Any, Iterable, Mapping, NamedTuple
 
 from ..errors import FormatError
 from ..host import lease
+from ..judging.bounded import forget_oldest
 from ..stages import canonical
 from ..store import documents, incidents, layout, stacks
 from ..store.documents import Unusable
@@ -342,7 +343,8 @@ class WatchedHost:
             if (process.who.get("world_size") or 1) > 1:  # others may wait for it
                 self._dead.append({**_who(process), "state": "left", "gone_ns": wall_ns(now_ns)})
             self._dying.have_ended(process, now_ns)
-            self.ended = {**dict([*self.ended.items()][-_DEAD_AT_MOST:]), process.name: process.inside}
+            self.ended[process.name] = process.inside
+            forget_oldest(self.ended, _DEAD_AT_MOST)
             self._forget(process)
         else:
             self._dying.add(Death(process, now_ns, signal, kernel.oom_kills() - self._oom_kills[0][1]))
