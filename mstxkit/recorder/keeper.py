@@ -261,8 +261,8 @@ class Keeper:
         return not self._is_watchman_due() and bool(new - self._unseen(new) or not self._has_looked)
 
     def _have_help(self, new: frozenset[str]) -> None:
-        """Where the dead take more than they may, or have waited for long as one fork after the other interrupts this, a
-        process apart seals them: no fork interrupts it.
+        """Where the dead take more than they may, or have waited for long, as forks interrupt this, a process apart
+        seals them: no fork interrupts it.
         """
         now_s = time.monotonic()
         if now_s <= self._helped_s:
