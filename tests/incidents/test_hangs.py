@@ -88,8 +88,8 @@ def test_of_a_rank_that_was_killed_because_memory_ran_out_that_is_said(start: St
         pytest.skip("this user limits nobody's memory")
     try:
         (group / "memory.limit_in_bytes").write_text(str(400 << 20))
-        job = start("waits", "grows", word=str(group))
-        incident = job.incident()
+        job = start("waits", "grows", word=str(group), hang_s=20.0)  # pages are given back first, and nobody goes on
+        incident = job.incident(60)
         job.ranks[1].wait()
     finally:
         group.rmdir()
