@@ -17,6 +17,9 @@ from .findings import Finding, Key
 from .levels import Levels, LevelsNow
 from .measuring import BEHIND, BEHIND_GAP, FEATURES, FREE, INSIDE, UNKNOWN, MeasuredStep
 
+# Another role waits for this one: if rings that were asked for tell nothing for so many steps, all of it is named.
+_RINGS_COME_WITHIN = 12
+
 
 class SlowerForAll(NamedTuple):
     """Args: findings: What has become slower. asks: Stages whose inside is worth knowing."""
@@ -107,8 +110,9 @@ class Everybody:
             evidence |= {"of_role": CONTROLLER, **({"of_stage": stage} if stage else {})}
         elif waiting:
             evidence["waited_for_by"] = ", ".join(waiting)
+            is_hidden = is_hidden and change.steps[piece] <= _RINGS_COME_WITHIN
         return Finding(
-            Key("not_enough_evidence" if is_hidden and not waiting else "all_slow", kind.where, kind.stage), -1,
+            Key("not_enough_evidence" if is_hidden else "all_slow", kind.where, kind.stage), -1,
             int(change.steps[piece]), math.expm1(slow_stage.mean_excess(change)[piece]), float(lost_s[piece]),
             float(change.score[piece] / limits.threshold), (), evidence, owner=measured.owners[piece],
         )  # fmt: skip

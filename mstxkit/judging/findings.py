@@ -108,9 +108,11 @@ class RoleFound(NamedTuple):
         asks: Stages of which the inside is worth knowing, the most urgent first.
         is_evidence: Was the step usable at all?
         has_rings: Did its rings tell anything?
+        builds_up: Have the last ones shown somebody who may be late, and not yet for sure?
     """
 
     findings: tuple[Finding, ...] = ()
     asks: tuple[str, ...] = ()
     is_evidence: bool = False
     has_rings: bool = False
+    builds_up: bool = False

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Iterable, Iterator, Sequence
 
-from ..store.verdicts import Verdict
+from ..store.verdicts import ALL_SLOW, NOT_ENOUGH_EVIDENCE, Verdict
 from ..triggers import every_n, on_request
 from .cutting import Piece
 from .evidence import Peer, RoleStep
@@ -40,10 +40,10 @@ class _Asked:
     def __init__(self) -> None:
         self.times, self._last = 0, -_RINGS_EVERY_AT_MOST
 
-    def is_time(self, step: int) -> bool:
-        """May they be asked for in this step? Then they are."""
+    def is_time(self, step: int, is_promising: bool) -> bool:
+        """May they be asked for in this step? Then they are; soon again where the last ones were nearly enough."""
         waited = step - self._last
-        if waited >= 2 * _RINGS_EVERY_AT_MOST:
+        if is_promising or waited >= 2 * _RINGS_EVERY_AT_MOST:
             self.times = 0
         is_time = waited >= min(_RINGS_EVERY_AT_MOST, _RINGS_EVERY << max(0, min(self.times, 10) - 2))
         if is_time:
@@ -151,6 +151,8 @@ class JobJudge:
         own = [(place, standing) for place, standing in self._standing.items() if place[0] == step.role]
         for place, standing in own:
             again = findings.pop(place[1], None)
+            if again is None and place[1].kind == ALL_SLOW:  # somebody could hide now, and yet it is as slow as it was
+                again = findings.pop(place[1]._replace(kind=NOT_ENOUGH_EVIDENCE), None)
             # What came late tells of what rings show, and of nothing else that it is gone.
             if not is_late or place[1].where in (INSIDE, LINK):
                 standing.follow(again, shown.has_rings)
@@ -189,8 +191,10 @@ class JobJudge:
     def _said_again(
         self, standing: StandingVerdict, place: tuple[str, Key], step: RoleStep, now_ns: int
     ) -> Iterator[Verdict]:
-        why = ""
-        if standing.is_gone():
+        why, is_forgotten = "", True
+        if place[1].kind == NOT_ENOUGH_EVIDENCE and (place[0], place[1]._replace(kind=ALL_SLOW)) in self._standing:
+            why, is_forgotten = EXPLAINED, False
+        elif standing.is_gone():
             why = standing.why_gone(step.step)
         elif place[1].kind in OF_NOBODY and place[1].stage in self._explained(step.role):
             why = EXPLAINED
@@ -200,7 +204,8 @@ class JobJudge:
             why = "nobody waits for it, as all wait for another rank"
         if why:
             del self._standing[place]
-            standing.history.forget(standing.finding)
+            if is_forgotten:
+                standing.history.forget(standing.finding)
             yield standing.say(self._run, step.step, now_ns, why)
         elif standing.is_news():
             yield standing.say(self._run, step.step, now_ns)
@@ -262,7 +267,7 @@ class JobJudge:
 
     def _wants(self, step: RoleStep, shown: RoleFound, before: int | None) -> Iterator[Want]:
         asked = self._asked.setdefault(step.role, _Asked())
-        if shown.asks and asked.is_time(step.step):
+        if shown.asks and asked.is_time(step.step, shown.builds_up):
             in_vain = asked.times > _IN_VAIN and not self._roles[step.role].ring_steps
             stage = shown.asks[0]
             if in_vain:

@@ -22,6 +22,8 @@ Places = npt.NDArray[np.int64]
 _TIED_SCORE = 3.0
 # Of a set of members that one of them stands out of, so many must build up, by this share of what is asked of one.
 _OF_A_SET, _BUILDS_UP = 0.7, 0.35
+# Of what the slowest of a set is slow by, the others are by this share at least.
+_ALIKE = 0.33
 
 
 class SlowSet(NamedTuple):
@@ -57,12 +59,16 @@ def is_sure(measured: MeasuredStep, sums: slow_rank.RankSums, lost_ratio: Matrix
     return np.asarray(~is_little | (sums.score > least))
 
 
-def sets_in(fires: Truths, score: npt.NDArray[np.float64], threshold: float, peers: Sequence[Peer]) -> list[SlowSet]:
-    """Who is slow in a piece, those of one host or place together where nearly all of it are.
+def sets_in(
+    fires: Truths, score: npt.NDArray[np.float64], mean: npt.NDArray[np.float64], threshold: float,
+    peers: Sequence[Peer],
+) -> list[SlowSet]:  # fmt: skip
+    """Who is slow in a piece, those of one host or place together where nearly all of it are, by about as much.
 
     Args:
         fires: (M,) who stands out.
         score: (M,) what has been added up for each; NaN: not in that piece.
+        mean: (M,) by how much each is slow in the mean, a logarithm.
         threshold: From which score on one stands out.
         peers: The members.
     """
@@ -70,12 +76,14 @@ def sets_in(fires: Truths, score: npt.NDArray[np.float64], threshold: float, pee
     left = fires.copy()
     builds_up = score > _BUILDS_UP * threshold
     there = np.isfinite(score)
-    for dimension, names in (("host", [p.host for p in peers]), ("place", [p.place for p in peers])):
-        for name, members in _labelled(names, there):
-            is_slow = builds_up[members]
-            if left[members].any() and 1 < len(members) < there.sum() and is_slow.mean() >= _OF_A_SET:
-                sets.append(SlowSet(members[is_slow], dimension, name))
-                left[members] = False
+    known = [SlowSet(members, "host", name) for name, members in _labelled((p.host for p in peers), there)]
+    known += [SlowSet(members, "place", name) for name, members in _labelled((p.place for p in peers), there)]
+    for members, dimension, name in sorted(known, key=lambda each: -len(each.places)):  # the one that explains most
+        most = mean[members][left[members]].max(initial=0.0)
+        is_slow = builds_up[members] & (mean[members] >= _ALIKE * most)
+        if left[members].any() and 1 < len(members) < there.sum() and is_slow.mean() >= _OF_A_SET:
+            sets.append(SlowSet(members[is_slow], dimension, name))
+            left[members] = False
     return [*sets, *(SlowSet(np.array([place])) for place in np.flatnonzero(left).tolist())]
 
 

@@ -205,7 +205,8 @@ class _Replay:
 
     def _fed(self, course: Course, at: int, lead: Vector) -> Vector:
         """Whoever was given something goes on as much earlier as that was, as far as it is there itself by then. Who
-        came later than it was given has not waited: what it took then is its own.
+        came later than it was given has not waited: what it took then is its own. What the last member had to do with
+        is whole no sooner than the next to last is done.
         """
         feed, came_s, done_s = course.feeds[at], course.came_s[:, at], course.done_s[:, at]
         if feed is None:
@@ -214,9 +215,12 @@ class _Replay:
         for number, place in enumerate(feed.courses):
             source = self._courses.get(place)
             piece = -1 if source is None else max(source.piece(IN, feed.stage), source.piece(REST, feed.stage))
-            if piece >= 0:
+            if source is not None and piece >= 0:
                 of_this = np.flatnonzero(feed.course == number)
-                of_source[of_this] = self.leads[place][feed.member[of_this], 1 + piece]
+                ended_s, sooner_s = source.done_s[:, piece], self.leads[place][:, 1 + piece]
+                last_s, by = np.fmax.reduce(ended_s), feed.member[of_this]
+                whole_s = last_s - np.fmax.reduce(ended_s - sooner_s)
+                of_source[of_this] = np.where(ended_s[by] >= last_s, whole_s, sooner_s[by])
         own_s = np.fmin(feed.lag_s, done_s - came_s)
         by_itself, by_source = done_s - own_s - came_s + lead, feed.lag_s - own_s + of_source
         return np.where(np.isfinite(by_source) & np.isfinite(by_itself), np.fmin(by_itself, by_source), lead)
@@ -256,9 +260,9 @@ def _met(came_s: Vector, lead: Vector, labels: Labels | None) -> Vector:
 
 
 def near(course: Course, those: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
-    """(M,) who waits in this step for those members, or they for them; all where nobody waits, or all do."""
+    """(M,) who waits in this step for those members, or they for them; all where none waits for another, or all do."""
     waits = [labels for labels, mode in zip(course.meets, course.mode.tolist()) if mode == WAITS]
-    if not those.any() or course.is_free or any(labels is None for labels in waits):
+    if not those.any() or not waits or course.is_free or any(labels is None for labels in waits):
         return np.ones(len(course.ended_s), bool)
     those = those.copy()
     for labels in waits:

@@ -51,6 +51,8 @@ _TOGETHER = 0.04
 _ASKS_SHARE = 0.75
 # Who has been slow for more steps than this is not only late now and then.
 _LASTS_STEPS = 5
+# Rings of so many steps, or of two thirds of all in which something is slow, are of when it was slow.
+_RECENT_STEPS = 8
 # The numbers of so many steps are remembered: some count by tens.
 _REMEMBERED = 256
 INPUT_STAGE = "load_batch"
@@ -160,9 +162,9 @@ class RoleHistory:
             return RoleFound(is_evidence=True, has_rings=tells is not None)
         explained |= {finding.key.stage for finding in findings}
         slower = self._everybody.find(limits, measured, explained, self.step_s, self._base_s, self._may_hide)
-        asked = dict.fromkeys([*slower.asks, *self._builds_up_inside(measured, settings)])
-        asks = tuple(stage for stage in asked if stage not in explained)
-        return RoleFound((*findings, *slower.findings[:3]), asks, True, tells is not None)
+        builds_up = [stage for stage in self._builds_up_inside(measured, settings) if stage not in explained]
+        asks = dict.fromkeys([*slower.asks, *builds_up])
+        return RoleFound((*findings, *slower.findings[:3]), tuple(asks), True, tells is not None, bool(builds_up))
 
     def _slow_ranks(self, measured: MeasuredStep, settings: JudgeSettings, may_judge: bool) -> list[Finding]:
         limits, work_limits, at = settings.of(slow_rank.SlowRank), settings.of(imbalance.Imbalance), measured.at
@@ -237,7 +239,8 @@ class RoleHistory:
         threshold = slow_rank.threshold(limits, compared)
         for piece in np.flatnonzero(fires.any(axis=0)).tolist():
             score = np.where(np.isfinite(measured.excess[:, piece]), sums.score[:, piece], np.nan)
-            for slow in naming.sets_in(fires[:, piece], score, threshold, self.members):
+            mean = sums.excess[:, piece] / np.maximum(1.0, sums.steps[:, piece])
+            for slow in naming.sets_in(fires[:, piece], score, mean, threshold, self.members):
                 if len(slow.places) > 1 and self._are_released_together(measured, piece, slow.places):
                     continue
                 if len(slow.places) > 1 or not tied[slow.places[0], piece]:
@@ -311,13 +314,14 @@ class RoleHistory:
         return self._builds_up
 
     def _may_hide(self, kind: Piece, mode: int, steps: int) -> bool:
-        """May somebody be late inside of a piece without being seen in so many steps, or may a link be slow in it?"""
-        is_hidden = len(self.members) > 1 and mode != FREE and kind.where in (IN, BEHIND)
-        return (is_hidden and not self._rings_since(steps)) or self.links.suspects(kind.stage)
+        """May somebody be late inside of a piece and not be sure to be seen in so many steps, or a link be slow in it?"""
+        is_inside = len(self.members) > 1 and mode != FREE and kind.where in (IN, BEHIND)
+        is_hidden = is_inside and (kind.stage in self._builds_up or not self._rings_since(steps))
+        return is_hidden or self.links.suspects(kind.stage)
 
     def _rings_since(self, steps: int) -> bool:
-        """Have there been rings of enough of the last so many steps?"""
-        since = _first_of(self._judged, steps)
+        """Have there been rings of enough of the last so many steps? In the first of these it may not have begun."""
+        since = _first_of(self._judged, max(min(steps, _RECENT_STEPS), steps - steps // 3))
         return sum(step >= since for step in self.ring_steps) >= 3
 
     def since(self, finding: Finding) -> int:

@@ -1,0 +1,26 @@
+"""Jobs of other shapes than equal ranks that meet: what is said of a fault, held to a second run without it."""
+
+from __future__ import annotations
+
+import pytest
+
+pytest.importorskip("numpy")
+
+from benchmarks import detection  # noqa: E402
+
+
+@pytest.mark.parametrize(("fault", "seed"), [("rank", 0), ("rank", 2), ("two", 1), ("role", 0), ("host", 3)])
+def test_of_trainers_for_whom_rollouts_wait_it_is_said_who_is_slow_and_only_then_that_all_are(
+    fault: str, seed: int
+) -> None:
+    """Rings come a step after they were asked for, and those that came before it began tell nothing."""
+    outcome = detection.judged(detection.case("one_step_off", fault, seed))
+
+    assert (outcome.is_right, outcome.is_right_at_end, outcome.victims) == (True, True, 0), outcome.wrong
+
+
+def test_a_batch_of_two_slow_rollouts_is_whole_no_sooner_than_the_second_is_done() -> None:
+    outcome = detection.judged(detection.case("queue", "two", 0))
+
+    assert outcome.is_right_at_end
+    assert outcome.off is not None and outcome.off < 0.1
