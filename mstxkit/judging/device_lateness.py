@@ -1,4 +1,4 @@
-"""Who is late by one profiled step: on a device a collective lasts until the last has come, so who stays least is late.
+"""Who came last by one profiled step: on a device a collective lasts until the last has come, who stays least in it.
 
 That holds where everybody's result needs everybody's data; other operations, which somebody may leave before the others
 have come, are left out. It says who came last, and by the shortest stay at most how wrong that may be. It does not say

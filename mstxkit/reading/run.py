@@ -326,8 +326,8 @@ class Run:
         """`step, group, rank, stage, late_ns, error_ns, source`: how much later than the first a rank entered a stage.
 
         Of stages in which the ranks of a group wait for each other. `late_ns` that is smaller than `error_ns`, the
-        bound of its error, says nothing. `source`: flight_recorder, stage_entry; device, of profiles that `mstxkit
-        analyse` has parsed: who waits least is late, and the bound is the collective's own shortest duration.
+        bound of its error, says nothing. `source`: flight_recorder, stage_entry; device, of profiles that were parsed:
+        who is in a collective the shortest came last, if all leave it within that time, which is the bound.
         """
         from .tables import lateness
 

@@ -1,4 +1,4 @@
-"""By device ranges who waits least is late, by as much as the longest exceeds its own; clocks do not matter."""
+"""By device ranges who stays least came last, by as much as the longest exceeds its own; clocks do not matter."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def ops(*durations_ms: int, group: str = "dp", off_ms: int = 0) -> list[DeviceCo
     ]
 
 
-def test_who_waits_least_is_late_however_clocks_are_off() -> None:
+def test_who_stays_least_came_last_however_clocks_are_off() -> None:
     entered = device_lateness.collectives([ops(25, 25), ops(5, 5, off_ms=400), ops(24, 26, off_ms=-90)], stage=1)
 
     assert entered is not None

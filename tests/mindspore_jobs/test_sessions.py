@@ -14,6 +14,8 @@ import pytest
 from builders import mindspore_programs, recorded_profilers
 
 from mstxkit.profiling import backends, presets
+from mstxkit.reading.importers import _importing, _places
+from mstxkit.reading.run import open_run
 
 pytestmark = [pytest.mark.mindspore, pytest.mark.timeout(300)]
 
@@ -185,3 +187,34 @@ def test_without_a_profile_it_says_so(mindspore: Any, monkeypatch: pytest.Monkey
 
     assert "no mindspore.profiler.profile" in str(backends.load("mindspore").why_not())
     assert json.dumps(backends.load("mindspore").described(presets.load("full")))
+
+
+PARSED = """
+import numpy, mindspore, mstxkit
+from mindspore.profiler import ProfilerActivity, profile, tensorboard_trace_handler
+ones = mindspore.Tensor(numpy.ones((64, 64), numpy.float32))
+with mstxkit.capture("run"):
+    mstxkit.identify(rank=0)
+    mstxkit.step(0)
+    with mstxkit.stage("actor_update"):
+        recorded = profile(activities=[ProfilerActivity.CPU], on_trace_ready=tensorboard_trace_handler("out"))
+        recorded.start()
+        for _ in range(10):
+            (ones @ ones).sum().asnumpy()
+        recorded.stop()
+"""
+
+
+def test_what_its_own_parser_writes_of_a_cpu_is_imported(tmp_path: Path) -> None:
+    mindspore_programs.run(PARSED, tmp_path)
+    (view,) = (tmp_path / "out").rglob("trace_view.json")
+    operators = [event for event in json.loads(view.read_text()) if event["ph"] == "X"]  # one after the other
+
+    sources, run = _places.sources([tmp_path / "out"], []), open_run(tmp_path / "run")
+    (made,) = _importing.import_all(run.files, sources, lambda _: None)
+
+    (row,) = made.rows
+    assert {event["name"] for event in operators} >= {"MatMul", "ReduceSum"}
+    assert (row["rank"], row["stage"], row["communicating_ns"]) == (0, "actor_update", 0)
+    assert row["computing_ns"] / 1000 == pytest.approx(sum(float(event["dur"]) for event in operators), abs=0.01)
+    assert "operators on the CPU count as computing" in " ".join(made.notes)

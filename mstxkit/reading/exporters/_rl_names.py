@@ -15,8 +15,6 @@ from typing import Any, Iterable, NamedTuple
 from ... import stages
 
 CONFIG = "RLMstxConfig.json"
-
-
 # Ranges of micro-batches inside of a task, as Megatron's are called, and forward or backward.
 _MEGATRON = (("TransformerBlock", "FP"), ("TransformerLayer", "BP"))
 

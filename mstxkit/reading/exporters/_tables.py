@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Callable
 
 import polars as pl
+from polars import selectors
 
 from ..run import Run
 
@@ -33,6 +34,4 @@ def write(run: Run, piece: Callable[[str, int, pl.DataFrame], None]) -> int:
 
 def plain(table: pl.DataFrame) -> pl.DataFrame:
     """With texts for categoricals: other programs have none, or their own."""
-    import polars.selectors as columns
-
-    return table.with_columns(columns.categorical().cast(pl.String))
+    return table.with_columns(selectors.categorical().cast(pl.String))

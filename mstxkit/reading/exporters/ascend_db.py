@@ -34,7 +34,7 @@ def write(run: Run, folder: Path, layout: str = MSMONITOR, into: str | None = No
         layout: MSMONITOR or TORCH_NPU.
         into: A database of torch_npu's, to a copy of which the ranges of its rank are added.
 
-    *Cost*: about two microseconds a range. As many files are open at a time as a rank has roles.
+    *Cost*: about one microsecond a range. As many files are open at a time as a rank has roles.
 
     Raises:
         MstxkitError: no such layout; a profile that cannot be read, or that nothing of the run fits into.

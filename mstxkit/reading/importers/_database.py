@@ -70,9 +70,8 @@ class Database:
 
     def all_numbers(self, table: str, *columns: str, where: str = "") -> npt.NDArray[np.int64]:
         """The same at once: of tables that are small."""
-        return np.concatenate(
-            [np.zeros((0, len(columns)), dtype=np.int64), *self.numbers(table, *columns, where=where)]
-        )
+        parts = self.numbers(table, *columns, where=where)
+        return np.concatenate([np.zeros((0, len(columns)), dtype=np.int64), *parts])
 
     def texts(self, ids: Sequence[int], table: str = "STRING_IDS") -> dict[int, str]:
         """What numbers stand for in a table of texts, cut where it is long."""

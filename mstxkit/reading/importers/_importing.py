@@ -84,25 +84,17 @@ def _each_once(files: Iterable[Imported]) -> list[Imported]:
     ]  # fmt: skip
 
 
-def keep(run: Path, run_id: str, source: FileToImport, imported: Imported) -> None:
-    """Keep what a file became, in place of what was kept of it before.
+def try_to_keep(run: Path, run_id: str, source: FileToImport, imported: Imported) -> str:
+    """Keep what a file became, in place of what was kept of it before; why it could not be done, or "".
 
     Nothing is kept of one that has no rows and never had: it may have some once its stage is over. Of one that can
     never have any, a light profile's, that is kept.
-
-    Raises:
-        OSError, CaptureError: the run cannot be written.
     """
-    identity = _kept.Identity.of(source, run)
-    rows = [{**row, "file": identity.file} for row in imported.rows]
-    if rows or imported.problem == _join.NOTHING_IN_IT or _kept.is_there(run, identity):
-        _kept.write(run, run_id, identity, rows, imported.about())
-
-
-def try_to_keep(run: Path, run_id: str, source: FileToImport, imported: Imported) -> str:
-    """The same; why it could not be done, or ""."""
     try:
-        keep(run, run_id, source, imported)
+        identity = _kept.Identity.of(source, run)
+        rows = [{**row, "file": identity.file} for row in imported.rows]
+        if rows or imported.problem == _join.NOTHING_IN_IT or _kept.is_there(run, identity):
+            _kept.write(run, run_id, identity, rows, imported.about())
         return ""
     except (OSError, CaptureError) as exc:
         return reason_of(exc)

@@ -35,7 +35,6 @@ _RANGES_OF_RUN = 1 << 21
 NOTHING_IN_IT = "holds no time of a device"
 # Clocks that are farther apart are not the wall clocks of two hosts.
 _FAR_NS = 60_000_000_000
-_IS_IT = "is it of this run?"
 
 
 class HostProcess(NamedTuple):
@@ -129,7 +128,7 @@ def join(trace: DeviceTrace, candidates: Sequence[HostProcess]) -> JoinedTrace:
     host, clock = max(fits, key=lambda both: _closeness(trace, extent, *both))
     stranger = _stranger(trace, candidates)
     if refused := _why_not(trace, extent, host, clock, stranger):
-        return JoinedTrace([], clock, f"{refused}: {_IS_IT}")
+        return JoinedTrace([], clock, f"{refused}: is it of this run?")
     rows = _rows(trace, extent, host, clock)
     return JoinedTrace(rows, clock, "" if rows else _why_none(extent, host, clock), stranger)
 

@@ -25,10 +25,8 @@ from ._json_stream import MS, US, read_into, whole_ns
 from ._trace import LATEST_NS, LONGEST_NS, BoundedCollectives, CoveredTime, DeviceTrace, NamedColumn
 
 _TIMES, _START, _LINKS = "Communication Time Info", "Start Timestamp(us)", "Communication Bandwidth Info"
-_ELAPSED, _TRANSIT, _WAIT, _SYNCHRONIZED = (
-    f"{what} Time(ms)" for what in ("Elapse", "Transit", "Wait", "Synchronization")
-)
-_LENGTHS = (_ELAPSED, _TRANSIT, _WAIT, _SYNCHRONIZED)
+_LENGTHS = [f"{what} Time(ms)" for what in ("Elapse", "Transit", "Wait", "Synchronization")]
+_ELAPSED, _TRANSIT = _LENGTHS[:2]
 _TOTAL = "Total Op Info"
 
 

@@ -79,7 +79,8 @@ def _fill(
         is_collective = np.isin(kernels[:, 2], of_collectives)
         computing, communicating = CoveredTime(), CoveredTime()
         for stretches, rows in ((computing, kernels[~is_collective]), (communicating, kernels[is_collective])):
-            stretches.extend(*(np.where(rows[:, at] < 0, -1, rows[:, at] + began_ns) for at in (0, 1)))
+            has_time = (rows[:, 0] >= 0) & (rows[:, 1] > 0)  # no kernel is over when the session begins
+            stretches.extend(*np.where(has_time, rows[:, :2].T + began_ns, -1))
         trace.computing, trace.communicating = computing.told(), communicating.told()
         trace.lose("kernels have no usable time and are left out", computing, communicating)
         trace.events += len(kernels)

@@ -91,6 +91,25 @@ def test_ranges_have_their_times_and_connections_of_their_own(run: Path) -> None
     assert ranges_in(file)[0] == ("generate_sequences", WALL_OFFSET_NS + 1_000, WALL_OFFSET_NS + 1_001_700, 2)
 
 
+def test_of_many_ranges_each_has_what_belongs_to_it(run: Path) -> None:
+    """They are inserted a hundred at once, and the rest one by one."""
+    bank = BankFiles().track(0, 7, False, "MainThread").track(1, 8, False, "other")
+    rows = [(f"r{n % 5}", n * 10, n * 10 + n % 9, n % 2) for n in range(257)]
+    for name, begin, end, track in rows:
+        bank.range(name, begin, end, track=track, domain=f"d{track}")
+    ProcessFiles(run, 100, rank=0).seal(bank)
+
+    query = """select n.value, startNs, endNs, globalTid, endGlobalTid, d.value, connectionId from MSTX_EVENTS
+        join STRING_IDS n on n.id = message join STRING_IDS d on d.id = domainId order by startNs"""
+    read = ask(of_rank(exported(run), 0), query)
+
+    at, threads = WALL_OFFSET_NS, (100 << 32 | 7, 100 << 32 | 8)
+    assert [row[:6] for row in read] == [
+        (name, at + begin, at + end, threads[track], threads[track], f"d{track}") for name, begin, end, track in rows
+    ]
+    assert len({row[6] for row in read}) == 257
+
+
 def test_every_table_that_the_tools_ask_for_is_there_and_no_task(run: Path) -> None:
     file = of_rank(exported(steps_of(run)), 1)
 

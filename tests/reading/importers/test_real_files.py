@@ -23,6 +23,7 @@ pytest.importorskip("polars")
 if not real_files.here():
     pytest.skip("no real profiles of others are here: make real-files", allow_module_level=True)
 
+from mstxkit.judging import device_lateness, lateness
 from mstxkit.reading.exporters import load
 from mstxkit.reading.importers import _importing, _places
 from mstxkit.reading.importers._places import FileToImport
@@ -228,6 +229,22 @@ def test_insight_draws_of_a_real_profile_with_ranges_added_what_it_drew(database
     )
     assert {view: rows for view, rows in insight_views.added(before.device, after.device).items() if rows} == {}
     assert after.ranges["lanes"].total() - before.ranges["lanes"].total() == 1
+
+
+@pytest.mark.parametrize("level", sorted(TOP.glob("msinsight/test/data/pytorch/db/*")), ids=lambda level: level.name)
+def test_nobody_is_said_to_be_late_for_waiting_less_for_its_own_host(level: Path) -> None:
+    """Two ranks of one host, whose clock says who came last; both wait inside of the first collective for it."""
+    import numpy as np
+
+    read = [device_lateness.read(file) for file in sorted(level.glob("*_ascend_pt/*/ascend_*.db"))]
+    entered = device_lateness.collectives(read, 0)
+
+    assert entered is not None
+    late, bound_s = lateness.late_in(entered, np.zeros(2)), device_lateness.bounds_s(entered)
+    assert (late.late_s < bound_s[late.at]).all()
+    apart_s = [(one.start_ns - other.start_ns) / 1e9 for one, other in zip(*read)]
+    by_device = [entered.entered_s[entered.member == member] for member in (0, 1)]
+    assert by_device[0] - by_device[1] == pytest.approx(apart_s, abs=30e-6)
 
 
 def as_table(found: Findings) -> str:

@@ -29,7 +29,7 @@ def run(tmp_path: Path) -> Path:
 def imported(run: Path, file: Path) -> None:
     sources, opened = _places.sources([file], []), open_run(run)
     for source, made in zip(sources, _importing.import_all(opened.files, sources, lambda _: None)):
-        _importing.keep(run, opened.id, source, made)
+        assert not _importing.try_to_keep(run, opened.id, source, made)
 
 
 def database(folder: Path, device: device_profiles.Device | None = None) -> Path:
@@ -55,7 +55,7 @@ def test_a_profile_that_is_written_while_it_is_read_is_read_again(run: Path) -> 
 
     sources, opened = _places.sources([file], []), open_run(run)
     (made,) = _importing.import_all(opened.files, sources, finished)
-    _importing.keep(run, opened.id, sources[0], made)
+    assert not _importing.try_to_keep(run, opened.id, sources[0], made)
 
     assert open_run(run).device().filter(pl.col("stage") == "actor_update")["computing_ns"].to_list() == [30 * MS] * 6
 

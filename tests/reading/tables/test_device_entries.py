@@ -1,4 +1,4 @@
-"""Lateness by device ranges: of profiled steps that were parsed, who waits least is late, within a stated bound."""
+"""Lateness by device ranges: of profiled steps that were parsed, who stays least came last, within a stated bound."""
 
 from __future__ import annotations
 
