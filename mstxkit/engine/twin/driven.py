@@ -21,9 +21,7 @@ class Span:
     __slots__ = ("has_begun", "_is_over", "_is_running", "_parked", "_range", "_resumed_at")
 
     def __init__(self, of: Range) -> None:
-        self._range = of
-        self._parked: Track | None = None
-        self._resumed_at = 0
+        self._range, self._parked, self._resumed_at = of, Track(0, None), 0
         self.has_begun = self._is_over = self._is_running = False
 
     def drive(self, awaitable: Any) -> Driven:
@@ -41,10 +39,9 @@ class Span:
 
     def resume(self) -> None:
         """The body runs from here."""
-        if self._is_running or self._is_over:
+        if True in (self._is_running, self._is_over):
             return
-        self._resumed_at = clock.now()
-        self._is_running = True
+        self._resumed_at, self._is_running = clock.now(), True
         if self.has_begun:
             self._unpark()
         else:
@@ -53,19 +50,15 @@ class Span:
             opened = self._opened()
             if opened is not None:
                 opened.is_body = True
-            self._end_where_over()
+            if self._is_over:  # ended by whom a hook or sink let run
+                self._range.__exit__(RuntimeError)
         self._resumed_at = clock.now()
-
-    def _end_where_over(self) -> None:
-        if self._is_over:  # ended by whom a hook or sink let run
-            self._range.__exit__(RuntimeError)
 
     def suspend(self) -> None:
         """The body runs up to here."""
         opened = self._opened()
         if opened is not None:
             self._count_busy(opened)
-            self._parked = self._parked or Track(0, None)
             tracks.park(opened, self._parked)
         self._is_running = False
 
@@ -76,7 +69,7 @@ class Span:
 
     def _unpark(self) -> None:
         opened = self._opened()
-        if opened is not None and self._parked is not None:
+        if opened is not None:
             tracks.unpark(opened, self._parked)
 
     @begins_with_try

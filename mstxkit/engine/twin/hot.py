@@ -11,22 +11,22 @@ calls of a site, and may until then write into its parent's file.
 from __future__ import annotations
 
 import os
+import threading
 from typing import Any, Callable
 
 from ...host import names
 from ...store import livefile, records
 from ..plain_paths import stored
-from . import banks, clock, interruptions, ranges, sinks, sites, sums, switches, tracks
-from . import watch as watching
+from . import banks, clock, interruptions, listeners, ranges, sites, sums, tracks
 from .banks import Live, wait
 from .banks import ring as wake
-from .clock import set_fake_ticks, stop_heartbeat
+from .clock import clock_kind, now, set_fake_ticks, stop_heartbeat
 from .driven import Driven, Span
 from .limits import flush as flush_coalesced
 from .limits import limit, site_costs, throttle
-from .ranges import Range
-from .sinks import clear_direct, clear_sink, set_direct, set_sink
-from .sites import Site, intern, stages_seen
+from .listeners import await_first, clear_direct, clear_sink, set_direct, set_sink, set_watch, watch
+from .ranges import Range, mark
+from .sites import Site, add_cost, intern, stages_seen, watch_site
 from .steps import (
     at_step,
     carried,
@@ -39,8 +39,7 @@ from .steps import (
     stage_waits,
     step,
     take_summaries,
-)  # fmt: skip
-from .watch import await_first, set_watch, watch, watch_site
+)
 
 __all__ = [
     "NATIVE", "Driven", "Range", "Site", "Span", "add_cost", "anchor", "at_step", "attach", "await_first", "bank_texts",
@@ -61,43 +60,40 @@ _UNGIVEN: Any = object()
 _LOOKS_EVERY_S = 2.5
 
 
-def mstx_range(name: Any = _UNGIVEN, /, **options: Any) -> Any:
+def mstx_range(
+    name: Any = _UNGIVEN, /, *, stage: Any = None, domain: Any = None, stream: Any = None, **attributes: Any
+) -> Any:
     """A range: `with`, `async with`, or as a decorator. It never raises, and never hides what the body raises.
 
     Called as `mstx_range(name, *, stage=None, domain="default", stream=None, **attributes)`.
     """
-    if not options and type(name) is str:
-        return Range(name, None, names.DEFAULT_DOMAIN, None, None)
-    return _made(name, options, False)
+    name = _name_of(name, "name", attributes)
+    made = Range(name, stage, domain, stream, attributes)
+    return made(name) if type(name) in names.FUNCTIONS else made  # `@mstx_range`, without a name
 
 
-def stage(key: Any = _UNGIVEN, /, **options: Any) -> Any:
+def stage(key: Any = _UNGIVEN, /, *, domain: Any = None, stream: Any = None, **attributes: Any) -> Any:
     """A range that is the stage `key`: reports total it by step and rank, and escalation looks it up.
 
     Called as `stage(key, *, domain="default", stream=None, **attributes)`.
     """
-    return _made(key, options, True)
+    key = _name_of(key, "key", attributes)
+    made = Range(key, key, domain, stream, attributes)
+    return made(key) if type(key) in names.FUNCTIONS else made
 
 
-def _made(name: Any, options: dict[str, Any], is_stage: bool) -> Any:
-    keyword = "key" if is_stage else "name"
+def _name_of(name: Any, keyword: str, options: dict[str, Any]) -> Any:
     if name is _UNGIVEN and keyword not in options:
         raise TypeError(f"a range needs a {keyword}")
-    name = options.pop(keyword) if name is _UNGIVEN else name
-    stage = name if is_stage else options.pop("stage", None)
-    made = Range(name, stage, options.pop("domain", None), options.pop("stream", None), options)
-    return made(name) if type(name) in names.FUNCTIONS else made  # `@mstx_range`, without a name
+    return options.pop(keyword) if name is _UNGIVEN else name
 
 
-def mark(message: Any, /, *, domain: Any = names.DEFAULT_DOMAIN, stream: Any = None, **attributes: object) -> None:
-    """An instant, inside of what is open."""
-    if switches.on:
-        ranges.mark(message, domain, stream, attributes)
-
-
-def is_on(site: object) -> bool:
+def is_on(site: object = None) -> bool:
     """Is anything on? What a wrapper asks first."""
-    return switches.on != 0
+    return listeners.on != 0
+
+
+recording = is_on
 
 
 def timed(site: Site, stream: Any = None, attributes: Any = None) -> Range:
@@ -108,7 +104,7 @@ def timed(site: Site, stream: Any = None, attributes: Any = None) -> Range:
 
 def driven(site: Site, body: Any, stream: Any = None, attributes: dict[str, Any] | None = None) -> Driven:
     """Run a coroutine or generator inside one range of a site."""
-    return Driven(Span(timed(site, stream, attributes)), body, True)
+    return Driven(opened(site, stream, attributes), body, True)
 
 
 def opened(site: Site, stream: Any = None, attributes: dict[str, Any] | None = None) -> Span:
@@ -116,14 +112,9 @@ def opened(site: Site, stream: Any = None, attributes: dict[str, Any] | None = N
     return Span(timed(site, stream, attributes))
 
 
-def recording() -> bool:
-    """Is anything on?"""
-    return switches.on != 0
-
-
 def set_recording(on: object) -> None:
     """Record from now on, where a live file is attached; or stop."""
-    switches.switch(switches.RECORD, bool(on) and banks.live is not None)
+    listeners.switch(listeners.RECORD, bool(on) and banks.live is not None)
 
 
 def attach(view: Any, nonce: int) -> None:
@@ -138,7 +129,7 @@ def detach() -> None:
     if banks.live is not None and banks.live.pid != os.getpid():
         _in_child()
     stop_heartbeat()
-    switches.switch(switches.RECORD, False)
+    set_recording(False)
     live, banks.live = banks.live, None
     if live is not None:
         live.let_go()
@@ -229,12 +220,7 @@ def start_heartbeat(seconds: float) -> None:
 def anchor() -> None:
     """One more anchor in the header, now."""
     if banks.live is not None:
-        livefile.write_anchor(banks.live.view, clock.take_anchor())
-
-
-def clock_kind() -> int:
-    """1 CLOCK_MONOTONIC, 4 fake."""
-    return clock.kind
+        clock.write_anchor(banks.live.view)
 
 
 def set_clock(kind: int) -> None:
@@ -242,11 +228,6 @@ def set_clock(kind: int) -> None:
     if banks.live is not None:
         raise ValueError("the clock cannot change while a live file is attached")
     clock.choose(kind)
-
-
-def now() -> int:
-    """Ticks of the clock in use."""
-    return clock.now()
 
 
 def ticks_per_ns() -> float:
@@ -260,11 +241,6 @@ def set_hooks(describe: Hook, utf8: Hook, fault: Hook, decorate: Hook, unpickle:
     sites.describe, banks.utf8 = describe, utf8
     interruptions.on_fault, ranges.on_decorate = fault, decorate
     sites.intern(records.CATCH_ALL)  # the site of names beyond the limit: the first of all
-
-
-def add_cost(site: Site, ns: float, /) -> None:
-    """Something else was done for calls of this site, and took so long."""
-    sites.checked(site).cost_ns += ns
 
 
 def counters() -> dict[str, int]:
@@ -282,7 +258,8 @@ def count_fault() -> None:
 
 def _in_child() -> None:
     """All is off in a forked child until it is switched on there; nothing of the parent's file is touched."""
-    for part in (banks, clock, switches, sinks, watching, sites, tracks):
+    banks.lock, banks.live, clock.beat = threading.RLock(), None, None
+    for part in (listeners, sites, tracks):
         part.after_fork()
 
 

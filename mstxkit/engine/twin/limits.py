@@ -43,28 +43,26 @@ class CoalescedCalls:
 
     def __init__(self, opened: Any) -> None:
         self.owners, self.stage, self.w1 = opened.owners, opened.stage, opened.w1
-        self.site, self.home = opened.site, opened.home
-        self.busy, self.is_written = 0, False
+        self.busy, self.is_written, self.failed = 0, False, False
         self.calls = self.total = self.longest = self.start = self.end = self.depth = 0
-        self.failed = False
 
-    def add(self, opened: Any, end: int, failed: bool) -> None:
+    def add(self, opened: Any) -> None:
         """One more call. What ends over a second after the window's start begins another."""
-        start, depth = opened.start, opened.depth
+        start, end, depth = opened.start, opened.end, opened.depth
         inside = 0 if opened.nest > 1 else opened.busy or end - start
         if self.calls and end - min(self.start, start) > _SECOND:
             self.write(opened.live)
         if not self.calls:
             self.start, self.end, self.depth = start, end, depth
         self.start, self.end, self.depth = min(self.start, start), max(self.end, end), min(self.depth, depth)
-        self.failed = self.failed or failed
+        self.failed = self.failed or opened.failed
         self.longest = max(self.longest, inside)
         self.total += inside
         self.calls += 1
 
     def write(self, live: banks.Live) -> None:
         """Make a record of it; it is empty then."""
-        w2 = records.duration_bits(self.end - self.start) | self.depth << 40 | (records.ERROR if self.failed else 0)
+        w2 = records.duration_bits(self.end - self.start) | self.depth << 40 | records.ERROR * self.failed
         values = {"coalesced": self.calls, "total_ns": self.total, "max_ns": self.longest}
         self.busy = max(self.total, 1)
         self.calls = self.total = self.longest = 0
@@ -94,27 +92,26 @@ def _change(site: Site, **changes: Any) -> None:
 
 
 def _checked(value: Any, name: str) -> int | None:
-    if value is None:
-        return None
-    if not isinstance(value, int) or not 0 <= value < records.NO_STEP:
-        raise ValueError(f"{name}={value!r}: None or an int from 0 is needed")
-    return int(value)
+    if value is None or (isinstance(value, int) and 0 <= value < records.NO_STEP):
+        return value
+    raise ValueError(f"{name}={value!r}: None or an int from 0 is needed")
 
 
 def look(opened: Any) -> None:
     """A call of a limited site is about to begin: is it to be coalesced?"""
-    above, site = tracks.track_here().top, opened.site
-    while above is not above.parent and above.site is not site:
-        above = above.parent
-    opened.nest = 1 if above is above.parent else max(above.nest, 1) + 1
-    limits = site.limits
-    opened.is_coalesced = limits is not None and limits.is_over(opened.nest)
+    site, limits = opened.site, opened.site.limits
+    around = [other.nest for other in tracks.track_here().open if other.site is site]
+    opened.nest = max(around[-1], 1) + 1 if around else 1
+    if limits is not None and limits.is_over(opened.nest):
+        opened.is_coalesced = True
+        site.coalesced += 1
+        if opened.live is not None:
+            banks.count(banks.COALESCED)
 
 
-def ended(opened: Any, failed: bool) -> None:
+def ended(opened: Any) -> None:
     """A coalesced call has ended: it goes into its window."""
-    live = opened.live
-    key = opened.home, opened.w1, opened.stage
+    live, key = opened.live, (opened.home, opened.w1, opened.stage)
     with banks.lock:
         if len(live.windows) >= _WINDOWS_MAX:
             flush()
@@ -122,7 +119,7 @@ def ended(opened: Any, failed: bool) -> None:
         if window is None:
             window = live.windows[key] = CoalescedCalls(opened)
         opened.is_written = True
-        window.add(opened, opened.end, failed)
+        window.add(opened)
 
 
 def flush() -> None:

@@ -6,7 +6,7 @@ import operator
 from typing import Any
 
 from ...store import records
-from . import banks, interruptions, sites, sums, switches, tracks, watch
+from . import banks, interruptions, listeners, sites, sums, tracks
 from .interruptions import begins_with_try
 
 
@@ -18,11 +18,11 @@ def step(n: Any = None) -> int | None:
             wanted = 0 if tracks.step == records.NO_STEP else min(tracks.step + 1, records.STEP_MAX)
         if wanted is not None and wanted != tracks.step:  # patched calls tell theirs again and again
             tracks.step = wanted
-            if switches.on & switches.RECORD:
+            if listeners.on & listeners.RECORD:
                 sums.step_is_over(sites.stages())
         in_force = process_step()
     if wanted is not None:
-        watch.stepped(wanted)
+        listeners.tell_step(wanted)
     return in_force
 
 
@@ -47,10 +47,10 @@ class at_step:
     def __init__(self, n: Any) -> None:
         self._step = _as_step(n)
         self._before: int | None = None
-        self._process = switches.process
+        self._process = listeners.process
 
     def __enter__(self) -> int | None:
-        self._before, self._process = tracks.ambient.get()[1], switches.process
+        self._before, self._process = tracks.ambient.get()[1], listeners.process
         try:
             if self._step is not None:
                 tracks.set_at(self._step)
@@ -68,7 +68,7 @@ class at_step:
             raise
 
     def _leave(self) -> None:
-        if self._step is not None and self._process is switches.process:  # a forked child is not inside of it
+        if self._step is not None and self._process is listeners.process:  # a forked child is not inside of it
             tracks.set_at(self._before)
 
 
