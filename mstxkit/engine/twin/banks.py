@@ -18,7 +18,7 @@ from .. import plain_values
 from . import clock, interruptions
 
 DROPPED, SLOTS_OVERFLOWED, ATTRIBUTES_LOST, NAMES_CAPPED, TEXTS_CUT, FAULTS, _, COALESCED = range(8)
-_COUNTERS_AT = livefile.COUNTERS_AT // 8
+COUNTERS_AT = livefile.COUNTERS_AT // 8
 _STATE_AT, _COUNT_AT, _TEXT_BYTES_AT = 1, 4, 5  # words of a bank's header
 _ATTRIBUTE = records.ATTRIBUTE << records.KIND_SHIFT
 _CLOSED = 1 << 63
@@ -32,7 +32,7 @@ lock = threading.RLock()
 _bell = threading.Lock()
 _bell.acquire()
 live: Any = None  # the one that is attached
-_detached_counters = [0] * 8
+detached_counters = [0] * 8
 utf8: Callable[[str], bytes] = names.utf8
 
 
@@ -161,12 +161,6 @@ class Live:
         self._seq, self._is_rotating = 0, False
         self.bank: Bank = self._activate(0)
 
-    def let_go(self) -> None:
-        """Release the buffer: what still refers to this live file fails with ValueError."""
-        with lock:
-            self.words.release()
-            self.view.release()
-
     def _activate(self, index: int) -> Bank:
         self._seq += 1
         ends = [window.end for window in tuple(self.windows.values()) if window.calls]
@@ -241,18 +235,14 @@ class Live:
                         continue  # others have written meanwhile
                     if (is_whole or is_last) and bank.append(entry, w2, more):
                         if is_lost or not is_whole:
-                            self.count(ATTRIBUTES_LOST)
+                            count(ATTRIBUTES_LOST)
                         return
                 if is_last:
                     break
                 self.rotate()
                 is_last = True
             entry.is_written = True
-            self.count(DROPPED)
-
-    def count(self, which: int) -> None:
-        """One more in the header's counter."""
-        self.words[_COUNTERS_AT + which] += 1
+            count(DROPPED)
 
 
 def open_slot(opened: Any) -> None:
@@ -284,17 +274,12 @@ def count(which: int) -> None:
     """One more in a counter: of the live file, or of the time without one."""
     with lock:
         if live is None:
-            _detached_counters[which] += 1
+            detached_counters[which] += 1
         else:
-            live.count(which)
+            live.words[COUNTERS_AT + which] += 1
 
 
 def count_cut(text: str, raw: bytes) -> None:
     """Count where `raw` is shorter than the whole text."""
     if len(text) > names.TEXT_LIMIT_BYTES // 4 and len(text.encode("utf-8", "backslashreplace")) > len(raw):
         count(TEXTS_CUT)
-
-
-def counters() -> list[int]:
-    """The counters, in the order of their numbers."""
-    return list(_detached_counters if live is None else live.words[_COUNTERS_AT : _COUNTERS_AT + 8])

@@ -19,26 +19,18 @@ _EARLY_ANCHORS_NS, _ANCHOR_EVERY_NS = (10_000_000, 90_000_000, 900_000_000), 2_0
 # The kernel's, taken once: who freezes time in a test replaces functions of `time`, also where modules hold them.
 monotonic_ns: Callable[[], int] = partial(time.clock_gettime_ns, time.CLOCK_MONOTONIC)
 _realtime_ns: Callable[[], int] = partial(time.clock_gettime_ns, time.CLOCK_REALTIME)
-_kind, _fake_ticks = MONOTONIC, 0
+kind, _fake_ticks = MONOTONIC, 0
 beat: tuple[threading.Thread, threading.Event] | None = None
 
 
 def now() -> int:
     """Ticks of the clock in use."""
-    return monotonic_ns() if _kind == MONOTONIC else _fake_ticks
+    return monotonic_ns() if kind == MONOTONIC else _fake_ticks
 
 
 def clock_kind() -> int:
     """1 CLOCK_MONOTONIC, 4 fake."""
-    return _kind
-
-
-def choose(kind: int) -> None:
-    """Take the clock of this kind."""
-    global _kind
-    if kind not in (MONOTONIC, FAKE):
-        raise ValueError(f"clock {kind!r} is not one of the Python engine: 1 is CLOCK_MONOTONIC, 4 the fake clock")
-    _kind = kind
+    return kind
 
 
 def set_fake_ticks(n: int) -> None:
@@ -49,16 +41,14 @@ def set_fake_ticks(n: int) -> None:
     _fake_ticks = n
 
 
-def _take_bracket() -> livefile.Anchor:
-    before, ticks = monotonic_ns(), now()
-    monotonic, realtime = monotonic_ns(), _realtime_ns()
-    half = (monotonic_ns() - before) // 2
-    return livefile.Anchor(monotonic if _kind == MONOTONIC else ticks, monotonic, realtime, half)
-
-
 def write_anchor(view: memoryview) -> None:
     """The present instant on all clocks: the tightest of a few brackets, as one may be interrupted."""
-    livefile.write_anchor(view, min((_take_bracket() for _ in range(5)), key=lambda anchor: anchor.error_ns))
+    brackets = []
+    for _ in range(5):
+        before, ticks, monotonic, realtime = monotonic_ns(), now(), monotonic_ns(), _realtime_ns()
+        half = (monotonic_ns() - before) // 2
+        brackets.append(livefile.Anchor(monotonic if kind == MONOTONIC else ticks, monotonic, realtime, half))
+    livefile.write_anchor(view, min(brackets, key=lambda anchor: anchor.error_ns))
 
 
 def start_heartbeat(view: memoryview, seconds: float) -> None:

@@ -18,8 +18,6 @@ from .tracks import Opened, Track
 class Span:
     """One range around several pieces of work, for what has no single body: async generators."""
 
-    __slots__ = ("has_begun", "_is_over", "_is_running", "_parked", "_range", "_resumed_at")
-
     def __init__(self, of: Range) -> None:
         self._range, self._parked, self._resumed_at = of, Track(0, None), 0
         self.has_begun = self._is_over = self._is_running = False
@@ -43,7 +41,9 @@ class Span:
             return
         self._resumed_at, self._is_running = clock.now(), True
         if self.has_begun:
-            self._unpark()
+            opened = self._opened()
+            if opened is not None:
+                tracks.unpark(opened, self._parked)
         else:
             self.has_begun = True
             self._range.__enter__(True)
@@ -67,11 +67,6 @@ class Span:
             self._is_running = False
             opened.busy += clock.now() - self._resumed_at
 
-    def _unpark(self) -> None:
-        opened = self._opened()
-        if opened is not None:
-            tracks.unpark(opened, self._parked)
-
     @begins_with_try
     def end(self, failed: bool) -> None:
         """End the range. Once."""
@@ -79,7 +74,7 @@ class Span:
             opened = self._opened()
             if opened is not None and not self._is_over:
                 self._count_busy(opened)
-                self._unpark()
+                tracks.unpark(opened, self._parked)
         finally:
             if not self._is_over:
                 self._is_over, self._is_running = True, False
@@ -143,9 +138,8 @@ class Driven:
     def _stop(self, failed: bool) -> None:
         try:
             self._leave(failed)
-        except BaseException:
-            self._leave(failed)
-            raise
+        finally:
+            self._leave(failed)  # where the first time was interrupted
         if not self._ends_span:
             # Else the exception that comes out keeps, by way of this frame, what was thrown into the body.
             self._body = _FINISHED

@@ -12,10 +12,13 @@ from __future__ import annotations
 
 import os
 import threading
+from contextvars import ContextVar
 from typing import Any, Callable
 
 from ...host import names
 from ...store import livefile, records
+from ...store.segment import encode_bank as encode_left
+from ...store.text_columns import to_columns as text_columns
 from ..plain_paths import stored
 from . import banks, clock, interruptions, listeners, ranges, sites, sums, tracks
 from .banks import Live, wait
@@ -26,20 +29,8 @@ from .limits import flush as flush_coalesced
 from .limits import limit, site_costs, throttle
 from .listeners import await_first, clear_direct, clear_sink, set_direct, set_sink, set_watch, watch
 from .ranges import Range, mark
-from .sites import Site, add_cost, intern, stages_seen, watch_site
-from .steps import (
-    at_step,
-    carried,
-    carry,
-    current_stage,
-    current_step,
-    process_step,
-    stage_keys,
-    stage_times,
-    stage_waits,
-    step,
-    take_summaries,
-)
+from .sites import Site, add_cost, intern, stage_keys, stage_waits, stages_seen, watch_site
+from .steps import at_step, carried, carry, current_stage, current_step, process_step, stage_times, step, take_summaries
 
 __all__ = [
     "NATIVE", "Driven", "Range", "Site", "Span", "add_cost", "anchor", "at_step", "attach", "await_first", "bank_texts",
@@ -67,9 +58,7 @@ def mstx_range(
 
     Called as `mstx_range(name, *, stage=None, domain="default", stream=None, **attributes)`.
     """
-    name = _name_of(name, "name", attributes)
-    made = Range(name, stage, domain, stream, attributes)
-    return made(name) if type(name) in names.FUNCTIONS else made  # `@mstx_range`, without a name
+    return _made("name", name, stage, domain, stream, attributes)
 
 
 def stage(key: Any = _UNGIVEN, /, *, domain: Any = None, stream: Any = None, **attributes: Any) -> Any:
@@ -77,15 +66,15 @@ def stage(key: Any = _UNGIVEN, /, *, domain: Any = None, stream: Any = None, **a
 
     Called as `stage(key, *, domain="default", stream=None, **attributes)`.
     """
-    key = _name_of(key, "key", attributes)
-    made = Range(key, key, domain, stream, attributes)
-    return made(key) if type(key) in names.FUNCTIONS else made
+    return _made("key", key, None, domain, stream, attributes)
 
 
-def _name_of(name: Any, keyword: str, options: dict[str, Any]) -> Any:
-    if name is _UNGIVEN and keyword not in options:
+def _made(keyword: str, name: Any, stage: Any, domain: Any, stream: Any, attributes: dict[str, Any]) -> Any:
+    if name is _UNGIVEN and keyword not in attributes:
         raise TypeError(f"a range needs a {keyword}")
-    return options.pop(keyword) if name is _UNGIVEN else name
+    name = attributes.pop(keyword) if name is _UNGIVEN else name
+    made = Range(name, name if keyword == "key" else stage, domain, stream, attributes)
+    return made(name) if type(name) in names.FUNCTIONS else made  # `@mstx_range`, without a name
 
 
 def is_on(site: object = None) -> bool:
@@ -132,7 +121,9 @@ def detach() -> None:
     set_recording(False)
     live, banks.live = banks.live, None
     if live is not None:
-        live.let_go()
+        with banks.lock:  # what still refers to it fails with ValueError
+            live.words.release()
+            live.view.release()
 
 
 def rotate() -> bool:
@@ -149,20 +140,6 @@ def full_bank() -> int:
         return -1
     full = [index for index in range(live.layout.bank_count) if live.state(index) == livefile.FULL]
     return min(full, key=lambda index: live.words[live.layout.bank_at(index) // 8], default=-1)
-
-
-def encode_left(raw: bytes, texts: bytes, salt: int) -> Any:
-    """`encode_bank` for a bank that another process left."""
-    from ...store import segment  # not for the import of mstxkit
-
-    return segment.encode_bank(raw, texts, salt)
-
-
-def text_columns(texts: bytes) -> bytes | None:
-    """A bank's texts as `encode_bank` gives them, as columns; None where they are not what a bank has."""
-    from ...store import text_columns as columns
-
-    return columns.to_columns(texts)
 
 
 def encode_bank(index: int) -> Any:
@@ -227,7 +204,9 @@ def set_clock(kind: int) -> None:
     """Choose the clock; only while detached."""
     if banks.live is not None:
         raise ValueError("the clock cannot change while a live file is attached")
-    clock.choose(kind)
+    if kind not in (clock.MONOTONIC, clock.FAKE):
+        raise ValueError(f"clock {kind!r} is not one of the Python engine: 1 is CLOCK_MONOTONIC, 4 the fake clock")
+    clock.kind = kind
 
 
 def ticks_per_ns() -> float:
@@ -245,10 +224,11 @@ def set_hooks(describe: Hook, utf8: Hook, fault: Hook, decorate: Hook, unpickle:
 
 def counters() -> dict[str, int]:
     """What was lost, and what there is."""
-    named = dict(zip(livefile.COUNTERS, banks.counters()))
-    del named["evicted"]
-    named["summaries_lost"] = sums.state.lost
-    return {**named, "sites": len(sites.sites()), "open": 0 if banks.live is None else len(banks.live.open)}
+    live = banks.live
+    counted = banks.detached_counters if live is None else live.words[banks.COUNTERS_AT : banks.COUNTERS_AT + 8]
+    named = {name: count for name, count in zip(livefile.COUNTERS, counted) if name != "evicted"}
+    is_open = 0 if live is None else len(live.open)
+    return {**named, "summaries_lost": sums.state.lost, "sites": len(sites.sites()), "open": is_open}
 
 
 def count_fault() -> None:
@@ -257,10 +237,22 @@ def count_fault() -> None:
 
 
 def _in_child() -> None:
-    """All is off in a forked child until it is switched on there; nothing of the parent's file is touched."""
+    """A forked child touches nothing of its parent's file, tells its tools and hooks nothing, and is inside of nothing.
+
+    All is off until it is switched on there. The thread that goes on has another id.
+    """
     banks.lock, banks.live, clock.beat = threading.RLock(), None, None
-    for part in (listeners, sites, tracks):
-        part.after_fork()
+    listeners.on, listeners.process, listeners.sinks = 0, object(), [None] * len(listeners.sinks)
+    listeners.set_watch(None, None, None)
+    listeners.await_first(None)
+    for table in (sites.seen, *(table for stage in sites.stages() for table in (stage.sums, stage.open, stage.times))):
+        table.clear()
+    tracks.step, tracks.ambient = records.NO_STEP, ContextVar("mstxkit.ambient", default=(None, None))
+    for track in tracks.tracks:
+        track.open, track.stage, track.at, track.parked = [], None, None, set()
+    thread = getattr(tracks.local, "thread", None)
+    if thread is not None:
+        thread.rename(thread.tracks)
 
 
 ranges.on_forked = _in_child

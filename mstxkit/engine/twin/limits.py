@@ -19,11 +19,10 @@ _WINDOWS_MAX = 4096
 class SiteLimits:
     """What is recorded of a site, and how much of that the present second has had."""
 
-    def __init__(self) -> None:
-        self.coalesce = self.is_throttled = False
-        self.max_depth: int | None = None
-        self.max_per_s: int | None = None
-        self.second = self.in_second = 0
+    coalesce = is_throttled = False
+    max_depth: int | None = None
+    max_per_s: int | None = None
+    second = in_second = 0
 
     def is_over(self, nest: int) -> bool:
         """Is a call that begins now, in place `nest` (from 1) of those inside each other, to be coalesced?"""
@@ -72,9 +71,8 @@ class CoalescedCalls:
 
 def limit(site: Site, coalesce: bool = False, max_depth: int | None = None, max_per_s: int | None = None) -> None:
     """What is beyond these limits is coalesced from now on; without any, nothing is. Not for sites with a stage."""
-    checked(site)
     depth, per_s = _checked(max_depth, "max_depth"), _checked(max_per_s, "max_per_s")
-    _change(site, coalesce=bool(coalesce), max_depth=depth, max_per_s=per_s, second=0)
+    _change(checked(site), coalesce=bool(coalesce), max_depth=depth, max_per_s=per_s, second=0)
 
 
 def throttle(site: Site, on: bool, /) -> None:

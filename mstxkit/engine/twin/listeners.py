@@ -8,7 +8,7 @@ before it is read again.
 from __future__ import annotations
 
 import threading
-from typing import Any, Callable, NamedTuple, Optional
+from typing import Any, Callable, Optional
 
 from . import interruptions
 
@@ -18,18 +18,10 @@ _SINKS = ("sink.torch_npu", "sink.mindspore", "sink.torch", "sink.mstx")
 _MSTX = 3
 
 
-class Sink(NamedTuple):
-    """What a tool takes: the arguments of `set_sink`."""
-
-    begin: Callable[[str, str], Any]
-    end: Callable[[Any, str], object]
-    mark: Callable[[str, Any, str], object] | None = None
-    begin_stream: Callable[[str, Any, str], Any] | None = None
-
-
+Sink = tuple[Callable[..., Any], Hook, Hook, Hook]  # what `set_sink` is given
 on = 0
 process = object()  # another one in a forked child: what was begun before is the parent's
-_sinks: list[Sink | None] = [None] * len(_SINKS)
+sinks: list[Sink | None] = [None] * len(_SINKS)
 _entered: Hook = None  # called with a site and whether the range may move to another thread
 _left: Hook = None  # with a site and whether the range failed
 _stepped: Hook = None  # with the step
@@ -43,20 +35,9 @@ def switch(bit: int, is_on: object) -> None:
     on = on | bit if is_on else on & ~bit
 
 
-def after_fork() -> None:
-    """A forked child tells the parent's tools and hooks nothing, and all is off until it is switched on there."""
-    global on, process, _first
-    on, process, _first = 0, object(), None
-    _sinks[:] = [None] * len(_SINKS)
-    set_watch(None, None, None)
-
-
-# ---- sinks ----
-
-
-def set_sink(index: int, *callables: Any) -> None:
-    """Tell this tool of every range and mark from now on: `Sink` says by what."""
-    _put(index, Sink(*callables))
+def set_sink(index: int, begin: Any, end: Any, mark: Any = None, begin_stream: Any = None) -> None:
+    """Tell this tool of every range and mark from now on."""
+    _put(index, (begin, end, mark, begin_stream))
 
 
 def clear_sink(index: int) -> None:
@@ -77,8 +58,8 @@ def clear_direct() -> None:
 def _put(index: int, sink: Sink | None, limit: int = _MSTX) -> None:
     if not 0 <= index < limit:
         raise ValueError(f"sink index must be 0 to {_MSTX - 1}")
-    _sinks[index] = sink
-    switch(TOOLS, any(_sinks))
+    sinks[index] = sink
+    switch(TOOLS, any(sinks))
 
 
 def _sink_of(addresses: tuple[int, ...]) -> Sink:
@@ -117,7 +98,7 @@ def _sink_of(addresses: tuple[int, ...]) -> Sink:
         elif mark:
             mark(message.encode(), None)
 
-    return Sink(tell_begin, tell_end, tell_mark)
+    return tell_begin, tell_end, tell_mark, None
 
 
 def _fail(index: int, exc: BaseException) -> None:
@@ -128,19 +109,20 @@ def _fail(index: int, exc: BaseException) -> None:
 def begin_in_sinks(opened: Any, stream: Any) -> None:
     """Tell every sink; the range keeps how to end what began."""
     site, opened.ends = opened.site, []
-    for index, sink in enumerate(tuple(_sinks)):
+    for index, sink in enumerate(tuple(sinks)):
         if sink is None:
             continue
+        begin, end, _, begin_stream = sink
         begun_in = process
         try:
-            if stream is not None and sink.begin_stream is not None:
-                token = sink.begin_stream(site.message, stream, site.message_domain)
+            if stream is not None and begin_stream is not None:
+                token = begin_stream(site.message, stream, site.message_domain)
             else:
-                token = sink.begin(site.message, site.message_domain)
+                token = begin(site.message, site.message_domain)
         except Exception as exc:
             _fail(index, exc)
         else:
-            opened.ends += [(index, sink.end, token, begun_in)] * (token is not None)
+            opened.ends += [(index, end, token, begun_in)] * (token is not None)
 
 
 def end_in_sinks(opened: Any) -> None:
@@ -157,15 +139,12 @@ def end_in_sinks(opened: Any) -> None:
 
 def mark_in_sinks(site: Any, stream: Any) -> None:
     """Tell every sink that takes marks."""
-    for index, sink in enumerate(tuple(_sinks)):
+    for index, sink in enumerate(tuple(sinks)):
         try:
-            if sink is not None and sink.mark is not None:
-                sink.mark(site.message, stream, site.message_domain)
+            if sink is not None and sink[2] is not None:
+                sink[2](site.message, stream, site.message_domain)
         except Exception as exc:
             _fail(index, exc)
-
-
-# ---- hooks ----
 
 
 def set_watch(entered: Hook, left: Hook, stepped: Hook, /) -> None:
@@ -218,9 +197,9 @@ def tell_left(opened: Any) -> None:
 def tell_step(step: int) -> None:
     """Somebody has said the step; patched calls do at each call."""
     global _last_step
-    said = step, threading.get_ident()
-    if _stepped is not None and (said != _last_step or on & WATCH):
-        _last_step = said
+    told_step = step, threading.get_ident()
+    if _stepped is not None and (told_step != _last_step or on & WATCH):
+        _last_step = told_step
         _tell("watch.stepped", _stepped, step)
 
 

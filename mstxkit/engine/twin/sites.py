@@ -8,7 +8,7 @@ from ... import faults
 from ...host import names
 from ...store import livefile, records
 from . import banks, interruptions
-from .sums import StageTotal
+from .sums import StageTotal, waits
 
 describe: Callable[[object, object, object], Any] = names.describe
 # What a pickled site is a call of, and so what it arrives as in another process.
@@ -131,12 +131,16 @@ def stages() -> list[StageTotal]:
     return list(_stages.values())
 
 
+def stage_keys() -> list[str]:
+    """The keys of all stages, in the order of their ids from 1."""
+    return list(_stages)
+
+
+def stage_waits() -> dict[str, str]:
+    """Key of each stage whose ranges have said `waits_for`, to whom; "" where that was no text."""
+    return dict(waits)
+
+
 def stages_seen() -> list[str]:
     """Keys of the stages that have begun in this process, in the order of their first begin."""
     return list(seen)
-
-
-def after_fork() -> None:
-    """In a forked child none has begun, none is open, and none has taken any time."""
-    for table in (seen, *(table for stage in stages() for table in (stage.sums, stage.open, stage.times))):
-        table.clear()

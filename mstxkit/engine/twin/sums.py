@@ -34,12 +34,6 @@ class StepSum:
         self.work: dict[str, int] = {}
         self.own: set[str] = set()  # what of these the outermost occurrences say themselves
 
-    def begins(self, opened: Any) -> None:
-        """One more occurrence."""
-        if not self.open:
-            self.since = opened.start
-        self.open.add(opened)
-
     def ends(self, opened: Any) -> None:
         """An occurrence has ended; without `busy` all of it was spent inside.
 
@@ -122,7 +116,9 @@ class StageTotal:
         step = opened.w1 >> 32
         with banks.lock:
             if opened.live is not None:
-                self._sum_of(step).begins(opened)
+                kept = self._sum_of(step)
+                kept.since = kept.since if kept.open else opened.start
+                kept.open.add(opened)
             if not self.open:
                 self.since, self.step = opened.start, step
             self.open.add(opened)

@@ -19,9 +19,9 @@ _THREAD_NAME_BYTES = 64
 _var: ContextVar[Track] = ContextVar("mstxkit.track")
 # Innermost stage and step of `at_step`, as a context that is copied from this one inherits them.
 ambient: ContextVar[tuple[Any, int | None]] = ContextVar("mstxkit.ambient", default=(None, None))
-_local = threading.local()
+local = threading.local()
 _threads: list[Thread] = []
-_tracks: list[Track] = []
+tracks: list[Track] = []
 
 # Ranges whose end could not be done, as at the limit of recursion: whoever looks at tracks next does it.
 unfinished: list[Opened] = []
@@ -33,28 +33,24 @@ step = records.NO_STEP  # of this process, as records have it
 class Opened:
     """A range between its begin and its end, or a mark, which ends as it begins."""
 
-    # added, made_with   attributes that came by `set`, and those that it was made with
-    # ends               how to end it in sinks
-    # home, track        the track on which it began; the one on which it is, if on any
-    # depth              ranges around it at its begin
-    # stage, inner       the stage of its record; the one that is current inside of it
-    # live, is_written   the live file into which it is recorded, and whether it is, or nothing is to be
-    # nest               of a limited site: its place, from 1, among its calls inside each other
-    # is_inner           of a stage: is it inside of itself on its track?
-    # before, told_in    when it was about to begin, where that is timed; in which process a hook was told of it
-    __slots__ = (
-        "added", "before", "busy", "depth", "end", "ends", "failed", "home", "inner", "is_body", "is_coalesced",
-        "is_inner", "is_written", "live", "made_with", "nest", "site", "slot", "stage", "start", "told_in", "track",
-        "w1",
-    )  # fmt: skip
+    added: Any = None  # attributes that came by `set`
+    ends: Any = None  # how to end it in sinks
+    home: Any = None  # the track on which it began
+    track: Any = None  # the one on which it is, if on any
+    depth = 0  # ranges around it at its begin
+    stage: Any = None  # that of its record
+    inner: Any = None  # the stage that is current inside of it
+    live: Any = None  # the live file into which it is recorded
+    is_written = True  # there, or is nothing to be?
+    nest = 0  # of a limited site: its place, from 1, among its calls inside each other
+    is_inner = False  # of a stage: is it inside of itself on its track?
+    before = 0  # when it was about to begin, where that is timed
+    told_in: Any = None  # in which process a hook was told of it
+    is_coalesced = is_body = failed = False
+    start = end = busy = slot = w1 = 0
 
     def __init__(self, site: Any, made_with: Any) -> None:
         self.site, self.made_with = site, made_with
-        nothing: Any = None
-        self.live = self.track = self.told_in = self.added = self.ends = self.inner = nothing
-        self.busy = self.slot = self.nest = self.before = self.start = self.end = 0
-        self.failed = self.is_inner = self.is_coalesced = self.is_body = False
-        self.is_written = True
 
     def take_place(self, track: Track) -> None:
         """Work out what its record says. It is not on the track yet."""
@@ -74,8 +70,6 @@ class Track:
     context that has its thread's own track, and contexts with open ranges, have one.
     """
 
-    __slots__ = ("__weakref__", "at", "bank", "entry", "id", "open", "parked", "stage", "thread", "token")
-
     def __init__(self, track_id: int, thread: Thread | None) -> None:
         self.id, self.thread = track_id, thread
         self.token: Token[Track] | None = None
@@ -89,10 +83,6 @@ class Track:
     def inner_stage(self) -> Any:
         """The stage that is current on it."""
         return self.open[-1].inner if self.open else self.stage
-
-    def is_idle(self) -> bool:
-        """Has it no open range, not even a parked one?"""
-        return not self.open and not self.parked
 
     def is_own(self) -> bool:
         """Is it the thread's own, the first of its tracks?"""
@@ -108,20 +98,20 @@ class Thread:
         self.tracks: list[Track] = []
 
     def idle_track(self) -> Track:
-        """The one with the lowest number that is idle, or a new one."""
+        """The one with the lowest number that has no open range, not even a parked one; or a new one."""
         for track in self.tracks:
-            if track.is_idle():
+            if not track.open and not track.parked:
                 return track
         with banks.lock:
-            track = Track(min(len(_tracks), records.TRACK_MAX), self)
-            _tracks.append(track)
+            track = Track(min(len(tracks), records.TRACK_MAX), self)
+            tracks.append(track)
             self.tracks.append(track)
         self.rename([track])
         return track
 
-    def is_idle(self) -> bool:
-        """Is nothing open on any of its tracks?"""
-        return not [track for track in self.tracks if not track.is_idle()]
+    def is_busy(self) -> bool:
+        """Is anything open on its tracks?"""
+        return bool([track for track in self.tracks if track.open or track.parked])
 
     def rename(self, tracks: list[Track]) -> None:
         """Records on these tracks name this thread from now on."""
@@ -132,38 +122,23 @@ class Thread:
             track.entry = livefile.TRACK, track.id, payload
 
 
-class _Life:
-    """Is among a thread's locals, and so ends with the thread."""
-
-
 def this_thread() -> Thread:
     """The tracks of the calling thread."""
-    thread: Thread | None = getattr(_local, "thread", None)
+    thread: Thread | None = getattr(local, "thread", None)
     if thread is None:
         with banks.lock:
-            gone = [thread for thread in _threads if not thread.alive() and thread.is_idle()]
+            gone = [thread for thread in _threads if thread.alive() is None and not thread.is_busy()]
             thread = gone[0] if gone else Thread()
             if not gone:
                 _threads.append(thread)
-            _local.life = _Life()
-            thread.alive = weakref.ref(_local.life)
-            _local.thread = thread
+            local.life = life = set[None]()  # ends with the thread
+            thread.alive, local.thread = weakref.ref(life), thread
         # `threading.current_thread` would make an object for a thread that it does not know.
         name = getattr(getattr(threading, "_active", {}).get(threading.get_ident()), "_name", None)
         raw = name.encode("utf-8", "backslashreplace") if isinstance(name, str) else b""
         thread.name = raw[:_THREAD_NAME_BYTES].decode("utf-8", "ignore")
         thread.rename(thread.tracks)
     return thread
-
-
-def after_fork() -> None:
-    """A forked child has no step of its parent's, and is inside of nothing; its thread has another id."""
-    global step, ambient
-    step, ambient = records.NO_STEP, ContextVar("mstxkit.ambient", default=(None, None))
-    for track in tuple(_tracks):
-        track.open, track.stage, track.at, track.parked = [], None, None, set()
-    if getattr(_local, "thread", None) is not None:
-        _local.thread.rename(_local.thread.tracks)
 
 
 def own_track() -> Track | None:
@@ -219,21 +194,16 @@ def stage_changed(track: Track) -> None:
         ambient.set((track.inner_stage(), track.at))
 
 
-def set_at(at: int | None) -> None:
-    """The step of the calling context, and of what is created in it."""
-    ambient.set((stage_here(), at))
+def be_inside(stage: Any, at: int | None) -> None:
+    """The calling context, and what is created in it, is inside of this stage and step of `at_step` from now on."""
+    ambient.set((stage, at))
     track = own_track()
-    if track is not None:
-        track.at = at
-
-
-def set_stage(stage: Any) -> None:
-    """The stage of the calling context, and of what is created in it."""
-    ambient.set((stage, ambient.get()[1]))
-    track = own_track()
-    if track is not None and track.open:
+    if track is None:
+        return
+    track.at = at
+    if track.open:
         track.open[-1].inner = stage
-    elif track is not None:
+    else:
         track.stage = stage
 
 
