@@ -159,15 +159,15 @@ class Live:
         self.open: dict[int, Any] = {}
         self.windows: dict[Any, Any] = {}  # of coalesced calls that are not written yet: see `limits`
         self._seq, self._is_rotating = 0, False
-        self.bank: Bank = self._activate(0)
+        self.bank: Bank
+        self._activate(0)
 
-    def _activate(self, index: int) -> Bank:
+    def _activate(self, index: int) -> None:
         self._seq += 1
         ends = [window.end for window in tuple(self.windows.values()) if window.calls]
-        self.bank = bank = Bank(self, index, self._seq, min([max(clock.now() - _ORIGIN_SLACK, 0), *ends]))
+        self.bank = Bank(self, index, self._seq, min([max(clock.now() - _ORIGIN_SLACK, 0), *ends]))
         for opened in tuple(self.open.values()):
             self._tell(opened, 1)
-        return bank
 
     def _tell(self, entry: Any, spare: int) -> bool:
         """Put what it names into the active bank, where there is room."""
@@ -197,14 +197,14 @@ class Live:
             bank, count = self.bank, self.layout.bank_count
             others = [(bank.index + i) % count for i in range(1, count)]
             free = [index for index in others if self.state(index) == livefile.FREE] if bank.count else [bank.index]
-            is_empty = not bank.count
+            is_full = bank.count > 0
             if free:
                 bank.count = _CLOSED  # what is about to be written here is written elsewhere
                 self._activate(free[0])
-            if not is_empty:
-                if free:
-                    # Only now: were it sealed before the new bank knows what is open, a kill would leave that nameless.
-                    self.state(bank.index, livefile.FULL)
+            if free and is_full:
+                # Only now: were it sealed before the new bank knows what is open, a kill would leave that nameless.
+                self.state(bank.index, livefile.FULL)
+            if is_full:
                 ring()
             return bool(free)
         finally:

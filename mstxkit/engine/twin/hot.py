@@ -1,6 +1,4 @@
-"""The hot path in Python: the names and the behaviour of `mstxkit.engine.native.hot`, where that cannot be loaded.
-
-`engine/twin/__init__.py` says how to read it. See docs/internals/engine.md for what both engines keep to.
+"""The hot path in Python: the names and the behaviour of `mstxkit.engine.native.hot`, as docs/internals/engine.md says.
 
 Differences that cannot be helped: a range costs about sixty times what it costs C; the clock is CLOCK_MONOTONIC or the
 fake one; the heartbeat needs the GIL; a context that was copied without an event loop (by `Context.run`, say) takes a
@@ -45,10 +43,7 @@ __all__ = [
 
 NATIVE = False
 Hook = Callable[..., Any]
-
 _UNGIVEN: Any = object()
-# At most so long does a process sleep that has recorded nothing: no thread but its own could see that it does again.
-_LOOKS_EVERY_S = 2.5
 
 
 def mstx_range(
@@ -144,7 +139,9 @@ def full_bank() -> int:
 
 def encode_bank(index: int) -> Any:
     """The uncompressed payload parts of a sealed block, as `segment.encode_bank`."""
-    return encode_left(*_copied(index))
+    live = _with_bank(index)
+    bank = livefile.read_bank(live.view, live.layout, index)
+    return encode_left(b"", b"", 0) if bank is None else encode_left(bank.raw, bank.text, bank.salt)
 
 
 def encode_into(index: int, room: bytearray, at: int) -> tuple[int, int, Any]:
@@ -159,7 +156,9 @@ def encode_into(index: int, room: bytearray, at: int) -> tuple[int, int, Any]:
 
 def bank_texts(index: int) -> bytes:
     """The texts of a full bank, as `encode_bank` gives them."""
-    return livefile.without_checksums(_copied(index)[1])
+    live = _with_bank(index)
+    bank = livefile.read_bank(live.view, live.layout, index)
+    return b"" if bank is None else livefile.without_checksums(bank.text)
 
 
 def release_bank(index: int) -> None:
@@ -167,13 +166,6 @@ def release_bank(index: int) -> None:
     live = _with_bank(index)
     if live.state(index) == livefile.FULL:  # in the middle of a rotation `live.bank` is still the full one
         live.state(index, livefile.FREE)
-
-
-def _copied(index: int) -> tuple[bytes, bytes, int]:
-    """(raw records, text bytes, salt) of a bank."""
-    live = _with_bank(index)
-    bank = livefile.read_bank(live.view, live.layout, index)
-    return (b"", b"", 0) if bank is None else (bank.raw, bank.text, bank.salt)
 
 
 def _with_bank(index: int) -> Live:
@@ -184,8 +176,8 @@ def _with_bank(index: int) -> Live:
 
 
 def wait_for_records(seconds: float) -> bool:
-    """As `wait`; what is recorded meanwhile is looked at by who calls this, every few seconds."""
-    return wait(min(seconds, _LOOKS_EVERY_S))
+    """As `wait`, but not for long: nobody but who calls this could see what is recorded meanwhile."""
+    return wait(min(seconds, 2.5))
 
 
 def start_heartbeat(seconds: float) -> None:

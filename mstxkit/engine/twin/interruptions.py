@@ -18,7 +18,6 @@ from typing import Any, Callable, TypeVar
 from ... import faults
 
 F = TypeVar("F", bound=Callable[..., Any])
-
 _OURS = (
     ArithmeticError, AssertionError, AttributeError, BufferError, LookupError, NameError, TypeError, ValueError,
     struct.error,

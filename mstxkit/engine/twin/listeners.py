@@ -101,50 +101,45 @@ def _sink_of(addresses: tuple[int, ...]) -> Sink:
     return tell_begin, tell_end, tell_mark, None
 
 
-def _fail(index: int, exc: BaseException) -> None:
-    _put(index, None, len(_SINKS))
-    interruptions.note(_SINKS[index], exc)
+def _ask(where: str, hook: Callable[..., object], *arguments: Any) -> Any:
+    """What it says; None where it fails, which is a fault, and the end of a sink."""
+    try:
+        return hook(*arguments)
+    except Exception as exc:
+        if where in _SINKS:
+            _put(_SINKS.index(where), None, len(_SINKS))
+        interruptions.note(where, exc)
 
 
 def begin_in_sinks(opened: Any, stream: Any) -> None:
     """Tell every sink; the range keeps how to end what began."""
-    site, opened.ends = opened.site, []
-    for index, sink in enumerate(tuple(sinks)):
-        if sink is None:
-            continue
-        begin, end, _, begin_stream = sink
-        begun_in = process
-        try:
-            if stream is not None and begin_stream is not None:
-                token = begin_stream(site.message, stream, site.message_domain)
+    message, domain, opened.ends = opened.site.message, opened.site.message_domain, []
+    for name, sink in zip(_SINKS, tuple(sinks)):
+        if sink is not None:
+            begin, end, _, begin_stream = sink
+            begun_in = process
+            if stream is None or begin_stream is None:
+                token = _ask(name, begin, message, domain)
             else:
-                token = begin(site.message, site.message_domain)
-        except Exception as exc:
-            _fail(index, exc)
-        else:
-            opened.ends += [(index, end, token, begun_in)] * (token is not None)
+                token = _ask(name, begin_stream, message, stream, domain)
+            if token is not None:
+                opened.ends.append((name, end, token, begun_in))
 
 
 def end_in_sinks(opened: Any) -> None:
     """Tell those in which it began, each once."""
     while opened.ends:
-        index, end, token, begun_in = opened.ends[-1]
+        name, end, token, begun_in = opened.ends[-1]
         del opened.ends[-1]
-        try:
-            if begun_in is process:
-                end(token, opened.site.message_domain)
-        except Exception as exc:
-            _fail(index, exc)
+        if begun_in is process:
+            _ask(name, end, token, opened.site.message_domain)
 
 
 def mark_in_sinks(site: Any, stream: Any) -> None:
     """Tell every sink that takes marks."""
-    for index, sink in enumerate(tuple(sinks)):
-        try:
-            if sink is not None and sink[2] is not None:
-                sink[2](site.message, stream, site.message_domain)
-        except Exception as exc:
-            _fail(index, exc)
+    for name, sink in zip(_SINKS, tuple(sinks)):
+        if sink is not None and sink[2] is not None:
+            _ask(name, sink[2], site.message, stream, site.message_domain)
 
 
 def set_watch(entered: Hook, left: Hook, stepped: Hook, /) -> None:
@@ -159,10 +154,7 @@ def watch(on: object, /) -> None:
 
 
 def await_first(hook: Hook, /) -> None:
-    """Call this once the next range or mark is about to begin, whoever it is; None: nobody waits for it any more.
-
-    Where it returns True, the one after that calls it as well.
-    """
+    """Call this once the next range or mark begins, and the one after that where it returns True; None: nobody."""
     global _first
     _first = hook
     switch(AWAITED, hook is not None)
@@ -172,9 +164,7 @@ def tell_first() -> None:
     """The first range or mark is about to begin."""
     asks_again = False
     try:
-        asks_again = _first is not None and _first() is True
-    except Exception as exc:
-        interruptions.note("watch.first", exc)
+        asks_again = _first is not None and _ask("watch.first", _first) is True
     finally:
         if not asks_again:
             await_first(None)
@@ -184,14 +174,14 @@ def tell_entered(opened: Any, may_move: bool) -> None:
     """A watched range begins. Whoever is told of it is told of its end."""
     if _entered is not None:
         opened.told_in = process  # a hook may fork
-        _tell("watch.entered", _entered, opened.site, may_move)
+        _ask("watch.entered", _entered, opened.site, may_move)
 
 
 def tell_left(opened: Any) -> None:
     """It has ended."""
     told_in, opened.told_in = opened.told_in, None
     if _left is not None and told_in is process:
-        _tell("watch.left", _left, opened.site, opened.failed)
+        _ask("watch.left", _left, opened.site, opened.failed)
 
 
 def tell_step(step: int) -> None:
@@ -200,11 +190,4 @@ def tell_step(step: int) -> None:
     told_step = step, threading.get_ident()
     if _stepped is not None and (told_step != _last_step or on & WATCH):
         _last_step = told_step
-        _tell("watch.stepped", _stepped, step)
-
-
-def _tell(where: str, hook: Callable[..., object], *args: Any) -> None:
-    try:
-        hook(*args)
-    except Exception as exc:
-        interruptions.note(where, exc)
+        _ask("watch.stepped", _stepped, step)

@@ -97,8 +97,7 @@ def current_step() -> int | None:
 
 def current_stage() -> str | None:
     """The key of the innermost stage that this task or thread is inside of, or None."""
-    stage = tracks.stage_here()
-    return None if stage is None else stage.key
+    return getattr(tracks.stage_here(), "key", None)
 
 
 def stage_times(step: Any = None) -> dict[str, float]:
