@@ -251,7 +251,7 @@ def open_slot(opened: Any) -> None:
     if len(to.free) <= (0 if opened.site.own_stage is not None else to.layout.stage_slots):
         count(SLOTS_OVERFLOWED)
         return
-    w2 = opened.depth << 16 | opened.home.thread.os_id << 32 | (0 if stage is None else stage.id)
+    w2 = opened.depth << 16 | opened.home.os_id << 32 | (0 if stage is None else stage.id)
     mark = livefile.slot_mark(start, w1, w2, to.nonce)
     opened.slot = slot = to.free[-1]
     to.open[slot] = opened

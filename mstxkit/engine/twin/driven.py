@@ -19,7 +19,7 @@ class Span:
     """One range around several pieces of work, for what has no single body: async generators."""
 
     def __init__(self, of: Range) -> None:
-        self._range, self._parked, self._resumed_at = of, Track(0, None), 0
+        self._range, self._parked, self._resumed_at = of, Track(0), 0
         self.has_begun = self._is_over = self._is_running = False
 
     def drive(self, awaitable: Any) -> Driven:

@@ -220,7 +220,7 @@ def counters() -> dict[str, int]:
     counted = banks.detached_counters if live is None else live.words[banks.COUNTERS_AT : banks.COUNTERS_AT + 8]
     named = {name: count for name, count in zip(livefile.COUNTERS, counted) if name != "evicted"}
     is_open = 0 if live is None else len(live.open)
-    return {**named, "summaries_lost": sums.state.lost, "sites": len(sites.sites()), "open": is_open}
+    return {**named, "summaries_lost": sums.state.lost, "sites": len(sites.by_id), "open": is_open}
 
 
 def count_fault() -> None:
@@ -242,9 +242,10 @@ def _in_child() -> None:
     tracks.step, tracks.ambient = records.NO_STEP, ContextVar("mstxkit.ambient", default=(None, None))
     for track in tracks.tracks:
         track.open, track.stage, track.at, track.parked = [], None, None, set()
-    thread = getattr(tracks.local, "thread", None)
-    if thread is not None:
-        thread.rename(thread.tracks)
+    life = tracks.life_here()
+    life.os_id = threading.get_native_id() & 0xFFFFFFFF
+    for track in [track for track in tracks.tracks if track.life() is life]:
+        track.rename(life)
 
 
 ranges.on_forked = _in_child

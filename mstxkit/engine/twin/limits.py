@@ -10,7 +10,7 @@ from typing import Any
 
 from ...store import records
 from . import banks, clock, tracks
-from .sites import Site, checked, sites
+from .sites import Site, by_id, checked
 
 _SECOND = 1_000_000_000  # in ticks, which are nanoseconds on both clocks
 _WINDOWS_MAX = 4096
@@ -134,4 +134,4 @@ def flush() -> None:
 
 def site_costs() -> list[tuple[Site, int, int, int]]:
     """(site, calls, ns that they took of their threads, calls that were coalesced) of all sites with calls."""
-    return [(site, site.calls, int(site.cost_ns), site.coalesced) for site in sites() if site.calls]
+    return [(site, site.calls, int(site.cost_ns), site.coalesced) for site in tuple(by_id) if site.calls]

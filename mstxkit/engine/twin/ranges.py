@@ -149,8 +149,7 @@ def _leave(opened: Opened) -> None:
     if stage is not None:
         stage.ends(opened)
         tracks.stage_changed(track)
-    if track.thread is None:  # it was parked
-        opened.home.parked.discard(track)
+    opened.home.parked.discard(track)  # where it was parked
     tracks.let_go(track)
     opened.track = None
 

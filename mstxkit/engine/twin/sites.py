@@ -17,7 +17,7 @@ mark: Callable[..., None] = lambda message, **attributes: None  # noqa: E731
 
 _by_description: dict[tuple[bytes, bytes, str | None], Site] = {}
 _by_name: dict[tuple[Any, Any, Any], Site] = {}  # of exact texts
-_by_id: list[Site] = []
+by_id: list[Site] = []
 _stages: dict[str, StageTotal] = {}
 seen: dict[str, None] = {}  # keys of the stages that have begun in this process, in order
 
@@ -62,7 +62,7 @@ def intern(name: str, stage: str | None = None, domain: str | None = names.DEFAU
     if site is None:
         with banks.lock:
             site = _described(name, stage, domain)
-            is_kept = site is not _by_id[0] or name == records.CATCH_ALL
+            is_kept = site is not by_id[0] or name == records.CATCH_ALL
             if is_exact and is_kept and len(_by_name) < records.SITE_LIMIT:
                 _by_name[key] = site
     return site
@@ -75,15 +75,15 @@ def _described(name: Any, stage: Any, domain: Any) -> Site:
         if not interruptions.is_ours(exc, describe):
             raise
         interruptions.note("engine.intern", exc)
-        return _by_id[0]
+        return by_id[0]
     key = name_bytes, domain_bytes, stage_key = tuple(described[:3])
     site = _by_description.get(key)
     if site is None:
         is_as_its_stage = stage_key is not None and (name_bytes, domain_bytes) == (stage_key.encode(), b"default")
-        if len(_by_id) >= records.SITE_LIMIT and not (is_as_its_stage and _stage_of(stage_key) is not None):
+        if len(by_id) >= records.SITE_LIMIT and not (is_as_its_stage and _stage_of(stage_key) is not None):
             return _catch_all(stage_key)
-        site = _by_description[key] = Site(len(_by_id) + 1, name, stage, domain, described)
-        _by_id.append(site)
+        site = _by_description[key] = Site(len(by_id) + 1, name, stage, domain, described)
+        by_id.append(site)
     return site
 
 
@@ -91,12 +91,7 @@ def _catch_all(key: str | None) -> Site:
     banks.count(banks.NAMES_CAPPED)
     if not faults.counts.get("names"):
         names.tell_of_too_many(mark, records.CATCH_ALL)
-    return _by_id[0] if key is None or _stage_of(key) is None else _described(key, key, names.DEFAULT_DOMAIN)
-
-
-def sites() -> list[Site]:
-    """All sites by number."""
-    return list(_by_id)
+    return by_id[0] if key is None or _stage_of(key) is None else _described(key, key, names.DEFAULT_DOMAIN)
 
 
 def checked(value: Any) -> Site:

@@ -20,7 +20,6 @@ _var: ContextVar[Track] = ContextVar("mstxkit.track")
 # Innermost stage and step of `at_step`, as a context that is copied from this one inherits them.
 ambient: ContextVar[tuple[Any, int | None]] = ContextVar("mstxkit.ambient", default=(None, None))
 local = threading.local()
-_threads: list[Thread] = []
 tracks: list[Track] = []
 
 # Ranges whose end could not be done, as at the limit of recursion: whoever looks at tracks next does it.
@@ -70,8 +69,10 @@ class Track:
     context that has its thread's own track, and contexts with open ranges, have one.
     """
 
-    def __init__(self, track_id: int, thread: Thread | None) -> None:
-        self.id, self.thread = track_id, thread
+    def __init__(self, track_id: int) -> None:
+        self.id = track_id
+        self.life: Callable[[], Life | None] = lambda: None  # the thread's, while that lives
+        self.os_id = 0
         self.token: Token[Track] | None = None
         self.open: list[Opened] = []
         self.stage: Any = None  # around all of them
@@ -84,61 +85,45 @@ class Track:
         """The stage that is current on it."""
         return self.open[-1].inner if self.open else self.stage
 
-    def is_own(self) -> bool:
-        """Is it the thread's own, the first of its tracks?"""
-        return self.thread is not None and self.thread.tracks[0] is self
+    def rename(self, life: Life) -> None:
+        """Records on it name this thread from now on."""
+        self.life, self.os_id = weakref.ref(life), life.os_id
+        self.token = self.bank = None
+        self.entry = livefile.TRACK, self.id, livefile.track_payload(life.os_id, self is not life.own, life.name)
 
 
-class Thread:
-    """A thread's tracks; taken over by a later thread once this one is gone."""
+class Life:
+    """A thread: it is among the thread's locals, and so ends with it."""
 
     def __init__(self) -> None:
-        self.alive: Callable[[], Any] = lambda: None
-        self.os_id, self.name = 0, ""
-        self.tracks: list[Track] = []
-
-    def idle_track(self) -> Track:
-        """The one with the lowest number that has no open range, not even a parked one; or a new one."""
-        for track in self.tracks:
-            if not track.open and not track.parked:
-                return track
-        with banks.lock:
-            track = Track(min(len(tracks), records.TRACK_MAX), self)
-            tracks.append(track)
-            self.tracks.append(track)
-        self.rename([track])
-        return track
-
-    def is_busy(self) -> bool:
-        """Is anything open on its tracks?"""
-        return bool([track for track in self.tracks if track.open or track.parked])
-
-    def rename(self, tracks: list[Track]) -> None:
-        """Records on these tracks name this thread from now on."""
-        self.os_id = threading.get_native_id() & 0xFFFFFFFF
-        for track in tracks:
-            track.token = track.bank = None
-            payload = livefile.track_payload(self.os_id, not track.is_own(), self.name)
-            track.entry = livefile.TRACK, track.id, payload
-
-
-def this_thread() -> Thread:
-    """The tracks of the calling thread."""
-    thread: Thread | None = getattr(local, "thread", None)
-    if thread is None:
-        with banks.lock:
-            gone = [thread for thread in _threads if thread.alive() is None and not thread.is_busy()]
-            thread = gone[0] if gone else Thread()
-            if not gone:
-                _threads.append(thread)
-            local.life = life = set[None]()  # ends with the thread
-            thread.alive, local.thread = weakref.ref(life), thread
         # `threading.current_thread` would make an object for a thread that it does not know.
         name = getattr(getattr(threading, "_active", {}).get(threading.get_ident()), "_name", None)
         raw = name.encode("utf-8", "backslashreplace") if isinstance(name, str) else b""
-        thread.name = raw[:_THREAD_NAME_BYTES].decode("utf-8", "ignore")
-        thread.rename(thread.tracks)
-    return thread
+        self.name = raw[:_THREAD_NAME_BYTES].decode("utf-8", "ignore")
+        self.os_id = threading.get_native_id() & 0xFFFFFFFF
+        self.own: Track | None = None  # the first that it had
+
+
+def life_here() -> Life:
+    """The calling thread."""
+    life: Life | None = getattr(local, "life", None)
+    if life is None:
+        local.life = life = Life()
+    return life
+
+
+def _idle_track(life: Life) -> Track:
+    """The one with the lowest number on which nothing is open or parked: of its own, else of a thread that is gone."""
+    with banks.lock:
+        idle = [track for track in tracks if track.life() in (life, None) and not track.open and not track.parked]
+        idle.sort(key=lambda track: track.life() is None)
+        track = idle[0] if idle else Track(min(len(tracks), records.TRACK_MAX))
+        if not idle:
+            tracks.append(track)
+        if track.life() is not life:
+            life.own = life.own or track
+            track.rename(life)
+    return track
 
 
 def own_track() -> Track | None:
@@ -151,7 +136,7 @@ def own_track() -> Track | None:
     except ValueError:
         return None  # it is that of another context
     except RuntimeError:  # used before: an exception of the program's came between these lines
-        if track.thread is not this_thread():
+        if track.life() is not life_here():
             return None
     track.token = _var.set(track)
     return track
@@ -164,9 +149,9 @@ def track_here(wanted: Track | None = None) -> Track:
     track = own_track()
     if track is not None:
         return track
-    thread = this_thread()
-    if wanted is None or wanted.thread is not thread or wanted.open:
-        wanted = thread.idle_track()
+    life = life_here()
+    if wanted is None or wanted.life() is not life or wanted.open:
+        wanted = _idle_track(life)
     wanted.stage, wanted.at = ambient.get()
     _var.set(wanted)
     # Going back to the same value is cheaper than to none: hence twice.
@@ -176,7 +161,8 @@ def track_here(wanted: Track | None = None) -> Track:
 
 def let_go(track: Track) -> None:
     """A context that has no open range left lets go of its track, unless that is its thread's own."""
-    if not track.open and not track.is_own():
+    life = track.life()
+    if not track.open and (life is None or life.own is not track):
         track.token = None
 
 
