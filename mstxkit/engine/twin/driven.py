@@ -125,11 +125,8 @@ class Driven:
             result = resume(*args)
             self._span.suspend()
             return result
-        except StopIteration:
-            self._stop(False)
-            raise
         except BaseException as exc:
-            self._stop(not isinstance(exc, GeneratorExit))
+            self._stop(not isinstance(exc, (StopIteration, GeneratorExit)))
             raise
         finally:
             resume, args = None, ()

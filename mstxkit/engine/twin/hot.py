@@ -19,8 +19,8 @@ from ...store.segment import encode_bank as encode_left
 from ...store.text_columns import to_columns as text_columns
 from ..plain_paths import stored
 from . import banks, clock, interruptions, listeners, ranges, sites, sums, tracks
-from .banks import Live, wait
 from .banks import ring as wake
+from .banks import wait
 from .clock import clock_kind, now, set_fake_ticks, stop_heartbeat
 from .driven import Driven, Span
 from .limits import flush as flush_coalesced
@@ -29,17 +29,6 @@ from .listeners import await_first, clear_direct, clear_sink, set_direct, set_si
 from .ranges import Range, mark
 from .sites import Site, add_cost, intern, stage_keys, stage_waits, stages_seen, watch_site
 from .steps import at_step, carried, carry, current_stage, current_step, process_step, stage_times, step, take_summaries
-
-__all__ = [
-    "NATIVE", "Driven", "Range", "Site", "Span", "add_cost", "anchor", "at_step", "attach", "await_first", "bank_texts",
-    "carried", "carry", "clear_direct", "clear_sink", "clock_kind", "count_fault", "counters", "current_stage",
-    "current_step", "detach", "driven", "encode_bank", "encode_into", "encode_left", "flush_coalesced", "full_bank",
-    "intern", "is_on", "limit", "mark", "mstx_range", "now", "opened", "process_step", "recording", "release_bank",
-    "rotate", "set_clock", "set_direct", "set_fake_ticks", "set_hooks", "set_recording", "set_sink", "set_watch",
-    "site_costs", "stage", "stage_keys", "stage_times", "stages_seen", "start_heartbeat", "step", "stop_heartbeat",
-    "stage_waits", "stored", "take_summaries", "text_columns", "throttle", "ticks_per_ns", "timed", "wait",
-    "wait_for_records", "wake", "watch", "watch_site",
-]  # fmt: skip
 
 NATIVE = False
 Hook = Callable[..., Any]
@@ -105,7 +94,7 @@ def attach(view: Any, nonce: int) -> None:
     """Write into this live file from now on."""
     detach()
     sums.forget(sites.stages())
-    banks.live = Live(view, nonce)
+    banks.live = banks.Live(view, nonce)
 
 
 def detach() -> None:
@@ -130,7 +119,7 @@ def rotate() -> bool:
 
 def full_bank() -> int:
     """The full bank with the lowest sequence number, -1 if none."""
-    live: Live | None = banks.live
+    live: banks.Live | None = banks.live
     if live is None:
         return -1
     full = [index for index in range(live.layout.bank_count) if live.state(index) == livefile.FULL]
@@ -168,8 +157,8 @@ def release_bank(index: int) -> None:
         live.state(index, livefile.FREE)
 
 
-def _with_bank(index: int) -> Live:
-    live: Live | None = banks.live
+def _with_bank(index: int) -> banks.Live:
+    live: banks.Live | None = banks.live
     if live is None or not 0 <= index < live.layout.bank_count:
         raise ValueError("no such bank" if live is not None else "no such bank: no live file is attached")
     return live
