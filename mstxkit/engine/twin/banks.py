@@ -22,6 +22,7 @@ COUNTERS_AT = livefile.COUNTERS_AT // 8
 _STATE_AT, _COUNT_AT, _TEXT_BYTES_AT = 1, 4, 5  # words of a bank's header
 _ATTRIBUTE = records.ATTRIBUTE << records.KIND_SHIFT
 _CLOSED = 1 << 63
+_PATIENCE_S = 0.2
 _TRIES = 16  # of a record, while what its texts let run takes its place
 # A record that made its bank rotate ended before the new one was activated.
 _ORIGIN_SLACK = 4_000_000
@@ -34,6 +35,17 @@ _bell.acquire()
 live: Any = None  # the one that is attached
 detached_counters = [0] * 8
 utf8: Callable[[str], bytes] = names.utf8
+
+
+class Turn:
+    """The lock, for who seals. Not for ever: its holder may be in a signal's handler, which waits for all that."""
+
+    def __enter__(self) -> None:
+        self.is_held = lock.acquire(timeout=_PATIENCE_S)
+
+    def __exit__(self, *error: object) -> None:
+        if self.is_held:
+            lock.release()
 
 
 def ring() -> None:

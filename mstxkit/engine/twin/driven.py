@@ -149,11 +149,11 @@ class Driven:
 
     def close(self) -> None:
         """Close the body, and the range with it."""
-        failed = True
         try:
             if self._span.has_begun:
                 self._span.resume()
             self._body.close()
-            failed = False
-        finally:
-            self._leave(failed)
+        except BaseException:
+            self._leave(True)
+            raise
+        self._leave(False)

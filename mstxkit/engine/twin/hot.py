@@ -105,7 +105,7 @@ def detach() -> None:
     set_recording(False)
     live, banks.live = banks.live, None
     if live is not None:
-        with banks.lock:  # what still refers to it fails with ValueError
+        with banks.Turn():  # what still refers to it fails with ValueError
             live.words.release()
             live.view.release()
 
@@ -113,7 +113,7 @@ def detach() -> None:
 def rotate() -> bool:
     """Make the active bank full and take the next free one; False when the bank is empty or none is free."""
     live = banks.live
-    with banks.lock:
+    with banks.Turn():
         return live is not None and bool(live.bank.count) and live.rotate()
 
 

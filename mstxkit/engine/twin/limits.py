@@ -123,7 +123,7 @@ def ended(opened: Any) -> None:
 def flush() -> None:
     """Write what is pending. A window into which nothing has come since is given up."""
     live = banks.live
-    with banks.lock:
+    with banks.Turn():
         for key in tuple(live.windows) if live is not None else ():
             window = live.windows.get(key)
             if window is not None and window.calls:

@@ -15,7 +15,7 @@ from ...host import names
 from ...store import records
 from ..plain_values import settle
 from . import banks, clock, interruptions, limits, listeners, sites, tracks
-from .interruptions import begins_with_try, note
+from .interruptions import begins_with_try
 from .listeners import AWAITED, RECORD, TOOLS, WATCH
 from .tracks import Opened
 
@@ -87,12 +87,18 @@ def finish(opened: Opened, failed: bool) -> None:
         for act in _ACTS:
             act(opened)
     except BaseException as exc:
+        _undo("range.end", exc, opened)
+
+
+def _undo(where: str, exc: BaseException, opened: Opened | None) -> None:
+    """End what has begun of it. A fault of ours is noted, what is the program's passes on."""
+    if opened is not None:
         tracks.unfinished.append(opened)
         finish_rest()
-        if not interruptions.is_ours(exc):
-            raise
-        if opened.live is banks.live:  # else it was let go of meanwhile
-            note("range.end", exc)
+    if not interruptions.is_ours(exc):
+        raise exc
+    if opened is None or opened.live in (None, banks.live):  # else it was let go of meanwhile
+        interruptions.note(where, exc)
 
 
 def finish_rest() -> None:
@@ -175,23 +181,21 @@ def mark(message: Any, /, *, domain: Any = names.DEFAULT_DOMAIN, stream: Any = N
         return
     if listeners.on & AWAITED:
         listeners.tell_first()
-    live = banks.live
+    live, instant = banks.live, None
     try:
         site = sites.intern(message, None, domain)
         if listeners.on & TOOLS:
             listeners.mark_in_sinks(site, stream)
         if listeners.on & RECORD and live is not None:
             instant, track = Opened(site, attributes), tracks.track_here()
-            instant.end = clock.now()
+            instant.live, instant.end = live, clock.now()
             instant.take_place(track)
             w2 = instant.depth << 40 | records.MARK << records.KIND_SHIFT
             live.write(instant, w2, *_attributes_of(instant))
             tracks.let_go(track)
-    except Exception as exc:
-        if not interruptions.is_ours(exc):
-            raise
-        if live is banks.live:
-            note("mark", exc)
+    except BaseException as exc:
+        if live is banks.live or not interruptions.is_ours(exc):
+            _undo("mark", exc, instant)
 
 
 class Range:
@@ -220,22 +224,15 @@ class Range:
             self._entries.append(opened)
             return self
         except BaseException as exc:
-            if opened is not None:
-                tracks.unfinished.append(opened)
-                if opened in self._entries:
-                    self._entries.remove(opened)
-                finish_rest()
-            if not interruptions.is_ours(exc):
-                raise
-            if opened is None or opened.live in (None, banks.live):  # else it was let go of meanwhile
-                note("range.begin", exc)
+            if opened is not None and opened in self._entries:
+                self._entries.remove(opened)
+            _undo("range.begin", exc, opened)
             self._entries.append(None)
             return self
 
     @begins_with_try
-    def __exit__(self, kind: Any = None, error: Any = None, traceback: Any = None) -> None:
+    def __exit__(self, kind: Any = None, error: Any = None, traceback: Any = None, opened: Any = None) -> None:
         try:
-            opened = None
             if not self._entries:
                 banks.count(banks.FAULTS)
                 return
@@ -245,11 +242,10 @@ class Range:
                 finish(opened, kind is not None and kind not in _NO_FAILURES)
             if not self._entries:
                 self.__class__ = Range
-        except BaseException:
-            if opened is not None:
-                tracks.unfinished.append(opened)
-                finish_rest()
-            raise
+        except BaseException as exc:
+            if self._entries and opened in (None, self._entries[-1]):  # up to Python 3.9, anywhere
+                opened = self._entries.pop()
+            _undo("range.end", exc, opened)
 
     async def __aenter__(self) -> Range:
         return self.__enter__(True)

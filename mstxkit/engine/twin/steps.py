@@ -123,5 +123,5 @@ def process_step() -> int | None:
 
 def take_summaries(everything: bool = False) -> bytes:
     """What is to be handed over of the stages of steps that are over: rows of 40 bytes, `store/summaries.py`."""
-    with banks.lock:
+    with banks.Turn():
         return sums.take(sites.stages(), process_step(), bool(everything))

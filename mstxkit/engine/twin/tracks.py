@@ -71,7 +71,7 @@ class Track:
 
     def __init__(self, track_id: int) -> None:
         self.id = track_id
-        self.life: Callable[[], Life | None] = lambda: None  # the thread's, while that lives
+        self.life: Callable[[], ThreadLife | None] = lambda: None  # the thread's, while that lives
         self.os_id = 0
         self.token: Token[Track] | None = None
         self.open: list[Opened] = []
@@ -85,14 +85,14 @@ class Track:
         """The stage that is current on it."""
         return self.open[-1].inner if self.open else self.stage
 
-    def rename(self, life: Life) -> None:
+    def rename(self, life: ThreadLife) -> None:
         """Records on it name this thread from now on."""
         self.life, self.os_id = weakref.ref(life), life.os_id
         self.token = self.bank = None
         self.entry = livefile.TRACK, self.id, livefile.track_payload(life.os_id, self is not life.own, life.name)
 
 
-class Life:
+class ThreadLife:
     """A thread: it is among the thread's locals, and so ends with it."""
 
     def __init__(self) -> None:
@@ -104,15 +104,15 @@ class Life:
         self.own: Track | None = None  # the first that it had
 
 
-def life_here() -> Life:
+def life_here() -> ThreadLife:
     """The calling thread."""
-    life: Life | None = getattr(local, "life", None)
+    life: ThreadLife | None = getattr(local, "life", None)
     if life is None:
-        local.life = life = Life()
+        local.life = life = ThreadLife()
     return life
 
 
-def _idle_track(life: Life) -> Track:
+def _idle_track(life: ThreadLife) -> Track:
     """The one with the lowest number on which nothing is open or parked: of its own, else of a thread that is gone."""
     with banks.lock:
         idle = [track for track in tracks if track.life() in (life, None) and not track.open and not track.parked]
