@@ -87,18 +87,19 @@ def finish(opened: Opened, failed: bool) -> None:
         for act in _ACTS:
             act(opened)
     except BaseException as exc:
-        _undo("range.end", exc, opened)
+        if _undo("range.end", exc, opened):
+            raise
 
 
-def _undo(where: str, exc: BaseException, opened: Opened | None) -> None:
-    """End what has begun of it. A fault of ours is noted, what is the program's passes on."""
+def _undo(where: str, exc: BaseException, opened: Opened | None) -> bool:
+    """End what has begun of it. Is it the program's, and passes on? A fault of ours is noted."""
     if opened is not None:
         tracks.unfinished.append(opened)
         finish_rest()
-    if not interruptions.is_ours(exc):
-        raise exc
-    if opened is None or opened.live in (None, banks.live):  # else it was let go of meanwhile
+    is_ours = interruptions.is_ours(exc)
+    if is_ours and (opened is None or opened.live in (None, banks.live)):  # else it was let go of meanwhile
         interruptions.note(where, exc)
+    return not is_ours
 
 
 def finish_rest() -> None:
@@ -181,21 +182,23 @@ def mark(message: Any, /, *, domain: Any = names.DEFAULT_DOMAIN, stream: Any = N
         return
     if listeners.on & AWAITED:
         listeners.tell_first()
-    live, instant = banks.live, None
+    live = banks.live
     try:
         site = sites.intern(message, None, domain)
         if listeners.on & TOOLS:
             listeners.mark_in_sinks(site, stream)
         if listeners.on & RECORD and live is not None:
             instant, track = Opened(site, attributes), tracks.track_here()
-            instant.live, instant.end = live, clock.now()
+            instant.end = clock.now()
             instant.take_place(track)
             w2 = instant.depth << 40 | records.MARK << records.KIND_SHIFT
             live.write(instant, w2, *_attributes_of(instant))
             tracks.let_go(track)
-    except BaseException as exc:
-        if live is banks.live or not interruptions.is_ours(exc):
-            _undo("mark", exc, instant)
+    except Exception as exc:
+        if not interruptions.is_ours(exc):
+            raise
+        if live is banks.live:  # else it was let go of meanwhile
+            interruptions.note("mark", exc)
 
 
 class Range:
@@ -226,7 +229,8 @@ class Range:
         except BaseException as exc:
             if opened is not None and opened in self._entries:
                 self._entries.remove(opened)
-            _undo("range.begin", exc, opened)
+            if _undo("range.begin", exc, opened):
+                raise
             self._entries.append(None)
             return self
 
@@ -245,7 +249,8 @@ class Range:
         except BaseException as exc:
             if self._entries and opened in (None, self._entries[-1]):  # up to Python 3.9, anywhere
                 opened = self._entries.pop()
-            _undo("range.end", exc, opened)
+            if _undo("range.end", exc, opened):
+                raise
 
     async def __aenter__(self) -> Range:
         return self.__enter__(True)
