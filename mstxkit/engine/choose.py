@@ -38,10 +38,14 @@ def load(choice: str) -> ModuleType:
         try:
             from .native import hot
         except ImportError as exc:
+            from ..errors import MstxkitError  # modules less for each `import mstxkit`
             from ..host import interpreters
 
             if choice == "1" and interpreters.is_main():
-                raise _cannot_load(exc) from exc
+                raise MstxkitError(
+                    f"{VARIABLE}=1 (from the environment) requires the C engine, which cannot be loaded: {exc}. "
+                    "Install mstxkit where a C compiler is found, or set it to 0 to run on the Python engine"
+                ) from exc
         else:
             return hot
     from .twin import hot as twin
@@ -60,19 +64,6 @@ def why_twin() -> str | None:
     except ImportError as exc:
         return f"the C engine cannot be loaded ({exc}): {HOW_TO_GET_C}"
     return f"the C engine can be loaded now, and could not at the start ({VARIABLE}): start the program again"
-
-
-def _cannot_load(exc: ImportError) -> Exception:
-    return _error(
-        f"{VARIABLE}=1 (from the environment) requires the C engine, which cannot be loaded: {exc}. Install mstxkit "
-        "where a C compiler is found, or set it to 0 to run on the Python engine"
-    )
-
-
-def _error(message: str) -> Exception:
-    from ..errors import MstxkitError  # one module less for each `import mstxkit`
-
-    return MstxkitError(message)
 
 
 if not TYPE_CHECKING:

@@ -17,7 +17,7 @@ from builders import engines
 from builders.written_banks import Written
 
 from mstxkit import faults
-from mstxkit.engine.twin import interruptions, tracks
+from mstxkit.engine.twin import interruptions, listeners, tracks
 from mstxkit.host import names
 from mstxkit.marking.wrapping import decorate
 
@@ -247,11 +247,11 @@ def test_what_a_signals_handler_has_ended_meanwhile_is_ended_once(twin: Any) -> 
     recorded, ended = Written(twin), []
     left = tracks.Opened(twin.intern("left"), None)
 
-    def handle() -> None:
+    def handle(token: object, domain: str) -> None:
         twin.mark("of the handler")
         ended.append(left)
 
-    left.ends = [handle]
+    left.ends = [(0, handle, 1, listeners.process)]
     tracks.unfinished.append(left)
     with twin.mstx_range("next"):
         pass

@@ -15,24 +15,22 @@ from ...store import livefile
 
 MONOTONIC, FAKE = 1, 4
 _EARLY_ANCHORS_NS, _ANCHOR_EVERY_NS = (10_000_000, 90_000_000, 900_000_000), 2_000_000_000
-_BRACKETS = 5
 
 # The kernel's, taken once: who freezes time in a test replaces functions of `time`, also where modules hold them.
 monotonic_ns: Callable[[], int] = partial(time.clock_gettime_ns, time.CLOCK_MONOTONIC)
 _realtime_ns: Callable[[], int] = partial(time.clock_gettime_ns, time.CLOCK_REALTIME)
-
-kind = MONOTONIC
-now = monotonic_ns
-_fake_ticks = 0
-_beat: tuple[threading.Thread, threading.Event] | None = None
+kind, _fake_ticks = MONOTONIC, 0
+beat: tuple[threading.Thread, threading.Event] | None = None
 
 
-def choose(wanted: int) -> None:
-    """Take the clock of this kind."""
-    global kind, now
-    if wanted not in (MONOTONIC, FAKE):
-        raise ValueError(f"clock {wanted!r} is not one of the Python engine: 1 is CLOCK_MONOTONIC, 4 the fake clock")
-    kind, now = wanted, (lambda: _fake_ticks) if wanted == FAKE else monotonic_ns
+def now() -> int:
+    """Ticks of the clock in use."""
+    return monotonic_ns() if kind == MONOTONIC else _fake_ticks
+
+
+def clock_kind() -> int:
+    """1 CLOCK_MONOTONIC, 4 fake."""
+    return kind
 
 
 def set_fake_ticks(n: int) -> None:
@@ -43,55 +41,48 @@ def set_fake_ticks(n: int) -> None:
     _fake_ticks = n
 
 
-def take_anchor() -> livefile.Anchor:
+def write_anchor(view: memoryview) -> None:
     """The present instant on all clocks: the tightest of a few brackets, as one may be interrupted."""
     brackets = []
-    for _ in range(_BRACKETS):
-        before, ticks = monotonic_ns(), now()
-        monotonic, realtime = monotonic_ns(), _realtime_ns()
+    for _ in range(5):
+        before, ticks, monotonic, realtime = monotonic_ns(), now(), monotonic_ns(), _realtime_ns()
         half = (monotonic_ns() - before) // 2
         brackets.append(livefile.Anchor(monotonic if kind == MONOTONIC else ticks, monotonic, realtime, half))
-    return min(brackets, key=lambda anchor: anchor.error_ns)
+    livefile.write_anchor(view, min(brackets, key=lambda anchor: anchor.error_ns))
 
 
 def start_heartbeat(view: memoryview, seconds: float) -> None:
     """Keep the header's heartbeat and anchors, from a thread of its own."""
-    global _beat
-    if _beat is None:
-        stop, words = threading.Event(), view[livefile.HEARTBEAT_AT : livefile.HEARTBEAT_AT + 8].cast("Q")
-        about = (view, words, seconds, stop)
-        thread = threading.Thread(target=_keep_beating, args=about, name="mstxkit-heartbeat", daemon=True)
+    global beat
+    if beat is None:
+        stop = threading.Event()
+        arguments = (view, seconds, stop)
+        thread = threading.Thread(target=_keep_beating, args=arguments, name="mstxkit-heartbeat", daemon=True)
         thread.start()
-        _beat = thread, stop
+        beat = thread, stop
 
 
 def stop_heartbeat() -> bool:
     """End that thread and wait for it. Was there one?"""
-    global _beat
-    beat, _beat = _beat, None
-    if beat is not None and beat[0] is not threading.current_thread():
-        beat[1].set()
-        beat[0].join()
-    return beat is not None
+    global beat
+    ended, beat = beat, None
+    if ended is not None and ended[0] is not threading.current_thread():
+        ended[1].set()
+        ended[0].join()
+    return ended is not None
 
 
-def after_fork() -> None:
-    """In a forked child there is no such thread any more."""
-    global _beat
-    _beat = None
-
-
-def _keep_beating(view: memoryview, words: memoryview, seconds: float, stop: threading.Event) -> None:
+def _keep_beating(view: memoryview, seconds: float, stop: threading.Event) -> None:
     from ...host import threads  # not for the import of mstxkit
 
     threads.leave_signals()
     early = list(_EARLY_ANCHORS_NS)
     due = monotonic_ns() + early.pop(0)
-    while True:
-        words[0] = at = monotonic_ns()
-        if at >= due:
-            livefile.write_anchor(view, take_anchor())
-            due = at + (early.pop(0) if early else _ANCHOR_EVERY_NS)
-        if stop.wait(min(seconds, max(due - at, 0) * 1e-9)):
-            break
-    words.release()
+    with view[livefile.HEARTBEAT_AT : livefile.HEARTBEAT_AT + 8].cast("Q") as words:
+        while True:
+            words[0] = at = monotonic_ns()
+            if at >= due:
+                write_anchor(view)
+                due = at + (early.pop(0) if early else _ANCHOR_EVERY_NS)
+            if stop.wait(min(seconds, max(due - at, 0) * 1e-9)):
+                return

@@ -18,12 +18,8 @@ from .tracks import Opened, Track
 class Span:
     """One range around several pieces of work, for what has no single body: async generators."""
 
-    __slots__ = ("has_begun", "_is_over", "_is_running", "_parked", "_range", "_resumed_at")
-
     def __init__(self, of: Range) -> None:
-        self._range = of
-        self._parked: Track | None = None
-        self._resumed_at = 0
+        self._range, self._parked, self._resumed_at = of, Track(0), 0
         self.has_begun = self._is_over = self._is_running = False
 
     def drive(self, awaitable: Any) -> Driven:
@@ -41,31 +37,28 @@ class Span:
 
     def resume(self) -> None:
         """The body runs from here."""
-        if self._is_running or self._is_over:
+        if True in (self._is_running, self._is_over):
             return
-        self._resumed_at = clock.now()
-        self._is_running = True
+        self._resumed_at, self._is_running = clock.now(), True
         if self.has_begun:
-            self._unpark()
+            opened = self._opened()
+            if opened is not None:
+                tracks.unpark(opened, self._parked)
         else:
             self.has_begun = True
             self._range.__enter__(True)
             opened = self._opened()
             if opened is not None:
                 opened.is_body = True
-            self._end_where_over()
+            if self._is_over:  # ended by whom a hook or sink let run
+                self._range.__exit__(RuntimeError)
         self._resumed_at = clock.now()
-
-    def _end_where_over(self) -> None:
-        if self._is_over:  # ended by whom a hook or sink let run
-            self._range.__exit__(RuntimeError)
 
     def suspend(self) -> None:
         """The body runs up to here."""
         opened = self._opened()
         if opened is not None:
             self._count_busy(opened)
-            self._parked = self._parked or Track(0, None)
             tracks.park(opened, self._parked)
         self._is_running = False
 
@@ -74,11 +67,6 @@ class Span:
             self._is_running = False
             opened.busy += clock.now() - self._resumed_at
 
-    def _unpark(self) -> None:
-        opened = self._opened()
-        if opened is not None and self._parked is not None:
-            tracks.unpark(opened, self._parked)
-
     @begins_with_try
     def end(self, failed: bool) -> None:
         """End the range. Once."""
@@ -86,7 +74,7 @@ class Span:
             opened = self._opened()
             if opened is not None and not self._is_over:
                 self._count_busy(opened)
-                self._unpark()
+                tracks.unpark(opened, self._parked)
         finally:
             if not self._is_over:
                 self._is_over, self._is_running = True, False
@@ -137,11 +125,8 @@ class Driven:
             result = resume(*args)
             self._span.suspend()
             return result
-        except StopIteration:
-            self._stop(False)
-            raise
         except BaseException as exc:
-            self._stop(not isinstance(exc, GeneratorExit))
+            self._stop(not isinstance(exc, (StopIteration, GeneratorExit)))
             raise
         finally:
             resume, args = None, ()
@@ -150,9 +135,8 @@ class Driven:
     def _stop(self, failed: bool) -> None:
         try:
             self._leave(failed)
-        except BaseException:
-            self._leave(failed)
-            raise
+        finally:
+            self._leave(failed)  # where the first time was interrupted
         if not self._ends_span:
             # Else the exception that comes out keeps, by way of this frame, what was thrown into the body.
             self._body = _FINISHED
@@ -165,11 +149,11 @@ class Driven:
 
     def close(self) -> None:
         """Close the body, and the range with it."""
-        failed = True
         try:
             if self._span.has_begun:
                 self._span.resume()
             self._body.close()
-            failed = False
-        finally:
-            self._leave(failed)
+        except BaseException:
+            self._leave(True)
+            raise
+        self._leave(False)

@@ -1,6 +1,4 @@
-"""The hot path in Python: the names and the behaviour of `mstxkit.engine.native.hot`, where that cannot be loaded.
-
-`engine/twin/__init__.py` says how to read it. See docs/internals/engine.md for what both engines keep to.
+"""The hot path in Python: the names and the behaviour of `mstxkit.engine.native.hot`, as docs/internals/engine.md says.
 
 Differences that cannot be helped: a range costs about sixty times what it costs C; the clock is CLOCK_MONOTONIC or the
 fake one; the heartbeat needs the GIL; a context that was copied without an event loop (by `Context.run`, say) takes a
@@ -11,93 +9,64 @@ calls of a site, and may until then write into its parent's file.
 from __future__ import annotations
 
 import os
+import threading
+from contextvars import ContextVar
 from typing import Any, Callable
 
 from ...host import names
 from ...store import livefile, records
+from ...store.segment import encode_bank as encode_left
+from ...store.text_columns import to_columns as text_columns
 from ..plain_paths import stored
-from . import banks, clock, interruptions, ranges, sinks, sites, sums, switches, tracks
-from . import watch as watching
-from .banks import Live, wait
+from . import banks, clock, interruptions, listeners, ranges, sites, sums, tracks
 from .banks import ring as wake
-from .clock import set_fake_ticks, stop_heartbeat
+from .banks import wait
+from .clock import clock_kind, now, set_fake_ticks, stop_heartbeat
 from .driven import Driven, Span
 from .limits import flush as flush_coalesced
 from .limits import limit, site_costs, throttle
-from .ranges import Range
-from .sinks import clear_direct, clear_sink, set_direct, set_sink
-from .sites import Site, intern, stages_seen
-from .steps import (
-    at_step,
-    carried,
-    carry,
-    current_stage,
-    current_step,
-    process_step,
-    stage_keys,
-    stage_times,
-    stage_waits,
-    step,
-    take_summaries,
-)  # fmt: skip
-from .watch import await_first, set_watch, watch, watch_site
-
-__all__ = [
-    "NATIVE", "Driven", "Range", "Site", "Span", "add_cost", "anchor", "at_step", "attach", "await_first", "bank_texts",
-    "carried", "carry", "clear_direct", "clear_sink", "clock_kind", "count_fault", "counters", "current_stage",
-    "current_step", "detach", "driven", "encode_bank", "encode_into", "encode_left", "flush_coalesced", "full_bank",
-    "intern", "is_on", "limit", "mark", "mstx_range", "now", "opened", "process_step", "recording", "release_bank",
-    "rotate", "set_clock", "set_direct", "set_fake_ticks", "set_hooks", "set_recording", "set_sink", "set_watch",
-    "site_costs", "stage", "stage_keys", "stage_times", "stages_seen", "start_heartbeat", "step", "stop_heartbeat",
-    "stage_waits", "stored", "take_summaries", "text_columns", "throttle", "ticks_per_ns", "timed", "wait",
-    "wait_for_records", "wake", "watch", "watch_site",
-]  # fmt: skip
+from .listeners import await_first, clear_direct, clear_sink, set_direct, set_sink, set_watch, watch
+from .ranges import Range, mark
+from .sites import Site, add_cost, intern, stage_keys, stage_waits, stages_seen, watch_site
+from .steps import at_step, carried, carry, current_stage, current_step, process_step, stage_times, step, take_summaries
 
 NATIVE = False
 Hook = Callable[..., Any]
-
 _UNGIVEN: Any = object()
-# At most so long does a process sleep that has recorded nothing: no thread but its own could see that it does again.
-_LOOKS_EVERY_S = 2.5
 
 
-def mstx_range(name: Any = _UNGIVEN, /, **options: Any) -> Any:
+def mstx_range(
+    name: Any = _UNGIVEN, /, *, stage: Any = None, domain: Any = None, stream: Any = None, **attributes: Any
+) -> Any:
     """A range: `with`, `async with`, or as a decorator. It never raises, and never hides what the body raises.
 
     Called as `mstx_range(name, *, stage=None, domain="default", stream=None, **attributes)`.
     """
-    if not options and type(name) is str:
-        return Range(name, None, names.DEFAULT_DOMAIN, None, None)
-    return _made(name, options, False)
+    return _made("name", name, stage, domain, stream, attributes)
 
 
-def stage(key: Any = _UNGIVEN, /, **options: Any) -> Any:
+def stage(key: Any = _UNGIVEN, /, *, domain: Any = None, stream: Any = None, **attributes: Any) -> Any:
     """A range that is the stage `key`: reports total it by step and rank, and escalation looks it up.
 
     Called as `stage(key, *, domain="default", stream=None, **attributes)`.
     """
-    return _made(key, options, True)
+    return _made("key", key, None, domain, stream, attributes)
 
 
-def _made(name: Any, options: dict[str, Any], is_stage: bool) -> Any:
-    keyword = "key" if is_stage else "name"
-    if name is _UNGIVEN and keyword not in options:
+def _made(keyword: str, name: Any, stage: Any, domain: Any, stream: Any, attributes: dict[str, Any]) -> Any:
+    if name is _UNGIVEN and keyword not in attributes:
         raise TypeError(f"a range needs a {keyword}")
-    name = options.pop(keyword) if name is _UNGIVEN else name
-    stage = name if is_stage else options.pop("stage", None)
-    made = Range(name, stage, options.pop("domain", None), options.pop("stream", None), options)
+    name = attributes.pop(keyword) if name is _UNGIVEN else name
+    made = Range(name, name if keyword == "key" else stage, domain, stream, attributes)
     return made(name) if type(name) in names.FUNCTIONS else made  # `@mstx_range`, without a name
 
 
-def mark(message: Any, /, *, domain: Any = names.DEFAULT_DOMAIN, stream: Any = None, **attributes: object) -> None:
-    """An instant, inside of what is open."""
-    if switches.on:
-        ranges.mark(message, domain, stream, attributes)
-
-
-def is_on(site: object) -> bool:
+def is_on(site: object = None) -> bool:
     """Is anything on? What a wrapper asks first."""
-    return switches.on != 0
+    return listeners.on != 0
+
+
+recording = is_on
 
 
 def timed(site: Site, stream: Any = None, attributes: Any = None) -> Range:
@@ -108,7 +77,7 @@ def timed(site: Site, stream: Any = None, attributes: Any = None) -> Range:
 
 def driven(site: Site, body: Any, stream: Any = None, attributes: dict[str, Any] | None = None) -> Driven:
     """Run a coroutine or generator inside one range of a site."""
-    return Driven(Span(timed(site, stream, attributes)), body, True)
+    return Driven(opened(site, stream, attributes), body, True)
 
 
 def opened(site: Site, stream: Any = None, attributes: dict[str, Any] | None = None) -> Span:
@@ -116,21 +85,16 @@ def opened(site: Site, stream: Any = None, attributes: dict[str, Any] | None = N
     return Span(timed(site, stream, attributes))
 
 
-def recording() -> bool:
-    """Is anything on?"""
-    return switches.on != 0
-
-
 def set_recording(on: object) -> None:
     """Record from now on, where a live file is attached; or stop."""
-    switches.switch(switches.RECORD, bool(on) and banks.live is not None)
+    listeners.switch(listeners.RECORD, bool(on) and banks.live is not None)
 
 
 def attach(view: Any, nonce: int) -> None:
     """Write into this live file from now on."""
     detach()
     sums.forget(sites.stages())
-    banks.live = Live(view, nonce)
+    banks.live = banks.Live(view, nonce)
 
 
 def detach() -> None:
@@ -138,45 +102,35 @@ def detach() -> None:
     if banks.live is not None and banks.live.pid != os.getpid():
         _in_child()
     stop_heartbeat()
-    switches.switch(switches.RECORD, False)
+    set_recording(False)
     live, banks.live = banks.live, None
     if live is not None:
-        live.let_go()
+        with banks.Turn():  # what still refers to it fails with ValueError
+            live.words.release()
+            live.view.release()
 
 
 def rotate() -> bool:
     """Make the active bank full and take the next free one; False when the bank is empty or none is free."""
     live = banks.live
-    with banks.lock:
+    with banks.Turn():
         return live is not None and bool(live.bank.count) and live.rotate()
 
 
 def full_bank() -> int:
     """The full bank with the lowest sequence number, -1 if none."""
-    live: Live | None = banks.live
+    live: banks.Live | None = banks.live
     if live is None:
         return -1
     full = [index for index in range(live.layout.bank_count) if live.state(index) == livefile.FULL]
     return min(full, key=lambda index: live.words[live.layout.bank_at(index) // 8], default=-1)
 
 
-def encode_left(raw: bytes, texts: bytes, salt: int) -> Any:
-    """`encode_bank` for a bank that another process left."""
-    from ...store import segment  # not for the import of mstxkit
-
-    return segment.encode_bank(raw, texts, salt)
-
-
-def text_columns(texts: bytes) -> bytes | None:
-    """A bank's texts as `encode_bank` gives them, as columns; None where they are not what a bank has."""
-    from ...store import text_columns as columns
-
-    return columns.to_columns(texts)
-
-
 def encode_bank(index: int) -> Any:
     """The uncompressed payload parts of a sealed block, as `segment.encode_bank`."""
-    return encode_left(*_copied(index))
+    live = _with_bank(index)
+    bank = livefile.read_bank(live.view, live.layout, index)
+    return encode_left(b"", b"", 0) if bank is None else encode_left(bank.raw, bank.text, bank.salt)
 
 
 def encode_into(index: int, room: bytearray, at: int) -> tuple[int, int, Any]:
@@ -191,7 +145,9 @@ def encode_into(index: int, room: bytearray, at: int) -> tuple[int, int, Any]:
 
 def bank_texts(index: int) -> bytes:
     """The texts of a full bank, as `encode_bank` gives them."""
-    return livefile.without_checksums(_copied(index)[1])
+    live = _with_bank(index)
+    bank = livefile.read_bank(live.view, live.layout, index)
+    return b"" if bank is None else livefile.without_checksums(bank.text)
 
 
 def release_bank(index: int) -> None:
@@ -201,23 +157,16 @@ def release_bank(index: int) -> None:
         live.state(index, livefile.FREE)
 
 
-def _copied(index: int) -> tuple[bytes, bytes, int]:
-    """(raw records, text bytes, salt) of a bank."""
-    live = _with_bank(index)
-    bank = livefile.read_bank(live.view, live.layout, index)
-    return (b"", b"", 0) if bank is None else (bank.raw, bank.text, bank.salt)
-
-
-def _with_bank(index: int) -> Live:
-    live: Live | None = banks.live
+def _with_bank(index: int) -> banks.Live:
+    live: banks.Live | None = banks.live
     if live is None or not 0 <= index < live.layout.bank_count:
         raise ValueError("no such bank" if live is not None else "no such bank: no live file is attached")
     return live
 
 
 def wait_for_records(seconds: float) -> bool:
-    """As `wait`; what is recorded meanwhile is looked at by who calls this, every few seconds."""
-    return wait(min(seconds, _LOOKS_EVERY_S))
+    """As `wait`, but not for long: nobody but who calls this could see what is recorded meanwhile."""
+    return wait(min(seconds, 2.5))
 
 
 def start_heartbeat(seconds: float) -> None:
@@ -229,24 +178,16 @@ def start_heartbeat(seconds: float) -> None:
 def anchor() -> None:
     """One more anchor in the header, now."""
     if banks.live is not None:
-        livefile.write_anchor(banks.live.view, clock.take_anchor())
-
-
-def clock_kind() -> int:
-    """1 CLOCK_MONOTONIC, 4 fake."""
-    return clock.kind
+        clock.write_anchor(banks.live.view)
 
 
 def set_clock(kind: int) -> None:
     """Choose the clock; only while detached."""
     if banks.live is not None:
         raise ValueError("the clock cannot change while a live file is attached")
-    clock.choose(kind)
-
-
-def now() -> int:
-    """Ticks of the clock in use."""
-    return clock.now()
+    if kind not in (clock.MONOTONIC, clock.FAKE):
+        raise ValueError(f"clock {kind!r} is not one of the Python engine: 1 is CLOCK_MONOTONIC, 4 the fake clock")
+    clock.kind = kind
 
 
 def ticks_per_ns() -> float:
@@ -262,17 +203,13 @@ def set_hooks(describe: Hook, utf8: Hook, fault: Hook, decorate: Hook, unpickle:
     sites.intern(records.CATCH_ALL)  # the site of names beyond the limit: the first of all
 
 
-def add_cost(site: Site, ns: float, /) -> None:
-    """Something else was done for calls of this site, and took so long."""
-    sites.checked(site).cost_ns += ns
-
-
 def counters() -> dict[str, int]:
     """What was lost, and what there is."""
-    named = dict(zip(livefile.COUNTERS, banks.counters()))
-    del named["evicted"]
-    named["summaries_lost"] = sums.state.lost
-    return {**named, "sites": len(sites.sites()), "open": 0 if banks.live is None else len(banks.live.open)}
+    live = banks.live
+    counted = banks.detached_counters if live is None else live.words[banks.COUNTERS_AT : banks.COUNTERS_AT + 8]
+    named = {name: count for name, count in zip(livefile.COUNTERS, counted) if name != "evicted"}
+    is_open = 0 if live is None else len(live.open)
+    return {**named, "summaries_lost": sums.state.lost, "sites": len(sites.by_id), "open": is_open}
 
 
 def count_fault() -> None:
@@ -281,9 +218,23 @@ def count_fault() -> None:
 
 
 def _in_child() -> None:
-    """All is off in a forked child until it is switched on there; nothing of the parent's file is touched."""
-    for part in (banks, clock, switches, sinks, watching, sites, tracks):
-        part.after_fork()
+    """A forked child touches nothing of its parent's file, tells its tools and hooks nothing, and is inside of nothing.
+
+    All is off until it is switched on there. The thread that goes on has another id.
+    """
+    banks.lock, banks.live, clock.beat = threading.RLock(), None, None
+    listeners.on, listeners.process, listeners.sinks = 0, object(), [None] * len(listeners.sinks)
+    listeners.set_watch(None, None, None)
+    listeners.await_first(None)
+    for table in (sites.seen, *(table for stage in sites.stages() for table in (stage.sums, stage.open, stage.times))):
+        table.clear()
+    tracks.step, tracks.ambient = records.NO_STEP, ContextVar("mstxkit.ambient", default=(None, None))
+    for track in tracks.tracks:
+        track.open, track.stage, track.at, track.parked = [], None, None, set()
+    life = tracks.life_here()
+    life.os_id = threading.get_native_id() & 0xFFFFFFFF
+    for track in [track for track in tracks.tracks if track.life() is life]:
+        track.rename(life)
 
 
 ranges.on_forked = _in_child

@@ -18,7 +18,6 @@ from typing import Any, Callable, TypeVar
 from ... import faults
 
 F = TypeVar("F", bound=Callable[..., Any])
-
 _OURS = (
     ArithmeticError, AssertionError, AttributeError, BufferError, LookupError, NameError, TypeError, ValueError,
     struct.error,
@@ -31,7 +30,6 @@ _RESUME = (lambda: None).__code__.co_code[0] if sys.version_info >= (3, 11) else
 _IN_SILENCE = 3
 
 on_fault: Callable[[str, BaseException], object] = faults.note
-on_count: Callable[[], None] = lambda: None  # noqa: E731
 
 
 def begins_with_try(function: F) -> F:
@@ -54,11 +52,8 @@ def is_ours(exc: BaseException, hook: Any = None) -> bool:
     return at.tb_frame.f_code is getattr(called, "__code__", None)
 
 
-def note(where: str, exc: BaseException | None = None) -> None:
-    """Count a fault; one with an exception goes to the hook, whose own exceptions end here."""
-    if exc is None:
-        on_count()
-        return
+def note(where: str, exc: BaseException) -> None:
+    """Tell the hook of a fault; its own exceptions end here."""
     try:
         on_fault(where, exc)
     except Exception:

@@ -10,7 +10,7 @@ from typing import Any
 
 from ...store import records
 from . import banks, clock, tracks
-from .sites import Site, checked, sites
+from .sites import Site, by_id, checked
 
 _SECOND = 1_000_000_000  # in ticks, which are nanoseconds on both clocks
 _WINDOWS_MAX = 4096
@@ -19,11 +19,10 @@ _WINDOWS_MAX = 4096
 class SiteLimits:
     """What is recorded of a site, and how much of that the present second has had."""
 
-    def __init__(self) -> None:
-        self.coalesce = self.is_throttled = False
-        self.max_depth: int | None = None
-        self.max_per_s: int | None = None
-        self.second = self.in_second = 0
+    coalesce = is_throttled = False
+    max_depth: int | None = None
+    max_per_s: int | None = None
+    second = in_second = 0
 
     def is_over(self, nest: int) -> bool:
         """Is a call that begins now, in place `nest` (from 1) of those inside each other, to be coalesced?"""
@@ -43,28 +42,26 @@ class CoalescedCalls:
 
     def __init__(self, opened: Any) -> None:
         self.owners, self.stage, self.w1 = opened.owners, opened.stage, opened.w1
-        self.site, self.home = opened.site, opened.home
-        self.busy, self.is_written = 0, False
+        self.busy, self.is_written, self.failed = 0, False, False
         self.calls = self.total = self.longest = self.start = self.end = self.depth = 0
-        self.failed = False
 
-    def add(self, opened: Any, end: int, failed: bool) -> None:
+    def add(self, opened: Any) -> None:
         """One more call. What ends over a second after the window's start begins another."""
-        start, depth = opened.start, opened.depth
+        start, end, depth = opened.start, opened.end, opened.depth
         inside = 0 if opened.nest > 1 else opened.busy or end - start
         if self.calls and end - min(self.start, start) > _SECOND:
             self.write(opened.live)
         if not self.calls:
             self.start, self.end, self.depth = start, end, depth
         self.start, self.end, self.depth = min(self.start, start), max(self.end, end), min(self.depth, depth)
-        self.failed = self.failed or failed
+        self.failed = self.failed or opened.failed
         self.longest = max(self.longest, inside)
         self.total += inside
         self.calls += 1
 
     def write(self, live: banks.Live) -> None:
         """Make a record of it; it is empty then."""
-        w2 = records.duration_bits(self.end - self.start) | self.depth << 40 | (records.ERROR if self.failed else 0)
+        w2 = records.duration_bits(self.end - self.start) | self.depth << 40 | records.ERROR * self.failed
         values = {"coalesced": self.calls, "total_ns": self.total, "max_ns": self.longest}
         self.busy = max(self.total, 1)
         self.calls = self.total = self.longest = 0
@@ -74,9 +71,8 @@ class CoalescedCalls:
 
 def limit(site: Site, coalesce: bool = False, max_depth: int | None = None, max_per_s: int | None = None) -> None:
     """What is beyond these limits is coalesced from now on; without any, nothing is. Not for sites with a stage."""
-    checked(site)
     depth, per_s = _checked(max_depth, "max_depth"), _checked(max_per_s, "max_per_s")
-    _change(site, coalesce=bool(coalesce), max_depth=depth, max_per_s=per_s, second=0)
+    _change(checked(site), coalesce=bool(coalesce), max_depth=depth, max_per_s=per_s, second=0)
 
 
 def throttle(site: Site, on: bool, /) -> None:
@@ -94,27 +90,26 @@ def _change(site: Site, **changes: Any) -> None:
 
 
 def _checked(value: Any, name: str) -> int | None:
-    if value is None:
-        return None
-    if not isinstance(value, int) or not 0 <= value < records.NO_STEP:
-        raise ValueError(f"{name}={value!r}: None or an int from 0 is needed")
-    return int(value)
+    if value is None or (isinstance(value, int) and 0 <= value < records.NO_STEP):
+        return value
+    raise ValueError(f"{name}={value!r}: None or an int from 0 is needed")
 
 
 def look(opened: Any) -> None:
     """A call of a limited site is about to begin: is it to be coalesced?"""
-    above, site = tracks.track_here().top, opened.site
-    while above is not above.parent and above.site is not site:
-        above = above.parent
-    opened.nest = 1 if above is above.parent else max(above.nest, 1) + 1
-    limits = site.limits
-    opened.is_coalesced = limits is not None and limits.is_over(opened.nest)
+    site, limits = opened.site, opened.site.limits
+    around = [other.nest for other in tracks.track_here().open if other.site is site]
+    opened.nest = max(around[-1], 1) + 1 if around else 1
+    if limits is not None and limits.is_over(opened.nest):
+        opened.is_coalesced = True
+        site.coalesced += 1
+        if opened.live is not None:
+            banks.count(banks.COALESCED)
 
 
-def ended(opened: Any, failed: bool) -> None:
+def ended(opened: Any) -> None:
     """A coalesced call has ended: it goes into its window."""
-    live = opened.live
-    key = opened.home, opened.w1, opened.stage
+    live, key = opened.live, (opened.home, opened.w1, opened.stage)
     with banks.lock:
         if len(live.windows) >= _WINDOWS_MAX:
             flush()
@@ -122,13 +117,13 @@ def ended(opened: Any, failed: bool) -> None:
         if window is None:
             window = live.windows[key] = CoalescedCalls(opened)
         opened.is_written = True
-        window.add(opened, opened.end, failed)
+        window.add(opened)
 
 
 def flush() -> None:
     """Write what is pending. A window into which nothing has come since is given up."""
     live = banks.live
-    with banks.lock:
+    with banks.Turn():
         for key in tuple(live.windows) if live is not None else ():
             window = live.windows.get(key)
             if window is not None and window.calls:
@@ -139,4 +134,4 @@ def flush() -> None:
 
 def site_costs() -> list[tuple[Site, int, int, int]]:
     """(site, calls, ns that they took of their threads, calls that were coalesced) of all sites with calls."""
-    return [(site, site.calls, int(site.cost_ns), site.coalesced) for site in sites() if site.calls]
+    return [(site, site.calls, int(site.cost_ns), site.coalesced) for site in tuple(by_id) if site.calls]

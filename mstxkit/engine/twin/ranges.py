@@ -1,7 +1,7 @@
 """Ranges and marks: how one begins, is on its track and in its stage, is told to tools, and ends as a record.
 
-    begin     a hook is told · tools are told · a place on its track · its clock · a slot in the live file · its stage
-    end       its clock · a record · the slot · its stage and its track · tools are told · a hook is told
+    begin     a hook is told · sinks are told · a place on its track · its clock · a slot in the live file · its stage
+    end       its clock · a record · the slot · its stage and its track · sinks are told · a hook is told
 
 Whatever interrupts a begin takes back what has been done; whatever interrupts an end, the rest is done all the same.
 """
@@ -13,9 +13,10 @@ from typing import Any, Callable
 
 from ...host import names
 from ...store import records
-from . import attributes, banks, clock, interruptions, limits, sinks, sites, switches, tracks, watch
-from .interruptions import begins_with_try, note
-from .switches import AWAITED, RECORD, TOOLS, WATCH
+from ..plain_values import settle
+from . import banks, clock, interruptions, limits, listeners, sites, tracks
+from .interruptions import begins_with_try
+from .listeners import AWAITED, RECORD, TOOLS, WATCH
 from .tracks import Opened
 
 # One call of a site in so many, less one, is timed, and looks whether this process is still the one that recorded.
@@ -30,11 +31,11 @@ on_forked: Callable[[], None] = lambda: None  # noqa: E731
 def begin(opened: Opened, stream: Any, may_move: bool) -> None:
     """Begin a range in the calling context, where anything is on."""
     site = opened.site
-    if switches.on & AWAITED:
-        watch.first()
-    if switches.on & WATCH and site.is_watched:
-        watch.entered(opened, may_move)
-    on = switches.on & ~AWAITED
+    if listeners.on & AWAITED:
+        listeners.tell_first()
+    if listeners.on & WATCH and site.is_watched:
+        listeners.tell_entered(opened, may_move)
+    on = listeners.on & ~AWAITED
     if not on and opened.told_in is None:
         return
     live = banks.live if on & RECORD else None
@@ -44,28 +45,24 @@ def begin(opened: Opened, stream: Any, may_move: bool) -> None:
             on_forked()
             return
     site.calls += 1
+    opened.live = live
     if site.limits is not None:
         limits.look(opened)
     if on & TOOLS and not opened.is_coalesced:
-        sinks.begin(opened, stream)
+        listeners.begin_in_sinks(opened, stream)
     stage = site.own_stage
     if live is None and stage is None and not opened.is_coalesced:
         return  # only tools see it
     track = tracks.track_here()
     opened.take_place(track)
-    opened.track, track.top, opened.live = track, opened, live
-    if live is None or opened.is_coalesced:
-        opened.start = clock.now()
-        opened.is_written = live is None
-        if opened.is_coalesced:
-            site.coalesced += 1
-            if live is not None:
-                banks.count(banks.COALESCED)
-    else:
+    opened.is_inner = stage is not None and stage in [other.site.own_stage for other in track.open]
+    opened.track = track
+    track.open.append(opened)
+    if live is not None and not opened.is_coalesced:
         _show(opened, live)
+    else:
+        opened.start, opened.is_written = clock.now(), live is None
     if stage is not None:
-        around = tracks.chain(opened.parent, track.ground)[:-1] if stage.open else ()
-        opened.is_inner = stage in [other.site.own_stage for other in around]
         stage.begins(opened)
         sites.seen.setdefault(stage.key)
         tracks.stage_changed(track)
@@ -74,8 +71,7 @@ def begin(opened: Opened, stream: Any, may_move: bool) -> None:
 def _show(opened: Opened, live: Any) -> None:
     """A process that is killed leaves its open ranges in slots; the active bank says what they are."""
     bank = live.bank
-    if not bank.knows(opened):
-        live.define(opened)
+    live.define(opened)
     opened.start = clock.now()
     opened.is_written = False
     banks.open_slot(opened)
@@ -87,40 +83,32 @@ def _show(opened: Opened, live: Any) -> None:
 def finish(opened: Opened, failed: bool) -> None:
     """End a range, all of it and once. An exception of the program's that comes up meanwhile passes on after that."""
     try:
-        opened.end = clock.now()
-        if not opened.is_written:
-            _write(opened, failed)
-        if opened.slot:
-            banks.close_slot(opened)
-        if opened.track is not None:
-            _leave(opened)
-        if opened.ends:
-            _end_in_tools(opened)
-        site = opened.site
-        if opened.before:  # what it took its thread, tools included
-            spent = clock.now() - opened.end + (opened.start or opened.end) - opened.before
-            site.usual_ns = spent if spent < _DEAR_NS else _DEAR_NS
-            site.cost_ns += spent
-        else:
-            site.cost_ns += site.usual_ns
-        if opened.told_in is not None:
-            watch.left(opened, failed)
+        opened.failed, opened.end = failed, clock.now()
+        for act in _ACTS:
+            act(opened)
     except BaseException as exc:
+        if _undo("range.end", exc, opened):
+            raise
+
+
+def _undo(where: str, exc: BaseException, opened: Opened | None) -> bool:
+    """End what has begun of it. Is it the program's, and passes on? A fault of ours is noted."""
+    if opened is not None:
         tracks.unfinished.append(opened)
         finish_rest()
-        if not interruptions.is_ours(exc):
-            raise
-        if opened.live is banks.live:  # else it was let go of meanwhile
-            note("range.end", exc)
+    is_ours = interruptions.is_ours(exc)
+    if is_ours and (opened is None or opened.live in (None, banks.live)):  # else it was let go of meanwhile
+        interruptions.note(where, exc)
+    return not is_ours
 
 
 def finish_rest() -> None:
-    """End what was interrupted in its end, as far as that can be done here."""
+    """End what was interrupted in its begin or end, as far as that can be done here."""
     for opened in tuple(tracks.unfinished):
-        is_whole, opened.end = True, opened.end or clock.now()
-        for act in (_write, banks.close_slot, _leave, _end_in_tools, watch.left):
+        is_whole, opened.failed, opened.end = True, True, opened.end or clock.now()
+        for act in _ACTS:
             try:
-                act(opened, True)  # what is done is not done again
+                act(opened)  # what is done is not done again
             except BaseException:  # one is enough, and it passes on
                 is_whole = False
         if is_whole and opened in tracks.unfinished:  # a signal's handler may have been faster
@@ -130,26 +118,37 @@ def finish_rest() -> None:
 tracks.finish_rest = finish_rest
 
 
-def _write(opened: Opened, failed: bool) -> None:
+def _write(opened: Opened) -> None:
     live = opened.live
     if opened.is_written or live is not banks.live:
         return
-    if opened.is_body and not opened.busy:
-        opened.busy = 1
+    opened.busy = opened.busy or int(opened.is_body)
     if opened.is_coalesced:
-        limits.ended(opened, failed)
+        limits.ended(opened)
         return
-    w2 = opened.end - opened.start
-    if not 0 <= w2 <= records.DURATION_MAX:
-        w2 = records.duration_bits(w2)
-    w2 |= opened.depth << 40 | records.ERROR if failed else opened.depth << 40
-    if opened.made_with or opened.added:
-        live.write(opened, w2, *attributes.collect(opened))
-    else:
-        live.write(opened, w2)
+    w2 = records.duration_bits(opened.end - opened.start) | opened.depth << 40 | records.ERROR * opened.failed
+    live.write(opened, w2, *_attributes_of(opened))
 
 
-def _leave(opened: Opened, failed: bool = False) -> None:
+def _attributes_of(opened: Opened) -> tuple[dict[str, Any], bool]:
+    """All attributes of a range in order, within the limit, of plain values; and is any of them lost?
+
+    A later value of a key replaces the earlier one. What is neither plain nor can be made so stays what it is.
+    """
+    together: dict[str, Any] = {}
+    is_lost = False
+    for attributes in (opened.made_with, opened.added):
+        for key, value in tuple(attributes.items()) if attributes else ():
+            if issubclass(type(key), str):
+                together[str.__str__(key)] = value
+            else:
+                is_lost = True  # a wrapper's callable may give any dict
+    limited = list(together.items())[: records.ATTRIBUTE_LIMIT]
+    settled, is_lost = settle(limited, is_lost or len(limited) < len(together))
+    return dict(settled), is_lost
+
+
+def _leave(opened: Opened) -> None:
     track, stage = opened.track, opened.site.own_stage
     if track is None:
         return
@@ -157,42 +156,49 @@ def _leave(opened: Opened, failed: bool = False) -> None:
     if stage is not None:
         stage.ends(opened)
         tracks.stage_changed(track)
-    if track.thread is None:  # it was parked
-        opened.home.parked.discard(track)
-    elif track.top is track.ground:
-        tracks.let_go(track)
+    opened.home.parked.discard(track)  # where it was parked
+    tracks.let_go(track)
     opened.track = None
 
 
-def _end_in_tools(opened: Opened, failed: bool = False) -> None:
-    while opened.ends:
-        tell_end = opened.ends[-1]
-        del opened.ends[-1]
-        tell_end()
+def _add_cost(opened: Opened) -> None:
+    """What it took its thread, sinks included; where that was not timed, as much as the last that was."""
+    site, spent = opened.site, opened.site.usual_ns
+    if opened.before:
+        spent = clock.now() - opened.end + (opened.start or opened.end) - opened.before
+        site.usual_ns = min(spent, _DEAR_NS)
+    site.cost_ns += spent
 
 
-def mark(message: Any, domain: Any, stream: Any, made_with: dict[str, Any]) -> None:
-    """An instant, in the calling context."""
-    if switches.on & AWAITED:
-        watch.first()
+# In this order. Each does nothing where it was done before.
+_ACTS: tuple[Callable[[Opened], None], ...] = (
+    _write, banks.close_slot, _leave, listeners.end_in_sinks, _add_cost, listeners.tell_left,
+)  # fmt: skip
+
+
+def mark(message: Any, /, *, domain: Any = names.DEFAULT_DOMAIN, stream: Any = None, **attributes: object) -> None:
+    """An instant, inside of what is open."""
+    if not listeners.on:
+        return
+    if listeners.on & AWAITED:
+        listeners.tell_first()
     live = banks.live
     try:
         site = sites.intern(message, None, domain)
-        if switches.on & TOOLS:
-            sinks.mark(site, stream)
-        if switches.on & RECORD and live is not None:
-            instant = Opened(site, made_with)
+        if listeners.on & TOOLS:
+            listeners.mark_in_sinks(site, stream)
+        if listeners.on & RECORD and live is not None:
+            instant, track = Opened(site, attributes), tracks.track_here()
             instant.end = clock.now()
-            track = tracks.track_here()
             instant.take_place(track)
-            values = attributes.collect(instant)
-            live.write(instant, instant.depth << 40 | records.MARK << records.KIND_SHIFT, *values)
+            w2 = instant.depth << 40 | records.MARK << records.KIND_SHIFT
+            live.write(instant, w2, *_attributes_of(instant))
             tracks.let_go(track)
     except Exception as exc:
         if not interruptions.is_ours(exc):
             raise
-        if live is banks.live:
-            note("mark", exc)
+        if live is banks.live:  # else it was let go of meanwhile
+            interruptions.note("mark", exc)
 
 
 class Range:
@@ -213,34 +219,26 @@ class Range:
     def __enter__(self, may_move: bool = False) -> Range:
         opened = None
         try:
-            if switches.on:
-                site = self._site
-                if site is None:
-                    site = self._site = sites.intern(self.name, self.stage, self.domain)
+            if listeners.on:
+                self._site = site = self._site or sites.intern(self.name, self.stage, self.domain)
                 opened = Opened(site, self._attributes)
                 begin(opened, self._stream, may_move)
                 self.__class__ = _OpenRange
             self._entries.append(opened)
             return self
         except BaseException as exc:
-            if opened is not None:
-                tracks.unfinished.append(opened)
-                if opened in self._entries:
-                    self._entries.remove(opened)
-                finish_rest()
-            if not interruptions.is_ours(exc):
+            if opened is not None and opened in self._entries:
+                self._entries.remove(opened)
+            if _undo("range.begin", exc, opened):
                 raise
-            if opened is None or opened.live in (None, banks.live):  # else it was let go of meanwhile
-                note("range.begin", exc)
             self._entries.append(None)
             return self
 
     @begins_with_try
-    def __exit__(self, kind: Any = None, error: Any = None, traceback: Any = None) -> None:
+    def __exit__(self, kind: Any = None, error: Any = None, traceback: Any = None, opened: Any = None) -> None:
         try:
-            opened = None
             if not self._entries:
-                note("range.exit_without_enter")
+                banks.count(banks.FAULTS)
                 return
             opened = self._entries[-1]
             del self._entries[-1]
@@ -248,11 +246,11 @@ class Range:
                 finish(opened, kind is not None and kind not in _NO_FAILURES)
             if not self._entries:
                 self.__class__ = Range
-        except BaseException:
-            if opened is not None:
-                tracks.unfinished.append(opened)
-                finish_rest()
-            raise
+        except BaseException as exc:
+            if self._entries and opened in (None, self._entries[-1]):  # up to Python 3.9, anywhere
+                opened = self._entries.pop()
+            if _undo("range.end", exc, opened):
+                raise
 
     async def __aenter__(self) -> Range:
         return self.__enter__(True)

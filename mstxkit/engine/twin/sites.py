@@ -8,7 +8,7 @@ from ... import faults
 from ...host import names
 from ...store import livefile, records
 from . import banks, interruptions
-from .sums import StageTotal
+from .sums import StageTotal, waits
 
 describe: Callable[[object, object, object], Any] = names.describe
 # What a pickled site is a call of, and so what it arrives as in another process.
@@ -17,10 +17,9 @@ mark: Callable[..., None] = lambda message, **attributes: None  # noqa: E731
 
 _by_description: dict[tuple[bytes, bytes, str | None], Site] = {}
 _by_name: dict[tuple[Any, Any, Any], Site] = {}  # of exact texts
-_by_id: list[Site] = []
+by_id: list[Site] = []
 _stages: dict[str, StageTotal] = {}
-# Keys of the stages that have begun in this process, in order.
-seen: dict[str, None] = {}
+seen: dict[str, None] = {}  # keys of the stages that have begun in this process, in order
 
 
 class Site:
@@ -35,7 +34,7 @@ class Site:
         name_bytes, domain_bytes, key, self.message, self.message_domain = described
         self.id, self.name, self.stage, self.domain = site_id, name, stage, domain
         self.own_stage = None if key is None else _stage_of(key)
-        self.is_watched = self.own_stage is not None  # see `watch`
+        self.is_watched = self.own_stage is not None  # see `listeners`
         payload = livefile.site_payload(name_bytes, domain_bytes, self.own_stage.id if self.own_stage else 0)
         self.entry = livefile.SITE, site_id, payload
         self.bank: Any = None
@@ -60,14 +59,12 @@ def intern(name: str, stage: str | None = None, domain: str | None = names.DEFAU
     is_exact = type(name) is str and type(domain) is str and (stage is None or type(stage) is str)
     key = (name, stage, domain)
     site = _by_name.get(key) if is_exact else None
-    if site is not None:
-        return site
-    with banks.lock:
-        is_plain = is_exact and stage is None and domain == names.DEFAULT_DOMAIN
-        site = _catch_all() if is_plain and len(_by_id) >= records.SITE_LIMIT else _described(name, stage, domain)
-        is_kept = site is not _by_id[0] or name == records.CATCH_ALL
-        if is_exact and len(_by_name) < records.SITE_LIMIT and is_kept:
-            _by_name[key] = site
+    if site is None:
+        with banks.lock:
+            site = _described(name, stage, domain)
+            is_kept = site is not by_id[0] or name == records.CATCH_ALL
+            if is_exact and is_kept and len(_by_name) < records.SITE_LIMIT:
+                _by_name[key] = site
     return site
 
 
@@ -78,29 +75,23 @@ def _described(name: Any, stage: Any, domain: Any) -> Site:
         if not interruptions.is_ours(exc, describe):
             raise
         interruptions.note("engine.intern", exc)
-        return _by_id[0]
+        return by_id[0]
     key = name_bytes, domain_bytes, stage_key = tuple(described[:3])
     site = _by_description.get(key)
     if site is None:
         is_as_its_stage = stage_key is not None and (name_bytes, domain_bytes) == (stage_key.encode(), b"default")
-        if len(_by_id) >= records.SITE_LIMIT and not (is_as_its_stage and _stage_of(stage_key) is not None):
+        if len(by_id) >= records.SITE_LIMIT and not (is_as_its_stage and _stage_of(stage_key) is not None):
             return _catch_all(stage_key)
-        site = Site(len(_by_id) + 1, name, stage, domain, described)
-        _by_id.append(site)
-        _by_description[key] = site
+        site = _by_description[key] = Site(len(by_id) + 1, name, stage, domain, described)
+        by_id.append(site)
     return site
 
 
-def _catch_all(key: str | None = None) -> Site:
+def _catch_all(key: str | None) -> Site:
     banks.count(banks.NAMES_CAPPED)
     if not faults.counts.get("names"):
         names.tell_of_too_many(mark, records.CATCH_ALL)
-    return _by_id[0] if key is None or _stage_of(key) is None else _described(key, key, names.DEFAULT_DOMAIN)
-
-
-def sites() -> list[Site]:
-    """All sites by number."""
-    return list(_by_id)
+    return by_id[0] if key is None or _stage_of(key) is None else _described(key, key, names.DEFAULT_DOMAIN)
 
 
 def checked(value: Any) -> Site:
@@ -108,6 +99,16 @@ def checked(value: Any) -> Site:
     if type(value) is not Site:
         raise TypeError("a Site was expected")
     return value
+
+
+def watch_site(site: Site, /) -> None:
+    """Watch it from now on, as a site with a stage is from the beginning."""
+    checked(site).is_watched = True
+
+
+def add_cost(site: Site, ns: float, /) -> None:
+    """Something else was done for calls of this site, and took so long."""
+    checked(site).cost_ns += ns
 
 
 def _stage_of(key: str) -> StageTotal | None:
@@ -125,12 +126,16 @@ def stages() -> list[StageTotal]:
     return list(_stages.values())
 
 
+def stage_keys() -> list[str]:
+    """The keys of all stages, in the order of their ids from 1."""
+    return list(_stages)
+
+
+def stage_waits() -> dict[str, str]:
+    """Key of each stage whose ranges have said `waits_for`, to whom; "" where that was no text."""
+    return dict(waits)
+
+
 def stages_seen() -> list[str]:
     """Keys of the stages that have begun in this process, in the order of their first begin."""
     return list(seen)
-
-
-def after_fork() -> None:
-    """In a forked child none has begun, none is open, and none has taken any time."""
-    for table in (seen, *(table for stage in stages() for table in (stage.sums, stage.open, stage.times))):
-        table.clear()

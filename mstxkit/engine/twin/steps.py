@@ -6,7 +6,7 @@ import operator
 from typing import Any
 
 from ...store import records
-from . import banks, interruptions, sites, sums, switches, tracks, watch
+from . import banks, interruptions, listeners, sites, sums, tracks
 from .interruptions import begins_with_try
 
 
@@ -18,11 +18,11 @@ def step(n: Any = None) -> int | None:
             wanted = 0 if tracks.step == records.NO_STEP else min(tracks.step + 1, records.STEP_MAX)
         if wanted is not None and wanted != tracks.step:  # patched calls tell theirs again and again
             tracks.step = wanted
-            if switches.on & switches.RECORD:
+            if listeners.on & listeners.RECORD:
                 sums.step_is_over(sites.stages())
         in_force = process_step()
     if wanted is not None:
-        watch.stepped(wanted)
+        listeners.tell_step(wanted)
     return in_force
 
 
@@ -42,18 +42,15 @@ def _as_step(n: Any) -> int | None:
 class at_step:
     """Give the enclosing task or thread a step of its own, and the tasks created inside."""
 
-    __slots__ = ("_before", "_process", "_step")
-
     def __init__(self, n: Any) -> None:
-        self._step = _as_step(n)
+        self._step, self._process = _as_step(n), listeners.process
         self._before: int | None = None
-        self._process = switches.process
 
     def __enter__(self) -> int | None:
-        self._before, self._process = tracks.ambient.get()[1], switches.process
+        self._before, self._process = tracks.ambient.get()[1], listeners.process
         try:
             if self._step is not None:
-                tracks.set_at(self._step)
+                tracks.be_inside(tracks.stage_here(), self._step)
             return current_step()
         except BaseException:
             self.__exit__()
@@ -63,13 +60,12 @@ class at_step:
     def __exit__(self, *error: object) -> None:
         try:
             self._leave()
-        except BaseException:
-            self._leave()
-            raise
+        finally:
+            self._leave()  # where the first time was interrupted
 
     def _leave(self) -> None:
-        if self._step is not None and self._process is switches.process:  # a forked child is not inside of it
-            tracks.set_at(self._before)
+        if self._step is not None and self._process is listeners.process:  # a forked child is not inside of it
+            tracks.be_inside(tracks.stage_here(), self._before)
 
 
 def carried() -> int | None:
@@ -84,8 +80,8 @@ def carry(carried: int | None) -> int | None:
         return None
     before = _packed(tracks.stage_here(), tracks.ambient.get()[1])
     stage_id = carried & 0xFFFF
-    tracks.set_stage(sites.stages()[stage_id - 1] if stage_id else None)
-    tracks.set_at(carried >> 16 & records.NO_STEP if carried >> 48 else None)
+    stage = sites.stages()[stage_id - 1] if stage_id else None
+    tracks.be_inside(stage, carried >> 16 & records.NO_STEP if carried >> 48 else None)
     return before
 
 
@@ -101,8 +97,7 @@ def current_step() -> int | None:
 
 def current_stage() -> str | None:
     """The key of the innermost stage that this task or thread is inside of, or None."""
-    stage = tracks.stage_here()
-    return None if stage is None else stage.key
+    return getattr(tracks.stage_here(), "key", None)
 
 
 def stage_times(step: Any = None) -> dict[str, float]:
@@ -110,26 +105,15 @@ def stage_times(step: Any = None) -> dict[str, float]:
 
     None: of the latest step before the one in force that has any, else of the latest that has any.
     """
-    stages, in_force = sites.stages(), current_step()
-    wanted: Any
+    times = {stage.key: dict(stage.times) for stage in sites.stages()}
     if step is None:
-        steps = {step for stage in stages for step in tuple(stage.times)} - {records.NO_STEP}
+        steps = {step for by_step in times.values() for step in by_step} - {records.NO_STEP}
+        in_force = current_step()
         finished = [step for step in steps if in_force is not None and step < in_force]
-        wanted = max(finished or steps, default=records.NO_STEP)
+        wanted: Any = max(finished or steps, default=records.NO_STEP)
     else:
         wanted = _as_step(step)
-    kept = ((stage.key, stage.times.get(wanted)) for stage in stages)  # which others may just be letting go of
-    return {key: ticks * 1e-9 for key, ticks in kept if ticks is not None}
-
-
-def stage_keys() -> list[str]:
-    """The keys of all stages, in the order of their ids from 1."""
-    return [stage.key for stage in sites.stages()]
-
-
-def stage_waits() -> dict[str, str]:
-    """Key of each stage whose ranges have said `waits_for`, to whom; "" where that was no text."""
-    return dict(sums.waits)
+    return {key: by_step[wanted] * 1e-9 for key, by_step in times.items() if wanted in by_step}
 
 
 def process_step() -> int | None:
@@ -139,5 +123,5 @@ def process_step() -> int | None:
 
 def take_summaries(everything: bool = False) -> bytes:
     """What is to be handed over of the stages of steps that are over: rows of 40 bytes, `store/summaries.py`."""
-    with banks.lock:
+    with banks.Turn():
         return sums.take(sites.stages(), process_step(), bool(everything))

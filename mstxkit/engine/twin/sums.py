@@ -6,21 +6,20 @@ is done under `banks.lock`. An occurrence is among those that are open, or its e
 
 from __future__ import annotations
 
-from typing import Any, Iterable, Mapping
+from types import SimpleNamespace
+from typing import Any, Iterable
 
 from ...store import livefile, records, summaries
 from ...store.summaries import StageSummary
 from ..plain_values import plain
 from . import banks, clock
 
-STEPS_KEPT, PENDING_MAX = 16, 4096
-_TIMES_KEPT = 8
+STEPS_KEPT, PENDING_MAX, _TIMES_KEPT = 16, 4096, 8
 # A step of at_step, or one that was left by going back, is over after so long without an end; so often is handed over
 # what is in no step; so often at most the sealer is woken for a step.
 _QUIET_NS, _OUTSIDE_NS, _WAKE_NS = 2_000_000_000, 60_000_000_000, 1_000_000_000
-# Key of each stage whose ranges have said `waits_for`, to whom.
-waits: dict[str, str] = {}
 _WORK = (summaries.TOKENS, summaries.RESPONSES, summaries.LONGEST_RESPONSE)
+waits: dict[str, str] = {}  # key of each stage whose ranges have said `waits_for`, to whom
 
 
 class StepSum:
@@ -35,12 +34,6 @@ class StepSum:
         self.work: dict[str, int] = {}
         self.own: set[str] = set()  # what of these the outermost occurrences say themselves
 
-    def begins(self, opened: Any) -> None:
-        """One more occurrence."""
-        if not self.open:
-            self.since = opened.start
-        self.open.add(opened)
-
     def ends(self, opened: Any) -> None:
         """An occurrence has ended; without `busy` all of it was spent inside.
 
@@ -48,53 +41,60 @@ class StepSum:
         """
         if opened not in self.open:
             return  # it began before all was forgotten
-        start, at, is_inner, busy = opened.start, opened.end, opened.is_inner, opened.busy
-        attributes = {**(opened.made_with or {}), **(opened.added or {})}
-        duration = at - start if at > start else 0
-        if len(self.open) == 1 and at > self.since:
-            self.total += at - self.since
-        if not is_inner or self.count:
+        start, at, busy, is_outer = opened.start, opened.end, opened.busy, not opened.is_inner
+        duration, alone = max(at - start, 0), max(at - self.since, 0) if len(self.open) == 1 else 0
+        # No call from here on until it is not open any more: see `interruptions`.
+        self.total += alone
+        if is_outer or self.count:
             self.is_changed = True
-        if not is_inner:
-            if not self.count or start < self.first:
-                self.first = start
-            if at > self.last:
-                self.last = at
-            if duration > self.longest:
-                self.longest = duration
+        if is_outer:
+            self.first = start if not self.count or start < self.first else self.first
+            self.last = at if at > self.last else self.last
+            self.longest = duration if duration > self.longest else self.longest
             self.count += 1
             self.busy += busy or duration
-            if busy:
-                self.has_busy = True
+            self.has_busy = self.has_busy or busy > 0
         self.open.discard(opened)
+        self._add_work({**(opened.made_with or {}), **(opened.added or {})}, opened.stage, is_outer)
+
+    def _add_work(self, attributes: dict[str, Any], stage: Any, is_outer: bool) -> None:
+        """What an occurrence says that it did: only whole numbers count.
+
+        What is inside of itself says it only where no outermost occurrence does: else the same would count twice.
+        """
         waits_for = attributes.get(summaries.WAITS_FOR)
-        if waits_for is not None and opened.stage is not None:
-            waits[opened.stage.key] = waits_for if type(waits_for) is str else ""
-        # What it says that it did: only whole numbers count. What is inside of itself says it only where no outermost
-        # occurrence does: else the same work would count twice.
-        for name in _WORK if attributes else ():
+        if waits_for is not None and stage is not None:
+            waits[stage.key] = waits_for if type(waits_for) is str else ""
+        for name in _WORK:
             is_prompts = name == summaries.RESPONSES and name not in attributes
-            amount = _amount(attributes, summaries.PROMPTS if is_prompts else name)
-            if amount is None or (is_inner and name in self.own):
+            amount = _amount(attributes.get(summaries.PROMPTS if is_prompts else name))
+            if amount is None or (name in self.own and not is_outer):
                 continue
-            before = self.work.get(name, 0) if is_inner or name in self.own else 0
+            before = self.work.get(name, 0) if name in self.own or not is_outer else 0
             self.work[name] = max(before, amount) if name == summaries.LONGEST_RESPONSE else before + amount
-            if not is_inner:
+            if is_outer:
                 self.own.add(name)
 
-    def summary(self, stage: int) -> StageSummary:
+    def pack(self, stage: int) -> bytes:
         """As it is handed over. Where something is open yet: up to the last end, all since its begin is the union's."""
         total = self.total + (max(0, self.last - self.since) if self.open else 0)
         return StageSummary(
             None if self.step == records.NO_STEP else self.step, stage, self.count, self.first, self.last, total,
             self.busy if self.has_busy else None, self.longest, *(self.work.get(name) for name in _WORK),
-        )  # fmt: skip
+        ).pack()  # fmt: skip
+
+    def is_due(self, at: int, step: int | None) -> bool:
+        """Is its step over?"""
+        if self.step == records.NO_STEP:
+            return bool(at - state.outside_since >= _OUTSIDE_NS)
+        if step is not None and self.step < step:
+            return True
+        return self.step != step and at - self.last >= (_QUIET_NS if self.step < state.highest_step else _OUTSIDE_NS)
 
 
-def _amount(attributes: Mapping[str, Any], name: str) -> int | None:
-    value = attributes.get(name)
-    if type(value) is not int:
-        value = None if value is None or isinstance(value, int) else plain(value)  # numpy's, say
+def _amount(value: Any) -> int | None:
+    if not isinstance(value, int):
+        value = None if value is None else plain(value)  # numpy's, say
     return value if type(value) is int and 0 <= value < 1 << 63 else None
 
 
@@ -113,11 +113,14 @@ class StageTotal:
 
     def begins(self, opened: Any) -> None:
         """One more occurrence."""
+        step = opened.w1 >> 32
         with banks.lock:
             if opened.live is not None:
-                self.of(opened.w1 >> 32).begins(opened)
+                kept = self._sum_of(step)
+                kept.since = kept.since if kept.open else opened.start
+                kept.open.add(opened)
             if not self.open:
-                self.since, self.step = opened.start, opened.w1 >> 32
+                self.since, self.step = opened.start, step
             self.open.add(opened)
 
     def ends(self, opened: Any) -> None:
@@ -134,7 +137,7 @@ class StageTotal:
                 for oldest in tuple(self.times)[:-_TIMES_KEPT]:
                     self.times.pop(oldest, None)
 
-    def of(self, step: int) -> StepSum:
+    def _sum_of(self, step: int) -> StepSum:
         """Its sum of that step; where there is no room for another one, one that is handed over to nobody."""
         if step in self.sums:
             return self.sums[step]
@@ -164,32 +167,25 @@ class StageTotal:
         return True
 
 
-class _State:
-    """What is of the whole process."""
-
-    def __init__(self) -> None:
-        self.pending: list[tuple[int, StepSum]] = []  # to be taken, each with the number of its stage
-        self.lost = self.highest_step = 0
-        self.outside_since, self.woken_at = clock.now(), 0
-
-
-state = _State()
+state: Any = None  # of the whole process: what is to be taken, with the number of its stage; what was lost; and when
 
 
 def forget(stages: Iterable[StageTotal]) -> None:
     """At a new live file."""
     global state
-    state = _State()
+    state = SimpleNamespace(pending=[], lost=0, highest_step=0, outside_since=clock.now(), woken_at=0)
     for stage in stages:
         stage.sums.clear()
+
+
+forget(())
 
 
 def step_is_over(stages: Iterable[StageTotal]) -> None:
     """The process's step has moved on: what is over is handed over now and not a second later."""
     at = clock.now()
-    if state.woken_at and at - state.woken_at < _WAKE_NS:
-        return
-    if [kept for stage in stages for kept in tuple(stage.sums.values()) if kept.is_changed]:
+    is_changed = [kept for stage in stages for kept in tuple(stage.sums.values()) if kept.is_changed]
+    if is_changed and (not state.woken_at or at - state.woken_at >= _WAKE_NS):
         state.woken_at = at
         banks.ring()
 
@@ -197,21 +193,13 @@ def step_is_over(stages: Iterable[StageTotal]) -> None:
 def take(stages: Iterable[StageTotal], step: int | None, everything: bool) -> bytes:
     """The rows of what is to be handed over."""
     at = clock.now()
-    rows = [away.summary(stage).pack() for stage, away in state.pending]
+    rows = [away.pack(stage) for stage, away in state.pending]
     for stage in stages:
         for kept in tuple(stage.sums.values()):
-            if kept.is_changed and (everything or _is_due(kept, at, step)):
-                rows.append(kept.summary(stage.id).pack())
+            if kept.is_changed and (everything or kept.is_due(at, step)):
+                rows.append(kept.pack(stage.id))
                 kept.is_changed = False
     state.pending.clear()
     if everything or at - state.outside_since >= _OUTSIDE_NS:
         state.outside_since = at
     return b"".join(rows)
-
-
-def _is_due(kept: StepSum, at: int, step: int | None) -> bool:
-    if kept.step == records.NO_STEP:
-        return at - state.outside_since >= _OUTSIDE_NS
-    if step is not None and kept.step < step:
-        return True
-    return kept.step != step and at - kept.last >= (_QUIET_NS if kept.step < state.highest_step else _OUTSIDE_NS)

@@ -1,0 +1,193 @@
+"""What is on, and who is told of ranges: profilers by sinks, mstx by its C functions, escalation by hooks.
+
+While nothing is on a range does nothing at all. What was begun in a sink is ended by that sink, also after it is
+cleared. A hook may do anything, also start a profiler that sets a sink, or let another thread run: what was known
+before it is read again.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import Any, Callable, Optional
+
+from . import interruptions
+
+Hook = Optional[Callable[..., object]]
+RECORD, TOOLS, WATCH, AWAITED = 1, 2, 4, 8  # bits of `on`
+_SINKS = ("sink.torch_npu", "sink.mindspore", "sink.torch", "sink.mstx")
+_MSTX = 3
+
+
+Sink = tuple[Callable[..., Any], Hook, Hook, Hook]  # what `set_sink` is given
+on = 0
+process = object()  # another one in a forked child: what was begun before is the parent's
+sinks: list[Sink | None] = [None] * len(_SINKS)
+_entered: Hook = None  # called with a site and whether the range may move to another thread
+_left: Hook = None  # with a site and whether the range failed
+_stepped: Hook = None  # with the step
+_last_step: tuple[int, int] | None = None  # the step that was said last, and on which thread
+_first: Hook = None
+
+
+def switch(bit: int, is_on: object) -> None:
+    """Switch one of them on or off."""
+    global on
+    on = on | bit if is_on else on & ~bit
+
+
+def set_sink(index: int, begin: Any, end: Any, mark: Any = None, begin_stream: Any = None) -> None:
+    """Tell this tool of every range and mark from now on."""
+    _put(index, (begin, end, mark, begin_stream))
+
+
+def clear_sink(index: int) -> None:
+    """Tell it of nothing more but the ends of what it began."""
+    _put(index, None)
+
+
+def set_direct(addresses: tuple[int, ...]) -> None:
+    """mstx by C function addresses: see docs/internals/engine.md."""
+    _put(_MSTX, _sink_of(addresses), len(_SINKS))
+
+
+def clear_direct() -> None:
+    """No mstx any more."""
+    _put(_MSTX, None, len(_SINKS))
+
+
+def _put(index: int, sink: Sink | None, limit: int = _MSTX) -> None:
+    if not 0 <= index < limit:
+        raise ValueError(f"sink index must be 0 to {_MSTX - 1}")
+    sinks[index] = sink
+    switch(TOOLS, any(sinks))
+
+
+def _sink_of(addresses: tuple[int, ...]) -> Sink:
+    """What calls these functions of mstx, which wants each domain created once."""
+    import ctypes
+
+    text, handle, number = ctypes.c_char_p, ctypes.c_void_p, ctypes.c_uint64
+    types: Any = (
+        (None, text, handle), (number, text, handle), (None, number), (handle, text),
+        (None, handle, text, handle), (number, handle, text, handle), (None, handle, number),
+    )  # fmt: skip
+    if len(addresses) != len(types) or not addresses[1] or not addresses[2]:
+        raise ValueError("mstxRangeStartA and mstxRangeEnd are needed")
+    functions: list[Any] = [ctypes.PYFUNCTYPE(*type_)(at) if at else None for type_, at in zip(types, addresses)]
+    mark, start, end, create, mark_in, start_in, end_in = functions
+    domains = {"default": None}
+
+    def domain_of(name: str) -> Any:
+        if create is not None and name not in domains:
+            domains[name] = create(name.encode())
+        return domains.get(name)
+
+    def tell_begin(message: str, name: str) -> Any:
+        domain = domain_of(name) if start_in and end_in else None
+        token = start_in(domain, message.encode(), None) if domain else start(message.encode(), None)
+        return (domain, token) if token else None
+
+    def tell_end(begun: Any, name: str) -> None:
+        domain, token = begun
+        end_in(domain, token) if domain else end(token)
+
+    def tell_mark(message: str, stream: Any, name: str) -> None:
+        domain = domain_of(name) if mark_in else None
+        if domain:
+            mark_in(domain, message.encode(), None)
+        elif mark:
+            mark(message.encode(), None)
+
+    return tell_begin, tell_end, tell_mark, None
+
+
+def _ask(where: str, hook: Callable[..., object], *arguments: Any) -> Any:
+    """What it says; None where it fails, which is a fault, and the end of a sink."""
+    try:
+        return hook(*arguments)
+    except Exception as exc:
+        if where in _SINKS:
+            _put(_SINKS.index(where), None, len(_SINKS))
+        interruptions.note(where, exc)
+
+
+def begin_in_sinks(opened: Any, stream: Any) -> None:
+    """Tell every sink; the range keeps how to end what began."""
+    message, domain, opened.ends = opened.site.message, opened.site.message_domain, []
+    for name, sink in zip(_SINKS, tuple(sinks)):
+        if sink is not None:
+            begin, end, _, begin_stream = sink
+            begun_in = process
+            if stream is None or begin_stream is None:
+                token = _ask(name, begin, message, domain)
+            else:
+                token = _ask(name, begin_stream, message, stream, domain)
+            if token is not None:
+                opened.ends.append((name, end, token, begun_in))
+
+
+def end_in_sinks(opened: Any) -> None:
+    """Tell those in which it began, each once."""
+    while opened.ends:
+        name, end, token, begun_in = opened.ends[-1]
+        del opened.ends[-1]
+        if begun_in is process:
+            _ask(name, end, token, opened.site.message_domain)
+
+
+def mark_in_sinks(site: Any, stream: Any) -> None:
+    """Tell every sink that takes marks."""
+    for name, sink in zip(_SINKS, tuple(sinks)):
+        if sink is not None and sink[2] is not None:
+            _ask(name, sink[2], site.message, stream, site.message_domain)
+
+
+def set_watch(entered: Hook, left: Hook, stepped: Hook, /) -> None:
+    """Whom to tell from now on; None: nobody."""
+    global _entered, _left, _stepped, _last_step
+    _entered, _left, _stepped, _last_step = entered, left, stepped, None
+
+
+def watch(on: object, /) -> None:
+    """Tell of watched ranges that begin from now on; or of no more."""
+    switch(WATCH, on)
+
+
+def await_first(hook: Hook, /) -> None:
+    """Call this once the next range or mark begins, and the one after that where it returns True; None: nobody."""
+    global _first
+    _first = hook
+    switch(AWAITED, hook is not None)
+
+
+def tell_first() -> None:
+    """The first range or mark is about to begin."""
+    asks_again = False
+    try:
+        asks_again = _first is not None and _ask("watch.first", _first) is True
+    finally:
+        if not asks_again:
+            await_first(None)
+
+
+def tell_entered(opened: Any, may_move: bool) -> None:
+    """A watched range begins. Whoever is told of it is told of its end."""
+    if _entered is not None:
+        opened.told_in = process  # a hook may fork
+        _ask("watch.entered", _entered, opened.site, may_move)
+
+
+def tell_left(opened: Any) -> None:
+    """It has ended."""
+    told_in, opened.told_in = opened.told_in, None
+    if _left is not None and told_in is process:
+        _ask("watch.left", _left, opened.site, opened.failed)
+
+
+def tell_step(step: int) -> None:
+    """Somebody has said the step; patched calls do at each call."""
+    global _last_step
+    told_step = step, threading.get_ident()
+    if _stepped is not None and (told_step != _last_step or on & WATCH):
+        _last_step = told_step
+        _ask("watch.stepped", _stepped, step)
