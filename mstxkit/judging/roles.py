@@ -314,7 +314,7 @@ class RoleHistory:
         return self._builds_up
 
     def _may_hide(self, kind: Piece, mode: int, steps: int) -> bool:
-        """May somebody be late inside of a piece and not be sure to be seen in so many steps, or a link be slow in it?"""
+        """May somebody be late inside of a piece, not surely seen in so many steps, or may a link be slow in it?"""
         is_inside = len(self.members) > 1 and mode != FREE and kind.where in (IN, BEHIND)
         is_hidden = is_inside and (kind.stage in self._builds_up or not self._rings_since(steps))
         return is_hidden or self.links.suspects(kind.stage)

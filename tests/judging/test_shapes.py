@@ -6,7 +6,7 @@ import pytest
 
 pytest.importorskip("numpy")
 
-from benchmarks import detection  # noqa: E402
+from benchmarks import detection
 
 
 @pytest.mark.parametrize(("fault", "seed"), [("rank", 0), ("rank", 2), ("two", 1), ("role", 0), ("host", 3)])
