@@ -16,19 +16,15 @@ def parts(of_each: Sequence[str], tag: str = "div") -> str:
     )
 
 
-def or_nothing(
-    roles: Sequence[dict[str, Any]], has: Callable[[dict[str, Any]], bool], none: str,
-    lead: Callable[[dict[str, Any]], str] = lambda role: "",
-) -> str:  # fmt: skip
-    """Of each role `lead` where it has what is drawn; else that it has not, and which roles have.
+def or_nothing(roles: Sequence[dict[str, Any]], has: Callable[[dict[str, Any]], bool], none: str) -> str:
+    """Of each role that has not what is drawn that it has not, and which roles have.
 
     Args:
         roles: As `figures.of_run` gives them.
         has: Is there something to draw of a role?
         none: A sentence with `{role}` in it.
-        lead: HTML of a role that has.
     """
     having = [named(role["role"]) for role in roles if has(role)]
     other = f' Choose <a href="#role">another role</a> to see it of {" or ".join(having)}.' if having else ""
-    bodies = (lead(role) if has(role) else nothing(none.format(role=named(role["role"])) + other) for role in roles)
+    bodies = ("" if has(role) else nothing(none.format(role=named(role["role"])) + other) for role in roles)
     return parts(list(bodies))

@@ -12,7 +12,7 @@ import polars as pl
 
 from ...errors import MstxkitError
 from ...store import documents
-from ..report import devices, step_words
+from ..report import devices
 from ..report.choice import EVERYTHING
 from ..report.units import size
 from . import document, figures, sections, zoom
@@ -90,11 +90,7 @@ def _page(
     scripted = {
         "roles": [{key: value for key, value in role.items() if key != "means"} for role in roles],
         "zoom": zoom.of_run(run, choice, ranks, first, detail.ranges), "what_if": sections.what_if_bars(summary),
-        "stragglers": [
-            {**{key: row[key] for key in ("rank", "stage", "where", "more_ns", "effect_ratio")},
-             "whose": step_words.of_role(summary, row)}
-            for row in summary["stragglers"][: figures.BARS_OF_RANKS]
-        ],
+        "stragglers": [{key: row[key] for key in ("who", "stage", "where")} for row in summary["stragglers"][:1]],
     }  # fmt: skip
     drawn = {**scripted, **others, "roles": roles, "roles_left_out": figures.left_out(run, first)}
     bodies = {key: getattr(sections, key)(summary, drawn) for key, *_ in document.SECTIONS}
