@@ -19,6 +19,7 @@ class Account(NamedTuple):
         has: Which of "ranges", "stages", "steps" it has; None: nobody has looked.
         roles: How many it has.
         is_running: Does it go on?
+        silent: Hosts that say nothing any more of where their processes are, while others do.
     """
 
     path: str
@@ -36,6 +37,7 @@ class Account(NamedTuple):
     has: frozenset[str] | None = None
     roles: int = 1
     is_running: bool = False
+    silent: frozenset[str] = frozenset()
 
 
 class Matter(NamedTuple):

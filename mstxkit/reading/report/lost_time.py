@@ -9,9 +9,9 @@ from __future__ import annotations
 from typing import Any, Mapping, Sequence
 
 from ...stages import canonical
-from ...store.verdicts import HANG
+from ...store.verdicts import HANG, IMBALANCE, JITTER
 from . import nobody, step_words
-from .account import Account, Matter
+from .account import Account, Matter, Rows
 from .escape import SENTENCE_LIMIT, for_terminal, shown
 from .evidence_words import evidence
 from .number_table import percent
@@ -32,7 +32,7 @@ def of(account: Account) -> tuple[list[Matter], float]:
     """All that are worth being told of; and what the costliest of the others saves, as a share of the run's time."""
     judged = [verdict for verdict in account.verdicts if verdict["kind"] != HANG]
     rows = [row for row in account.what_if if row["saved_ratio"]]
-    replayed = [_row_of(verdict, rows) for verdict in judged]
+    replayed = _replayed(account, judged, rows)
     matters = [_by_steps(account, of_verdict(verdict), row) for verdict, row in zip(judged, replayed)]
     if account.judged["why_not"] or nobody.is_too_short(account.judged):
         return matters, 0.0
@@ -62,11 +62,32 @@ def _key(stage: str | None) -> str | None:
     return stage and canonical(stage)
 
 
-def _row_of(verdict: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> Mapping[str, Any] | None:
-    """The row of what-if that is about what a verdict blames."""
-    kinds = (CHANGE, LINK) if verdict["rank"] is None and not verdict["process"] else (STRAGGLER,)
-    same = (row for row in rows if row["kind"] in kinds and _is_of(verdict, row))
-    return next(same, None) if blames(verdict) and verdict["stage"] is not None else None
+def _replayed(account: Account, verdicts: Rows, rows: Rows) -> list[Mapping[str, Any] | None]:
+    """Of each verdict the row of what-if that is about what it blames; a row is of one of them."""
+    found: list[Mapping[str, Any] | None] = []
+    for verdict in verdicts:
+        kinds = (CHANGE, LINK) if verdict["rank"] is None and not verdict["process"] else (STRAGGLER,)
+        same = (
+            row for row in rows if row not in found
+            and ((row["kind"] in kinds and _is_of(verdict, row)) or _is_its_tail(account, verdict, row))
+        )  # fmt: skip
+        found.append(next(same, None) if blames(verdict) and verdict["stage"] is not None else None)
+    return found
+
+
+def _is_its_tail(account: Account, verdict: Mapping[str, Any], row: Mapping[str, Any]) -> bool:
+    """Is the tail of a stage what the verdict tells of: of nobody alone, or of who is last there in most steps?"""
+    is_of_same = row["kind"] == TAIL and _key(row["stage"]) == _key(verdict["stage"])
+    if not is_of_same or verdict["kind"] not in (IMBALANCE, JITTER) or verdict["rank"] is None:
+        return is_of_same and verdict["kind"] in (IMBALANCE, JITTER)
+    return any(
+        rank == verdict["rank"] and 2 * count > tail["steps"]
+        for tail in _tails(account, row) for rank, count in tail["often"]
+    )  # fmt: skip
+
+
+def _tails(account: Account, row: Mapping[str, Any]) -> Rows:
+    return [t for t in account.tails if (t["role"], _key(t["stage"])) == (row["role"], _key(row["stage"]))]
 
 
 def _is_of(verdict: Mapping[str, Any], row: Mapping[str, Any]) -> bool:
@@ -130,8 +151,7 @@ def _of_row(account: Account, row: Mapping[str, Any], weight: float) -> Matter:
 def _why(account: Account, row: Mapping[str, Any]) -> str:
     """Of a tail who is last; of a rank that is not blamed any more, why not."""
     if row["kind"] == TAIL:
-        tails = (t for t in account.tails if t["role"] == row["role"] and _key(t["stage"]) == _key(row["stage"]))
-        return "; ".join(map(step_words.whose_tail, tails))
+        return "; ".join(map(step_words.whose_tail, _tails(account, row)))
     over = (gone for gone in account.judged["withdrawn"] if row["kind"] == STRAGGLER and _is_of(gone, row))
     return "; ".join(for_terminal(verdict["withdrawn"], SENTENCE_LIMIT) for verdict in over)
 

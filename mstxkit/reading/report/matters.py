@@ -17,7 +17,7 @@ from ...stages import meant_by
 from ...store import incidents
 from ...store.whereabouts import span
 from .. import endings
-from ..processes import ENDED, RUNNING
+from ..processes import ENDED, LOST, RUNNING
 from . import lost_time, nobody
 from .account import Account, Matter
 from .escape import SENTENCE_LIMIT, for_terminal, shown
@@ -25,13 +25,8 @@ from .number_table import percent
 from .sentences import blames, listed, of_incident
 from .units import duration
 
-OUT_OF_MEMORY, HOST_GONE, DAMAGE, EARLIER, NAME = (
-    "out_of_memory",
-    "host_gone",
-    "damage",
-    "earlier_attempt",
-    "stage_name",
-)
+OUT_OF_MEMORY, HOST_GONE, DAMAGE = "out_of_memory", "host_gone", "damage"
+EARLIER, NAME = "earlier_attempt", "stage_name"
 # Errors that say that memory ran out, of torch, Ray and Python.
 _OF_MEMORY = {"by OutOfMemoryError", "by MemoryError"}
 _AT_ONCE_NS, _NAMED = 3_000_000_000, 8
@@ -70,7 +65,8 @@ def _ends(account: Account, attempt: int) -> list[Matter]:
     dated = [(_began_ns(incident), _of_end(account, incident, members)) for incident in seen]
     told_of = {incident["process"] for incident in seen}
     dead = [p for p in members if endings.is_wrong(p["state"], p["how"]) and p["process"] not in told_of]
-    for host in _hosts_gone(dead, members):
+    dead += [p for p in members if p["state"] == LOST and p["host"] in account.silent]
+    for host in _hosts_gone(account, dead, members):
         gone = [process for process in dead if process["host"] == host]
         dead = [process for process in dead if process["host"] != host]
         dated.append((gone[0]["last_seen_ns"] or 0, _of_host(host, gone, members)))
@@ -111,10 +107,11 @@ def _of_end(account: Account, end: _Row, members: list[_Row]) -> Matter:
     )  # fmt: skip
 
 
-def _hosts_gone(dead: list[_Row], members: list[_Row]) -> list[str]:
-    """Hosts all of whose processes are gone, several of them, while there are others."""
+def _hosts_gone(account: Account, dead: list[_Row], members: list[_Row]) -> list[str]:
+    """Hosts all of whose processes are gone, several of them, while there are others; and who says nothing more."""
     there, gone = (Counter(process["host"] for process in some) for some in (members, dead))
-    return [host for host, count in gone.items() if count > 1 and count == there[host] and len(there) > 1]
+    are_gone = [host for host, count in gone.items() if count == there[host] and (count > 1 or host in account.silent)]
+    return are_gone if len(there) > 1 else []
 
 
 def _of_host(host: str, gone: list[_Row], members: list[_Row]) -> Matter:

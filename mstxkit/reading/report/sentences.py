@@ -54,7 +54,7 @@ def sentence(verdict: Mapping[str, Any]) -> str:
     place = evidence.get("where")
     where = f" {_PLACES.get(place, 'in')} {shown(stage)}" if stage else ""
     if not blames(verdict):
-        return f"there is not enough evidence to say who makes the others wait{where}"
+        return f"all take longer than before{where}: nothing tells whether they wait for one of them"
     is_of_one = verdict["rank"] is not None or bool(verdict["process"])
     name = shown(verdict["process"]) or f"rank {verdict['rank']}"
     who = f"{name} {shown(verdict['role'])}" if verdict["role"] else name

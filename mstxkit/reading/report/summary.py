@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ...store import records
+from ...store import records, whereabouts
 from .. import endings, places
 from .. import judged as judging
-from ..processes import RUNNING
+from ..processes import LOST, RUNNING
 from ..tables import incidents, split, stages, stragglers, what_if
 from . import captures, causes, device_words, devices, elsewhere, measuring, patch_words, step_means, step_words, waits
 from .account import Account
@@ -32,6 +33,8 @@ LOSSES = (
 # 8 in `judged` nothing of a judge that is `behind`, 9 `killed` apart
 # from `endings`, no `matters`, and a headline of the first verdict alone.
 SCHEMA = 10
+# Hosts say every 5 s where their processes are.
+_SILENT_NS = 120 * 10**9
 # Who waits is seen in so many steps, the last ones.
 _WAITS_OF_STEPS = 200
 
@@ -79,7 +82,14 @@ def _account(summary: dict[str, Any], gone: list[dict[str, Any]]) -> Account:
         stages=[row["stage"] for row in summary["stages"]], longest=next(longest, None),
         steps=(_first_steady(summary), summary["last_step"]) if has["steps"] else None,
         roles=step_words.roles_of(summary), is_running=RUNNING in summary["states"],
+        silent=_silent(summary["path"], summary["run"]) if LOST in summary["states"] else frozenset(),
     )  # fmt: skip
+
+
+def _silent(path: str, run_id: str) -> frozenset[str]:
+    """Hosts that have not said for minutes where their processes are, while others have."""
+    said_ns = {where.host: where.written_ns for where in whereabouts.seen(Path(path), run_id)}
+    return frozenset(host for host, ns in said_ns.items() if max(said_ns.values()) - ns > _SILENT_NS)
 
 
 def _first_steady(summary: dict[str, Any]) -> int:

@@ -112,6 +112,21 @@ def test_a_tail_costs_what_it_costs_beside_a_slow_rank() -> None:
     assert [m.kind for m in matters.weighed(account(what_if=[saving("tail", 0.4), slow]))] == ["straggler", "tail"]
 
 
+def test_a_tail_that_a_verdict_is_of_is_told_once_in_its_words() -> None:
+    tail, often = saving("tail", 0.4), {"role": "", "stage": "reference", "steps": 50, "longer_ratio": None}
+
+    def told(kind: str, rank: int | None, last: list[list[int]]) -> list[tuple[str, str]]:
+        said = verdict(kind=kind, rank=rank)._asdict()
+        every = matters.weighed(account(verdicts=[said], what_if=[tail], tails=[{**often, "often": last}]))
+        return [(matter.kind, matter.cost[:24]) for matter in every]
+
+    of_steps, of_judge = "without it a step takes ", "31 % of each step is los"
+    assert told("jitter", None, []) == [("jitter", of_steps)]
+    assert told("imbalance", 1, [[1, 40], [0, 10]]) == [("imbalance", of_steps)]
+    assert told("imbalance", 1, [[1, 20], [0, 15]]) == [("imbalance", of_judge), ("tail", of_steps)]
+    assert told("imbalance", 1, [[0, 40], [1, 10]]) == [("imbalance", of_judge), ("tail", of_steps)]
+
+
 def test_who_is_not_blamed_any_more_is_told_with_what_it_cost_and_that_it_is_over() -> None:
     over = verdict(withdrawn="not seen any more up to step 44")._asdict()
 
@@ -183,6 +198,13 @@ def test_a_host_all_of_whose_processes_are_gone_is_told_as_one() -> None:
 
     assert words(processes=[process(0), process(1), *gone])[0] == "host node3 is gone, with rank 8, rank 9"
     assert words(processes=gone)[0] == "rank 8 was killed while the others went on"
+
+
+def test_a_host_that_says_nothing_any_more_while_others_do_is_gone() -> None:
+    lost = [process(0), process(1, "lost", host="node3")]
+
+    assert words(processes=lost)[0].startswith("healthy"), "it may be read elsewhere"
+    assert words(processes=lost, silent=frozenset({"node3"}))[0] == "host node3 is gone, with rank 1"
 
 
 def test_how_an_earlier_attempt_ended_stands_behind_what_is_the_matter_now() -> None:
@@ -264,7 +286,7 @@ def test_more_work_is_not_called_a_slow_machine() -> None:
 def test_without_enough_evidence_it_says_so_and_which_switch_gives_it() -> None:
     text = printed(NOBODY, verdict(kind="not_enough_evidence", rank=None, next="capture(rings=True)")._asdict())
 
-    assert "there is not enough evidence to say who makes the others wait in reference" in text
+    assert "all take longer than before in reference: nothing tells whether they wait for one of them" in text
     assert "do  capture(rings=True)" in text
 
 
