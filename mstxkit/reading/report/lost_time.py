@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any, Mapping, Sequence
 
 from ...stages import canonical
-from ...store.verdicts import HANG, IMBALANCE, JITTER
+from ...store.verdicts import ALL_SLOW, HANG, IMBALANCE, JITTER, NOT_ENOUGH_EVIDENCE
 from . import nobody, step_words
 from .account import Account, Matter, Rows
 from .escape import SENTENCE_LIMIT, for_terminal, shown
@@ -106,6 +106,7 @@ def of_verdict(verdict: Mapping[str, Any]) -> Matter:
         for_terminal(verdict["waits_for"] or "", SENTENCE_LIMIT), advice.rstrip(" ;:").removesuffix("; or"),
         _profile(verdict), _evidence(verdict), command + rest, blames(verdict), verdict["impact_ratio"],
         verdict["stage"], () if verdict["rank"] is None else (verdict["rank"],),
+        verdict["since_step"] if verdict["kind"] in (ALL_SLOW, NOT_ENOUGH_EVIDENCE) else None,
     )  # fmt: skip
 
 

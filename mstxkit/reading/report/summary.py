@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...store import records, whereabouts
+from ...store.incidents import HANG
 from .. import endings, places
 from .. import judged as judging
 from ..processes import LOST, RUNNING
@@ -15,6 +16,7 @@ from .account import Account
 from .choice import EVERYTHING, NOTHING_SUPPOSED, ReportChoice, Supposed
 from .headline import headline
 from .judged_so_far import judged_so_far
+from .matters import HOST_GONE
 from .measuring import NAMES
 from .next_step import possible
 
@@ -125,10 +127,11 @@ def _plain(verdict: Verdict) -> dict[str, Any]:
 
 
 def is_something_wrong(summary: dict[str, Any]) -> bool:
-    """Was a process killed or ended by an exception, a record lost, or a file damaged?"""
+    """Was a process killed or ended by an exception, does one hang, is a host gone, a record lost, a file damaged?"""
     has_losses = any(process["dropped"] or process["faults"] for process in summary["losses"])
     has_raised = any(endings.is_wrong(ending["state"], ending["how"]) for ending in summary["endings"])
-    return bool(has_raised or summary["damage"] or has_losses)
+    has_stopped = any(matter["kind"] in (HANG, HOST_GONE) for matter in summary["matters"])
+    return bool(has_raised or has_stopped or summary["damage"] or has_losses)
 
 
 def _own_cost(processes: pl.DataFrame) -> dict[str, Any] | None:
