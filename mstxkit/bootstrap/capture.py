@@ -18,14 +18,8 @@ from ..host import environment, identity, imports, interpreters, launch
 from ..host.slow_folder import BEGINS_WITHIN_S, SlowFolder
 from ..store import run_file
 
-
-class _Outside:
-    """Whether somebody outside of this program names the run: `mstxkit run`, or who has set MSTXKIT_RUN."""
-
-    names_run = False
-
-
-_outside = _Outside()
+# The run that is named from outside of this program: by `mstxkit run`, or by who has set MSTXKIT_RUN.
+_named_outside: list[str] = []
 # The same in each capture of this process.
 _job = f"{launch.DRAWN}{os.urandom(4).hex()}"
 
@@ -121,7 +115,7 @@ def capture(run: str | os.PathLike[str] | None = None, *, config: Any = None, **
     if not interpreters.is_main():
         faults.warn_once("capture in a sub-interpreter", "a sub-interpreter is not recorded: the main interpreter is")
         return Capture(None)
-    if run not in (None, "") and _outside.names_run and os.environ.get(environment.RUN):
+    if run not in (None, "") and _named_outside and os.environ.get(environment.RUN):
         return _joined(run, config, overrides)
     from .. import capturing
     from . import settings
@@ -260,7 +254,7 @@ def start_from_environment() -> None:
     """Capture into MSTXKIT_RUN, if it is set. Never raises: a bad folder is logged, and the program runs unrecorded."""
     if not os.environ.get(environment.RUN) or environment.is_off():
         return
-    _outside.names_run = True
+    _named_outside[:] = [os.environ[environment.RUN]]
     try:
         try:
             capture()

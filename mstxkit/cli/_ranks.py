@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Iterable, Iterator, Mapping, NamedTuple, 
 from ..reading.endings import is_wrong
 from ..reading.report.escape import NAME_LIMIT, for_rich
 from ..reading.report.sentences import listed
-from ..reading.report.text import counted, who
-from ..reading.report.units import duration
+from ..reading.report.text import who
+from ..reading.report.units import counted, duration
 from ..store import whereabouts
 from ..store.whereabouts import Age, Whereabouts, span
 from . import _show

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Iterator, Sequence
 
 from ..judging.sight import Judges, Sighting
 from ..reading.report.escape import shown
-from ..reading.report.units import spans
+from ..reading.report.units import counted, spans
 from ..store.whereabouts import Whereabouts, span
 from . import _show
-from ._top_paper import Paper, counted, fitted, line_of
+from ._top_paper import Paper, fitted, line_of
 
 if TYPE_CHECKING:
     from rich.text import Text

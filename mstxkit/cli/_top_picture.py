@@ -13,11 +13,11 @@ from ..reading.report.account import Account
 from ..reading.report.escape import for_terminal, shown
 from ..reading.report.judged_so_far import in_words
 from ..reading.report.nobody import HEALTHY
-from ..reading.report.units import duration
+from ..reading.report.units import counted, duration
 from ..store.incidents import HANG
 from ..store.whereabouts import span
 from ._top_now import of_ranks
-from ._top_paper import Paper, counted, fitted, line_of
+from ._top_paper import Paper, fitted, line_of
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -108,7 +108,7 @@ def account_of(sighting: Sighting, folder: str) -> Account:
     if incident is not None and incident.kind == HANG and is_running:  # so long by now
         incident = incident._replace(time_ns=max(now_ns, incident.time_ns))
     return Account(
-        folder, judged, [{**verdict._asdict(), "group": list(verdict.group)} for verdict in sighting.verdicts],
+        folder, judged, [verdict.plain for verdict in sighting.verdicts],
         incidents=[] if incident is None else [incident.facts], is_running=is_running,
     )  # fmt: skip
 

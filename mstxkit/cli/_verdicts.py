@@ -77,7 +77,9 @@ def once(run: Path, run_id: str, json: bool) -> None:
         seen = watching.once(run, run_id)
         document = summary.summarise(open_run(run))
     if document["judged"]["why_not"] and seen.last_step is not None:  # what it recorded is not here
-        document.update(headline.headline(_account(run, seen)), verdicts=[*map(_as_dict, seen.verdicts)])
+        holding = [verdict.plain for verdict in seen.verdicts if not verdict.withdrawn]
+        account = Account(str(run), nobody.judged_live(seen.judged_steps, True), holding)
+        document.update(headline.headline(account), verdicts=[verdict.plain for verdict in seen.verdicts])
     is_by_tables = document["judged"]["by"] == judged.TABLES
     if sighting is not None:
         whole = {"run": run_id, "path": str(run), **_seen_now(run_id, sighting), **seen._asdict()}
@@ -102,15 +104,6 @@ def _seen_now(run_id: str, sighting: Sighting) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _account(run: Path, seen: Outlook) -> Account:
-    holding = [_as_dict(verdict) for verdict in seen.verdicts if not verdict.withdrawn]
-    return Account(str(run), nobody.judged_live(seen.judged_steps, True), holding)
-
-
-def _as_dict(verdict: Verdict) -> dict[str, Any]:
-    return {**verdict._asdict(), "group": list(verdict.group), "evidence": dict(verdict.evidence)}
-
-
 def _by_devices(document: dict[str, Any]) -> list[Any]:
     from ..reading.report import device_words
 
@@ -126,7 +119,7 @@ def _judged(seen: Outlook, is_by_tables: bool) -> str:
 
 def _line(verdict: Verdict) -> str:
     """In the words of every headline."""
-    matter = of_verdict(_as_dict(verdict))
+    matter = of_verdict(verdict.plain)
     step = "" if verdict.step is None else f"step {verdict.step}: "  # a hang before the first one
     if verdict.withdrawn:
         return for_terminal(f"{step}{matter.words}: withdrawn: {verdict.withdrawn}")

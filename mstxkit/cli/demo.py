@@ -105,17 +105,17 @@ def _further(outcome: DemoOutcome, report: dict[str, Any], page: Path) -> Iterat
     yield from _taken(outcome.escalated) if outcome.escalated is not None else ()
     yield f"The page: {page}\n\nTry next:"
     run = shlex.quote(str(outcome.plan.run))
-    advised = report["headline"]["next"].partition("mstxkit ")[2]
-    commands = dict.fromkeys((advised or f"status {run}", f"report {run}", f"report {run} --open"))
-    yield from (f"  {_program()} {command}" for command in commands)
+    advised = report["headline"]["next"] or f"mstxkit status {run}"
+    for command in dict.fromkeys((advised, f"mstxkit report {run}", f"mstxkit report {run} --open")):
+        yield f"  {command.replace('mstxkit ', f'{_program()} ', 1)}"
 
 
 def _program() -> str:
     """How this command is called from here: by its path, where the shell would find another one, or none."""
-    own, found = os.path.join(os.path.dirname(sys.executable), "mstxkit"), shutil.which("mstxkit")
+    own, on_path = os.path.join(os.path.dirname(sys.executable), "mstxkit"), shutil.which("mstxkit")
     if not os.path.exists(own):
         return f"{shlex.quote(sys.executable)} -m mstxkit"
-    return "mstxkit" if found is not None and os.path.samefile(found, own) else shlex.quote(os.path.relpath(own))
+    return "mstxkit" if on_path and os.path.samefile(on_path, own) else shlex.quote(os.path.relpath(own))
 
 
 def _taken(escalated: Escalated) -> Iterator[str]:

@@ -73,6 +73,11 @@ class Verdict(NamedTuple):
     process: str = ""
 
     @property
+    def plain(self) -> dict[str, Any]:
+        """As JSON has it."""
+        return {**self._asdict(), "group": list(self.group), "evidence": dict(self.evidence)}
+
+    @property
     def is_blaming(self) -> bool:
         """Does it hold, and name a cause?"""
         return self.kind in BLAMING and not self.withdrawn

@@ -67,7 +67,7 @@ def _of_role(
     means = {key: [row for row in summary[key] if row["role"] == role.role] for key in _MEANS}
     widest = int(np.diff(columns).max())
     return {
-        "role": shown(role.role) or ALL, "members": len(role.members), "is_free": role.is_free,
+        "role": shown(role.role) or ALL, "members": len(role.members),
         "steps": packed(role.steps[columns[:-1]], "u4"),
         "per_column": "" if widest == 1 else f"each column is the mean of up to {widest} steps",
         "rows": _names_of_rows(role, rows), "path": _path(role, path, columns),
@@ -120,7 +120,7 @@ def _heat(role: RoleRun, columns: Any, rows: Any) -> list[dict[str, Any]]:
         tables = [means(table.T, columns, axis=1) for table in (values, waited[:, :, piece])]
         slower, waits = (farthest(each, rows) for each in tables)
         heat.append({
-            "stage": shown(role.stage(piece)), "where": role.where(piece), "meets": bool(role.waits[piece]),
+            "stage": shown(role.stage(piece)), "where": role.where(piece),
             "slower": percents(slower), "waits": percents(waits),
         })  # fmt: skip
     return heat

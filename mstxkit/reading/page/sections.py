@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Sequence
 
 from ..report import devices as device_times
 from ..report import elsewhere, step_words
@@ -13,7 +13,7 @@ from ..report.step_words import number
 from ..report.text import LOSS_WORDS
 from ..report.units import duration
 from ..tables.resharding import DISPATCH, WEIGHTS
-from . import by_role, reasons
+from . import reasons
 from .document import ALL_LISTED, chart, cut, named, nothing, table, text
 from .figures import ALL, BARS_OF_RANKS
 
@@ -30,8 +30,8 @@ def steps(summary: dict[str, Any], figures: dict[str, Any]) -> str:
     note = "The critical path: what a step’s time went to, across ranks."
     notes = [f"{note} {text(role['per_column'])}".strip() for role in roles]
     first = chart(
-        "steps", list(map(_label_of_steps, roles)), by_role.parts(notes, "span"),
-        f'<div class="controls">{select}</div>' if select else "", by_role.parts(list(map(_table_of_steps, roles))),
+        "steps", list(map(_label_of_steps, roles)), _by_role(notes, "span"),
+        f'<div class="controls">{select}</div>' if select else "", _by_role(list(map(_table_of_steps, roles))),
     )  # fmt: skip
     return first + _zoom(figures["zoom"])
 
@@ -64,7 +64,7 @@ def _zoom(zoom: dict[str, Any] | None) -> str:
         for at, step in enumerate(zoom["roles"][0]["steps"])
     )
     note = "Ranges of one step on the run’s clock; drag to look closer, double-click to go back."
-    some = by_role.parts(list(map(_shown_of_zoom, zoom["roles"])), "span")
+    some = _by_role(list(map(_shown_of_zoom, zoom["roles"])), "span")
     other = " Other steps: <code>mstxkit report RUN --html FILE --steps A:B</code>"
     controls = f'<div class="controls"><label>Step <select id="zoom">{options}</select></label></div>'
     label = "Ranges of one step, a row for each rank, by time."
@@ -88,10 +88,10 @@ def who(summary: dict[str, Any], figures: dict[str, Any]) -> str:
         "Where rows stand for several ranks, the one farthest off is shown."
     )
     labels = [label if _is_compared(role) else "" for role in roles]
-    lead = by_role.or_nothing(roles, _is_compared, "{role} has no two ranks to compare.")
+    lead = _by_role(["" if _is_compared(role) else nothing(reasons.NO_PEER) for role in roles])
     slow = summary["stragglers"]
     behind = stragglers(slow) if slow else nothing(reasons.nobody_slow(roles, summary["judged"]))
-    of_others = by_role.parts([_gates_table(role["means"]) + _late_table(role["means"]) for role in roles])
+    of_others = _by_role([_gates_table(role["means"]) + _late_table(role["means"]) for role in roles])
     return lead + chart("heat", labels, note, _heat_controls(roles[0]["heat"])) + behind + of_others
 
 
@@ -317,3 +317,14 @@ def health(summary: dict[str, Any], figures: dict[str, Any]) -> str:
 
 def _rest(entries: list[dict[str, Any]]) -> str:
     return cut(len(entries) - ROWS, f"more: {ALL_LISTED}")
+
+
+def _by_role(of_each: Sequence[str], tag: str = "div") -> str:
+    """HTML of each role: all of it is in the page, and the script hides what is not of the chosen one, the first at
+    first; once where all is the same.
+    """
+    if len(set(of_each)) == 1:
+        return of_each[0]
+    return "".join(
+        f'<{tag} data-role="{at}"{" hidden" if at else ""}>{body}</{tag}>' for at, body in enumerate(of_each)
+    )

@@ -64,15 +64,15 @@ def _key(stage: str | None) -> str | None:
 
 def _replayed(account: Account, verdicts: Rows, rows: Rows) -> list[Mapping[str, Any] | None]:
     """Of each verdict the row of what-if that is about what it blames; a row is of one of them."""
-    found: list[Mapping[str, Any] | None] = []
+    replayed: list[Mapping[str, Any] | None] = []
     for verdict in verdicts:
         kinds = (CHANGE, LINK) if verdict["rank"] is None and not verdict["process"] else (STRAGGLER,)
         same = (
-            row for row in rows if row not in found
+            row for row in rows if row not in replayed
             and ((row["kind"] in kinds and _is_of(verdict, row)) or _is_its_tail(account, verdict, row))
         )  # fmt: skip
-        found.append(next(same, None) if blames(verdict) and verdict["stage"] is not None else None)
-    return found
+        replayed.append(next(same, None) if blames(verdict) and verdict["stage"] is not None else None)
+    return replayed
 
 
 def _is_its_tail(account: Account, verdict: Mapping[str, Any], row: Mapping[str, Any]) -> bool:

@@ -49,9 +49,8 @@ def _names(account: Account) -> Iterator[Matter]:
     """Stages whose names are nearly like those of others."""
     for stage in account.stages:
         if (meant := meant_by(stage)) is not None:
-            yield Matter(
-                NAME, f"no stage that mstxkit knows is called {shown(stage)}: {meant} may be meant", blames=False
-            )
+            words = f"no stage that mstxkit knows is called {shown(stage)}: {meant} may be meant"
+            yield Matter(NAME, words, blames=False)
 
 
 def _ends(account: Account, attempt: int) -> list[Matter]:

@@ -23,7 +23,6 @@ from .next_step import possible
 if TYPE_CHECKING:
     import polars as pl
 
-    from ...store.verdicts import Verdict
     from ..run import Run
 
 LOSSES = (
@@ -32,8 +31,7 @@ LOSSES = (
 # Of the form of the summary as JSON. 1 had no such number, 2 no verdicts, 3 no headline, stragglers and what-if,
 # 4 not in `judged` which roles were judged by how many steps, and what was withdrawn, 5 nothing of `step_means`, and of
 # stragglers and what-if the first 40 only, 6 not which ranks are missing, nor `error_ratio`, 7 not `names_by`,
-# 8 in `judged` nothing of a judge that is `behind`, 9 `killed` apart
-# from `endings`, no `matters`, and a headline of the first verdict alone.
+# 8 in `judged` nothing of a judge that is `behind`, 9 `killed` apart from `endings`, and no `matters`.
 SCHEMA = 10
 # Hosts say every 5 s where their processes are.
 _SILENT_NS = 120 * 10**9
@@ -112,18 +110,14 @@ def _judged(
     how: dict[str, Any] = {
         "by": judged.by, "steps": judged.steps, "why_not": judged.why_not, "hiding": list(judged.hiding),
         "wants": [want._asdict() for want in judged.wants], "roles": [role._asdict() for role in judged.roles],
-        "withdrawn": [_plain(verdict) for verdict in judged.withdrawn], "enough_steps": judging.ENOUGH_STEPS,
+        "withdrawn": [verdict.plain for verdict in judged.withdrawn], "enough_steps": judging.ENOUGH_STEPS,
         "behind": judged_so_far(run.path, run.id or ""),
     }  # fmt: skip
-    verdicts = [_plain(verdict) for verdict in judged.holding]
+    verdicts = [verdict.plain for verdict in judged.holding]
     asked = split.asked_for(supposed.trainers, supposed.rollouts)
     saving = what_if.table(run.roles.steady, judged.blaming, asked).to_dicts()
     slow = stragglers.table(run.roles.steady).to_dicts()
     return {"verdicts": verdicts, "judged": how, "stragglers": slow, "what_if": saving}
-
-
-def _plain(verdict: Verdict) -> dict[str, Any]:
-    return {**verdict._asdict(), "evidence": dict(verdict.evidence)}
 
 
 def is_something_wrong(summary: dict[str, Any]) -> bool:

@@ -13,7 +13,7 @@ from .escape import for_terminal, shown
 from .range_table import range_table
 from .sentences import listed
 from .stage_table import stage_table
-from .units import duration, spans
+from .units import counted, duration, spans
 
 RANK_LIMIT = 8
 ALIKE = 1.02
@@ -64,15 +64,10 @@ def who(process: dict[str, Any], with_host: bool = False) -> str:
     return labels.placed(process) if with_host else str(process["label"])
 
 
-def counted(count: int, what: str) -> str:
-    """1 process, 2 processes."""
-    return f"{count} {what}" + ("" if count == 1 else "es" if what.endswith("s") else "s")
-
-
 def _of_run(summary: dict[str, Any]) -> Text:
     states = ", ".join(f"{count} {state}" for state, count in summary["states"].items())
     text = Text.assemble(
-        ("Run ", "bold"), for_terminal(summary["path"]), f": {counted(summary['processes'], 'process')}"
+        ("Run ", "bold"), for_terminal(summary["path"]), f": {counted(summary['processes'], 'process', 'processes')}"
     )
     text.append(f" ({states})" if states else "")
     if summary["first_step"] is not None:
