@@ -87,7 +87,7 @@ LATE_OURS = {
 }
 
 HEAVY = {"torch", "torch_npu", "numpy", "polars", "pydantic", "wrapt", "ray", "asyncio", "mindspore"}
-HEAVY |= {"zstandard", "typer", "rich", "yaml", "plotly", "omegaconf", "perfetto", "prometheus_client", "opentelemetry"}
+HEAVY |= {"zstandard", "typer", "rich", "yaml", "omegaconf", "perfetto", "prometheus_client", "opentelemetry"}
 HEAVY |= {"google", "duckdb"}
 # Who may import what at module level all the same: modules that nobody loads unless they want just that.
 MAY_IMPORT = {

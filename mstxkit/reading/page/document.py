@@ -58,9 +58,9 @@ def page(
         summary: As `summary.summarise` gives it.
         scripted: What the page's script draws: plain values.
         bodies: The HTML of each section, by its key in SECTIONS.
-        sources: `css`, `page` and `plotly`: what the page looks like and runs.
+        sources: `css`, `page` and `plotly`, compressed, with its `plotly_hash`: what the page looks like and runs.
     """
-    hashes = " ".join(fingerprint(sources[name]) for name in ("plotly", "page"))
+    hashes = f"{sources['plotly_hash']} {fingerprint(sources['page'])}"
     policy = (
         f"default-src 'none'; script-src {hashes}; style-src 'unsafe-inline'; img-src data: blob:; "
         "base-uri 'none'; form-action 'none'"
@@ -78,7 +78,8 @@ def page(
         *(f'<section id="{key}" aria-labelledby="{key}-h"><h2 id="{key}-h">{title}</h2>{bodies[key]}</section>\n'
           for key, title, _ in SECTIONS), "</main>\n", _foot(summary),
         f'<script type="application/json" id="data">{data(scripted)}</script>\n',
-        f"<script>{sources['plotly']}</script>\n<script>{sources['page']}</script>\n</body>\n</html>\n",
+        f'<script type="application/gzip" id="plotly">{sources["plotly"]}</script>\n'
+        f"<script>{sources['page']}</script>\n</body>\n</html>\n",
     ))  # fmt: skip
 
 

@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 pytest.importorskip("polars")
-pytest.importorskip("plotly")
 
 from builders.judged_runs import verdict
 from builders.run_files import RUN_ID, WALL_OFFSET_NS, BankFiles, ProcessFiles, new_run

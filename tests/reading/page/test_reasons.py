@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 pytest.importorskip("polars")
-pytest.importorskip("plotly")
 
 from builders.run_files import BankFiles, ProcessFiles, new_run
 from builders.simulated_runs import recorded_job

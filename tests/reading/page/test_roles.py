@@ -8,7 +8,6 @@ from typing import Any, Iterator
 import pytest
 
 pytest.importorskip("polars")
-pytest.importorskip("plotly")
 
 from builders import browser
 from builders.opened_page import Opened, opened_page, written

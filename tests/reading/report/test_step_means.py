@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 
 pl = pytest.importorskip("polars")
-pytest.importorskip("plotly")
 console = pytest.importorskip("rich.console")
 
 from builders.judged_runs import INPUT, NOBODY, recorded, stage_times  # noqa: E402
