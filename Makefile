@@ -1,6 +1,6 @@
-# Everything sets itself up in .venv: a fresh machine needs Python 3.9 or later (3.11 is preferred), gcc and make.
+# Everything sets itself up in .venv and .venvs: a fresh machine needs Python 3.9 or later (3.11 is preferred), gcc and make.
 #
-#   make demo       a real GRPO training under capture, and its report          DEMO="--kill-rank 1" passes options on
+#   make demo       a real GRPO training under capture, and who is slow in it   DEMO="--kill-rank 1" passes options on
 #   make test       all tests: C engine, Python twin, real torch_npu, packaging, Ray, verl, trl, MindSpore
 #   make quick      under a minute: the tests of PART=store and of what depends on it
 #   make soak       what is long or random, in full: an hour or more
@@ -43,8 +43,9 @@ setup:
 setup-frameworks:
 	@$(SET_UP) all
 
-demo: setup
-	@$(VENV)/bin/mstxkit demo $(DEMO)
+# An environment of its own, with torch and what reports need: nothing else is fetched for it.
+demo:
+	@$(SET_UP) demo && .venvs/demo/bin/mstxkit demo $(DEMO)
 
 # All environments first: each that is made builds the C engine anew, below the tests of the others. One that cannot be
 # made fails in the table, after the tests of the others.

@@ -1,4 +1,5 @@
-"""Makes `.venv` and the environments of real frameworks in `.venvs`: `environments.py main frameworks …`, or `all`.
+"""Makes `.venv`, the small one of the demo, and those of real frameworks in `.venvs`: `environments.py main demo …`, or
+`all`, which is all but the demo's.
 
 Standard library only. Each is installed from `.ci/locks/<name>.txt`, and again only when that file changes; mstxkit
 when `pyproject.toml`, `setup.py` or the C source does. Two are made at a time; they share what pip has fetched.
@@ -25,13 +26,15 @@ from typing import Callable, NamedTuple, Sequence
 ROOT = Path(__file__).resolve().parents[1]
 FOLDER, LOCKS = ROOT / ".venvs", ROOT / ".ci/locks"
 NATIVE = ROOT / "mstxkit/engine/native"
-ALL = ("main", "frameworks", "mindspore", "ray-2.42.1")
+ALL, DEMO = ("main", "frameworks", "mindspore", "ray-2.42.1"), "demo"
 LOCKED_PYTHON = "3.11"
 # What ray, torch and pyarrow have wheels of for that Python.
 MACHINES = ("x86_64", "aarch64")
 
 TOOLS = ("setuptools>=77", "wheel")
 TORCH, TORCH_NPU = "torch==2.13.0", "torch_npu==2.13.0"
+# Builds of torch without what a GPU needs, which is ten times as much.
+WITHOUT_CUDA = ("--index-url", "https://download.pytorch.org/whl/cpu", "--retries", "0")
 # Both major versions of polars are covered; those that still support Python 3.9 are 1.x.
 POLARS = {"3.9": "polars<2", "3.10": "polars>=2", "3.11": "polars<2", "3.12": "polars>=2", "3.13": "polars<2"}
 # Packages beside the environments, for tests that put them on the path themselves. verl up to 0.7.0 imports names that
@@ -97,7 +100,11 @@ def make(name: str) -> Path:
     """
     environment, packages = _Environment(_folder(name)), LOCKS / f"{name}.txt"
     environment.create(_base_python(name))
-    if packages.exists() and _is_locked(environment.python):
+    if name == DEMO:
+        locked = ["--constraint", str(LOCKS / "main.txt")] if _is_locked(environment.python) else []
+        environment.once("packages", [*locked, TORCH], lambda: _install_for_demo(environment, locked))
+        mstxkit = [".[report]", "--no-compile", *locked]
+    elif packages.exists() and _is_locked(environment.python):
         environment.once("packages", [packages.read_text()], lambda: environment.install_locked(packages))
         mstxkit = [".[test,dev]" if name == "main" else ".[test]", "--constraint", str(packages)]
     elif name == "main":
@@ -212,7 +219,7 @@ def _folder(name: str) -> Path:
 
 
 def _base_python(name: str) -> Path:
-    is_main = name == "main"
+    is_main = name in ("main", DEMO)
     if name in ALL[1:] and (sys.platform != "linux" or platform.machine() not in MACHINES):
         raise Unavailable(f"no wheels for {sys.platform} on {platform.machine()}: left out")
     version = [] if is_main else [name if name in POLARS else LOCKED_PYTHON]
@@ -239,6 +246,15 @@ def _install_newest(environment: _Environment) -> None:
         environment.pip("--no-deps", TORCH_NPU)
     except subprocess.CalledProcessError:
         print(f"{TORCH_NPU} is not to be had for this platform: its tests will be left out", flush=True)
+
+
+def _install_for_demo(environment: _Environment, locked: Sequence[str]) -> None:
+    try:
+        torch = [*(_torch_options() or WITHOUT_CUDA), "--no-deps", "--no-compile", TORCH]
+        environment.pip("-qq", *torch)
+    except subprocess.CalledProcessError:
+        pass  # any build of it will do
+    environment.pip("--no-compile", *_torch_options(), *locked, TORCH, *TOOLS)
 
 
 def _torch_options() -> list[str]:

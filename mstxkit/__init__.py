@@ -59,7 +59,7 @@ if not TYPE_CHECKING:  # to a type checker a name that is not above is an error,
 
 
 def __dir__() -> list[str]:
-    return sorted(set(globals()) | set(__all__))
+    return sorted(__all__)
 
 
 if not is_off:

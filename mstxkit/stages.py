@@ -57,6 +57,7 @@ STAGES = (
     Stage("save_checkpoint", "trainer", ("save_ckpt", "checkpoint")),
 )  # fmt: skip
 
+_NEARLY = 0.88  # of difflib: one letter in eight is another one
 BY_KEY = {stage.key: stage for stage in STAGES}
 _CANONICAL = {name: stage.key for stage in STAGES for name in (stage.key, *stage.aliases)}
 
@@ -69,6 +70,14 @@ def canonical(name: str) -> str:
 def is_known(name: str) -> bool:
     """Is this a canonical key, or an alias of one?"""
     return name in _CANONICAL
+
+
+def meant_by(name: str) -> str | None:
+    """The known name that this one is nearly like; None: it is known, or like none."""
+    import difflib
+
+    near = [] if is_known(name) else difflib.get_close_matches(name, _CANONICAL, 1, _NEARLY)
+    return near[0] if near else None
 
 
 def role_of(key: str | None) -> str | None:

@@ -18,6 +18,8 @@ from ..host import environment, identity, imports, interpreters, launch
 from ..host.slow_folder import BEGINS_WITHIN_S, SlowFolder
 from ..store import run_file
 
+# The run that is named from outside of this program: by `mstxkit run`, or by who has set MSTXKIT_RUN.
+_named_outside: list[str] = []
 # The same in each capture of this process.
 _job = f"{launch.DRAWN}{os.urandom(4).hex()}"
 
@@ -93,8 +95,9 @@ def capture(run: str | os.PathLike[str] | None = None, *, config: Any = None, **
         CaptureError: the folder or a limit cannot be used, or this process captures into another run already.
         ConfigError: the configuration is wrong, or names what no session of mstxkit's can record.
 
-    Where this process records into that folder already, as by `mstxkit run`, this joins it: the end of a `with` stops
-    nothing then, and limits stay as they are, which is logged where others are asked for here.
+    Where this process records already, as by `mstxkit run` or an MSTXKIT_RUN that it was started with, this joins that
+    run, whatever folder is named here, and raises nothing for it: it is logged. The end of a `with` stops nothing then,
+    and limits stay as they are, which is logged where others are asked for here.
 
     Cost: once, 7 ms of CPU, 40 where nothing of it was imported yet (`benchmarks --only footprint`): the live file is
         made, and its pages are faulted in.
@@ -112,6 +115,8 @@ def capture(run: str | os.PathLike[str] | None = None, *, config: Any = None, **
     if not interpreters.is_main():
         faults.warn_once("capture in a sub-interpreter", "a sub-interpreter is not recorded: the main interpreter is")
         return Capture(None)
+    if run not in (None, "") and _named_outside and os.environ.get(environment.RUN):
+        return _joined(run, config, overrides)
     from .. import capturing
     from . import settings
 
@@ -165,6 +170,22 @@ def _leave_ray() -> None:
     imports.forget("ray", _reach_workers)
     if (ray_job := sys.modules.get(f"{__package__}.ray_job")) is not None:
         ray_job.undo("capture")
+
+
+def _joined(run: Any, config: Any, overrides: dict[str, Any]) -> Capture:
+    """The run that is there, and not the one that is named here. A program that works without us goes on."""
+    from . import settings
+
+    there = os.environ[environment.RUN]
+    settings.resolved({}, overrides)  # what is wrong with these is wrong anywhere
+    try:
+        if os.path.realpath(there) != os.path.realpath(run):
+            named = "`mstxkit run` or MSTXKIT_RUN"
+            faults.say_once(f"capture({os.fspath(run)!r}) joins the run that {named} names: {there}")
+        return capture(config=config, **overrides)
+    except (CaptureError, TypeError, ValueError) as exc:
+        faults.warn_once("capture", f"nothing is recorded: {exc}")
+        return Capture(None)
 
 
 def _tell_of_what_stays(asked: dict[str, Any], wanted: dict[str, Any]) -> None:
@@ -233,6 +254,7 @@ def start_from_environment() -> None:
     """Capture into MSTXKIT_RUN, if it is set. Never raises: a bad folder is logged, and the program runs unrecorded."""
     if not os.environ.get(environment.RUN) or environment.is_off():
         return
+    _named_outside[:] = [os.environ[environment.RUN]]
     try:
         try:
             capture()

@@ -22,7 +22,6 @@ OPTIONAL = {
     "pydantic": "a configuration is read by it: pip install 'mstxkit[cli]'",
     **dict.fromkeys(("numpy", "polars"), "reading a run needs it: pip install 'mstxkit[report]'"),
     "zstandard": "sealed files are compressed with zlib instead, larger: pip install 'mstxkit[report]'",
-    "plotly": "the page of a run needs it: pip install 'mstxkit[report]'",
     **dict.fromkeys(("torch", "torch_npu", "mindspore"), ""),
 }
 TMPFS_NEEDED_BYTES = 64 << 20

@@ -10,8 +10,8 @@ import typer
 
 from ..errors import MstxkitError
 from ..incidents import folder
-from ..incidents.page import headline
 from ..reading.report.escape import for_terminal
+from ..reading.report.sentences import of_incident
 from ..store import incidents
 from ..store.incidents import Incident
 from . import _run_folder
@@ -29,7 +29,8 @@ def ask(run: Path, json: bool) -> None:
     if json:
         _show.as_json({"incident": incident.incident, "page": str(run / incident.page), "reports": incident.reports})
     else:
-        print(for_terminal(f"Incident {incident.incident}: {headline(incident)}, {incident.reports} processes:"))
+        words = f"{of_incident(incident.facts)}, {incident.reports} processes:"
+        print(for_terminal(f"Incident {incident.incident}: {words}"))
         print(for_terminal(f"  {run / incident.page}"))
 
 

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any, Iterable, Iterator, Mapping, NamedTuple, 
 
 from ..reading.endings import is_wrong
 from ..reading.report.escape import NAME_LIMIT, for_rich
-from ..reading.report.text import counted, who
-from ..reading.report.units import duration
+from ..reading.report.sentences import listed
+from ..reading.report.text import who
+from ..reading.report.units import counted, duration
 from ..store import whereabouts
 from ..store.whereabouts import Age, Whereabouts, span
 from . import _show
@@ -25,9 +26,10 @@ _TROUBLES = ("dropped", "faults")
 
 
 class Standpoint(NamedTuple):
-    """Where one rank is, from the newest that is known of it."""
+    """Where one process is, from the newest that is known of it."""
 
     rank: int
+    who: str  # what it is called where it has no rank; else empty
     role: str
     stage: str  # empty between two, and where only an acknowledgement tells
     in_stage_s: float
@@ -42,28 +44,35 @@ class Standpoint(NamedTuple):
         return self.role, self.stage, self.phase, self.profiler
 
 
-def standpoints(listeners: Sequence[Heard], seen: Iterable[Whereabouts]) -> list[Standpoint]:
-    """Of every process that takes requests, and of those besides that train with a rank."""
+def standpoints(
+    listeners: Sequence[Heard], seen: Iterable[Whereabouts], called: Mapping[tuple[str, int], str]
+) -> list[Standpoint]:
+    """Of every process that takes requests, and of those besides that train.
+    `called`: those that have no rank, by host and pid.
+    """
     places = whereabouts.by_process(seen)
-    stood = [_of_listener(heard, places) for heard in listeners]
+    stood = []
+    for heard in listeners:
+        ack = heard.acknowledgement
+        who = called.get((ack.host, ack.pid), "")
+        stood.append(Standpoint(heard.rank, who, "" if who else ack.role, *_of_listener(heard, places)))
     listen = {(heard.acknowledgement.host, heard.acknowledgement.pid) for heard in listeners}
-    stood += [
-        Standpoint(w.rank or 0, w.role, w.stage or "", w.in_stage_s or 0.0, w.step, w.age, "", "")
-        for process, w in places.items()
-        if process not in listen and w.is_of_a_rank
-    ]
-    return sorted(stood, key=lambda member: (member.rank, member.role))
+    for process, w in places.items():
+        if process not in listen and w.is_at_work:
+            about = w.role, w.stage or "", w.in_stage_s or 0.0, w.step, w.age
+            stood.append(Standpoint(w.rank or 0, called.get(process, ""), *about, "", ""))
+    return sorted(stood, key=lambda member: (bool(member.who), member.rank, member.role, member.who))
 
 
-def _of_listener(heard: Heard, places: Mapping[tuple[str, int], Whereabouts]) -> Standpoint:
+def _of_listener(heard: Heard, places: Mapping[tuple[str, int], Whereabouts]) -> tuple[Any, ...]:
+    """Its stage and all that follows."""
     where = whereabouts.of_speaker(heard.acknowledgement, heard.standing.step, places)
     has_ended = heard.is_alive is False
     phase, stage = ("ended", "") if has_ended else (heard.standing.phase, where.stage or "")
     profiler = heard.standing.backend
     if profiler is None:
         profiler = "none: " + "; ".join(f"{name}: {why}" for name, why in heard.standing.why_no_backend.items())
-    about = (stage, where.in_stage_s or 0.0, where.step, where.age, phase, profiler)
-    return Standpoint(heard.rank, heard.acknowledgement.role, *about)
+    return stage, where.in_stage_s or 0.0, where.step, where.age, phase, profiler
 
 
 def ranks(stood: Sequence[Standpoint]) -> Table:
@@ -74,7 +83,8 @@ def ranks(stood: Sequence[Standpoint]) -> Table:
     groups = [[member] for member in stood] if is_each else list(alike.values())
     for members in groups[:ROWS_AT_MOST]:
         first, oldest = members[0], max(members, key=lambda member: member.age.seconds)
-        who_all = f"{_spans(member.rank for member in members)} {first.role}".strip()
+        whose = [_spans(member.rank for member in members if not member.who), *sorted(m.who for m in members if m.who)]
+        who_all = f"{listed([*filter(None, whose)], ', ', 4)} {first.role}".strip()
         steps = sorted({member.step for member in members if member.step is not None})
         where = (_stage(members), f"{steps[0]} to {steps[-1]}" if len(steps) > 1 else "".join(map(str, steps)))
         seen = f"{'' if len(members) == 1 else 'up to '}{oldest.age.words}"

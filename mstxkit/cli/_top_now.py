@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Iterator, Sequence
 
 from ..judging.sight import Judges, Sighting
 from ..reading.report.escape import shown
-from ..reading.report.units import spans
+from ..reading.report.units import counted, spans
 from ..store.whereabouts import Whereabouts, span
 from . import _show
-from ._top_paper import Paper, counted, fitted, line_of
+from ._top_paper import Paper, fitted, line_of
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -22,12 +22,12 @@ def of_ranks(sighting: Sighting, paper: Paper) -> Iterator[Text]:
     """A line a rank; of more than 16, those that do the same together."""
     if sighting.by == Judges.OVER:
         return
-    ranks = [where for where in sighting.where if where.is_of_a_rank]
+    ranks = [where for where in sighting.where if where.is_at_work]
     if not ranks:
         return
     from rich.cells import cell_len
 
-    ranks.sort(key=lambda where: (where.rank or 0, where.role))
+    ranks.sort(key=lambda where: (where.rank is None, where.rank or 0, where.role, where.called))
     yield line_of("now", "bold").append(f"{paper.dot}as their hosts said a few seconds ago", "dim not bold")
     if len(ranks) <= RANKS_AT_MOST:
         groups = [[rank] for rank in ranks]
@@ -59,6 +59,7 @@ def _of_group(begin: str, group: Sequence[Whereabouts]) -> Text:
 
 def _who(group: Sequence[Whereabouts]) -> str:
     if len(group) == 1:
-        return f"rank {group[0].rank}"
-    text = spans(where.rank or 0 for where in group)
-    return f"{len(group):,} ranks: {text}"
+        return group[0].called
+    if any(where.rank is None for where in group):
+        return f"{len(group):,} processes"
+    return f"{len(group):,} ranks: {spans(where.rank or 0 for where in group)}"

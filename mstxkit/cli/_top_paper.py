@@ -35,8 +35,3 @@ def fitted(text: str, columns: int) -> str:
     line = line_of(text)
     line.truncate(columns, overflow="ellipsis", pad=True)
     return line.plain
-
-
-def counted(count: int, what: str, several: str = "") -> str:
-    """`1 host`, `1,024 hosts`."""
-    return f"{count:,} {what if count == 1 else several or what + 's'}"

@@ -5,28 +5,26 @@ from __future__ import annotations
 import math
 import textwrap
 import time
-from typing import TYPE_CHECKING, Iterator
+from typing import TYPE_CHECKING, Any, Iterator, Sequence
 
-from ..incidents.page import headline
 from ..judging.sight import Judges, Sighting
 from ..reading.report import nobody
+from ..reading.report.account import Account
 from ..reading.report.escape import for_terminal, shown
 from ..reading.report.judged_so_far import in_words
-from ..reading.report.sentences import not_come, sentence
-from ..reading.report.units import duration
-from ..store import verdicts
-from ..store.incidents import HANG, REQUEST
+from ..reading.report.nobody import HEALTHY
+from ..reading.report.units import counted, duration
+from ..store.incidents import HANG
 from ..store.whereabouts import span
 from ._top_now import of_ranks
-from ._top_paper import Paper, counted, fitted, line_of
+from ._top_paper import Paper, fitted, line_of
 
 if TYPE_CHECKING:
     from rich.text import Text
 
     from ..store.job_file import RoleFigures, StageFigures
-    from ..store.verdicts import Verdict
 
-_VERDICTS_SHOWN, _LATE_SHOWN, _TEXT_AT_MOST = 3, 4, 300
+_MATTERS_SHOWN, _LATE_SHOWN, _TEXT_AT_MOST = 3, 4, 300
 _NAME_COLUMNS, _NUMBER_COLUMNS, _WHO_COLUMNS, _WORK_COLUMNS = 26, 8, 12, 26
 _BAR_LEAST, _BAR_MOST = 6, 60
 # What a line of a stage has beside its name and its bar.
@@ -36,9 +34,11 @@ _IN_ASCII = {ord("…"): "~", ord("µ"): "u", ord("·"): "-"}
 _NS = 1e9
 
 
-def lines(sighting: Sighting, paper: Paper) -> list[Text]:
-    """The picture: no line is wider than the paper, and there are no more of them than it has rows."""
-    head = [*_title(sighting, paper), *_of_incident(sighting, paper), *_of_verdicts(sighting, paper)]
+def lines(sighting: Sighting, paper: Paper, matters: Sequence[dict[str, Any]]) -> list[Text]:
+    """The picture: no line is wider than the paper, and there are no more of them than it has rows.
+    `matters`: what is the matter, first what weighs most.
+    """
+    head = [*_title(sighting, paper), *_of_matters(sighting, paper, matters)]
     tail = list(_tail(sighting))
     tail = [line_of(), *tail] if tail and paper.rows > _SMALL else tail
     ranks = list(of_ranks(sighting, paper))
@@ -85,56 +85,41 @@ def _judged(sighting: Sighting) -> str:
     return f"judged {span(max(0.0, sighting.age_s))} ago"
 
 
-def _of_incident(sighting: Sighting, paper: Paper) -> Iterator[Text]:
-    incident, now_ns = sighting.incident, time.time_ns()
-    if incident is None:
-        return
-    ago = f"{paper.dot}{span(max(0.0, (now_ns - incident.time_ns) / _NS))} ago"
-    if incident.kind == REQUEST:
-        yield line_of(f"an incident was asked for{ago}")
-    elif incident.kind == HANG and sighting.by != Judges.OVER:  # so long by now
-        words = headline(incident._replace(time_ns=max(now_ns, incident.time_ns)))
-        yield line_of(f"!! {for_terminal(words, _TEXT_AT_MOST)}", "bold red")
-    else:
-        yield line_of(f"!! {for_terminal(headline(incident), _TEXT_AT_MOST)}", "bold red").append(ago, "not bold")
-    its_page = line_of(f"   its page, in the run's folder: {for_terminal(incident.page)}", "cyan")
-    yield its_page if its_page.cell_len <= paper.columns else line_of(f"   {for_terminal(incident.page)}", "cyan")
-    yield line_of()
-
-
-def _of_verdicts(sighting: Sighting, paper: Paper) -> Iterator[Text]:
-    if sighting.state is None:
+def _of_matters(sighting: Sighting, paper: Paper, every: Sequence[dict[str, Any]]) -> Iterator[Text]:
+    """What is the matter, first what weighs most; of a small terminal that alone."""
+    if sighting.state is None and sighting.incident is None:
         yield line_of("No process has handed over a stage of a step yet: as soon as one has, it is shown here.")
         yield line_of(f"mstxkit status {for_terminal(paper.folder)} shows which processes there are.", "dim")
         yield line_of()
         return
-    if not sighting.verdicts:
-        words = nobody.in_short(sighting.state.judged_steps, bool(sighting.state.roles))
-        yield line_of(words, "green" if words == nobody.NOBODY else "yellow")
-        yield line_of()
-        return
-    few = sighting.verdicts[: _VERDICTS_SHOWN if paper.rows >= 34 else 1]
-    for verdict in few:
-        yield from _of_verdict(verdict, paper)
-    if more := len(sighting.verdicts) - len(few):
-        all_of_them = f"mstxkit top {for_terminal(paper.folder)} --once"
-        yield line_of(f"  and {counted(more, 'more verdict')}: {all_of_them}", "dim")
+    few = every[: _MATTERS_SHOWN if paper.rows >= 34 else 1]
+    for matter in few:
+        yield from _of_matter(matter, paper)
+    if more := len(every) - len(few):
+        yield line_of(f"  and {counted(more, 'thing')} more: mstxkit report {for_terminal(paper.folder)}", "dim")
     yield line_of()
 
 
-def _of_verdict(verdict: Verdict, paper: Paper) -> Iterator[Text]:
-    fields = {**verdict._asdict(), "group": list(verdict.group)}
-    lost = f"{100 * verdict.impact_ratio:.0f} % of each step is lost" if verdict.impact_ratio else ""
-    lost = "nothing goes on" if verdict.kind == verdicts.HANG else lost
-    since = f"since step {verdict.since_step:,}" if verdict.since_step is not None else ""
-    blame = line_of("! ", "bold red") if verdict.is_blaming else line_of("? ", "bold yellow")
-    yield blame.append(sentence(fields), "bold")
-    failed = not_come(for_terminal(verdict.no_request, _TEXT_AT_MOST))
-    asked = f"profile asked for: {for_terminal(verdict.request, 40)}{failed}" if verdict.request else ""
-    about = filter(None, (lost, since, for_terminal(verdict.waits_for, _TEXT_AT_MOST), asked))
+def account_of(sighting: Sighting, folder: str) -> Account:
+    """What is known of a run by a look at its files."""
+    state, now_ns = sighting.state, time.time_ns()
+    judged = nobody.judged_live(state.judged_steps if state else (), bool(state and state.roles))
+    incident, is_running = sighting.incident, sighting.by != Judges.OVER
+    if incident is not None and incident.kind == HANG and is_running:  # so long by now
+        incident = incident._replace(time_ns=max(now_ns, incident.time_ns))
+    return Account(
+        folder, judged, [verdict.plain for verdict in sighting.verdicts],
+        incidents=[] if incident is None else [incident.facts], is_running=is_running,
+    )  # fmt: skip
+
+
+def _of_matter(matter: dict[str, Any], paper: Paper) -> Iterator[Text]:
+    mark, style = ("! ", "bold red") if matter["blames"] else ("", "green" if matter["kind"] == HEALTHY else "yellow")
+    yield line_of(mark, style).append(matter["words"], "bold" if mark else style)
+    about = filter(None, (matter["cost"], matter["why"], matter["profile"], "" if matter["next"] else matter["advice"]))
     yield from _wrapped(paper.dot.join(about), paper)
-    if verdict.next:
-        yield from _wrapped(f"next: {for_terminal(verdict.next, _TEXT_AT_MOST)}", paper, "cyan")
+    if matter["next"]:
+        yield from _wrapped(f"next: {matter['next']}", paper, "cyan")
 
 
 def _wrapped(text: str, paper: Paper, style: str = "") -> Iterator[Text]:

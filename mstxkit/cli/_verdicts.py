@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any, Optional
 import typer
 
 from ..errors import MstxkitError, SettingError
-from ..reading.report.escape import for_terminal
-from ..reading.report.sentences import not_come
-from ..reading.report.units import ranks_in_words
+from ..reading.report import nobody
+from ..reading.report.account import Account
+from ..reading.report.escape import for_rich, for_terminal
+from ..reading.report.lost_time import of_verdict
 from ..store.verdicts import Verdict
 from . import FOUND_WRONG, WRONG_USE, _show
 from ._progress import progress
@@ -22,10 +23,6 @@ if TYPE_CHECKING:
     from ..telemetry.outlets import Outlets
 
 _SCHEMA = 1
-_NOTHING = (
-    "this run has no summaries of its stages: nothing was in a stage of a step yet, or an older mstxkit has recorded "
-    "it. `mstxkit report RUN` shows what there is"
-)
 
 
 def follow(run: Path, run_id: str, json: bool, metrics: Optional[str]) -> None:
@@ -67,28 +64,33 @@ def _outlets(run: Path, run_id: str, metrics: Optional[str]) -> Outlets | None:
 
 
 def once(run: Path, run_id: str, json: bool) -> None:
-    """Judge what is there, show it, and end the command; with 1 if anybody is blamed."""
+    """Judge what is there, show it, and end the command; with 1 if anything is the matter."""
     from ..judging import watching
     from ..judging.sight import Sight
     from ..reading import judged
-    from ..reading.report import device_words
+    from ..reading.report import headline, summary
     from ..reading.run import open_run
 
     with progress("Judging"):
         judged.await_last_word(open_run(run).roles)
         sighting = Sight(run, run_id).look() if json else None
         seen = watching.once(run, run_id)
-        by_tables = None if any(verdict.is_blaming for verdict in seen.verdicts) else _from_tables(run, seen)
-    seen = by_tables or seen
-    devices = [latest._asdict() for latest in device_words.summarise(run, run_id)]
+        document = summary.summarise(open_run(run))
+    if document["judged"]["why_not"] and seen.last_step is not None:  # what it recorded is not here
+        holding = [verdict.plain for verdict in seen.verdicts if not verdict.withdrawn]
+        account = Account(str(run), nobody.judged_live(seen.judged_steps, True), holding)
+        document.update(headline.headline(account), verdicts=[verdict.plain for verdict in seen.verdicts])
+    is_by_tables = document["judged"]["by"] == judged.TABLES
     if sighting is not None:
-        whole = {"run": run_id, "path": str(run), **_seen_now(run_id, sighting), **_judged(seen)}
-        _show.as_json({**whole, "by_tables": by_tables is not None, "by_devices": devices})
+        whole = {"run": run_id, "path": str(run), **_seen_now(run_id, sighting), **seen._asdict()}
+        whole.update({key: document[key] for key in ("headline", "matters", "by_devices")})
+        counts = [role["judged_steps"] for role in document["judged"]["roles"]] or seen.judged_steps
+        whole.update(has_summaries=seen.has_summaries, by_tables=is_by_tables, judged_steps=counts)
+        _show.as_json({**whole, "verdicts": document["verdicts"] + document["judged"]["withdrawn"]})
     else:
-        for line in (*map(_line, seen.verdicts), *(for_terminal(device_words.line(row, str(run))) for row in devices)):
-            print(line)
-        print(_summary(run, seen, by_tables is not None))
-    if any(verdict.is_blaming for verdict in seen.verdicts):
+        for part in (*headline.lines(document["matters"]), *_by_devices(document), _judged(seen, is_by_tables)):
+            _show.console().print(part)
+    if document["headline"]["blames"]:
         raise typer.Exit(FOUND_WRONG)
 
 
@@ -102,63 +104,27 @@ def _seen_now(run_id: str, sighting: Sighting) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _judged(seen: Outlook) -> dict[str, Any]:
-    return {
-        **seen._asdict(), "has_summaries": seen.has_summaries,
-        "verdicts": [json_of.loads(verdict.line()) for verdict in seen.verdicts],
-    }  # fmt: skip
+def _by_devices(document: dict[str, Any]) -> list[Any]:
+    from ..reading.report import device_words
+
+    return [for_rich(device_words.line(latest, document["path"])) for latest in document["by_devices"]]
 
 
-def _from_tables(run: Path, seen: Outlook) -> Outlook | None:
-    """What the run's own tables show where summaries blame nobody: they hold ranges too, and older runs have no others.
-
-    None where they show no more, or cannot be read.
-    """
-    from ..reading import judged
-    from ..reading.run import open_run
-
-    try:
-        judgement = judged.of_run(open_run(run).roles)
-    except MstxkitError:
-        return None
-    is_more = judgement.by == judged.TABLES and (judgement.blaming or not seen.has_summaries)
-    return seen._replace(
-        verdicts=list(judgement.holding), steps=judgement.steps,
-        judged_steps=tuple(role.judged_steps for role in judgement.roles),
-    ) if is_more else None  # fmt: skip
-
-
-def _summary(run: Path, seen: Outlook, is_by_tables: bool) -> str:
-    if not seen.has_summaries and not is_by_tables:
-        return _NOTHING.replace("RUN", for_terminal(str(run)))
-    from ..reading.report import nobody
-
-    blaming = sum(verdict.is_blaming for verdict in seen.verdicts)
-    holding = "1 verdict holds" if blaming == 1 else f"{blaming} verdicts hold"
-    who = holding if blaming else nobody.in_short(seen.judged_steps, seen.last_step is not None)
-    hosts = "from the run's own tables" if is_by_tables else f"{seen.hosts} host{'' if seen.hosts == 1 else 's'}"
+def _judged(seen: Outlook, is_by_tables: bool) -> str:
+    hosts = f"{seen.hosts} host{'' if seen.hosts == 1 else 's'}"
     judged = "as judged while it ran" if seen.steps is None else f"{seen.steps} steps judged now"
     until = "" if seen.last_step is None else f", up to step {seen.last_step}"
-    return f"{who}; {judged}{until}, {hosts}"
+    return "judged from the run's own tables" if is_by_tables else f"{judged}{until}, {hosts}"
 
 
 def _line(verdict: Verdict) -> str:
-    """Everything in it may have come from a file that anybody wrote."""
-    who = "" if verdict.rank is None else f"rank {verdict.rank}"
-    group = f"group of {ranks_in_words(verdict.group)}" if verdict.group and not who else ""
-    since = "" if verdict.since_step is None else f"since step {verdict.since_step}"
-    impact = f"costs {verdict.impact_ratio:.0%} of a step" if verdict.impact_ratio else ""
-    sure = f"confidence {verdict.confidence:.2f}" if verdict.confidence else ""
-    about = ", ".join(filter(None, (since, impact, sure)))
+    """In the words of every headline."""
+    matter = of_verdict(verdict.plain)
     step = "" if verdict.step is None else f"step {verdict.step}: "  # a hang before the first one
-    head = step + " ".join(filter(None, (verdict.kind, verdict.role, who or group, verdict.stage or "")))
     if verdict.withdrawn:
-        return for_terminal(f"{head}: withdrawn: {verdict.withdrawn}")
-    profile = verdict.no_request and f"no profile: {verdict.no_request}"
-    profile = f"asked for profile {verdict.request}{not_come(verdict.no_request)}" if verdict.request else profile
-    clauses = (about, verdict.waits_for, profile, verdict.next and f"next: {verdict.next}")
-    rest = "; ".join(filter(None, clauses))
-    return for_terminal(f"{head}: {rest}")
+        return for_terminal(f"{step}{matter.words}: withdrawn: {verdict.withdrawn}")
+    what_next = f"next: {matter.next}" if matter.next else matter.advice
+    return step + "; ".join(filter(None, (matter.words, matter.cost, matter.why, matter.profile, what_next)))
 
 
 def change(run: Path, run_id: str, texts: list[str], json: bool) -> None:

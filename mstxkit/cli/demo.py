@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import os
+import shlex
+import shutil
+import sys
 import time
+from contextlib import nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Optional
+from typing import TYPE_CHECKING, Any, Iterator, Optional
 
 import typer
 
-from . import FOUND_WRONG, _opening, _show
+from . import FOUND_WRONG, _show
+from ._progress import progress
 
 if TYPE_CHECKING:
     from ..demo.escalating import Escalated
-    from ..demo.launch import DemoOutcome
+    from ..demo.launch import DemoOutcome, DemoPlan
 
 _NOBODY = -1
 _RUN_HELP = "The run's folder; a new one.  [default: mstxkit-runs/demo-TIME]"
@@ -22,7 +28,7 @@ _HIDDEN_HELP = "It is slow before the gradients meet instead, where all ranks ta
 
 def demo(
     ranks: int = typer.Option(2, help="Processes that train together."),
-    steps: int = typer.Option(120, help="Training steps."),
+    steps: int = typer.Option(80, help="Training steps."),
     seed: int = typer.Option(0, help="Of weights, prompts and samples.", hidden=True),
     run: Optional[Path] = typer.Option(None, help=_RUN_HELP, hidden=True),
     slow_rank: Optional[int] = typer.Option(None, help=_SLOW_HELP, hidden=True),
@@ -30,44 +36,97 @@ def demo(
     hang_rank: Optional[int] = typer.Option(None, help="This rank hangs on the way: an incident says where."),
     hidden: bool = typer.Option(False, "--hidden", help=_HIDDEN_HELP),
     escalate: bool = typer.Option(True, help="Verdicts ask for profiles by themselves.", hidden=True),
+    verbose: bool = typer.Option(False, "--verbose", help="Rewards as it trains, then the whole report."),
     json: bool = typer.Option(False, "--json", help="Outcome and report as one JSON object, and no progress."),
 ) -> None:
     """Train a small policy with GRPO, and see who is slow, and why.
 
     It is captured, and judged while it runs: the verdict asks for a profile of the slow rank and of a healthy peer.
-    Then show the report and the traces to open. Ends with 1 if a profile that was asked for was not recorded, or the
-    rank that hangs left no incident.
+    It says so in twenty lines, with the page to open. Ends with 1 if a profile that was asked for was not recorded, or
+    the rank that hangs left no incident.
 
     Example: mstxkit demo --steps 40
     """
     from ..demo.launch import DemoPlan, PlanError, run_ranks
-    from ..reading.exporters import load
     from ..reading.page import writing
-    from ..reading.report import summary
+    from ..reading.report import summary, text
     from ..reading.run import open_run
 
     folder = run or Path("mstxkit-runs") / time.strftime("demo-%Y%m%d-%H%M%S")
     slow = (1 if ranks > 1 else None) if slow_rank is None else slow_rank
     slow = None if slow == _NOBODY else slow
+    every = 10 if verbose and not json else 0
+    plan = DemoPlan(folder, ranks, steps, seed, slow, kill_rank, every, escalate, hang_rank, hidden)
     try:
-        every = 0 if json else 10
-        outcome = run_ranks(DemoPlan(folder, ranks, steps, seed, slow, kill_rank, every, escalate, hang_rank, hidden))
+        plan.check()
+        if not json:
+            typer.echo(f"{_planned(plan)} Recorded into {folder}.")
+        with nullcontext() if verbose or json else progress("Training"):
+            outcome = run_ranks(plan)
     except PlanError as exc:
         raise typer.BadParameter(str(exc)) from None
     opened = open_run(folder)
     report = summary.summarise(opened)
-    perfetto = load("perfetto")
-    trace, page = Path(opened.path) / f"trace{perfetto.suffix}", Path(opened.path) / "report.html"
-    perfetto.write_to(opened, trace)
+    page = Path(opened.path) / "report.html"
     writing.write(opened, report, page)
     if json:
-        _show.as_json({**_facts(outcome), "trace": str(trace), "page": str(page), "report": report})
+        _show.as_json({**_facts(outcome), "page": str(page), "report": report})
+    elif verbose:
+        for line in _done(outcome):
+            typer.echo(line)
+        _show.console().print("", text.render(report, False), "")
     else:
-        _show_all(outcome, report, trace)
-        typer.echo(f"The page: {page}\n{report['headline']['verdict']}")
+        for line in _verdict(outcome, report):
+            typer.echo(line)
+    for line in () if json else _further(outcome, report, page):
+        typer.echo(line)
     has_no_incident = hang_rank is not None and outcome.incident is None
     if has_no_incident or (outcome.escalated is not None and outcome.escalated.has_failed):
         raise typer.Exit(FOUND_WRONG)
+
+
+def _planned(plan: DemoPlan) -> str:
+    where = "actor_update, before the gradients of all ranks meet" if plan.hidden else "actor_generate"
+    slow = "none is slow" if plan.slow_rank is None else f"rank {plan.slow_rank} is made slow in {where}"
+    return f"A small policy is trained with GRPO on {plan.ranks} CPU ranks, {plan.steps} steps; {slow}."
+
+
+def _verdict(outcome: DemoOutcome, report: dict[str, Any]) -> Iterator[str]:
+    """What was done, and what weighs most, in a few lines."""
+    head = report["headline"]
+    yield from _done(outcome)
+    yield f"\nVerdict: {head['verdict']}"
+    yield from (f"  {head[key]}" for key in ("cost", "why", "advice") if head[key])
+    yield ""
+
+
+def _further(outcome: DemoOutcome, report: dict[str, Any], page: Path) -> Iterator[str]:
+    """That a profile was taken by itself, the page, and three commands to try next."""
+    yield from _taken(outcome.escalated) if outcome.escalated is not None else ()
+    yield f"The page: {page}\n\nTry next:"
+    run = shlex.quote(str(outcome.plan.run))
+    advised = report["headline"]["next"] or f"mstxkit status {run}"
+    for command in dict.fromkeys((advised, f"mstxkit report {run}", f"mstxkit report {run} --open")):
+        yield f"  {command.replace('mstxkit ', f'{_program()} ', 1)}"
+
+
+def _program() -> str:
+    """How this command is called from here: by its path, where the shell would find another one, or none."""
+    own, on_path = os.path.join(os.path.dirname(sys.executable), "mstxkit"), shutil.which("mstxkit")
+    if not os.path.exists(own):
+        return f"{shlex.quote(sys.executable)} -m mstxkit"
+    return "mstxkit" if on_path and os.path.samefile(on_path, own) else shlex.quote(os.path.relpath(own))
+
+
+def _taken(escalated: Escalated) -> Iterator[str]:
+    """That the profile was taken by itself, and of whom, or why there is none."""
+    if escalated.verdict is None:
+        yield f"No profile was asked for: {escalated.reason}."
+        return
+    yield f"While it trained, the verdict asked for a profile by itself, request {escalated.verdict.request}:"
+    for profiled in escalated.profiles:
+        what = f"taken in step {profiled.step}" if profiled.state == "done" else f"{profiled.state}: {profiled.reason}"
+        yield f"  rank {profiled.rank}{'' if profiled.rank == escalated.verdict.rank else ', a healthy peer'}: {what}"
 
 
 def _facts(outcome: DemoOutcome) -> dict[str, Any]:
@@ -82,58 +141,14 @@ def _facts(outcome: DemoOutcome) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _show_all(outcome: DemoOutcome, report: dict[str, Any], trace: Path) -> None:
-    """The outcome in words, the report, and where the timeline is."""
-    from ..reading.report import text
-
-    for line in _in_words(outcome):
-        typer.echo(line)
-    typer.echo()
-    _show.console().print(text.render(report, False))
-    for line in _of_escalation(outcome.escalated) if outcome.escalated is not None else ():
-        typer.echo(line)
-    if outcome.escalated is not None and any(profiled.folder for profiled in outcome.escalated.profiles):
-        request = outcome.escalated.verdict.request if outcome.escalated.verdict else ""
-        typer.echo("\n".join(_opening.lines(outcome.plan.run, "", [request])))
-    typer.echo(f"\nThe report again: mstxkit report {outcome.plan.run}")
-    typer.echo(f"The timeline: open {trace} in {_opening.PERFETTO}")
-
-
-def _of_escalation(escalated: Escalated) -> list[str]:
-    """The verdict, the request that it made, and the profiles that came of it."""
-    from ..reading.report.sentences import sentence
-
-    verdict = escalated.verdict
-    if verdict is None:
-        return [f"\nNo profile was asked for: {escalated.reason}"]
-    lines = [f"\nCaught in the act: while it trained, the verdict was that {sentence(verdict._asdict())}."]
-    lines += [f"It asked for a profile by itself, request {verdict.request}. By hand the same is:"]
-    lines.append(f"  {escalated.command}")
-    for profiled in escalated.profiles:
-        who = f"rank {profiled.rank}, {'which is blamed' if profiled.rank == verdict.rank else 'a healthy peer'}"
-        if profiled.state != "done":
-            lines.append(f"  {who}: {profiled.state}: {profiled.reason}")
-            continue
-        lines.append(f"  {who}, in step {profiled.step}: {profiled.trace.path if profiled.trace else profiled.folder}")
-        if profiled.trace is not None:
-            times = "once" if profiled.trace.ranges == 1 else f"{profiled.trace.ranges} times"
-            lines.append(f"    {profiled.trace.events} events, {verdict.stage} {times} among them")
-    return lines
-
-
-def _in_words(outcome: DemoOutcome) -> list[str]:
+def _done(outcome: DemoOutcome) -> Iterator[str]:
     plan, learning = outcome.plan, outcome.learning
     rewards = f"{learning.first_reward:.3f} at first, {learning.final_reward:.3f} at last ({learning.ratio:.1f} times)"
-    lines = [f"Ranks: {plan.ranks}, steps: {learning.steps}, {outcome.seconds:.1f} s. Mean reward: {rewards}."]
-    if plan.slow_rank is not None:
-        where = "actor_update, before the gradients of all ranks meet" if plan.hidden else "actor_generate"
-        lines.append(f"Rank {plan.slow_rank} was made slow in {where} (--slow-rank -1: none).")
+    yield f"Done: {learning.steps} steps in {outcome.seconds:.1f} s; mean reward {rewards}."
     if plan.kill_rank is not None:
-        killed = f"Rank {plan.kill_rank} was killed (SIGKILL) in step {plan.fatal_step}, as asked."
-        lines.append(f"{killed} The others noticed,")
-        lines.append("their open ranges closed with `error`, and they ended cleanly, with exit code 0.")
+        killed = f"Rank {plan.kill_rank} was killed (SIGKILL) in step {plan.fatal_step}, as asked"
+        yield f"{killed}; the others noticed, and ended cleanly."
     if plan.hang_rank is not None:
         incident = outcome.incident
-        left = "No incident was written." if incident is None else f"The incident:\n  {plan.run / incident.page}"
-        lines.append(f"Rank {plan.hang_rank} hung in step {plan.fatal_step}, as asked. {left}")
-    return lines
+        left = "No incident was written." if incident is None else f"The incident: {plan.run / incident.page}"
+        yield f"Rank {plan.hang_rank} hung in step {plan.fatal_step}, as asked. {left}"

@@ -38,7 +38,7 @@ def export(
     Example: mstxkit export runs/exp7 --to perfetto --steps 100:110
     """
     from ..reading.exporters import load
-    from ..reading.report.text import counted
+    from ..reading.report.units import counted
 
     if to not in formats():
         raise typer.BadParameter(f"{to!r} is no format; choose one of {', '.join(formats())}", param_hint="--to")

@@ -38,8 +38,8 @@ def report(
     """Show how long steps, stages and the ranges inside take, by rank.
 
     It also shows what recording cost, killed processes, losses and damage. Ends with 1 for killed processes, those that
-    an exception ended, dropped records, faults in mstxkit and damage, with 2 where nothing is of what was asked for.
-    Each time has its unit.
+    an exception ended, hangs, hosts that are gone, dropped records, faults in mstxkit and damage, with 2 where nothing
+    is of what was asked for. Each time has its unit.
 
     A page that is opened hands the trace to Perfetto, a web page (https://ui.perfetto.dev) that the browser must reach;
     the trace goes to it inside of the browser. From another machine: `ssh -L PORT:127.0.0.1:PORT HOST`, with --open

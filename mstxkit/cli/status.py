@@ -126,9 +126,10 @@ def _print(
     escalation: _Escalation,
 ) -> None:
     console = _show.console()
+    called = {(row["host"], row["pid"]): row["label"] for row in processes if row["rank"] is None}
     console.print(_ranks.processes(processes) if processes else "No process has written to this run yet.")
     patched = map(for_rich, patch_words.lines(patches))
-    for part in [*_twin_lines(processes), *patched, *_parts(escalation), *damage_lines(damage)]:
+    for part in [*_twin_lines(processes), *patched, *_parts(escalation, called), *damage_lines(damage)]:
         console.print(part)
     if processes:
         console.print("\nOnly heads and checksums were looked at; `mstxkit report` reads every record.")
@@ -150,12 +151,12 @@ def _twin_lines(processes: list[dict[str, Any]]) -> list[Any]:
     ]
 
 
-def _parts(escalation: _Escalation) -> list[Any]:
+def _parts(escalation: _Escalation, called: dict[tuple[str, int], str]) -> list[Any]:
     """Tables of what there is, a blank line before each."""
     still_open = [progress for progress in escalation.requests if not progress.has_ended]
     ended = [progress for progress in escalation.requests if progress.has_ended]
     parts: list[Any] = []
-    standpoints = _ranks.standpoints(escalation.listeners, escalation.seen)
+    standpoints = _ranks.standpoints(escalation.listeners, escalation.seen, called)
     if standpoints:
         parts += ["", _ranks.ranks(standpoints)]
     if escalation.behind:

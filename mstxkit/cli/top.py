@@ -71,7 +71,7 @@ def _picture_of(run: Path, folder: Path, run_id: str) -> None:
     if not console.is_terminal or console.is_dumb_terminal:
         sighting = sight.look()
         _print(console, sighting, run)
-        raise typer.Exit(FOUND_WRONG if any(verdict.is_blaming for verdict in sighting.verdicts) else 0)
+        raise typer.Exit(FOUND_WRONG if _headline(sighting, folder)["headline"]["blames"] else 0)
 
     def is_there() -> bool:
         return run_file.id_of(folder) == run_id
@@ -114,10 +114,24 @@ def _picture(console: Console, sighting: Sighting, run: Path, rows: int) -> Rend
     from ._top_paper import Paper
 
     name, height = run.resolve().name, rows - (rows != _ROWS_ONCE)
-    drawn = _top_picture.lines(sighting, Paper(console.width, height, console.options.ascii_only, name, str(run)))
+    paper = Paper(console.width, height, console.options.ascii_only, name, str(run))
+    drawn = _top_picture.lines(sighting, paper, _headline(sighting, run)["matters"])
     if rows != _ROWS_ONCE:
         drawn += [Text()] * (rows - 1 - len(drawn)) + [Text("q quits", "dim")]
     return Text("\n", no_wrap=True, overflow="ellipsis").join(drawn)
+
+
+def _headline(sighting: Sighting, run: Path) -> dict[str, Any]:
+    """`headline` and `matters`: of a job that is over as the report has them."""
+    from ..judging.sight import Judges
+    from ..reading.report import headline, summary
+    from ..reading.run import open_run
+    from . import _top_picture
+
+    if sighting.by == Judges.OVER:
+        document = summary.summarise(open_run(run))
+        return {key: document[key] for key in ("headline", "matters")}
+    return headline.headline(_top_picture.account_of(sighting, str(run)))
 
 
 def _print(console: Console, sighting: Sighting, run: Path) -> None:

@@ -1,24 +1,15 @@
-"""What the demo's verdict asked for by itself (`capture(act="escalate")`), told as it happens, and opened at the end.
-
-`Escalation.look` is called now and then while the ranks train; `Escalation.outcome` when they have ended.
-"""
+"""What the demo's verdict asked for by itself (`capture(act="escalate")`), opened when the ranks have ended."""
 
 from __future__ import annotations
 
 import json
-import shlex
-import time
 from pathlib import Path
-from typing import Any, Callable, NamedTuple
+from typing import Any, NamedTuple
 
-from mstxkit.errors import MstxkitError
-from mstxkit.escalation import asking
-from mstxkit.reading.report.sentences import sentence
 from mstxkit.reading.run import open_run
 from mstxkit.store import verdicts
 from mstxkit.store.verdicts import Verdict
 
-LOOK_EVERY_S = 0.5
 _TRACE = "*.pt.trace.json"
 _NO_VERDICT = "the training was over before a verdict blamed a rank"
 
@@ -47,7 +38,6 @@ class Escalated(NamedTuple):
 
     verdict: Verdict | None = None  # None where none asked
     reason: str = ""  # why none did
-    command: str = ""  # what does the same in a terminal
     profiles: tuple[Profiled, ...] = ()  # of the rank that is blamed first, then of its peers
 
     @property
@@ -68,59 +58,15 @@ class Escalated(NamedTuple):
         return {**self._asdict(), "verdict": self.verdict and self.verdict._asdict(), "profiles": profiles}
 
 
-class Escalation:
-    """The first verdict that blames a rank and asks for a profile, from there to the request's end (`is_over`: there is
-    no more to tell). One that everybody is slow is told too, if it comes before.
-
-    `tell` takes a line for each thing that happens.
-    """
-
-    def __init__(self, run: Path, tell: Callable[[str], None]) -> None:
-        self._run, self._tell = run, tell
-        self._look_at_s = 0.0
-        self._told = self._ended = ""
-        self.is_over = False
-
-    def look(self) -> None:
-        """Has a verdict asked, and has its request ended? Two looks a second."""
-        if self.is_over or time.monotonic() < self._look_at_s:
-            return
-        self._look_at_s = time.monotonic() + LOOK_EVERY_S
-        try:
-            verdict = _acted(self._run)
-            if verdict is not None:
-                self._follow(verdict)
-        except MstxkitError:  # a run that is just beginning
-            pass
-
-    def _follow(self, verdict: Verdict) -> None:
-        control = asking.control_of(self._run)
-        asked = asking.named(control, verdict.request)
-        if self._told != verdict.request:
-            self._told = verdict.request
-            lost = f"{verdict.impact_ratio:.0%} of each step is lost by it"
-            on = " and ".join(str(rank) for rank in asked.request.ranks)
-            self._tell(f"Verdict: {sentence(verdict._asdict())}; {lost}.")
-            self._tell(
-                f"It asks for a {asked.request.preset} profile of ranks {on} by itself: request {asked.request.id}."
-            )
-        progress = asking.fates_of(control).progress(asked)
-        self.is_over = progress.has_ended and verdict.rank is not None
-        if progress.has_ended and self._ended != verdict.request:
-            self._ended = verdict.request
-            self._tell(f"That request has ended: {progress}.")
-
-    def outcome(self) -> Escalated:
-        """What became of it. Call it when the ranks have ended. Raises: ReadError where the run cannot be read."""
-        verdict = _acted(self._run)
-        if verdict is None or verdict.stage is None:
-            reasons = [each.no_request for each in verdicts.read(self._run) if each.no_request]
-            return Escalated(reason=reasons[-1] if reasons else _NO_VERDICT)
-        rows = [row for row in open_run(self._run).escalations().to_dicts() if row["request"] == verdict.request]
-        rows.sort(key=lambda row: (row["rank"] != verdict.rank, row["rank"]))
-        ranks = ",".join(str(row["rank"]) for row in rows)
-        command = f"mstxkit escalate {shlex.quote(str(self._run))} --stage {verdict.stage} --ranks {ranks}"
-        return Escalated(verdict, "", command, tuple(_profiled(self._run, row) for row in rows))
+def outcome(run: Path) -> Escalated:
+    """What became of it. Call it when the ranks have ended. Raises: ReadError where the run cannot be read."""
+    verdict = _acted(run)
+    if verdict is None or verdict.stage is None:
+        reasons = [each.no_request for each in verdicts.read(run) if each.no_request]
+        return Escalated(reason=reasons[-1] if reasons else _NO_VERDICT)
+    rows = [row for row in open_run(run).escalations().to_dicts() if row["request"] == verdict.request]
+    rows.sort(key=lambda row: (row["rank"] != verdict.rank, row["rank"]))
+    return Escalated(verdict, "", tuple(_profiled(run, row) for row in rows))
 
 
 def _acted(run: Path) -> Verdict | None:

@@ -11,12 +11,11 @@ import sys
 import tempfile
 import time
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
-from typing import Callable
 
+from mstxkit.demo import escalating
 from mstxkit.demo.curve import FILE_NAME, Learning, learning, read_rewards
-from mstxkit.demo.escalating import Escalated, Escalation
+from mstxkit.demo.escalating import Escalated
 from mstxkit.errors import MissingPackageError, MstxkitError
 from mstxkit.host import apart
 from mstxkit.store import incidents, run_file
@@ -28,6 +27,7 @@ SURVIVORS_END_WITHIN_S = 60.0
 KILL_AFTER_RATIO = 0.6
 # A step takes less than a second here: who waits for a rank that hangs is not to wait for half a minute.
 HANG_S = 5.0
+LOG = "demo.log"
 
 
 class DemoError(MstxkitError):
@@ -44,11 +44,11 @@ class DemoPlan:
 
     run: Path  # folder: new, or empty
     ranks: int = 2
-    steps: int = 120
+    steps: int = 80
     seed: int = 0
     slow_rank: int | None = None  # generates slowly, or with `hidden` computes gradients slowly
     kill_rank: int | None = None  # is killed when `KILL_AFTER_RATIO` of the steps are done
-    every: int = 10  # print the reward every so many steps; 0: nothing at all
+    every: int = 10  # print the reward every so many steps; 0: nothing at all, what ranks say is in the run's LOG
     escalate: bool = False  # let verdicts ask for profiles by themselves
     hang_rank: int | None = None  # hangs then, and the demo ends with the incident that this leaves
     hidden: bool = False  # the slow rank is slow before the gradients meet, where all ranks take equally long
@@ -92,28 +92,22 @@ def run_ranks(plan: DemoPlan) -> DemoOutcome:
     plan.run.mkdir(mode=0o700, parents=True, exist_ok=True)
     started_s, meeting_place = time.monotonic(), tempfile.mkdtemp(prefix="mstxkit-demo-")
     ranks: list[subprocess.Popen[bytes]] = []
-    tell = partial(print, flush=True) if plan.every else _nothing
-    escalation = Escalation(plan.run, tell) if plan.escalate else None
     try:
         for rank in range(plan.ranks):
             ranks.append(start_rank(plan, rank, meeting_place))
-        wait_for_all(ranks, plan, escalation.look if escalation else _nothing)
+        wait_for_all(ranks, plan)
         incident = None if plan.hang_rank is None else incident_of(plan.run)
     finally:
         end_all(ranks)
         shutil.rmtree(meeting_place, ignore_errors=True)
     seconds, codes = time.monotonic() - started_s, tuple(process.returncode for process in ranks)
-    escalated = escalation.outcome() if escalation else None
+    escalated = escalating.outcome(plan.run) if plan.escalate else None
     return DemoOutcome(plan, codes, learning(read_rewards(plan.run)), seconds, escalated, incident)
 
 
 def incident_of(run: Path) -> Incident | None:
     """The first incident of a run, once it has come to something."""
     return next(iter(incidents.read(run, run_file.id_of(run) or "")), None)
-
-
-def _nothing(*_: str) -> None:
-    """Stands in where nothing is to be printed or done meanwhile."""
 
 
 def start_rank(plan: DemoPlan, rank: int, meeting_place: str) -> subprocess.Popen[bytes]:
@@ -125,7 +119,10 @@ def start_rank(plan: DemoPlan, rank: int, meeting_place: str) -> subprocess.Pope
     command += [] if plan.kill_rank is None else ["--may-lose-peers"]
     command += ["--die-at", str(plan.fatal_step)] if rank == plan.kill_rank else []
     command += ["--hang-at", str(plan.fatal_step)] if rank == plan.hang_rank else []
-    return subprocess.Popen(command, env=environment(plan, rank))
+    if plan.every:
+        return subprocess.Popen(command, env=environment(plan, rank))
+    with open(plan.run / LOG, "ab") as log:
+        return subprocess.Popen(command, env=environment(plan, rank), stdout=log, stderr=log)
 
 
 def slowness(plan: DemoPlan, rank: int) -> list[str]:
@@ -152,9 +149,7 @@ def environment(plan: DemoPlan, rank: int) -> dict[str, str]:
     }  # fmt: skip
 
 
-def wait_for_all(
-    ranks: list[subprocess.Popen[bytes]], plan: DemoPlan, meanwhile: Callable[[], None] = _nothing
-) -> None:
+def wait_for_all(ranks: list[subprocess.Popen[bytes]], plan: DemoPlan) -> None:
     """Wait until every rank has ended. Raises: DemoError when one fails, or outlives a killed one for too long."""
     deadline_s = float("inf")
     while any(process.poll() is None for process in ranks):
@@ -165,7 +160,6 @@ def wait_for_all(
             deadline_s = time.monotonic() + SURVIVORS_END_WITHIN_S
         if time.monotonic() > deadline_s:
             raise DemoError(f"a rank did not end within {SURVIVORS_END_WITHIN_S:.0f} s of another's end")
-        meanwhile()
         time.sleep(POLL_S)
     refuse_failures(ranks, plan)
 
@@ -175,7 +169,8 @@ def refuse_failures(ranks: list[subprocess.Popen[bytes]], plan: DemoPlan) -> Non
     for rank, process in enumerate(ranks):
         planned = -signal.SIGKILL if rank == plan.kill_rank else 0
         if process.returncode not in (None, planned):
-            raise DemoError(f"rank {rank} of the demo ended with code {process.returncode}; its output is above")
+            where = "above" if plan.every else f"in {plan.run / LOG}"
+            raise DemoError(f"rank {rank} of the demo ended with code {process.returncode}; its output is {where}")
 
 
 def end_all(ranks: list[subprocess.Popen[bytes]]) -> None:

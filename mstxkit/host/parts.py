@@ -37,7 +37,7 @@ _POOL_WORKERS = {
 _DATALOADER_WORKER, _WORKER_ID = "_worker_loop", "worker_id"
 # As multiprocessing names a child that nobody names, and a main process.
 _OWN_NAME = re.compile(r"(?:Fork|Spawn|ForkServer|Loky)?(Process|PoolWorker)-([\d:]+)")
-_MAIN = "MainProcess"
+_MAIN, _CHILD = "MainProcess", "child"
 # "vllm_server_2_0": replica and node; "sglang_server_decode_2_1": what it does, replica and which one of those.
 _SERVER = re.compile(r"\w+_server_(?:([a-z]+)_)?(\d{1,9})(?:_(\d{1,9}))?")
 
@@ -68,6 +68,11 @@ def forked() -> None:
     _remembered.starting, _remembered.of_ray, _remembered.actor = Part(), Part(), None
 
 
+def called(part: str | None, pid: int) -> str:
+    """What a process without a rank is called: `process 3 (pid 4711)`."""
+    return f"{'process' if part in (None, '', _CHILD) else part} (pid {pid})"
+
+
 def forget() -> None:
     """Drop what is remembered, for tests."""
     _remembered.__dict__.clear()
@@ -87,7 +92,7 @@ def current(rank: int | None, inherited_rank: Callable[[], int | None], replica:
         if part.text is None and rank is not None and rank != inherited_rank():
             part = Part(TRAINER if replica is None else f"replica {replica}")
         elif part.text is None:
-            part = Part("child", FORK) if process is None else Part(f"process {_number(process)}", PROCESS)
+            part = Part(_CHILD, FORK) if process is None else Part(f"process {_number(process)}", PROCESS)
     else:
         part = next(filter(any, (_starting(), _of_ray())), Part(None if rank is None else TRAINER))
     if replica is None or part.text == TRAINER or (part.text or "").startswith("replica "):

@@ -335,11 +335,12 @@ def _depth(range_: Mapping[str, Any]) -> tuple[int, int]:
 
 
 def who(report: Report) -> str:
-    """`rank 1 actor`, else its pid."""
+    """`rank 1 actor`; `process 3 (pid 4711)` where it has none."""
     rank, role = small_number(report.get("rank")), text_of(report.get("role"))
     part = text_of(report.get("part"))
-    name = f"process {whole_number(report.get('pid'))}" if rank is None else f"rank {rank}"
-    return " ".join(filter(None, (name, role, part if part not in ("", role, parts.TRAINER) else "")))
+    if rank is None:
+        return f"{parts.called(part, whole_number(report.get('pid')))} {role}".rstrip()
+    return " ".join(filter(None, (f"rank {rank}", role, part if part not in ("", role, parts.TRAINER) else "")))
 
 
 def _who_where(reports: Sequence[Report]) -> str:

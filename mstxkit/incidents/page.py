@@ -6,7 +6,8 @@ import time
 from typing import Any, Iterator, Mapping, Sequence
 
 from ..reading.report.escape import for_terminal
-from ..store.incidents import HANG, Incident
+from ..reading.report.sentences import of_incident
+from ..store.incidents import Incident
 from ..store.values import list_of, small_number, step_number, table_of, text_of, whole_number
 from ..store.whereabouts import span
 from . import waiting
@@ -15,10 +16,6 @@ _WIDTH, _NS = 200, 10**9
 # All of it is in incident.json.
 _GROUPS_SHOWN, _CALLS_SHOWN, _CALLS_OF_GROUP = 8, 16, 5
 WENT_ON, BEGUN_ANEW = "it went on by itself", "its ranks have begun anew"
-_TITLES = {
-    "hang": "stuck", "killed": "killed", "signal": "killed", "exception": "raised what nobody caught",
-    "request": "asked for",
-}  # fmt: skip
 
 
 def text(incident: Incident) -> str:
@@ -28,7 +25,7 @@ def text(incident: Incident) -> str:
 
 def _lines(incident: Incident) -> Iterator[str]:
     details = incident.details
-    yield f"Incident {incident.incident}: {headline(incident)}"
+    yield f"Incident {incident.incident}: {of_incident(incident.facts)}"
     hosts = small_number(details.get("hosts")) or 0
     of_hosts = "1 host" if hosts == 1 else f"{hosts} hosts"
     yield f"Opened {_when(incident.time_ns)}; reports of {incident.reports} processes, {of_hosts}."
@@ -55,15 +52,6 @@ def _lines(incident: Incident) -> Iterator[str]:
         yield f"Where others are, a few each: incidents/{incident.incident}/incident.json"
     what = "with all threads, its ring and what it did last"
     yield f"Each process's own report, {what}: incidents/{incident.incident}/hosts/"
-
-
-def headline(incident: Incident) -> str:
-    """`rank 1 actor stuck in score (reward) for 34 s`."""
-    who = text_of(incident.details.get("who")) or "everybody"
-    place = incident.range + (f" ({incident.stage})" if incident.stage not in ("", incident.range) else "")
-    since = _lasting(incident.since_ns, incident.time_ns) if incident.kind == HANG else ""
-    where = f" in {place}{since}" if place else ""
-    return f"{_TITLES[incident.kind]}" if incident.kind == "request" else f"{who} {_TITLES[incident.kind]}{where}"
 
 
 def _lasting(since_ns: int, time_ns: int) -> str:

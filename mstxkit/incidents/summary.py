@@ -136,6 +136,7 @@ def _details(reports: Sequence[Report], cause: Cause | None, silent: Sequence[Wh
     return {
         "how": "" if cause is None else cause.how, "who": deciding.who(named) if named else "",
         "process": text_of(named.get("process")), "signal": small_number(named.get("signal")) or 0,
+        "oom_kills": small_number(named.get("oom_kills")) or 0,
         "fatal": text_of(named.get("fatal")), "host": text_of(named.get("host")),
         "pid": whole_number(named.get("pid")), "gone": _gone_as_well(named, reports),
         "silent": list(_of_hosts(silent)),

@@ -18,6 +18,7 @@ from typing import Mapping, NamedTuple, Sequence
 from ..errors import MstxkitError
 from ..host import apart, folders, jitter
 from ..reading.report.escape import for_terminal
+from ..reading.report.sentences import of_incident
 from ..store import documents, layout, run_file, settings_file, stacks, verdicts
 from ..store.incidents import HANG, REQUEST, Incident
 from ..store.lookout import EVERY_S, Lookout
@@ -27,7 +28,7 @@ from .before import Place, tells_of_all, told_before
 from .deciding import Cause, Report
 from .folder import Call, IncidentFolders
 from .host import HostEvent, WatchedHost
-from .page import BEGUN_ANEW, WENT_ON, headline
+from .page import BEGUN_ANEW, WENT_ON
 
 _NICE, _NS = 5, 10**9
 # Looks at the run folder; how long reports of other hosts are waited for, and taken afterwards; when a folder has hung.
@@ -318,7 +319,7 @@ class Watchman:
 
     def _have_logged(self, incident: Incident) -> None:
         """By one process of this host that can: whoever looks at its output learns where the page is."""
-        line = f"{headline(incident)}: {self._watch.run / incident.page}"
+        line = f"{of_incident(incident.facts)}: {self._watch.run / incident.page}"
         file = self._watch.folder / layout.INCIDENT_NEWS
         documents.replace_file(file, for_terminal(line, _LINE_AT_MOST).encode("utf-8", "backslashreplace"))
         able = [p for p in self._host.processes.values() if p.name != incident.details.get("process")]

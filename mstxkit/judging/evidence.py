@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Mapping, NamedTuple
 
 import numpy as np
 
+from ..host import parts
+
 if TYPE_CHECKING:
     import numpy.typing as npt
 
@@ -34,6 +36,12 @@ class Peer(NamedTuple):
     part: str = ""
     is_controller: bool = False
     place: str = ""
+
+    @property
+    def who(self) -> str:
+        """`rank 3`; who has none is called by its part and its pid."""
+        pid = self.process.rsplit("-", 2)[1:2]
+        return f"rank {self.rank}" if self.rank is not None else parts.called(self.part, int(pid[0]) if pid else 0)
 
 
 class Collectives(NamedTuple):

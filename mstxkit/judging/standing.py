@@ -79,11 +79,12 @@ class StandingVerdict:
     def begin(cls, finding: Finding, role: str, step: int, history: RoleHistory) -> StandingVerdict:
         """A verdict that was not there before; it is not said yet."""
         since, seen = history.since(finding), history.seen(finding)
-        rank = history.members[finding.place].rank if finding.place >= 0 else None
+        peer = history.members[finding.place] if finding.place >= 0 else None
+        process = peer.who if peer is not None and peer.rank is None else ""
         text = "\n".join([role, *finding.key, *map(str, finding.group), str(since)])
         verdict = Verdict(
             hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:16], 0, step, finding.key.kind,
-            finding.owner or finding.key.stage, rank, role, since, group=finding.group,
+            finding.owner or finding.key.stage, peer and peer.rank, role, since, group=finding.group, process=process,
         )  # fmt: skip
         begun = cls(finding, verdict, history, _excess_of(finding), finding.steps, finding.steps)
         if finding.key.where != NOW_AND_THEN:

@@ -9,7 +9,8 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Iterable, NamedTuple
 
-from ..store import judge_lock
+from ..store import job_file, judge_lock
+from ..store.job_file import JobState
 from ..store.verdicts import HANG
 from . import twice
 from .tables import verdicts as stored_verdicts
@@ -107,7 +108,19 @@ def _without_hangs(roles: Roles, stored: list[Verdict]) -> JobVerdicts:
     if twice.are_steps(roles.files.stage_rows()):
         return of_job if stored else JobVerdicts(NOBODY, why_not=ANEW)
     of_tables = from_steps(roles.steps_inside, roles.files.path)
-    return of_job if stored and not of_tables.blaming else of_tables
+    if of_tables.by == NOBODY and not stored:
+        of_job = of_job._replace(roles=_roles_of_job(Path(roles.files.path), roles.files.id))
+    return of_job if (stored or of_job.roles) and not of_tables.blaming else of_tables
+
+
+def _roles_of_job(run: Path, run_id: str) -> tuple[JudgedRole, ...]:
+    """As the job's judge left word of them: what its processes recorded may lie elsewhere."""
+    state = job_file.read(run, run_id) or JobState()
+    compared = (role for role in state.roles if role.members > 1 or role.judged_steps)
+    return tuple(
+        JudgedRole(role.role, role.step, ENOUGH_STEPS if role.judged_steps is None else role.judged_steps)
+        for role in compared
+    )  # fmt: skip
 
 
 def from_steps(steps: list[RoleStep], path: str = "RUN") -> JobVerdicts:

@@ -13,7 +13,7 @@ Row = Mapping[str, Any]
 
 
 def of_processes(rows: Sequence[Row]) -> list[str]:
-    """`rank 0`, `rank 0 actor`, `rank 0 dataloader 3`, `replica 2`, `pool 1 (pid 4711)`: safe to show.
+    """`rank 0`, `rank 0 actor`, `rank 0 dataloader 3`, `replica 2`, `process 3 (pid 4711)`: safe to show.
 
     Rank, role and part; a trainer needs no part, nor a worker of Ray that has a role. What others have too gets more,
     as little as will do: the part, the attempt of the job, the pid, the host, in the end a number.
@@ -69,9 +69,10 @@ def _forms(row: Row) -> tuple[str, ...]:
     """What a process may be called, from short to long."""
     pid, where = f"pid {row['pid']}", f"pid {row['pid']} on {shown(row['host'])}"
     short, whole, attempt = _words(row, is_whole=False), _words(row, is_whole=True), row.get("attempt")
-    longer = (whole or pid) + ("" if attempt is None else f" (attempt {attempt})")
-    if not short:
-        return pid, whole or pid, longer, pid, where
+    if row["rank"] is None and (not short or (short == row["part"] and row["under"] in (parts.PROCESS, parts.FORK))):
+        name = parts.called(short, row["pid"])
+        return name, name, name, name, f"{name[:-1]} on {shown(row['host'])})"
+    longer = whole + ("" if attempt is None else f" (attempt {attempt})")
     return short, whole, longer, f"{short} ({pid})", f"{short} ({where})"
 
 

@@ -7,7 +7,7 @@ where, and for whom, is what the judge learns of it.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import groupby
 from typing import Any, Callable, Iterable, Iterator, TypeVar, cast
 
@@ -125,6 +125,17 @@ class RoleRun:
         if name not in self.kept:
             self.kept[name] = make()
         return cast("T", self.kept[name])
+
+    def without(self, steps: Iterable[int]) -> RoleRun:
+        """The same without these steps."""
+        keep = ~np.isin(self.steps, list(steps))
+        if keep.all():
+            return self
+        places = np.cumsum(keep) - 1
+        names = ("steps", "came_s", "done_s", "own_s", "wait_s", "inside_s", "work")
+        links = tuple((int(places[at]), piece, who, took) for at, piece, who, took in self.links if keep[at])
+        cut = tuple(each for each, is_kept in zip(self.cut, keep) if is_kept)
+        return replace(self, **{name: getattr(self, name)[keep] for name in names}, links=links, cut=cut, kept={})
 
     def spans_s(self) -> tuple[Seconds, Seconds]:
         """(T,) when each step began, the first member's begin, and when the last member was done with it."""

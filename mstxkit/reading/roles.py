@@ -7,6 +7,7 @@ from functools import cached_property
 import polars as pl
 
 from ..judging.evidence import RoleStep
+from ..judging.gates import Gates
 from . import role_runs
 from .role_runs import RoleRun
 from .run_files import RunFiles
@@ -44,6 +45,27 @@ class Roles:
         """The steps of each role as arrays, with what rings and ranges tell of their insides."""
         ringed = self.steps_ringed
         return role_runs.of_steps(batch_steps.joined(self.steps, ringed) if ringed else self.steps_inside)
+
+    @cached_property
+    def warm_up(self) -> tuple[int, ...]:
+        """Steps that count in no mean: the first two of each attempt of a job in which more than as many follow."""
+        attempts = dict(self.processes.select("process", "attempt").iter_rows())
+        numbers: dict[tuple[str, int], set[int]] = {}
+        for step in self.steps:
+            for attempt in {attempts.get(peer.process, 0) for peer in step.members}:
+                numbers.setdefault((step.role, attempt), set()).add(step.step)
+        first = Gates().first
+        return tuple(sorted({step for of in numbers.values() if len(of) > 2 * first for step in sorted(of)[:first]}))
+
+    @property
+    def is_steady(self) -> pl.Expr:
+        """Which rows of a table with `step` count in a mean; what is of no step does."""
+        return ~pl.col("step").is_in(list(self.warm_up)).fill_null(False)
+
+    @cached_property
+    def steady(self) -> tuple[RoleRun, ...]:
+        """`runs` without the steps of `warm_up`."""
+        return tuple(run.without(self.warm_up) for run in self.runs)
 
     def origin_ns(self) -> int:
         """The instant from which the seconds of steps count; ns on the run's wall clock."""

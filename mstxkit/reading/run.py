@@ -298,11 +298,12 @@ class Run:
     def ranks(self) -> pl.DataFrame:
         """`role, rank, host, steps, work_ns, gap_ns, wait_ns, wait_ratio, excess_ratio, excess_stage, gated_steps`.
 
-        What a step's time of each rank goes to: work of its own, and waiting for others. Means of a step.
+        What a step's time of each rank goes to: work of its own, and waiting for others. Means of a step, warm-up left
+        out.
         """
         from .tables import ranks
 
-        return ranks.table(self.roles.runs)
+        return ranks.table(self.roles.steady)
 
     def stragglers(self) -> pl.DataFrame:
         """`role, stage, where, rank, host, first_step, last_step, steps, effect_ratio, more_ns, step_ratio, …`.
@@ -311,7 +312,7 @@ class Run:
         """
         from .tables import stragglers
 
-        return stragglers.table(self.roles.runs)
+        return stragglers.table(self.roles.steady)
 
     def bubbles(self) -> pl.DataFrame:
         """`step, role, stage, where, rank, wait_ns, gate_rank, gate_stage, gate_where, gate_more_ns`.
@@ -382,7 +383,8 @@ class Run:
         """`kind, role, stage, where, rank, group, trainers, rollouts, first_step, last_step, step_ns, without_ns, …`.
 
         How long a step would take without this straggler, wait, link or tail, and, of async jobs, with other numbers of
-        trainers and rollouts: `without_ns`, then `saved_ns, saved_ratio, error_ratio`. What saves most comes first.
+        trainers and rollouts: `without_ns`, then `saved_ns, saved_ratio, error_ratio, who`. Warm-up left out; what
+        saves most comes first.
 
         Args:
             trainers, rollouts: Of an async job: the row of kind `split` with these numbers is there too, whatever it
@@ -395,7 +397,7 @@ class Run:
         from .tables import split, what_if
 
         verdicts = judged.of_run(self.roles).blaming
-        return what_if.table(self.roles.runs, verdicts, split.asked_for(trainers, rollouts))
+        return what_if.table(self.roles.steady, verdicts, split.asked_for(trainers, rollouts))
 
     def throughput(self, flops_per_token: ByStage | None = None, peak_flops: ByStage | None = None) -> pl.DataFrame:
         """`step, role, stage, ranks, tokens, responses, stage_ns, step_ns, tokens_per_s, step_tokens_per_s, mfu_ratio`.

@@ -14,7 +14,8 @@ from typing import Any, Mapping, NamedTuple
 
 from . import documents, layout
 from .documents import FORMAT, Unusable
-from .values import list_of, small_number, table_of, text_of, whole_number
+from .stacks import signal_name
+from .values import list_of, small_number, step_number, table_of, text_of, whole_number
 
 KINDS = HANG, KILLED, SIGNAL, EXCEPTION, REQUEST = "hang", "killed", "signal", "exception", "request"
 # Of one host's reports; of them all there is a limit of what incidents may take together (`incidents_bytes`).
@@ -58,6 +59,22 @@ class Incident(NamedTuple):
     def page(self) -> str:
         """Of its readable page, relative to the run."""
         return f"{layout.INCIDENTS}/{self.incident}/{layout.INCIDENT_PAGE}"
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """Plain values: its fields, its `page`, `who`, the cause in words ("" for nobody alone), the name of its
+        `process`, its `step`, `signal`, by which it was ended, and `oom_kills`, how many the kernel had just killed on
+        its host as memory ran out.
+        """
+        details = self.details
+        steps = (step_number(table_of(inside).get("step")) for inside in list_of(details.get("inside")))
+        return {
+            **self._asdict(), "details": None, "over_ns": self.over_ns or None, "page": self.page,
+            "who": text_of(details.get("who")), "process": text_of(details.get("process")),
+            "step": next((step for step in steps if step is not None), None),
+            "signal": signal_name(details.get("signal"), text_of(details.get("fatal"))) or None,
+            "oom_kills": small_number(details.get("oom_kills")) or 0,
+        }  # fmt: skip
 
     def as_json(self, run_id: str) -> bytes:
         """The content of `incident.json`."""

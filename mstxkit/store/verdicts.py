@@ -46,6 +46,7 @@ class Verdict(NamedTuple):
         evidence: The numbers it rests on, by name; plain values.
         next: What to do.
         request: Id of the request for a profile that it led to; "" for none.
+        process: Who caused it, where that one has no rank: `process 3 (pid 4711)`; "": a rank, or nobody alone.
         no_request: Why it led to none, where verdicts may ask for profiles, or why that did not come; "" otherwise.
         withdrawn: Why it holds no more; "" while it does.
     """
@@ -69,6 +70,12 @@ class Verdict(NamedTuple):
     request: str = ""
     withdrawn: str = ""
     no_request: str = ""
+    process: str = ""
+
+    @property
+    def plain(self) -> dict[str, Any]:
+        """As JSON has it."""
+        return {**self._asdict(), "group": list(self.group), "evidence": dict(self.evidence)}
 
     @property
     def is_blaming(self) -> bool:
@@ -88,7 +95,7 @@ class Verdict(NamedTuple):
             return None
         texts: dict[str, Any] = {
             name: text_of(fields.get(name))[:_TEXT_AT_MOST]
-            for name in ("role", "waits_for", "next", "request", "withdrawn", "no_request")
+            for name in ("role", "waits_for", "next", "request", "withdrawn", "no_request", "process")
         }
         ratios: dict[str, Any] = {
             name: min(1.0, max(0.0, finite_number(fields.get(name)) or 0.0))

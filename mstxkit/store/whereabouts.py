@@ -75,6 +75,17 @@ class Whereabouts(NamedTuple):
         return self.rank, self.role, self.part
 
     @property
+    def called(self) -> str:
+        """`rank 3`, or what a process without one is called."""
+        return f"rank {self.rank}" if self.rank is not None else parts.called(self.part, self.pid)
+
+    @property
+    def is_at_work(self) -> bool:
+        """Is it `is_of_a_rank`, or a process of a job that has no ranks, that is in steps or stages?"""
+        is_alone = self.rank is None and self.under not in (parts.POOL, parts.DATALOADER, parts.RAY_DRIVER)
+        return self.is_of_a_rank or (is_alone and (self.step is not None or bool(self.stage)))
+
+    @property
     def is_of_a_rank(self) -> bool:
         """Is it a rank's own process, an actor of Ray's too, of which more is known than that?"""
         is_own = self.rank is not None and self.under not in (*parts.BESIDE, parts.RAY_DRIVER)

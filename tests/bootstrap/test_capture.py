@@ -77,6 +77,41 @@ def test_capturing_into_another_folder_says_what_to_do(run: Path, tmp_path: Path
     assert not (tmp_path / "other").exists()
 
 
+OTHER = """
+    import os, mstxkit
+    os.chdir(os.environ["TMP"])
+    for _ in range(2):
+        with mstxkit.capture("other") as capture, mstxkit.stage("reward"):
+            print(capture.run)
+    with mstxkit.stage("after"):
+        print(os.path.exists("other"))
+"""
+
+
+def test_a_run_that_the_program_was_started_with_is_joined_whatever_is_named_here(run: Path, tmp_path: Path) -> None:
+    code, out, err = lives.finished(lives.start(OTHER, MSTXKIT_RUN=str(run), TMP=str(tmp_path)))
+
+    assert (code, out.split()) == (0, [str(run), str(run), "False"]), err
+    assert err.count("capture('other') joins the run that `mstxkit run` or MSTXKIT_RUN names") == 1
+    assert lives.ended(run) == {"reward": 2, "after": 1}
+
+
+@pytest.mark.parametrize("there", ["/dev/null/run", "\x7f" * 5000])
+def test_where_that_cannot_be_used_the_program_goes_on_unrecorded(tmp_path: Path, there: str) -> None:
+    code, out, err = lives.finished(lives.start(OTHER, MSTXKIT_RUN=there, TMP=str(tmp_path)))
+
+    assert (code, out.split()) == (0, ["None", "None", "False"]), err
+    assert "nothing is recorded" in err
+
+
+def test_what_is_wrong_with_a_setting_is_wrong_there_too(run: Path) -> None:
+    program = "import mstxkit; mstxkit.capture('other', no_such_limit=1)"
+    code, _, err = lives.finished(lives.start(program, MSTXKIT_RUN=str(run)))
+
+    assert code == 1
+    assert "no_such_limit: it knows no such setting" in err
+
+
 def test_the_run_is_in_the_environment_for_children_until_it_is_stopped(
     run: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -17,7 +17,7 @@ MODULES_AT_MOST, LINES_AT_MOST = 60, 10_000
 STANDING_BY_MODULES_AT_MOST, STANDING_BY_LINES_AT_MOST = 80, 10_000
 SEALED_LINES_AT_MOST, IN_STEPS_LINES_AT_MOST = 12_000, 12_500
 # What a plain `pip install mstxkit` does not bring, and what recording does without.
-NOT_INSTALLED = ("pydantic", "typer", "rich", "numpy", "polars", "zstandard", "plotly")
+NOT_INSTALLED = ("pydantic", "typer", "rich", "numpy", "polars", "zstandard")
 
 COUNTS = """
     import json, os, sys, time

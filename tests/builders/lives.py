@@ -144,6 +144,12 @@ def processes(run: Path) -> list[dict[str, Any]]:
     return list(mstxkit.open_run(run).processes().to_dicts())
 
 
+def killed_of(report: dict[str, Any]) -> list[dict[str, Any]]:
+    """Who was killed, by a report's summary."""
+    groups = (group["processes"] for group in report["endings"] if group["state"] == "killed")
+    return [process for processes in groups for process in processes]
+
+
 def damage(run: Path) -> list[str]:
     """What the reader could not read, in words."""
     opened = mstxkit.open_run(run)

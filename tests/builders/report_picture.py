@@ -19,7 +19,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder, chdir(folder):
         Path("runs").mkdir()
         fault = InjectedFault("before", "actor_generate", rank=5, factor=1.8, since=20)
-        page = written(Path("runs/exp7"), JobShape(ranks=16, is_dispatched=True), faults=[fault], steps=60)
+        page = written(Path("runs/exp7"), JobShape(ranks=16, is_dispatched=True, tail=0.2), faults=[fault], steps=60)
         _photograph(page.resolve(), Path(folder))
     return 0
 

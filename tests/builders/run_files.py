@@ -189,8 +189,8 @@ class ProcessFiles:
         meta = {**self.meta(), "codec": "zlib"}
         return segment.pack_block(segment.OPEN_RANGES, meta, zlib.compress(json.dumps(ranges).encode()))
 
-    def end_block(self, ended: str) -> bytes:
-        return segment.pack_block(segment.END, {**self.meta(), "ended": ended})
+    def end_block(self, ended: str, **more: Any) -> bytes:
+        return segment.pack_block(segment.END, {**self.meta(), "ended": ended, **more})
 
     def seal(
         self,
@@ -198,11 +198,12 @@ class ProcessFiles:
         ended: str | None = "exit",
         inside: list[dict[str, Any]] | None = None,
         codec: str = "zlib",
+        end: dict[str, Any] | None = None,
     ) -> Path:
-        """One more sealed file: these banks, then what was open, then the end."""
+        """One more sealed file: these banks, then what was open, then the end, of which `end` says more."""
         blocks = [self.block(bank, codec) for bank in banks]
         blocks += [self.open_block(inside)] if inside is not None else []
-        blocks += [self.end_block(ended)] if ended else []
+        blocks += [self.end_block(ended, **(end or {}))] if ended else []
         path = self.run / "sealed" / f"{self.name}.{self._files:04d}.mxs"
         self._files += 1
         path.write_bytes(segment.file_header() + b"".join(blocks))

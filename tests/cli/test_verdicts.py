@@ -97,8 +97,8 @@ def test_who_is_slow_is_named_and_the_status_says_so(watched: Watched) -> None:
     done = watched.top("--once")
 
     assert done.exit_code == 1, done.output
-    assert "compute actor rank 1 actor_generate" in done.output
-    assert done.output.endswith("1 verdict holds; 40 steps judged now, up to step 39, 1 host\n")
+    assert done.output.startswith("Verdict: rank 1 actor computes more slowly than the others in actor_generate: ")
+    assert done.output.endswith("\n40 steps judged now, up to step 39, 1 host\n")
     assert [verdict.rank for verdict in verdicts.read(watched.run)] == [1], "it is kept in the run"
 
 
@@ -106,8 +106,8 @@ def test_where_nobody_is_slow_nobody_is_blamed(watched: Watched) -> None:
     watched.hand_over(40, slow=-1)
     done = watched.top("--once")
 
-    nobody = "nobody is blamed: no rank is seen to make others wait"
-    assert (done.exit_code, done.output) == (0, f"{nobody}; 40 steps judged now, up to step 39, 1 host\n")
+    nobody = "Verdict: healthy: no rank was seen to make others wait in the 30 steps that were judged."
+    assert (done.exit_code, done.output) == (0, f"{nobody}\n40 steps judged now, up to step 39, 1 host\n")
 
 
 def test_of_a_few_steps_it_says_that_they_are_too_few_to_judge(watched: Watched) -> None:
@@ -115,13 +115,14 @@ def test_of_a_few_steps_it_says_that_they_are_too_few_to_judge(watched: Watched)
     done = watched.top("--once")
     document = json.loads(watched.top("--once", "--json").output)
 
-    assert done.output.startswith("too few steps to judge who makes others wait: 5 count, 20 are needed; 15 steps")
+    assert done.output.startswith("Verdict: too few steps to judge who makes others wait: 5 count, 20 are needed.")
+    assert done.output.endswith("\n15 steps judged now, up to step 14, 1 host\n")
     assert (done.exit_code, document["judged_steps"]) == (0, [5])
 
 
 @pytest.mark.parametrize(
     ("alone_from", "words"),
-    [(38, "nobody is blamed: no rank is seen"), (0, "not judged: no two ranks have finished a step together")],
+    [(38, "healthy: no rank was seen"), (0, "not judged: no two ranks have finished a step together")],
 )
 def test_whether_ranks_were_compared_is_not_said_by_the_last_step_alone(
     watched: Watched, alone_from: int, words: str
@@ -129,22 +130,22 @@ def test_whether_ranks_were_compared_is_not_said_by_the_last_step_alone(
     """The steps of one rank may be counted further than those of the others, or it may end after them."""
     watched.hand_over(40, slow=-1, alone_from=alone_from)
 
-    assert watched.top("--once").output.startswith(words)
+    assert watched.top("--once").output.startswith(f"Verdict: {words}")
 
 
 def test_where_no_step_is_counted_it_says_so(watched: Watched) -> None:
     watched.hand_over(0, slow=-1)
     (watched.run / layout.SUMMARIES / "h0-0.mxb").write_bytes(batches.encode({"run": watched.run_id, "host": "h0"}, []))
 
-    assert watched.top("--once").output.startswith("not judged: no step is over in which a stage has ended")
+    assert watched.top("--once").output.startswith("Verdict: nothing was recorded: no range has ended in any process")
 
 
-def test_a_run_without_summaries_says_so_plainly(watched: Watched) -> None:
+def test_a_run_of_nothing_says_so_plainly_and_that_it_is_wrong(watched: Watched) -> None:
     done = watched.top("--once")
 
-    assert done.exit_code == 0
-    assert done.output.startswith("this run has no summaries of its stages")
-    assert f"mstxkit report {watched.run}" in done.output
+    assert done.exit_code == 1
+    assert done.output.startswith("Verdict: nothing was recorded: no range has ended in any process.")
+    assert "next mstxkit doctor" in done.output
 
 
 def test_what_is_no_run_is_wrong_use(tmp_path: Path) -> None:
@@ -159,7 +160,7 @@ def test_while_somebody_judges_his_word_is_shown_and_nothing_written(watched: Wa
     done = watched.top("--once")
 
     assert done.exit_code == 1
-    assert "compute rank 7 reward" in done.output
+    assert "rank 7 takes longer than the others in reward" in done.output
     assert "rank 1" not in done.output
     assert [file.name for file in sorted((watched.run / layout.VERDICTS).glob("*.jsonl"))] == ["controller.jsonl"]
 
@@ -177,7 +178,7 @@ def test_of_what_a_judge_has_left_without_a_word_on_steps_it_says_no_word_on_the
     watched.judged(is_final=True)
     done, document = watched.top("--once"), json.loads(watched.top("--once", "--json").output)
 
-    assert done.output.startswith("nobody is blamed: no rank is seen to make others wait; as judged while it ran")
+    assert done.output.startswith("Verdict: healthy: no rank was seen to make others wait.\nas judged while it ran")
     assert document["judged_steps"] == [None]
 
 
@@ -227,17 +228,17 @@ def test_what_is_in_no_step_names_none(watched: Watched) -> None:
     watched.hand_over(40)
     watched.judged(Verdict("hang-1", 5, None, HANG, "reward", 1, "actor"), who="hang-h0")
 
-    assert "\nhang actor rank 1 reward" in f"\n{watched.top('--once').output}"
+    assert watched.top("--once").output.startswith("Verdict: rank 1 actor hangs in reward: nothing goes on.")
 
 
 def test_of_a_group_that_is_too_long_to_be_named_it_is_said_how_many_it_has(watched: Watched) -> None:
     watched.hand_over(40, host="h0")
     watched.judged(Verdict("a", 5, 3, LINK, "reward", group=tuple(range(0, 10_240, 64))), who="other")
     watched.judged(Verdict("b", 5, 3, LINK, "reward", group=(0, 1, 2, 9)), who="another")
-    said = watched.top("--once").output
+    said = " ".join(watched.top("--once").output.split())
 
-    assert "link group of 160 ranks: 0,64,128," in said
-    assert "link group of ranks 0-2,9 reward" in said
+    assert "a link of 160 ranks: 0,64,128," in said
+    assert "a link of ranks 0-2,9 is slow in reward" in said
 
 
 def test_names_out_of_files_drive_no_terminal(watched: Watched) -> None:
@@ -259,7 +260,7 @@ def test_a_run_that_may_only_be_read_is_judged_all_the_same(watched: Watched, mo
     monkeypatch.setattr("mstxkit.host.folders.make_folder", refuse)
     done = watched.top("--once")
 
-    assert "compute actor rank 1" in done.output
+    assert "rank 1 actor computes more slowly" in done.output
     assert not (watched.run / layout.VERDICTS).exists()
 
 
@@ -270,8 +271,8 @@ def test_a_job_that_is_over_is_not_followed_for_ever(watched: Watched) -> None:
     done = watched.top("--follow")
 
     assert done.exit_code == 1
-    assert "compute rank 7 reward" in done.output
-    assert "1 verdict holds; as judged while it ran" in done.output
+    assert "rank 7 takes longer than the others in reward" in done.output
+    assert "as judged while it ran" in done.output
 
 
 def test_nor_is_one_that_nobody_has_judged(tmp_path: Path) -> None:
@@ -281,7 +282,7 @@ def test_nor_is_one_that_nobody_has_judged(tmp_path: Path) -> None:
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60)
 
     assert done.returncode == 0
-    assert done.stdout.startswith("not judged: no two ranks have finished a step together")
+    assert done.stdout.startswith("Verdict: not judged: no two ranks have finished a step together")
 
 
 def test_where_nobody_is_blamed_yet_it_says_that_it_goes_on_to_look(watched: Watched) -> None:

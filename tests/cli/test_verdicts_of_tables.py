@@ -17,8 +17,9 @@ from mstxkit.cli import application
 @pytest.mark.parametrize(
     ("fault", "has_ranges", "code", "words"),
     [
-        (INPUT, False, 1, "rank 1 reference"), (BEHIND, True, 1, "rank 1 actor_update"),
-        (BEHIND, False, 0, "nobody is blamed"), (NOBODY, True, 0, "nobody is blamed"),
+        (INPUT, False, 1, "rank 1 takes longer than the others in reference"),
+        (BEHIND, True, 1, "rank 1 takes longer than the others inside of actor_update"),
+        (BEHIND, False, 0, "healthy: nothing above"), (NOBODY, True, 0, "healthy: nothing above"),
     ],
 )  # fmt: skip
 def test_a_run_without_summaries_is_judged_by_its_tables(

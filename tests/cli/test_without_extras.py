@@ -60,7 +60,7 @@ def said(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     record = "import mstxkit; mstxkit.capture('run'); mstxkit.step(); mstxkit.stage('reward').__enter__()"
     subprocess.run([sys.executable, "-c", record], cwd=folder, env=environment, check=True, timeout=60)
     (folder / "profiler_config.json").write_text('{"start_step": 1, "warmup": 1, "active": 1}')
-    command = [sys.executable, "-c", PROGRAM, ",".join((*MissingPackageError.EXTRAS, "plotly", "torch_npu"))]
+    command = [sys.executable, "-c", PROGRAM, ",".join((*MissingPackageError.EXTRAS, "torch_npu"))]
     lines = "\n".join((*READS, *WORKS))
     done = subprocess.run(
         command, cwd=folder, env=environment, input=lines, stdout=subprocess.PIPE, check=True, text=True, timeout=100

@@ -6,6 +6,7 @@ import html
 import json
 import os
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -42,6 +43,7 @@ STAGES = {
     "actor_update",
 }
 FATAL_STEP = 3  # of five
+LINES_AT_MOST = 20
 TOKENS = 6  # of a response
 # Ten to warm up, some until it is sure, and more for the request while it still trains, on a busy machine too.
 STEPS_TO_A_VERDICT = 80
@@ -131,9 +133,7 @@ def test_the_report_says_inside_what_the_victim_died(killed: Commanded) -> None:
     text = _mstxkit("report", str(killed.run)).stdout
 
     # By which signal is known where the watchman had begun by then.
-    said = re.search(r"rank 1 \(.*\) was killed(?: by SIGKILL)? (inside .*)", text)
-    assert said is not None
-    assert said[1].startswith("inside forward_backward, stage actor_update, step 3")
+    assert re.search(r"rank 1 was killed( by SIGKILL)? in forward_backward of actor_update, in step 3", text)
 
 
 def test_the_report_names_the_rank_that_took_longest_and_the_slow_one_took_its_time(slow: Commanded) -> None:
@@ -146,34 +146,54 @@ def test_the_report_names_the_rank_that_took_longest_and_the_slow_one_took_its_t
     assert took_ns[1] >= 5 * TOKENS * SLOW_TOKEN_S * 1e9
 
 
-def test_the_command_prints_one_json_document_and_leaves_a_trace(slow: Commanded) -> None:
+def test_the_command_prints_one_json_document_and_leaves_a_page(slow: Commanded) -> None:
     document = json.loads(slow.done.stdout)
     assert slow.done.returncode == 0
     assert (document["steps"], document["exit_codes"], document["slow_rank"]) == (5, [0, 0], 1)
     assert document["escalated"]["verdict"] is None
-    assert Path(document["trace"]) == slow.run / "trace.pftrace"
+    assert document["page"] == str(slow.run / "report.html")
 
 
 @pytest.mark.skipif(not trace_processor.CAN_BE_HERE, reason="no wheels of the trace processor's for this")
-def test_the_trace_that_it_leaves_has_every_stage_for_perfetto(slow: Commanded) -> None:
+def test_its_trace_has_every_stage_for_perfetto(slow: Commanded, tmp_path: Path) -> None:
+    _mstxkit("export", str(slow.run), "--to", "perfetto", "-o", str(tmp_path / "trace"))
     query = "select count(*) as count from slice where name = 'actor_generate'"
 
-    assert trace_processor.query((slow.run / "trace.pftrace").read_bytes(), query) == [[{"count": 2 * 5}]]
+    assert trace_processor.query((tmp_path / "trace").read_bytes(), query) == [[{"count": 2 * 5}]]
 
 
 def test_the_command_says_what_happened_and_what_to_open(killed: Commanded) -> None:
     done = killed.done
 
     assert done.returncode == 0, done.stderr
-    assert "Rank 1 was killed (SIGKILL) in step 3" in done.stdout
-    assert "No profile was asked for: the training was over before a verdict blamed a rank" in done.stdout
-    assert f"open {killed.run / 'trace.pftrace'} in https://ui.perfetto.dev" in done.stdout
-    page, sentence = done.stdout.splitlines()[-2:]
-    assert page == f"The page: {killed.run / 'report.html'}"
-    assert sentence in html.unescape((killed.run / "report.html").read_text())
+    lines = done.stdout.splitlines()
+    assert len(lines) <= LINES_AT_MOST and not done.stderr
+    assert any(line.startswith("Rank 1 was killed (SIGKILL) in step 3") for line in lines)
+    assert "No profile was asked for: the training was over before a verdict blamed a rank." in lines
+    assert f"The page: {killed.run / 'report.html'}" in lines
+    (verdict,) = (line.partition("Verdict: ")[2] for line in lines if line.startswith("Verdict: "))
+    assert verdict in html.unescape((killed.run / "report.html").read_text())
 
 
-ASKED = Escalated(verdict(request="abcdef"), "", "mstxkit escalate …", (Profiled(1, "done", "", 7, None, None),))
+def test_the_commands_to_try_next_work(killed: Commanded) -> None:
+    lines = killed.done.stdout.splitlines()
+    commands = [shlex.split(line) for line in lines[lines.index("Try next:") + 1 :]]
+    ended = [subprocess.run([*words, "--help"], cwd=ROOT, capture_output=True, text=True) for words in commands]
+    report = subprocess.run(commands[1], cwd=ROOT, capture_output=True, text=True)
+
+    assert len(commands) == 3 and {done.returncode for done in ended} == {0}
+    assert (report.returncode, report.stderr) == (1, ""), "a rank was killed"
+
+
+def test_with_verbose_it_says_everything(slow: Commanded, tmp_path: Path) -> None:
+    done = _mstxkit("demo", "--steps", "5", "--verbose", "--run", str(tmp_path / "run"))
+
+    assert "step    0  reward" in done.stdout
+    assert "ranges, longest first" in done.stdout
+    assert not (tmp_path / "run" / launch.LOG).exists()
+
+
+ASKED = Escalated(verdict(request="abcdef"), "", (Profiled(1, "done", "", 7, None, None),))
 EXPIRED = ASKED._replace(profiles=(*ASKED.profiles, Profiled(0, "expired", "no step was agreed", None, None, None)))
 
 
@@ -183,13 +203,16 @@ def test_the_command_ends_with_1_if_what_it_asked_for_was_not_recorded(
 ) -> None:
     learning = Learning(5, 0.1, 0.3)
     monkeypatch.setattr(launch, "run_ranks", lambda plan: DemoOutcome(plan, (0, 0), learning, 1.0, escalated))
+    monkeypatch.setattr(DemoPlan, "check", lambda plan: None)
 
-    done = CliRunner().invoke(application(), ["demo", "--run", str(slow.run)])
+    few = CliRunner().invoke(application(), ["demo", "--run", str(slow.run)])
+    done = CliRunner().invoke(application(), ["demo", "--run", str(slow.run), "--verbose"])
 
-    assert done.exit_code == code, done.output
-    assert ("rank 0, a healthy peer: expired: no step was agreed" in done.output) == (code == 1)
-    blames = "the verdict was that rank 1 gets its input more slowly than the others in reference."
-    assert (blames in done.output) == (escalated is not None)
+    assert (few.exit_code, done.exit_code) == (code, code), done.output
+    assert len(few.output.splitlines()) <= LINES_AT_MOST
+    for output in (few.output, done.output):
+        assert ("  rank 0, a healthy peer: expired: no step was agreed" in output) == (code == 1)
+        assert ("  rank 1: taken in step 7" in output) == (escalated is not None)
 
 
 class Found(NamedTuple):

@@ -308,7 +308,7 @@ def test_a_rank_that_waits_logs_where_the_page_is(start: Start) -> None:
 
     line = stream.readline()
 
-    assert "rank 0 actor stuck in score (reward) for" in line
+    assert "rank 0 actor hung in score of reward for" in line
     assert line.rstrip().endswith(str(job.run / incident.page))
 
 

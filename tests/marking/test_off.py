@@ -104,7 +104,7 @@ def test_public_names_that_load_more_are_loaded_when_first_used() -> None:
     run(
         """
 import sys, mstxkit
-assert set(mstxkit.__all__) <= set(dir(mstxkit))
+assert set(mstxkit.__all__) == set(dir(mstxkit))
 assert "mstxkit.bootstrap.capture" not in sys.modules
 assert "mstxkit.reading.run" not in sys.modules
 mstxkit.capture

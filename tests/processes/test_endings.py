@@ -140,7 +140,7 @@ def test_one_rank_that_is_killed_is_named_with_its_stage_and_step(run: Path) -> 
 
     assert call("collect", run).exit_code == 0
     done = call("report", run, "--json")
-    (killed,) = json.loads(done.output)["killed"]
+    (killed,) = lives.killed_of(json.loads(done.output))
     assert done.exit_code == 1
     assert (killed["pid"], killed["inside"][0]["stage"], killed["inside"][0]["step"]) == (pids["1"], "update of 1", 7)
 

@@ -78,7 +78,7 @@ def report_of(process: subprocess.Popen[str], run: Path) -> dict[str, Any]:
 def test_the_rank_that_died_is_named_and_the_others_left(run: Path, tmp_path: Path) -> None:
     report = report_of(torchrun(run, tmp_path, dying_attempts=1), run)
 
-    (killed,) = report["killed"]
+    (killed,) = lives.killed_of(report)
     assert (killed["rank"], killed["inside"][0]["stage"], killed["inside"][0]["step"]) == (1, "actor_update", 5)
     assert report["states"] == {"ended": 1, "killed": 1, "left": 1}
     assert ("left", "with the job") in [(ending["state"], ending["how"]) for ending in report["endings"]]
@@ -91,7 +91,7 @@ def test_a_restart_is_another_attempt_and_what_was_killed_before_stays_killed(ru
     assert sorted((row["attempt"], row["rank"], row["state"]) for row in rows) == [
         (0, 0, "left"), (0, 1, "killed"), (1, 0, "ended"), (1, 1, "ended"),
     ]  # fmt: skip
-    assert [killed["rank"] for killed in report["killed"]] == [1]
+    assert [killed["rank"] for killed in lives.killed_of(report)] == [1]
 
 
 def test_a_launcher_that_is_told_to_end_takes_all_along(run: Path, tmp_path: Path) -> None:
@@ -103,7 +103,7 @@ def test_a_launcher_that_is_told_to_end_takes_all_along(run: Path, tmp_path: Pat
     os.kill(process.pid, signal.SIGTERM)
     report = report_of(process, run)
 
-    assert report["killed"] == []
+    assert lives.killed_of(report) == []
     assert report["states"] == {"ended": 1, "left": 2}
     (left,) = [ending for ending in report["endings"] if ending["state"] == "left"]
     assert {opened["stage"] for one in left["processes"] for opened in one["inside"]} == {"actor_update"}

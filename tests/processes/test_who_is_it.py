@@ -238,7 +238,7 @@ def test_capture_begins_well_while_another_thread_is_importing_multiprocessing(t
 
 
 @pytest.mark.skipif(not engine.NATIVE, reason="each import has a twin of its own, which records by itself")
-@pytest.mark.parametrize(("folder", "said"), [("run", "joins"), ("other", "captures into")])
+@pytest.mark.parametrize(("folder", "said"), [("run", "joins"), ("other", "joins")])
 def test_who_imports_mstxkit_anew_is_still_one_process(run: Path, folder: str, said: str) -> None:
     out = lives.run(
         """

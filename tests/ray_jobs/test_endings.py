@@ -6,7 +6,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from builders import ray_jobs
+from builders import lives, ray_jobs
 
 import mstxkit
 from mstxkit.reading.report import summary
@@ -37,7 +37,7 @@ def test_an_actor_that_died_is_named_and_the_others_left(tmp_path: Path) -> None
 
     assert job.code == 1
     assert list((job.run / "live").iterdir()) == []
-    (killed,) = report["killed"]
+    (killed,) = lives.killed_of(report)
     assert [(opened["stage"], opened["step"]) for opened in killed["inside"]] == [("actor_generate", 3)]
     states = Counter(report["states"])
     assert (states["ended"] + states["left"], states["killed"]) == (3, 1), "Ray lets a quick worker end by itself"

@@ -45,7 +45,7 @@ def test_a_trainer_is_its_rank_and_who_works_beside_it_has_its_part() -> None:
         row(**OF_RANK_0, part="trainer"), row(**OF_RANK_0, part="dataloader 3"), row(rank=1, role="actor"),
         row(rank=1, role="actor", part="process 1"), row(part="driver"), row(7), row(role="Dock", part="Dock"),
     ) == [
-        "rank 0", "rank 0 dataloader 3", "rank 1 actor", "rank 1 actor process 1", "driver", "pid 7", "Dock",
+        "rank 0", "rank 0 dataloader 3", "rank 1 actor", "rank 1 actor process 1", "driver", "process (pid 7)", "Dock",
     ]  # fmt: skip
 
 
@@ -74,8 +74,16 @@ def test_what_is_alike_gets_as_little_more_as_will_do() -> None:
     assert called(row(1, rank=0), row(1, rank=0, host="g"), row(2, rank=0)) == [
         "rank 0 (pid 1 on h)", "rank 0 (pid 1 on g)", "rank 0 (pid 2)",
     ]  # fmt: skip
-    assert called(row(), row()) == ["pid 1 on h #1", "pid 1 on h #2"]
-    assert called(row(), row(host="g")) == ["pid 1 on h", "pid 1 on g"]
+    assert called(row(), row()) == ["process (pid 1 on h) #1", "process (pid 1 on h) #2"]
+    assert called(row(), row(host="g")) == ["process (pid 1 on h)", "process (pid 1 on g)"]
+
+
+def test_a_process_without_a_rank_is_called_by_its_number_and_its_pid() -> None:
+    children = [row(pid, part=f"process {pid - 6}", under="process") for pid in (7, 8)]
+
+    assert called(*children, row(9, part="child", under="fork"), row(10, part="scorer", under="process")) == [
+        "process 1 (pid 7)", "process 2 (pid 8)", "process (pid 9)", "scorer (pid 10)",
+    ]  # fmt: skip
 
 
 def test_attempts_of_a_job_are_told_apart_by_their_number() -> None:
@@ -90,7 +98,7 @@ def test_a_label_with_its_place_is_still_its_own() -> None:
     rows = labelled([row(rank=0), row(rank=0), row(2), row(3, rank=1, part="dataloader 0")])
 
     assert [labels.placed(one) for one in rows] == [
-        "rank 0 (pid 1 on h) #1", "rank 0 (pid 1 on h) #2", "pid 2 on h", "rank 1 dataloader 0 (pid 3 on h)",
+        "rank 0 (pid 1 on h) #1", "rank 0 (pid 1 on h) #2", "process (pid 2 on h)", "rank 1 dataloader 0 (pid 3 on h)",
     ]  # fmt: skip
 
 
@@ -102,7 +110,7 @@ def test_what_is_cut_or_escaped_to_the_same_text_is_told_apart() -> None:
 
 
 def test_a_role_that_looks_like_another_ones_label_takes_nobody_in() -> None:
-    rows = [row(), row(), row(2, role="pid 1 on h #1"), row(3, role="pid 1 on h #2")]
+    rows = [row(), row(), row(2, role="process (pid 1 on h) #1"), row(3, role="process (pid 1 on h) #2")]
 
     assert len(set(called(*rows))) == 4
 

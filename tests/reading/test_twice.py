@@ -14,7 +14,7 @@ from builders import lives
 pytest.importorskip("polars")
 
 from mstxkit.reading import judged, twice
-from mstxkit.reading.report import nobody, summary
+from mstxkit.reading.report import summary
 from mstxkit.reading.run import open_run
 
 RANK = """
@@ -59,12 +59,12 @@ def record(run: Path, *ranks: tuple[int, str]) -> None:
 def test_two_jobs_at_once_in_one_folder_are_not_judged_as_one(run: Path) -> None:
     record(run, (0, ""), (1, ""), (0, ""), (1, ""))
     judgement = judged.of_run(open_run(run).roles)
-    said = nobody.words(summary.summarise(open_run(run))["judged"])
+    said = summary.summarise(open_run(run))["headline"]
 
     assert twice.ranks(open_run(run).processes()) == [0, 1]
     assert (judgement.by, judgement.why_not) == (judged.NOBODY, judged.TWICE)
-    assert said.verdict.startswith("not judged: the same ranks are there twice at once")
-    assert said.next[0].startswith("give each of two jobs a run folder of its own (MSTXKIT_RUN)")
+    assert said["words"].startswith("not judged: the same ranks are there twice at once")
+    assert said["advice"].startswith("give each of two jobs a run folder of its own (MSTXKIT_RUN)")
 
 
 def test_ranks_that_are_started_again_are_not_there_twice(run: Path) -> None:
@@ -91,9 +91,9 @@ def test_steps_of_one_number_are_not_judged_as_one_where_they_are_counted_anew(
     ]
     assert [lives.finished(process)[0] for process in ranks] == [0, 0]
     judgement = judged.of_run(open_run(run).roles)
-    said = nobody.words(summary.summarise(open_run(run))["judged"])
+    said = summary.summarise(open_run(run))["headline"]
 
     assert twice.are_steps(open_run(run).files.stage_rows()) is is_anew
     assert (judgement.why_not == judged.ANEW) is is_anew
-    assert said.verdict.startswith("not judged: steps are counted from the beginning again") is is_anew
-    assert not is_anew or said.next[0].startswith("count on")
+    assert said["words"].startswith("not judged: steps are counted from the beginning again") is is_anew
+    assert not is_anew or said["advice"].startswith("count on")

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Callable
 
 from ... import faults
 from ...engine.choose import engine
-from ...host import imports
+from ...host import identity, imports
+from ...stages import meant_by
 from .settings import DutySettings
 
 if TYPE_CHECKING:
@@ -41,6 +42,7 @@ class Standby:
         self._is_over = settings.poll_every_s <= 0
         self._first_step: FirstStep | None = None
         self._origin: int | None = None
+        self._names = 0  # of stages that were looked at
         # What is done beside each look into the control folder while nothing goes on; must not raise.
         self.each_look: Callable[[], object] = lambda: None
         self._look_away: Callable[[], None] | None = None
@@ -56,6 +58,7 @@ class Standby:
 
     def consider(self) -> int:
         """Is it time? Never raises. Returns: CPU time of the watcher's thread since the last call, ns."""
+        self._look_at_names()
         guard = self._guard
         if guard is not None and not (guard.post.is_assumed and guard.retire()):
             return guard.cost_ns()
@@ -71,6 +74,14 @@ class Standby:
                     self._is_over = True
                     faults.note("control.standby", exc)
         return 0
+
+    def _look_at_names(self) -> None:
+        """Say once what a stage's name is nearly like: no tool takes it for that. Of many ranks the first says it."""
+        names = engine.stages_seen()[self._names :]
+        self._names += len(names)
+        for name in names if identity.current()["rank"] in (None, 0) else ():
+            if (meant := meant_by(name)) is not None:
+                faults.say_once(f"no stage that mstxkit knows is called {name!r}: {meant!r} may be meant")
 
     def _begin(self) -> Duty | Sentry | None:
         if self._is_over or self._guard is not None:

@@ -13,19 +13,17 @@ from typing import Any, Iterable, Mapping, Sequence
 
 from ..report.escape import for_terminal
 from ..report.number_table import percent
-from ..report.sentences import begun, sentence
+from ..report.sentences import begun
 from ..report.units import duration
-from ..report.verdict_words import cost
 
 TITLE_LIMIT, TEXT_LIMIT = 160, 400
 ALL_LISTED = "<code>mstxkit report RUN --json</code> lists all"
 # Key, title, and what it is called where there is little room.
 SECTIONS = (
-    ("steps", "Where the time of a step goes", "Steps"), ("who", "Who is slow, where, since when", "Who"),
-    ("late", "Slow, and late", "Late"), ("waiting", "Who waits, and for whom", "Waiting"),
-    ("tail", "The long tail", "Tail"), ("rate", "Throughput", "Throughput"),
-    ("devices", "What devices did in each stage", "Devices"), ("between", "Resharding and dispatch", "Resharding"),
-    ("saves", "What mending would save", "Savings"), ("profiles", "Profiles and incidents", "Profiles"),
+    ("steps", "Where the time of a step goes", "Steps"), ("saves", "What mending would save", "Savings"),
+    ("who", "Who is slow or late, where, since when", "Who"), ("tail", "The long tail", "Tail"),
+    ("rate", "Throughput", "Throughput"), ("devices", "What devices did in each stage", "Devices"),
+    ("between", "Resharding and dispatch", "Resharding"), ("profiles", "Profiles and incidents", "Profiles"),
     ("health", "Health of the capture", "Health"),
 )  # fmt: skip
 
@@ -60,9 +58,9 @@ def page(
         summary: As `summary.summarise` gives it.
         scripted: What the page's script draws: plain values.
         bodies: The HTML of each section, by its key in SECTIONS.
-        sources: `css`, `page` and `plotly`: what the page looks like and runs.
+        sources: `css`, `page` and `plotly`, compressed, with its `plotly_hash`: what the page looks like and runs.
     """
-    hashes = " ".join(fingerprint(sources[name]) for name in ("plotly", "page"))
+    hashes = f"{sources['plotly_hash']} {fingerprint(sources['page'])}"
     policy = (
         f"default-src 'none'; script-src {hashes}; style-src 'unsafe-inline'; img-src data: blob:; "
         "base-uri 'none'; form-action 'none'"
@@ -80,7 +78,8 @@ def page(
         *(f'<section id="{key}" aria-labelledby="{key}-h"><h2 id="{key}-h">{title}</h2>{bodies[key]}</section>\n'
           for key, title, _ in SECTIONS), "</main>\n", _foot(summary),
         f'<script type="application/json" id="data">{data(scripted)}</script>\n',
-        f"<script>{sources['plotly']}</script>\n<script>{sources['page']}</script>\n</body>\n</html>\n",
+        f'<script type="application/gzip" id="plotly">{sources["plotly"]}</script>\n'
+        f"<script>{sources['page']}</script>\n</body>\n</html>\n",
     ))  # fmt: skip
 
 
@@ -95,19 +94,15 @@ def _top(name: str, further: Iterable[tuple[str, str]]) -> str:
 
 
 def _first(summary: dict[str, Any]) -> str:
-    """Verdict, why, saves, next, evidence."""
-    head = summary["headline"]
-    rows = [("Why", text(begun(head["why"]))), ("Saves", text(begun(head["saves"]))), ("Next", _advice(head["next"])),
-            ("Evidence", text(head["evidence"]))]  # fmt: skip
+    """What weighs most, why, what to do; what else is the matter."""
+    head, others = summary["headline"], summary["matters"][1:6]
+    of_head = {"Why": head["why"], "Profile": head["profile"], "Do": head["advice"]}
+    rows = [*((word, text(begun(words))) for word, words in of_head.items()), ("Next", _command(head["next"]))]
     listed = "".join(f"<dt>{word}</dt><dd>{words}</dd>" for word, words in rows if words)
-    others = summary["verdicts"][1:6]
-    more = ""
-    if others:
-        items = "".join(f"<li>{text(begun(sentence(v)))}: {text(cost(v) or 'no cost known')}.</li>" for v in others)
-        left_out = len(summary["verdicts"]) - 1 - len(others)
-        items += f"<li>and {left_out} more: {ALL_LISTED}</li>" if left_out > 0 else ""
-        count = f"{len(summary['verdicts']) - 1} more verdicts"
-        more = f'<details class="more"><summary>{count}</summary><ul>{items}</ul></details>'
+    items = "".join(f"<li>{text(begun(m['words']))}{text(': ' + m['cost']) if m['cost'] else ''}.</li>" for m in others)
+    left_out = len(summary["matters"]) - 1 - len(others)
+    items += f"<li>and {left_out} more: {ALL_LISTED}</li>" if left_out > 0 else ""
+    more = f'<p class="more">And:</p><ul class="more">{items}</ul>' if items else ""
     tone = "blames" if head["blames"] else "calm"
     cost_html = f'<p class="cost">{text(begun(head["cost"]))}.</p>' if head["cost"] else ""
     return (
@@ -116,15 +111,9 @@ def _first(summary: dict[str, Any]) -> str:
     )
 
 
-def _advice(words: str) -> str:
-    """What to do next; a command as a command."""
-    if not words:
-        return ""
-    why, command, words_of_it = words.partition("mstxkit ")
-    if not command or why.endswith("`"):  # a command that is only spoken of
-        return text(begun(words))
-    shown_command = f'<code id="next-command">{text(command + words_of_it)}</code>'
-    return f'{text(begun(why))}{shown_command} <button type="button" id="copy">Copy</button>'
+def _command(command: str) -> str:
+    shown_command = f'<code id="next-command">{text(command)}</code>'
+    return f'{shown_command} <button type="button" id="copy">Copy</button>' if command else ""
 
 
 def _key_figures(summary: dict[str, Any]) -> str:
@@ -138,15 +127,13 @@ def _key_figures(summary: dict[str, Any]) -> str:
 def _facts(summary: dict[str, Any]) -> Iterable[tuple[str, str, str]]:
     step, own_cost = summary["step_time"], summary["own_cost"]
     if step is not None:
-        yield "A step takes", duration(step["step_ns"]), f"middle of {step['processes']} processes"
+        warm_up = ", without warm-up" if summary["warm_up"] else ""
+        yield "A step takes", duration(step["step_ns"]), f"middle of {step['processes']} processes{warm_up}"
     if summary["first_step"] is not None:
         count = summary["last_step"] - summary["first_step"] + 1
         yield "Steps", f"{count:,}", f"{summary['first_step']} to {summary['last_step']}"
     if summary["wait_ratio"] is not None:
         yield "Waiting for others", percent(summary["wait_ratio"]), "of a rank’s time, in the mean"
-    if (best := next((row for row in summary["what_if"] if row["kind"] == "straggler"), None)) is not None:
-        saved = f"{percent(best['saved_ratio'])} less, in the mean"
-        yield "Without the worst straggler", duration(best["without_ns"]), saved
     states = ", ".join(f"{count} {state}" for state, count in summary["states"].items())
     yield "Processes", f"{summary['processes']:,}", states
     if own_cost is not None:

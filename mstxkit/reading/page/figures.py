@@ -8,7 +8,6 @@ import numpy as np
 import polars as pl
 
 from .. import excess
-from ..report import step_words
 from ..report.escape import shown
 from ..report.units import spans
 from .packed import bounds, farthest, means, packed, percents
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
     from ..run import Run
 
 # Of a chart at most, whatever the run has.
-STAGES_AT_MOST, BARS_AT_MOST = 12, 64
+STAGES_AT_MOST = 12
 ROLES_AT_MOST = 4
 BETWEEN, OTHERS, ALL = "between stages", "other stages, and between", "all ranks"
 BARS_OF_RANKS = 12
@@ -68,15 +67,14 @@ def _of_role(
     means = {key: [row for row in summary[key] if row["role"] == role.role] for key in _MEANS}
     widest = int(np.diff(columns).max())
     return {
-        "role": shown(role.role) or ALL, "members": len(role.members), "is_free": role.is_free,
+        "role": shown(role.role) or ALL, "members": len(role.members),
         "steps": packed(role.steps[columns[:-1]], "u4"),
         "per_column": "" if widest == 1 else f"each column is the mean of up to {widest} steps",
         "rows": _names_of_rows(role, rows), "path": _path(role, path, columns),
-        "heat": _heat(role, columns, rows), "waits": _waits(role),
+        "heat": _heat(role, columns, rows),
         "tails": _tails(role, tails, means["tails"], columns), "works": _works(role),
         "rates": [_rate(role, rates, row, columns) for row in means["throughput"][:STAGES_AT_MOST]],
-        "late": [{**row, "stage": shown(row["stage"]), "by": step_words.KNOWN_BY.get(row["source"], "")}
-                 for row in means["lateness"][:BARS_OF_RANKS]], "means": means,
+        "means": means,
     }  # fmt: skip
 
 
@@ -91,7 +89,7 @@ def _names_of_rows(role: RoleRun, rows: Any) -> list[str]:
     names = []
     for begin, end in zip(rows[:-1], rows[1:]):
         ranks = [rank for rank in role.ranks[begin:end] if rank is not None]
-        names.append(spans(ranks) if ranks else shown(role.members[begin].process))
+        names.append(spans(ranks) if ranks else shown(role.members[begin].who))
     return names
 
 
@@ -122,7 +120,7 @@ def _heat(role: RoleRun, columns: Any, rows: Any) -> list[dict[str, Any]]:
         tables = [means(table.T, columns, axis=1) for table in (values, waited[:, :, piece])]
         slower, waits = (farthest(each, rows) for each in tables)
         heat.append({
-            "stage": shown(role.stage(piece)), "where": role.where(piece), "meets": bool(role.waits[piece]),
+            "stage": shown(role.stage(piece)), "where": role.where(piece),
             "slower": percents(slower), "waits": percents(waits),
         })  # fmt: skip
     return heat
@@ -135,19 +133,6 @@ def _shown_pieces(role: RoleRun) -> list[int]:
     lasted = max(float(spent.sum()), 1e-12)
     kept = [k for k in range(len(role.kinds)) if not role.is_gap(k) or spent[k] > 0.02 * lasted]
     return sorted(kept, key=lambda k: -spent[k])[:STAGES_AT_MOST]
-
-
-def _waits(role: RoleRun) -> dict[str, Any]:
-    """Mean seconds a step that each rank waits, by where; of many ranks, those together that stand together."""
-    rows = bounds(len(role.members), BARS_AT_MOST)
-    with np.errstate(all="ignore"):
-        mean = np.nan_to_num(np.nansum(role.wait_s, axis=0) / np.isfinite(role.own_s).any(axis=2).sum(axis=0)[:, None])
-    pieces = [k for k in np.argsort(-mean.sum(axis=0))[:6].tolist() if mean[:, k].sum() > 0]
-    names = [f"{role.where(k)} {shown(role.stage(k))}" for k in pieces]
-    return {
-        "rows": _names_of_rows(role, rows), "places": names,
-        "seconds": packed([means(mean[:, piece], rows) for piece in pieces] or np.zeros((0, 0)), "f4"),
-    }  # fmt: skip
 
 
 def _by_step(role: RoleRun, rows: pl.DataFrame, name: str) -> Any:

@@ -1,5 +1,13 @@
 "use strict";
-(() => {
+(async () => {
+  // The policy knows the charts' library by its hash: it may be run from here, but not from a blob.
+  async function load(id) {
+    const packed = Uint8Array.from(atob(document.getElementById(id).textContent), (c) => c.charCodeAt(0));
+    const script = document.createElement("script");
+    script.textContent = await new Response(new Blob([packed]).stream().pipeThrough(new DecompressionStream("gzip"))).text();
+    document.head.append(script);
+  }
+  await load("plotly");
   const D = JSON.parse(document.getElementById("data").textContent);
   const root = document.documentElement, $ = (id) => document.getElementById(id);
   const KINDS = { i1: Int8Array, u1: Uint8Array, u2: Uint16Array, u4: Uint32Array, f4: Float32Array };
@@ -70,11 +78,11 @@
       draw("heat", [{
         type: "heatmap", x: steps, y: r.rows.map((name) => esc(name)), z: cells, zmin: slower ? -limit : 0, zmax: limit, colorscale: scale, hoverongaps: false, xgap: steps.length > 60 ? 0 : 1, ygap: r.rows.length > 40 ? 0 : 1,
         colorbar: { title: { text: slower ? "% longer" : "% of step" }, thickness: 10, outlinewidth: 0, len: 0.9, tickfont: { color: color("--soft") } },
-        hovertemplate: `rank %{y}, step %{x}: %{z} %${slower ? " longer than the others for its work" : " of the step waiting"}<extra></extra>`,
+        hovertemplate: `${/^\d/.test(r.rows[0]) ? "rank " : ""}%{y}, step %{x}: %{z} %${slower ? " longer than the others for its work" : " of the step waiting"}<extra></extra>`,
       }], { height: Math.min(760, Math.max(280, 90 + r.rows.length * 15)), xaxis: { title: "step", showgrid: false }, yaxis: { title: r.members > r.rows.length ? "ranks" : "rank", type: "category", autorange: "reversed", showgrid: false } });
     },
     zoom() {
-      const step = closely()[state.zoom], blamed = new Set(D.stragglers.slice(0, state.role ? 0 : 1).map((s) => `rank ${s.rank}`));  // of the first role
+      const step = closely()[state.zoom], blamed = new Set(D.stragglers.slice(0, state.role ? 0 : 1).map((s) => s.who));  // of the first role
       const lanes = step.lanes.map((name) => (blamed.has(name) ? `<b>${esc(name)} ◂</b>` : esc(name)));
       const get = Object.fromEntries(["lane", "start", "length", "depth", "name", "stage"].map((k) => [k, flat(step[k])]));
       const stages = [...new Set(get.stage)].filter((s) => s !== 65535), traces = [];
@@ -98,23 +106,6 @@
         barmode: "overlay", height: Math.min(900, Math.max(240, 90 + lanes.length * (deepest ? 34 : 24))), xaxis: { title: unit, zeroline: false },
         yaxis: { tickvals: lanes.map((_, at) => at), ticktext: lanes, autorange: "reversed", showgrid: false, zeroline: false },
       });
-    },
-    slow() {
-      const list = D.stragglers.slice().reverse();
-      bars("slow", list.map((s) => `${s.whose}rank ${s.rank} ${s.where} ${s.stage}`), list.map((s) => s.more_ns / 1e9), list.map((s) => `+${Math.round(100 * s.effect_ratio)} %`), list.map((_, at) => (at === list.length - 1 ? color("--cause") : color("--accent"))));
-    },
-    late() {
-      const list = role().late.slice().reverse();
-      bars("late", list.map((s) => `rank ${s.rank} in ${s.stage}${s.by}`), list.map((s) => s.late_ns / 1e9), null, list.map(() => color("--accent")), list.map((s) => s.error_ns / 1e9));
-    },
-    waits() {
-      const w = role().waits, all = rows(w.seconds), sums = w.rows.map((_, at) => all.reduce((sum, row) => sum + (row[at] || 0), 0));
-      const [size, unit] = unitOf(sums);
-      const tone = (place, at) => { const known = role().path.stages.indexOf(place.replace(/^(in|before) /, "")); return STAGES[(known >= 0 ? known : at) % STAGES.length]; };
-      draw("waits", w.places.map((place, at) => ({
-        type: "bar", name: esc(place), x: w.rows.map((name) => esc(name)), y: all[at].map((s) => s / size), marker: { color: tone(place, at), line: { width: 0 }, opacity: 0.85, pattern: { shape: place.startsWith("before") ? "/" : "", size: 6, solidity: 0.2, fillmode: "overlay", fgcolor: color("--ground") } },
-        customdata: all[at].map(seconds), hovertemplate: "rank %{x}: %{customdata}<extra>%{fullData.name}</extra>",
-      })), { barmode: "stack", showlegend: true, height: 320, xaxis: { title: "rank", type: "category", showgrid: false }, yaxis: { title: `${unit} a step`, rangemode: "tozero" } });
     },
     tail() {
       const r = D.roles.find((other) => other.tails && other.tails.generates) || D.roles.find((other) => other.tails), t = r.tails, steps = columnsOf(r);
@@ -144,15 +135,6 @@
       }], { height: 90 + 30 * list.length, margin: { l: 12, r: 60, t: 6, b: 12 }, xaxis: { title: "% of a step" }, yaxis: { type: "category", showgrid: false, tickfont: { color: color("--ink"), size: 12 } } });
     },
   };
-  function bars(key, names, values, texts, tones, errors) {
-    const [size, unit] = unitOf(values), y = names.map((_, at) => at);
-    draw(key, [{
-      type: "bar", orientation: "h", x: values.map((s) => s / size), y, marker: { color: tones }, text: texts || undefined, textposition: texts ? "outside" : "none", cliponaxis: false,
-      error_x: errors ? { type: "data", array: errors.map((s) => s / size), color: color("--soft"), thickness: 1, width: 3 } : undefined,
-      customdata: values.map((s, at) => [seconds(s), esc(names[at])]), hovertemplate: "%{customdata[1]}: %{customdata[0]} a step<extra></extra>",
-    }], { height: 84 + 30 * names.length, bargap: names.length < 3 ? 0.5 : 0.25, margin: { l: 12, r: 50, t: 6, b: 12 }, xaxis: { title: `${unit} a step` }, yaxis: { tickvals: y, ticktext: names.map(esc), showgrid: false, tickfont: { color: color("--ink"), size: 12 } } });
-  }
-
   const drawn = new Set();
   function show(key) {
     if (!charts[key] || !$(`plot-${key}`) || $(`plot-${key}`).closest("figure").hidden) return;

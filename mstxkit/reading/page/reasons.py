@@ -26,11 +26,6 @@ def nobody_slow(roles: Roles, judged: dict[str, Any]) -> str:
     return not_compared(roles) or too_short or "Nobody is, beyond chance."
 
 
-def nobody_waits(roles: Roles) -> str:
-    """Why nobody waits."""
-    return not_compared(roles) or "No stage was seen in which ranks wait for each other."
-
-
 def no_tail(roles: Roles) -> str:
     """Why no stage goes on for one rank after the others."""
     stages = list(dict.fromkeys(stage for role in _of_several(roles) for stage in role["works"]))

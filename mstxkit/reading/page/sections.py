@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Sequence
 
 from ..report import devices as device_times
-from ..report import elsewhere, incident_lines, step_words
+from ..report import elsewhere, step_words
 from ..report.escape import shown
 from ..report.number_table import percent
-from ..report.sentences import begun
+from ..report.sentences import begun, of_incident
 from ..report.step_words import number
 from ..report.text import LOSS_WORDS
 from ..report.units import duration
 from ..tables.resharding import DISPATCH, WEIGHTS
-from . import by_role, reasons
+from . import reasons
 from .document import ALL_LISTED, chart, cut, named, nothing, table, text
 from .figures import ALL, BARS_OF_RANKS
 
@@ -30,8 +30,8 @@ def steps(summary: dict[str, Any], figures: dict[str, Any]) -> str:
     note = "The critical path: what a step’s time went to, across ranks."
     notes = [f"{note} {text(role['per_column'])}".strip() for role in roles]
     first = chart(
-        "steps", list(map(_label_of_steps, roles)), by_role.parts(notes, "span"),
-        f'<div class="controls">{select}</div>' if select else "", by_role.parts(list(map(_table_of_steps, roles))),
+        "steps", list(map(_label_of_steps, roles)), _by_role(notes, "span"),
+        f'<div class="controls">{select}</div>' if select else "", _by_role(list(map(_table_of_steps, roles))),
     )  # fmt: skip
     return first + _zoom(figures["zoom"])
 
@@ -64,7 +64,7 @@ def _zoom(zoom: dict[str, Any] | None) -> str:
         for at, step in enumerate(zoom["roles"][0]["steps"])
     )
     note = "Ranges of one step on the run’s clock; drag to look closer, double-click to go back."
-    some = by_role.parts(list(map(_shown_of_zoom, zoom["roles"])), "span")
+    some = _by_role(list(map(_shown_of_zoom, zoom["roles"])), "span")
     other = " Other steps: <code>mstxkit report RUN --html FILE --steps A:B</code>"
     controls = f'<div class="controls"><label>Step <select id="zoom">{options}</select></label></div>'
     label = "Ranges of one step, a row for each rank, by time."
@@ -78,30 +78,32 @@ def _shown_of_zoom(role: dict[str, Any]) -> str:
 
 
 def who(summary: dict[str, Any], figures: dict[str, Any]) -> str:
-    """The heat map of stage × rank over steps."""
+    """Who is slow, where, since when: the heat map of stage × rank over steps; who is late, and who is waited for."""
     roles = figures["roles"]
     if not any(map(_is_compared, roles)):
         return nothing(reasons.not_compared(roles) or reasons.NO_PEER)
-    behind = stragglers(summary["stragglers"])
     label = "Heat map: ranks by steps, coloured by how much longer each took than the others for its work."
     note = (
         "Each cell compares a rank with the others in the same step, for the work it had: waiting is no part of it. "
         "Where rows stand for several ranks, the one farthest off is shown."
     )
     labels = [label if _is_compared(role) else "" for role in roles]
-    lead = by_role.or_nothing(roles, _is_compared, "{role} has no two ranks to compare.")
-    return lead + chart("heat", labels, note, _heat_controls(roles[0]["heat"]), behind)
+    lead = _by_role(["" if _is_compared(role) else nothing(reasons.NO_PEER) for role in roles])
+    slow = summary["stragglers"]
+    behind = stragglers(slow) if slow else nothing(reasons.nobody_slow(roles, summary["judged"]))
+    of_others = _by_role([_gates_table(role["means"]) + _late_table(role["means"]) for role in roles])
+    return lead + chart("heat", labels, note, _heat_controls(roles[0]["heat"])) + behind + of_others
 
 
 def stragglers(entries: list[dict[str, Any]]) -> str:
     """Their table, and how many there are that are not in it."""
     rows = (
-        (named(row["stage"]), row["where"], named(row["role"] or ALL), str(row["rank"]),
+        (named(row["stage"]), row["where"], named(row["role"] or ALL), named(row["who"]),
          f"{row['first_step']} to {row['last_step']}", f"{100 * row['effect_ratio']:+.0f} %",
          duration(row["more_ns"] or 0), percent(row["confidence"]))
         for row in entries[:ROWS]
     )  # fmt: skip
-    columns = ("stage", "where", "role", "rank", "steps", "longer", "a step", "confidence")
+    columns = ("stage", "where", "role", "who", "steps", "longer", "a step", "confidence")
     return table(columns, rows, "Stragglers, by cost", 3) + _rest(entries)
 
 
@@ -123,92 +125,21 @@ def _heat_controls(heat: list[dict[str, Any]]) -> str:
     )
 
 
-def late(summary: dict[str, Any], figures: dict[str, Any]) -> str:
-    """Who is slow for its work, and who comes late: two rankings side by side."""
-    parts = ["<h3>Slower than the others for the same work</h3>" + _slow(summary, figures["roles"])]
-    if any(map(_is_late, figures["roles"])):
-        parts.append("<h3>Late where all enter together</h3>" + _late(figures["roles"]))
-    return f'<div class="two"><div>{"</div><div>".join(parts)}</div></div>'
-
-
-def _slow(summary: dict[str, Any], roles: list[dict[str, Any]]) -> str:
-    slow = summary["stragglers"]
-    if not slow:
-        return nothing(reasons.nobody_slow(roles, summary["judged"]))
-    worst = slow[0]
-    label = (
-        f"Bars: time a step beyond what the work explains. Most: {step_words.of_role(summary, worst)}rank "
-        f"{worst['rank']} {worst['where']} {worst['stage']}, {duration(worst['more_ns'] or 0)}."
-    )
-    note = "More time a step than the work explains; those who only wait are not here."
-    return chart("slow", label, note + _first_of(slow))
-
-
-def _first_of(entries: list[dict[str, Any]]) -> str:
-    """What a chart's note says where there are more of them than bars."""
-    return f" The first {BARS_OF_RANKS} of {len(entries)}." if len(entries) > BARS_OF_RANKS else ""
-
-
-def _is_late(role: dict[str, Any]) -> bool:
-    return bool(role["late"])
-
-
-def _late(roles: list[dict[str, Any]]) -> str:
-    most = "Bars: how much later than the first each rank enters. Most: rank {rank}."
-    labels = [most.format(**role["late"][0]) if role["late"] else "" for role in roles]
-    note = "Mean of the steps. Whiskers: the bound of the clocks’ error. Later than that is late for sure."
-    note += by_role.parts([_first_of(role["means"]["lateness"]) for role in roles], "span")
-    none = "No stage was seen that ranks of {role} enter together."
-    lead = by_role.or_nothing(roles, _is_late, none)
-    return lead + chart(
-        "late", labels, note, "", by_role.parts([_late_table(role["means"]["lateness"]) for role in roles])
-    )
-
-
-def _late_table(entries: list[dict[str, Any]]) -> str:
+def _late_table(means: dict[str, Any]) -> str:
+    entries = means["lateness"]
     rows = (
         (str(e["rank"]), named(e["stage"]), text(e["source"]), duration(e["late_ns"]), duration(e["error_ns"]))
         for e in entries[:ROWS]
     )
     columns = ("rank", "stage", "source", "late", "clocks’ bound")
-    return table(columns, rows, "Lateness, mean of the steps", 2) + _rest(entries)
+    return table(columns, rows, "Lateness, mean of the steps", 2) + _rest(entries) if entries else ""
 
 
-def waiting(summary: dict[str, Any], figures: dict[str, Any]) -> str:
-    """How long each rank waits, and for whom."""
-    roles = figures["roles"]
-    if not any(map(_has_waits, roles)):
-        return nothing(reasons.nobody_waits(roles))
-    labels = [
-        f"Bars: how long each rank waits in a step. {_most_held_up(role)}".strip() if _has_waits(role) else ""
-        for role in roles
-    ]
-    none = "No stage was seen in which ranks of {role} wait for each other."
-    lead = by_role.or_nothing(roles, _has_waits, none, _held_up)
-    note = "Time a step that a rank waits for others, by where it waits. A long bar is a rank that is not the cause."
-    return lead + chart(
-        "waits", labels, note, "", by_role.parts([_gates_table(role["means"]["held_up_by"]) for role in roles])
-    )
-
-
-def _has_waits(role: dict[str, Any]) -> bool:
-    return bool(role["waits"]["places"])
-
-
-def _held_up(role: dict[str, Any]) -> str:
-    words = _most_held_up(role)
-    return f"<p>{text(words)}</p>" if words else ""
-
-
-def _most_held_up(role: dict[str, Any]) -> str:
-    gates = role["means"]["held_up_by"]
-    return f"Most often they wait for rank {gates[0]['rank']}, late in {shown(gates[0]['stage'])}." if gates else ""
-
-
-def _gates_table(gates: list[dict[str, Any]]) -> str:
+def _gates_table(means: dict[str, Any]) -> str:
+    gates = means["held_up_by"]
     rows = ((named(g["stage"]), str(g["rank"]), str(g["steps"]), duration(g["wait_ns"])) for g in gates[:ROWS])
     columns = ("held up in", "by rank", "steps", "ranks waited, a step")
-    return table(columns, rows, "Who held up the others", 2) + _rest(gates)
+    return table(columns, rows, "Who held up the others", 2) + _rest(gates) if gates else ""
 
 
 def tail(summary: dict[str, Any], figures: dict[str, Any]) -> str:
@@ -305,7 +236,8 @@ def saves(summary: dict[str, Any], figures: dict[str, Any]) -> str:
     best = max(figures["what_if"], key=lambda row: row["saved"])
     label = f"Bars: how much shorter a step would be. Most: if {best['words']}, {100 * best['saved']:.1f} %."
     note = "Each row replays the run’s own steps with one thing changed; rows overlap, they do not add up."
-    return chart("saves", label, note + _first_of(entries), "", behind)
+    note += f" The first {BARS_OF_RANKS} of {len(entries)}." if len(entries) > BARS_OF_RANKS else ""
+    return chart("saves", label, note, "", behind)
 
 
 def what_if_bars(summary: dict[str, Any]) -> list[dict[str, Any]]:
@@ -333,7 +265,7 @@ def profiles(summary: dict[str, Any], figures: dict[str, Any]) -> str:
         parts.append(nothing("No profile was asked for."))
     if figures["incidents"]:
         rows_of_incidents = (
-            (text(begun(incident_lines.sentence(entry))), text(entry["waits_for"], 160), _link(entry))
+            (text(begun(of_incident(entry))), text(entry["waits_for"], 160), _link(entry))
             for entry in figures["incidents"]
         )
         titles = ("what happened", "who waits", "what was seen")
@@ -366,14 +298,6 @@ def health(summary: dict[str, Any], figures: dict[str, Any]) -> str:
             f"{100 * cost['own_cost_ratio']:.2g} % at most ({cost['label']})."
         )
     parts = ["<ul>", *(f"<li>{text(line)}</li>" for line in lines), "</ul>"]
-    if summary["killed"]:
-        killed = (
-            (named(p["label"]), named(p["host"]), text(p["how"] or ""), text(_inside(p)))
-            for p in summary["killed"][:ROWS]
-        )
-        columns = "process", "host", "how", "inside of"
-        parts.append("<h3>Killed</h3>" + table(columns, killed, "Processes that were killed"))
-        parts.append(_rest(summary["killed"]))
     if losses:
         rows = (
             (named(p["label"]), named(p["host"]), text(", ".join(f"{p[k]} {w}" for k, w in LOSS_WORDS.items() if p[k])))
@@ -395,6 +319,12 @@ def _rest(entries: list[dict[str, Any]]) -> str:
     return cut(len(entries) - ROWS, f"more: {ALL_LISTED}")
 
 
-def _inside(process: dict[str, Any]) -> str:
-    inside = process["inside"]
-    return ", ".join(str(opened["name"]) for opened in inside[:3]) if inside else "outside of any range"
+def _by_role(of_each: Sequence[str], tag: str = "div") -> str:
+    """HTML of each role: all of it is in the page, and the script hides what is not of the chosen one, the first at
+    first; once where all is the same.
+    """
+    if len(set(of_each)) == 1:
+        return of_each[0]
+    return "".join(
+        f'<{tag} data-role="{at}"{" hidden" if at else ""}>{body}</{tag}>' for at, body in enumerate(of_each)
+    )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import gzip
 import os
 from importlib import resources
 from pathlib import Path
@@ -12,7 +14,7 @@ import polars as pl
 
 from ...errors import MstxkitError
 from ...store import documents
-from ..report import devices, step_words
+from ..report import devices
 from ..report.choice import EVERYTHING
 from ..report.units import size
 from . import document, figures, sections, zoom
@@ -21,8 +23,8 @@ if TYPE_CHECKING:
     from ..report.choice import ReportChoice
     from ..run import Run
 
-# Of a page, with plotly in it.
-BYTES_AT_MOST = 6_000_000
+# Of a page, with the charts' library in it.
+BYTES_AT_MOST = 1_000_000
 _INCIDENTS, _REQUESTS = 24, 96
 
 
@@ -36,7 +38,7 @@ def write(run: Run, summary: dict[str, Any], path: Path, choice: ReportChoice = 
         choice: Steps of it are those that can be looked at closely.
 
     Raises:
-        MstxkitError: the file cannot be written, or plotly is not installed.
+        MstxkitError: the file cannot be written.
     """
     content = _encoded(made(run, summary, path.parent, choice))
     try:
@@ -58,9 +60,6 @@ def made(
     """The page. Links to profiles are relative to `folder`; one leads `to_perfetto`, where the page is served.
 
     It is as fine as fits into `bytes_at_most`, and no coarser than the coarsest of `figures.DETAILS`.
-
-    Raises:
-        MstxkitError: plotly is not installed.
     """
     requests, sources = run.escalations(), _sources()
     others = {
@@ -90,11 +89,7 @@ def _page(
     scripted = {
         "roles": [{key: value for key, value in role.items() if key != "means"} for role in roles],
         "zoom": zoom.of_run(run, choice, ranks, first, detail.ranges), "what_if": sections.what_if_bars(summary),
-        "stragglers": [
-            {**{key: row[key] for key in ("rank", "stage", "where", "more_ns", "effect_ratio")},
-             "whose": step_words.of_role(summary, row)}
-            for row in summary["stragglers"][: figures.BARS_OF_RANKS]
-        ],
+        "stragglers": [{key: row[key] for key in ("who", "stage", "where")} for row in summary["stragglers"][:1]],
     }  # fmt: skip
     drawn = {**scripted, **others, "roles": roles, "roles_left_out": figures.left_out(run, first)}
     bodies = {key: getattr(sections, key)(summary, drawn) for key, *_ in document.SECTIONS}
@@ -116,14 +111,13 @@ def _limits(choice: ReportChoice) -> str:
 
 
 def _sources() -> dict[str, str]:
-    try:
-        from plotly.offline import get_plotlyjs
-    except ImportError as exc:
-        raise MstxkitError("the page needs plotly: pip install 'mstxkit[report]'") from exc
+    """`plotly.js-cartesian-dist-min` 4.1.1 of npm, compressed, and what is our own."""
     own = resources.files(__package__)
+    plotly = (own / "plotly-cartesian.min.js.gz").read_bytes()
     return {
         "css": (own / "page.css").read_text("utf-8"), "page": (own / "page.js").read_text("utf-8"),
-        "plotly": get_plotlyjs().replace("</script", "<\\/script"),
+        "plotly": base64.b64encode(plotly).decode("ascii"),
+        "plotly_hash": document.fingerprint(gzip.decompress(plotly).decode("utf-8")),
     }  # fmt: skip
 
 

@@ -47,7 +47,7 @@ def _of_role(
     rows = _rows(run, role, steps, ranks)
     of_steps = [rows.filter(pl.col("step") == step) for step in steps]
     longest = (of_step.sort("duration_ns", descending=True).head(at_most) for of_step in of_steps)
-    shown_steps = [_of_step(rows.sort("rank", "track", "start_ns"), names) for rows in longest]
+    shown_steps = [_of_step(rows.sort("rank", "label", "track", "start_ns"), names) for rows in longest]
     return {
         "steps": [{"step": step, "why": why[step], **of_it} for step, of_it in zip(steps, shown_steps)],
         "ranks": len(ranks), "all_ranks": len(set(role.ranks)),
@@ -90,10 +90,12 @@ def _rows(run: Run, role: RoleRun, steps: list[int], ranks: list[int]) -> pl.Dat
     Of the attempt at a step that the role's own steps are of: else a step that was done twice would last for hours.
     """
     part = run.files.part(ranks=ranks or None, steps=steps)
-    attempts = dict(run.processes().select("process", "attempt").iter_rows())
+    processes = run.processes().select("process", "attempt", "label")
+    attempts, labels = (dict(processes.select("process", key).iter_rows()) for key in ("attempt", "label"))
     its_attempt = pl.Series([attempts.get(process.name) for process in part.processes], dtype=pl.Int64)
+    its_label = pl.Series([labels.get(process.name) for process in part.processes], dtype=pl.String)
     done = pl.DataFrame(_attempts(role, attempts, steps), schema={"step": pl.Int64, "attempt": pl.Int64}, orient="row")
-    pieces = [_texts(ranges, its_attempt) for ranges, _ in part.batches()]
+    pieces = [_texts(ranges, its_attempt, its_label) for ranges, _ in part.batches()]
     rows = pl.concat(pieces).join(done, on=["step", "attempt"], how="semi")
     is_own = pl.col("role").fill_null(role.role) == role.role
     rows = rows.filter(is_own & pl.col("duration_ns").is_not_null() & (pl.col("depth") < DEPTH_AT_MOST))
@@ -107,14 +109,15 @@ def _attempts(role: RoleRun, attempts: dict[str, int], steps: list[int]) -> list
     return [(step, max((attempts.get(names[at], 0) for at in np.flatnonzero(did[step])), default=0)) for step in steps]
 
 
-def _texts(ranges: pl.DataFrame, its_attempt: pl.Series) -> pl.DataFrame:
+def _texts(ranges: pl.DataFrame, its_attempt: pl.Series, its_label: pl.Series) -> pl.DataFrame:
     texts = pl.col("name", "stage", "role", "part").cast(pl.String)
     rows = ranges.select("rank", "track", "depth", pl.col("step").cast(pl.Int64), "start_ns", "duration_ns", texts)
-    return rows.with_columns(attempt=its_attempt.gather(ranges["process"]))
+    label = pl.when(pl.col("rank").is_null()).then(its_label.gather(ranges["process"]))  # whoever has a rank needs none
+    return rows.with_columns(attempt=its_attempt.gather(ranges["process"]), label=label)
 
 
 def _of_step(rows: pl.DataFrame, names: list[str]) -> dict[str, Any]:
-    lanes = _lanes(rows)
+    lanes, whose = _lanes(rows), rows.select("rank", "role", "part", "label")
     begin = int(rows["start_ns"].min() or 0)  # type: ignore[arg-type]
     places = {name: place for place, name in enumerate(names)}
     for name in (*rows["name"].unique(maintain_order=True), *rows["stage"].unique(maintain_order=True)):
@@ -123,7 +126,7 @@ def _of_step(rows: pl.DataFrame, names: list[str]) -> dict[str, Any]:
             names.append(shown(name))
     return {
         "lanes": list(lanes.values()),
-        "lane": packed([list(lanes).index(key) for key in rows.select("rank", "role", "part").iter_rows()], "u2"),
+        "lane": packed([list(lanes).index(key) for key in whose.iter_rows()], "u2"),
         "start": packed((rows["start_ns"] - begin).to_numpy() / _NS, "f4"),
         "length": packed(rows["duration_ns"].to_numpy() / _NS, "f4"),
         "depth": packed(rows["depth"].to_numpy(), "u1"),
@@ -134,8 +137,8 @@ def _of_step(rows: pl.DataFrame, names: list[str]) -> dict[str, Any]:
 
 def _lanes(rows: pl.DataFrame) -> dict[Any, str]:
     lanes: dict[Any, str] = {}
-    for rank, role, part in rows.select("rank", "role", "part").iter_rows():
+    for rank, role, part, label in rows.select("rank", "role", "part", "label").iter_rows():
         is_plain = part in (None, "", "trainer")
-        words = " ".join(filter(None, (f"rank {rank}" if rank is not None else "", "" if is_plain else shown(part))))
-        lanes.setdefault((rank, role, part), words or shown(role) or "?")
+        words = " ".join(filter(None, (f"rank {rank}", "" if is_plain else shown(part))))
+        lanes.setdefault((rank, role, part, label), label or words)
     return lanes

@@ -5,16 +5,14 @@ A verdict's cause comes first. Without one, whoever enters last again and again 
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import TYPE_CHECKING, Any, Iterable, Iterator, Mapping, NamedTuple
 
 import numpy as np
 
 from ...stages import canonical
-from ..tables import lateness
+from ..role_runs import RoleRun
 
 if TYPE_CHECKING:
-    from ...judging.evidence import RoleStep
     from ...store.verdicts import Verdict
 
 # A wait counts that is such a share of a rank's time in the stage. Without a verdict, it is for a rank that makes up
@@ -34,57 +32,35 @@ class Waited(NamedTuple):
     most: int | None
 
 
-def waited(steps: Iterable[RoleStep]) -> dict[tuple[str, str], Waited]:
-    """(process, stage) to its wait, of the stages that the members of a role leave together."""
-    steps = list(steps)
-    together = lateness.synchronising(steps)
-    sums = _WaitSums({}, {}, Counter(), {})
-    for step in steps:
-        for place, stage in enumerate(step.stages):
-            if (step.role, stage) in together:
-                _add(sums, step, place)
-    most = {key: _most(by_last) for key, by_last in sums.of_stage.items()}
-    return {key: _mean(sums, key, most[sums.role[key], key[1]]) for key in sums.of_process}
-
-
-class _WaitSums(NamedTuple):
-    """What was waited, ns, by who came last: of (process, stage), and of (role, stage); of the first in how many steps,
-    and of which role it is.
+def waited(runs: Iterable[RoleRun], steps: frozenset[int]) -> dict[tuple[str, str], Waited]:
+    """(process, stage) to its wait, of the stages that the members of a role leave together.
+    `steps`: in which that is looked at.
     """
-
-    of_process: dict[tuple[str, str], dict[int | None, float]]
-    of_stage: dict[tuple[str, str], dict[int | None, float]]
-    steps: Counter[tuple[str, str]]
-    role: dict[tuple[str, str], str]
-
-
-def _add(sums: _WaitSums, step: RoleStep, place: int) -> None:
-    stage = step.stages[place]
-    of_stage = sums.of_stage.setdefault((step.role, stage), {})
-    for process, last, wait_ns in _waits(step, place):
-        sums.steps[process, stage] += 1
-        sums.role[process, stage] = step.role
-        for by_last in (sums.of_process.setdefault((process, stage), {}), of_stage):
-            by_last[last] = by_last.get(last, 0.0) + wait_ns
+    made: dict[tuple[str, str], Waited] = {}
+    for run in runs:
+        kept = np.isin(run.steps, list(steps))
+        for piece in np.flatnonzero(run.waits).tolist():
+            labels = run.labels[:, piece]
+            for label in np.unique(labels) if not run.is_gap(piece) else ():
+                made.update(_of_group(run, piece, np.flatnonzero(labels == label), kept))
+    return made
 
 
-def _mean(sums: _WaitSums, key: tuple[str, str], most: int | None) -> Waited:
-    return Waited({last: ns / sums.steps[key] for last, ns in sums.of_process[key].items()}, most)
-
-
-def _waits(step: RoleStep, place: int) -> Iterator[tuple[str, int | None, float]]:
-    """Process, the rank that came last, and how long it waited for it, ns."""
-    late = lateness.late_s(step, place)
-    there = np.flatnonzero(~np.isnan(late))
-    last = there[np.argmax(late[there])]
-    waits_ns = np.minimum(late[last] - late[there], step.total_s[there, place]) * 1e9
-    for at, wait_ns in zip(there.tolist(), waits_ns.tolist()):
-        yield step.members[at].process, step.members[last].rank, wait_ns
-
-
-def _most(by_last: Mapping[int | None, float]) -> int | None:
-    last, most_ns = max(by_last.items(), key=lambda item: item[1])
-    return last if most_ns >= _BY_ONE_AT_LEAST * sum(by_last.values()) else None
+def _of_group(run: RoleRun, piece: int, group: Any, kept: Any) -> Iterator[tuple[tuple[str, str], Waited]]:
+    """Of members who wait for each other there."""
+    came = np.where(np.isfinite(run.came_s), run.came_s, -np.inf)[kept][:, group, piece]
+    waits_ns = np.nan_to_num(run.wait_s[kept][:, group, piece]) * 1e9
+    ranks = [run.members[group[at]].rank for at in came.argmax(axis=1).tolist()]
+    of_all = {last: sum(waits_ns[at].sum() for at, rank in enumerate(ranks) if rank == last) for last in set(ranks)}
+    most = max(of_all, key=lambda last: of_all[last], default=None)
+    most = most if of_all and of_all[most] >= _BY_ONE_AT_LEAST * sum(of_all.values()) else None
+    for place, member in enumerate(group.tolist()):
+        count = int(np.isfinite(came[:, place]).sum())
+        by_last = {
+            last: float(sum(waits_ns[at, place] for at, rank in enumerate(ranks) if rank == last)) / count
+            for last in (set(ranks) if count else ())
+        }
+        yield (run.members[member].process, canonical(run.stage(piece))), Waited(by_last, most)
 
 
 def give(
@@ -98,15 +74,21 @@ def give(
         waits: As `waited` gives them.
         names: Of processes, by their row in the table of processes.
     """
-    verdicts = [verdict for verdict in verdicts if verdict.rank is not None]
+    verdicts = [verdict for verdict in verdicts if verdict.rank is not None or verdict.process]
     for entry in entries:
         for row in entry["ranks"]:
             wait = waits.get((names[row["process"]], canonical(entry["stage"])))
-            of_rank = (verdict for verdict in verdicts if verdict.rank == row["rank"] and _is_of(verdict, row))
+            of_rank = (verdict for verdict in verdicts if _blames(verdict, row))
             row["is_cause"] = any(_is_in(verdict, entry["stage"]) for verdict in of_rank)
             row["waits_for"] = _waits_for(row, entry["stage"], verdicts, wait)
         entry["ranks"].sort(key=lambda row: (row["waits_for"] is not None, not row["is_cause"]))
         entry["slowest"] = _slowest(entry)
+
+
+def _blames(verdict: Verdict, row: dict[str, Any]) -> bool:
+    if verdict.rank is None:
+        return bool(row["label"] == verdict.process)
+    return bool(verdict.rank == row["rank"]) and _is_of(verdict, row)
 
 
 def _is_of(verdict: Verdict, row: dict[str, Any]) -> bool:

@@ -1,60 +1,48 @@
-"""What a report says first, in sentences: the verdict, why, what it would save, what to do next, the evidence."""
+"""What is said first of a run, by whatever shows it: what weighs most, what it costs, why, and what to do next."""
 
 from __future__ import annotations
 
 from typing import Any, Sequence
 
-from ...stages import canonical
-from . import nobody, verdict_words
-from .number_table import percent
-from .sentences import begun, blames, sentence
-from .units import duration
+from rich.console import RenderableType
+from rich.text import Text
 
-STRAGGLER, CHANGE, LINK = "straggler", "change", "link"
-# What is saved is told from such a share of the step on.
-_TOLD_FROM = 0.002
+from . import matters, next_step
+from .account import Account
+from .next_step import Possible
+from .number_table import below
+from .sentences import begun
+
+_OTHERS = 4
 
 
-def headline(
-    judged: dict[str, Any], verdicts: Sequence[dict[str, Any]], what_if: Sequence[dict[str, Any]]
-) -> dict[str, Any]:
-    """`verdict, cost, why, saves, next, evidence` of the first verdict, as sentences; "" where there is nothing to say.
-
-    Args:
-        judged: As the summary has it.
-        verdicts: Those that hold, the first ones first.
-        what_if: Rows of `Run.what_if()`.
+def headline(account: Account, now: Possible | None = None) -> dict[str, Any]:
+    """`headline` and `matters`, plain values: all that is the matter as it weighs, and the first with its `verdict`, a
+    whole sentence. `now`: what can be done with the run; None: what its judge advises.
     """
-    if not verdicts:
-        words = nobody.words(judged)
-        return {
-            "verdict": begun(words.verdict), "blames": False, "cost": "", "why": words.why,
-            "saves": "", "next": "; ".join(words.next), "evidence": "",
-        }  # fmt: skip
-    verdict = verdicts[0]
-    parts = dict(verdict_words.parts(verdict))
-    return {
-        "verdict": begun(sentence(verdict)) + ".", "blames": blames(verdict), "cost": verdict_words.cost(verdict),
-        "why": parts["why"], "saves": saves(verdict, what_if), "next": parts["next"],
-        "evidence": begun(parts["evidence"]),
-    }  # fmt: skip
+    every = matters.weighed(account)
+    if now is not None:
+        every = [matter._replace(next=next_step.command(account, matter, now)) for matter in every]
+    plain = [{**matter._asdict(), "ranks": list(matter.ranks)} for matter in every]
+    return {"headline": {**plain[0], "verdict": begun(plain[0]["words"]) + "."}, "matters": plain}
 
 
-def saves(verdict: dict[str, Any], what_if: Sequence[dict[str, Any]]) -> str:
-    """`without it a step takes 25.3 s in the mean, not 28.4 s: 11 % less`; "" where that is not known."""
-    row = next((row for row in what_if if _is_of(row, verdict)), None)
-    if row is None or row["saved_ratio"] is None or row["saved_ratio"] < _TOLD_FROM:
-        return ""
-    then, now = duration(row["without_ns"]), duration(row["step_ns"])
-    return f"without it a step takes {then} in the mean, not {now}: {percent(row['saved_ratio'])} less"
+def lines(matters: Sequence[dict[str, Any]], everything: bool = False) -> list[RenderableType]:
+    """The first lines of a terminal: the first one with why and what next, others in a line each."""
+    first, *others = matters
+    shown_lines: list[RenderableType] = [_line("Verdict", first), *_below(first, everything)]
+    for other in others if everything else others[:_OTHERS]:
+        shown_lines += [_line("also", other), *(_below(other, True) if everything else ())]
+    if len(others) > _OTHERS and not everything:
+        shown_lines.append(Text(f"… and {len(others) - _OTHERS} more (--all)", "dim"))
+    return shown_lines
 
 
-def _is_of(row: dict[str, Any], verdict: dict[str, Any]) -> bool:
-    """Is a row of what-if about what this verdict blames?"""
-    if not blames(verdict) or verdict["stage"] is None or row["stage"] is None:
-        return False
-    if canonical(row["stage"]) != canonical(verdict["stage"]):
-        return False
-    if verdict["rank"] is not None:
-        return bool(row["kind"] == STRAGGLER and row["rank"] == verdict["rank"])
-    return row["kind"] in (CHANGE, LINK)
+def _line(word: str, matter: dict[str, Any]) -> Text:
+    head = Text.assemble((f"{word}: ", "bold"), (matter["words"], "bold red" if matter["blames"] else "bold"))
+    return head.append(f": {matter['cost']}." if matter["cost"] else ".")
+
+
+def _below(matter: dict[str, Any], everything: bool) -> list[RenderableType]:
+    keys = ("why", "profile", "advice", "next", *(["evidence"] if everything else []))
+    return below([({"advice": "do"}.get(key, key), matter[key]) for key in keys])

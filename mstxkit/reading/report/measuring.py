@@ -33,18 +33,21 @@ class Measured(NamedTuple):
 
 
 def measured(run: Run, processes: pl.DataFrame, choice: ReportChoice) -> Measured:
-    """Measure what was asked for. Raises ReadError: nothing in the run answers to the choice, or to a part of it."""
-    occurrences, sums = run.occurrences(), inside.sums(run.files, choice.rows())
+    """Measure what was asked for; where no steps are named, means leave out warm-up.
+    Raises ReadError: nothing in the run answers to the choice, or to a part of it.
+    """
+    wanted_rows = choice.rows() if choice.steps is not None else choice.rows() & run.roles.is_steady
+    occurrences, sums = run.occurrences(), inside.sums(run.files, wanted_rows)
     first, last = _ends(sums.spans["step"])
     choosing.check(choice, processes["rank"].to_list(), first, last)
     names, ranks = processes.select(NAMES).to_dicts(), processes.select("rank").with_row_index("process")
     lasted = steps.periods(sums.spans, processes["state"].to_list())
-    spans, lasted = (rows.join(ranks, on="process").filter(choice.rows()) for rows in (sums.spans, lasted))
-    wanted = occurrences.filter(choice.rows())
+    spans, lasted = (rows.join(ranks, on="process").filter(wanted_rows) for rows in (sums.spans, lasted))
+    wanted = occurrences.filter(wanted_rows)
     by_process = _by_process(wanted, lasted)
     by_name = _by_name(sums.names, by_process, spans, lasted)
     waiting = run.waits().with_columns(pl.col("stage").cast(pl.String), rank=pl.lit(None, pl.Int64))  # no rank's
-    by_process, by_name, waiting = _chosen(choice, by_process, by_name, waiting.filter(choice.rows()))
+    by_process, by_name, waiting = _chosen(choice, by_process, by_name, waiting.filter(wanted_rows))
     totals = {row["stage"]: row for row in stages.totals(wanted).iter_rows(named=True)}
     entries = _stages(by_process, totals, names)
     ranges = _in_order(by_name, [entry["stage"] for entry in entries])

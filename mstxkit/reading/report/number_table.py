@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Sequence
 
 from rich.cells import cell_len
-from rich.console import Console, ConsoleOptions, RenderResult
+from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
@@ -80,3 +80,16 @@ def share(ratio: float | None) -> str:
 def times(count: float) -> str:
     """16, 10.5, 0.05."""
     return f"{count:.0f}" if count >= 100 or count == int(count) else f"{count:.1f}" if count >= 1 else f"{count:.2g}"
+
+
+def below(parts: Sequence[tuple[str, str]]) -> list[RenderableType]:
+    """A line for each that says something, indented also where it wraps."""
+    if not any(text for _, text in parts):
+        return []
+    table = Table.grid(padding=(0, 1, 0, 0))
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    for word, text in parts:
+        if text:
+            table.add_row(Text(f"  {word}", "dim"), Text(text))
+    return [table]

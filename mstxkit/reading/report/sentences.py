@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, Sequence
+from typing import Any, Mapping, Sequence
 
+from ...store import incidents
 from ...store import verdicts as kinds
+from ...store.whereabouts import span
 from .escape import shown
 from .units import ranks_in_words
 
@@ -31,46 +33,68 @@ _GROUP_WORDS = {
     kinds.SERIAL: "{group} alone are{where}, and all wait",
 }
 _HELD_UP = " is held up by something beside the training: it waits for a CPU"
+_INCIDENT_WORDS = {
+    incidents.HANG: "hung", incidents.KILLED: "was killed", incidents.SIGNAL: "was killed",
+    incidents.EXCEPTION: "raised what nobody caught", incidents.REQUEST: "was looked at, as asked",
+}  # fmt: skip
 # Where of a stage it is, as the judge says it, in words.
 _BETWEEN = ("before", "behind_gap")
 _FOR_THE_SAME_WORK = "{who} computes more slowly than the others{where}"
 _PLACES = {"before": "before", "behind_gap": "before", "inside": "inside of"}
 
 
-def blames(verdict: dict[str, Any]) -> bool:
+def blames(verdict: Mapping[str, Any]) -> bool:
     """Does it name a cause?"""
     return verdict["kind"] in kinds.BLAMING
 
 
-def sentence(verdict: dict[str, Any]) -> str:
+def sentence(verdict: Mapping[str, Any]) -> str:
     """`rank 1 gets its input more slowly than the others in reference`."""
     stage, evidence, kind = verdict["stage"], verdict["evidence"], verdict["kind"]
     place = evidence.get("where")
     where = f" {_PLACES.get(place, 'in')} {shown(stage)}" if stage else ""
     if not blames(verdict):
-        return f"there is not enough evidence to say who makes the others wait{where}"
-    who = f"rank {verdict['rank']}" + (f" {shown(verdict['role'])}" if verdict["role"] else "")
-    if kind == kinds.JITTER and "cpu_wait_ratio" in evidence and verdict["rank"] is not None:
+        return f"all take longer than before{where}: nothing tells whether they wait for one of them"
+    is_of_one = verdict["rank"] is not None or bool(verdict["process"])
+    name = shown(verdict["process"]) or f"rank {verdict['rank']}"
+    who = f"{name} {shown(verdict['role'])}" if verdict["role"] else name
+    if kind == kinds.JITTER and "cpu_wait_ratio" in evidence and is_of_one:
         return f"{who}{_HELD_UP}{where}"
     if kind == kinds.ALL_SLOW and "of_role" in evidence:
         return f"the time{where} in which no rank does anything is longer than before: {_who_begins(evidence, stage)}"
-    if kind == kinds.COMPUTE and place in _BETWEEN and verdict["rank"] is not None:
+    if kind == kinds.COMPUTE and place in _BETWEEN and is_of_one:
         return f"{who} comes later than the others to {shown(stage)}"
-    words = (_GROUP_WORDS if verdict["rank"] is None else _RANK_WORDS)[kind]
-    if kind == kinds.COMPUTE and verdict["rank"] is not None and evidence.get("is_work_told"):
+    words = (_RANK_WORDS if is_of_one else _GROUP_WORDS)[kind]
+    if kind == kinds.COMPUTE and is_of_one and evidence.get("is_work_told"):
         words = _FOR_THE_SAME_WORK
     also = f"; {shown(evidence['waited_for_by'])} waits for that" if evidence.get("waited_for_by") else ""
     return words.format(who=who, where=where, group=_group(verdict)) + also
 
 
-def _group(verdict: dict[str, Any]) -> str:
+def of_incident(incident: Mapping[str, Any]) -> str:
+    """`rank 1 actor hung in score of reward for 34 s, in step 7`: who did what where, and of a hang for how long; as
+    `tables.incidents.dicts` has it.
+    """
+    who = "the job" if incident["kind"] == incidents.REQUEST else shown(incident["who"]) or "everybody"
+    place = " of ".join(dict.fromkeys(filter(None, (shown(incident["range"]), shown(incident["stage"])))))
+    since_ns, time_ns = incident["since_ns"] or 0, incident["time_ns"] or 0
+    is_hang = incident["kind"] == incidents.HANG and 0 < since_ns <= time_ns
+    since = f" for {span((time_ns - since_ns) / 1e9)}" if is_hang else ""
+    how = incident.get("how") or (f"by {incident['signal']}" if incident["signal"] else "")
+    how = f"({how.removeprefix('by ')})" if how and incident["kind"] == incidents.EXCEPTION else how
+    words = (who, _INCIDENT_WORDS[incident["kind"]], shown(how), "as memory ran out" if incident["oom_kills"] else "")
+    step = f", in step {incident['step']}" if incident["step"] is not None else ""
+    return " ".join(filter(None, words)) + (f" in {place}{since}" if place else "") + step
+
+
+def _group(verdict: Mapping[str, Any]) -> str:
     """`host node3 (ranks 24-31)`, `ranks 0,4`; "the ranks" where it names none."""
     ranks = ranks_in_words(verdict["group"]) if verdict["group"] else "the ranks"
     named = [f"{name} {shown(verdict['evidence'][name])}" for name in ("host", "place") if name in verdict["evidence"]]
     return f"{named[0]} ({ranks})" if named and verdict["kind"] in (kinds.COMPUTE, kinds.INPUT) else ranks
 
 
-def _who_begins(evidence: dict[str, Any], stage: str) -> str:
+def _who_begins(evidence: Mapping[str, Any], stage: str) -> str:
     if "of_stage" in evidence:
         return f"the controller takes it in {shown(evidence['of_stage'])}"
     return f"who begins {shown(stage)}, a controller or another role, takes it"

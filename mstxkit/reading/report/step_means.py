@@ -1,6 +1,7 @@
 """What the steps of a run say, in the mean of them: where their time goes, who is late and waited for, tails, tokens.
 
-Text, JSON and page take it from here. Plain values of the whole run, times in ns; `role` is "" where none is known.
+Warm-up is left out. Text, JSON and page take it from here. Plain values of the whole run, times in ns; `role` is ""
+where none is known.
 """
 
 from __future__ import annotations
@@ -28,15 +29,18 @@ def summarise(run: Run, supposed: Supposed) -> dict[str, Any]:
     """
     samples = run.samples()
     late = lateness_table.table(run.files, run.roles.steps, run.roles.steps_ringed)
+    steady = run.roles.is_steady
     alone = samples.filter(samples["alone_ns"] > 0).sort("alone_ns", descending=True, maintain_order=True)
     return {
-        "wait_ratio": wait_ratio(run.steps()), "critical_path": critical_path(run.critical_path()),
-        "lateness": lateness(late, run.roles.runs), "held_up_by": held_up_by(run.bubbles()),
-        "tails": tails(run.tails()), "throughput": throughput(run.throughput(), supposed.flops),
+        "wait_ratio": wait_ratio(run.steps().filter(steady)),
+        "critical_path": critical_path(run.critical_path().filter(steady)),
+        "lateness": lateness(late.filter(steady), run.roles.runs),
+        "held_up_by": held_up_by(run.bubbles().filter(steady)), "tails": tails(run.tails().filter(steady)),
+        "throughput": throughput(run.throughput().filter(steady), supposed.flops),
         "samples": {
             "count": samples.height, "alone": alone.height, "longest_alone": alone.head(_SAMPLES).to_dicts()
         },
-        "resharding": resharding(run.resharding()),
+        "resharding": resharding(run.resharding().filter(steady)),
     }  # fmt: skip
 
 

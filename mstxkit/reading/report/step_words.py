@@ -8,10 +8,9 @@ from typing import Any, Callable, Iterable, Mapping, Sequence
 from rich.console import RenderableType
 
 from .escape import shown
-from .number_table import percent
+from .number_table import below, percent
 from .sentences import listed
 from .units import duration
-from .verdict_words import below
 
 # As `tables` has them, which load polars: `mstxkit --help` loads this here.
 _DISPATCH, _SPLIT = "dispatch", "split"
@@ -20,7 +19,7 @@ _SAME_WORK = 0.05  # of the mean, more or less
 KNOWN_BY = {"flight_recorder": " by its rings", "device": " by its device"}
 WHERE = {"inside": "inside of", "in": "in", "before": "before"}
 _IFS = {
-    "straggler": "rank {rank} as fast as the others {where} {stage}", "bubble": "nobody waits {where} {stage}",
+    "straggler": "{who} as fast as the others {where} {stage}", "bubble": "nobody waits {where} {stage}",
     "link": "the collectives of ranks {group} in {stage} as fast as others",
     "tail": "no rank longer in {stage} than the one in the middle",
     "change": "{stage} as fast as before step {first_step}",
@@ -28,19 +27,33 @@ _IFS = {
 }  # fmt: skip
 
 
-def lines(summary: Mapping[str, Any]) -> list[RenderableType]:
-    """A line for each that there is something to say of; of long lists the first ones, and how many more there are."""
-    parts = [
-        ("time", _path(summary["critical_path"])),
-        ("slower", _first(_named(summary, summary["stragglers"], straggler))), ("waiting", _waiting(summary)),
-        ("late", _first(_named(summary, filter(is_late, summary["lateness"]), late))),
-        ("tail", _first(_named(summary, summary["tails"], tail), 1, "tails of other stages: {}")),
+def lines(summary: Mapping[str, Any], everything: bool = False) -> list[RenderableType]:
+    """A line for each that there is something to say of; of long lists the first ones, and how many more there are.
+    `everything`: also what the headline is made of, of which it tells one figure an effect.
+    """
+    waiting = f"{percent(summary['wait_ratio'])} of a rank’s time" if summary["wait_ratio"] else ""
+    parts = [("time", _path(summary["critical_path"])), ("waiting", waiting)]
+    is_asked = summary["supposed"]["trainers"] or summary["supposed"]["rollouts"]
+    parts += _behind_the_headline(summary) if everything else [_what_if(summary)] if is_asked else []
+    parts += [
         ("samples", "; ".join(map(sample, summary["samples"]["longest_alone"][:1]))),
         ("tokens/s", _first(_named(summary, summary["throughput"], rate), 4)),
         ("resharding", _first(_named(summary, summary["resharding"], cost), 4)),
-        ("what if", _first(_named(summary, ifs(summary), lambda row: f"{supposed(row)}: {saved(row)}"))),
+    ]
+    return below(parts)
+
+
+def _behind_the_headline(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
+    return [
+        ("held up", _first(_named(summary, summary["held_up_by"], held_up))),
+        ("late", _first(_named(summary, filter(is_late, summary["lateness"]), late))),
+        ("tail", _first(_named(summary, summary["tails"], tail), 1, "tails of other stages: {}")),
+        _what_if(summary),
     ]  # fmt: skip
-    return [*below(parts)]
+
+
+def _what_if(summary: Mapping[str, Any]) -> tuple[str, str]:
+    return "what if", _first(_named(summary, ifs(summary), lambda row: f"{supposed(row)}: {saved(row)}"))
 
 
 def _named(summary: Mapping[str, Any], rows: Iterable[dict[str, Any]], words: Callable[[Any], str]) -> list[str]:
@@ -49,8 +62,12 @@ def _named(summary: Mapping[str, Any], rows: Iterable[dict[str, Any]], words: Ca
 
 def of_role(summary: Mapping[str, Any], row: Mapping[str, Any]) -> str:
     """`rollout: `, whose rank or stage it is; "" in a run of one role: of several each may have that rank and stage."""
-    has_several = len({path["role"] for path in summary["critical_path"]}) > 1
-    return f"{shown(row['role'])}: " if has_several and row["role"] else ""
+    return f"{shown(row['role'])}: " if roles_of(summary) > 1 and row["role"] else ""
+
+
+def roles_of(summary: Mapping[str, Any]) -> int:
+    """How many roles a run has."""
+    return len({path["role"] for path in summary["critical_path"]})
 
 
 def _first(words: Iterable[str], count: int = 2, what: str = "{} more") -> str:
@@ -71,17 +88,9 @@ def place(row: Mapping[str, Any]) -> str:
     return f"{'before ' if row['where'] == 'before' else ''}{shown(row['stage'])}"
 
 
-def straggler(row: Mapping[str, Any]) -> str:
-    """`rank 3 takes 80 % longer in actor_generate for its work, 4.20 s a step`."""
-    where = f"{WHERE[row['where']]} {shown(row['stage'])}"
-    longer = f"{percent(row['effect_ratio'])} longer {where} for its work"
-    return f"rank {row['rank']} takes {longer}, {duration(row['more_ns'] or 0)} a step"
-
-
-def _waiting(summary: Mapping[str, Any]) -> str:
-    share = summary["wait_ratio"]
-    words = [f"{percent(share)} of a rank’s time"] if share else []
-    return "; ".join(filter(None, [*words, _first(_named(summary, summary["held_up_by"], held_up))]))
+def slow(row: Mapping[str, Any]) -> str:
+    """`rank 3 takes longer than the others in actor_generate`, of a row of what-if."""
+    return f"{row['who']} takes longer than the others {WHERE[row['where']]} {shown(row['stage'])}"
 
 
 def held_up(row: Mapping[str, Any]) -> str:
@@ -104,13 +113,20 @@ def late(row: Mapping[str, Any]) -> str:
 
 def tail(row: Mapping[str, Any]) -> str:
     """Of one stage, as a sentence that begins small."""
-    longer = row["longer_ratio"]
-    is_same = longer is None or abs(longer - 1) <= _SAME_WORK
-    work = "no more tokens than the mean" if is_same else f"{longer:.2f} times the mean’s tokens"
     return "; ".join((
         f"in {shown(row['stage'])} the last rank goes on for {percent(row['tail_ratio'])} of its time after the one in "
         "the middle is done",
         *([] if row["idle_ns"] is None else [f"all ranks together wait {duration(row['idle_ns'])} a step for it"]),
+        *filter(None, [whose_tail(row)]),
+    ))  # fmt: skip
+
+
+def whose_tail(row: Mapping[str, Any]) -> str:
+    """`it has 1.40 times the mean’s tokens; rank 3 is last most often, in 5 of 40 steps`."""
+    longer = row["longer_ratio"]
+    is_same = longer is None or abs(longer - 1) <= _SAME_WORK
+    work = "no more tokens than the mean" if is_same else f"{longer:.2f} times the mean’s tokens"
+    return "; ".join((
         *([f"it has {work}"] if longer is not None else []),
         *(f"rank {rank} is last most often, in {count} of {row['steps']} steps" for rank, count in row["often"][:1]),
     ))  # fmt: skip

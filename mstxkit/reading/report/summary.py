@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ...store import records
+from ...store import records, whereabouts
+from ...store.incidents import HANG
 from .. import endings, places
 from .. import judged as judging
+from ..processes import LOST, RUNNING
 from ..tables import incidents, split, stages, stragglers, what_if
-from . import captures, causes, device_words, devices, elsewhere, measuring, patch_words, step_means, waits
+from . import captures, causes, device_words, devices, elsewhere, measuring, patch_words, step_means, step_words, waits
+from .account import Account
 from .choice import EVERYTHING, NOTHING_SUPPOSED, ReportChoice, Supposed
 from .headline import headline
 from .judged_so_far import judged_so_far
+from .matters import HOST_GONE
 from .measuring import NAMES
+from .next_step import possible
 
 if TYPE_CHECKING:
     import polars as pl
 
-    from ...store.verdicts import Verdict
     from ..run import Run
 
 LOSSES = (
@@ -26,8 +31,10 @@ LOSSES = (
 # Of the form of the summary as JSON. 1 had no such number, 2 no verdicts, 3 no headline, stragglers and what-if,
 # 4 not in `judged` which roles were judged by how many steps, and what was withdrawn, 5 nothing of `step_means`, and of
 # stragglers and what-if the first 40 only, 6 not which ranks are missing, nor `error_ratio`, 7 not `names_by`,
-# 8 in `judged` nothing of a judge that is `behind`.
-SCHEMA = 9
+# 8 in `judged` nothing of a judge that is `behind`, 9 `killed` apart from `endings`, and no `matters`.
+SCHEMA = 10
+# Hosts say every 5 s where their processes are.
+_SILENT_NS = 120 * 10**9
 # Who waits is seen in so many steps, the last ones.
 _WAITS_OF_STEPS = 200
 
@@ -46,22 +53,49 @@ def summarise(run: Run, choice: ReportChoice = EVERYTHING, supposed: Supposed = 
     judged = _judged(run, processes, measured.stages, choice, supposed)
     gone = _gone(processes, run.open_ranges())
     states = processes["state"].to_list()
-    return {
+    summary = {
         "schema": SCHEMA, "run": run.id, "path": run.path, "processes": processes.height,
         "states": {state: states.count(state) for state in sorted(set(states))},
-        "first_step": measured.first_step, "last_step": measured.last_step,
+        "first_step": measured.first_step, "last_step": measured.last_step, "warm_up": list(run.roles.warm_up),
         "chosen": choice.as_json(), "chosen_words": str(choice), "supposed": supposed.as_json(), **judged,
         "step_time": measured.step_time, **step_means.summarise(run, supposed), "stages": measured.stages,
         "ranges": measured.ranges, "devices": devices.summarise(run, choice),
         "by_devices": [latest._asdict() for latest in device_words.summarise(run.path, run.id)],
         "waits": waits.summarise(run, measured.waiting, processes.select(NAMES).to_dicts(), choice.steps),
-        "own_cost": _own_cost(processes), "killed": _killed(gone), "endings": _endings(gone),
+        "own_cost": _own_cost(processes), "endings": _endings(gone),
         "losses": _losses(run, processes), "coalesced": measured.coalesced,
         "incidents": incidents.dicts(run.path, run.id, run.damage),
         "places": places.rows(run.path, run.id, processes["process"]), "captures_failed": captures.summarise(run),
         "autopatch": patch_words.lines(run.patches().to_dicts()),
         "missing_ranks": elsewhere.missing(processes), "damage": [part._asdict() for part in run.damage],
     }  # fmt: skip
+    return {**headline(_account(summary, gone), possible(run.path, run.id, gone)), **summary}
+
+
+def _account(summary: dict[str, Any], gone: list[dict[str, Any]]) -> Account:
+    has = {"ranges": summary["ranges"] or summary["stages"], "stages": summary["stages"]}
+    has["steps"] = summary["first_step"] is not None
+    same = ("path", "judged", "verdicts", "what_if", "tails", "incidents", "damage", "losses")
+    longest = ((row["stage"], row["ratio"]) for row in summary["critical_path"] if row["where"] == "in")
+    return Account(
+        **{name: summary[name] for name in same}, processes=gone, has=frozenset(filter(has.get, has)),
+        stages=[row["stage"] for row in summary["stages"]], longest=next(longest, None),
+        steps=(_first_steady(summary), summary["last_step"]) if has["steps"] else None,
+        roles=step_words.roles_of(summary), is_running=RUNNING in summary["states"],
+        silent=_silent(summary["path"], summary["run"]) if LOST in summary["states"] else frozenset(),
+    )  # fmt: skip
+
+
+def _silent(path: str, run_id: str) -> frozenset[str]:
+    """Hosts that have not said for minutes where their processes are, while others have."""
+    said_ns = {where.host: where.written_ns for where in whereabouts.seen(Path(path), run_id)}
+    return frozenset(host for host, ns in said_ns.items() if max(said_ns.values()) - ns > _SILENT_NS)
+
+
+def _first_steady(summary: dict[str, Any]) -> int:
+    """The first step that no warm-up is of."""
+    first, warm_up = summary["first_step"], set(summary["warm_up"])
+    return next(step for step in range(first, first + len(warm_up) + 1) if step not in warm_up)
 
 
 def _judged(
@@ -71,32 +105,27 @@ def _judged(
     steps = run.roles.steps
     judged = judging.of_run(run.roles)
     wanted = [step for step in steps if choice.steps is None or choice.steps.first <= step.step <= choice.steps.last]
-    waited = causes.waited(wanted[-_WAITS_OF_STEPS:])
+    waited = causes.waited(run.roles.runs, frozenset(step.step for step in wanted[-_WAITS_OF_STEPS:]))
     causes.give(entries, judged.blaming, waited, processes["process"].to_list())
     how: dict[str, Any] = {
         "by": judged.by, "steps": judged.steps, "why_not": judged.why_not, "hiding": list(judged.hiding),
         "wants": [want._asdict() for want in judged.wants], "roles": [role._asdict() for role in judged.roles],
-        "withdrawn": [_plain(verdict) for verdict in judged.withdrawn], "enough_steps": judging.ENOUGH_STEPS,
+        "withdrawn": [verdict.plain for verdict in judged.withdrawn], "enough_steps": judging.ENOUGH_STEPS,
         "behind": judged_so_far(run.path, run.id or ""),
     }  # fmt: skip
-    verdicts = [_plain(verdict) for verdict in judged.holding]
+    verdicts = [verdict.plain for verdict in judged.holding]
     asked = split.asked_for(supposed.trainers, supposed.rollouts)
-    saving = what_if.table(run.roles.runs, judged.blaming, asked).to_dicts()
-    return {
-        "headline": headline(how, verdicts, saving), "verdicts": verdicts, "judged": how,
-        "stragglers": stragglers.table(run.roles.runs).to_dicts(), "what_if": saving,
-    }  # fmt: skip
-
-
-def _plain(verdict: Verdict) -> dict[str, Any]:
-    return {**verdict._asdict(), "evidence": dict(verdict.evidence)}
+    saving = what_if.table(run.roles.steady, judged.blaming, asked).to_dicts()
+    slow = stragglers.table(run.roles.steady).to_dicts()
+    return {"verdicts": verdicts, "judged": how, "stragglers": slow, "what_if": saving}
 
 
 def is_something_wrong(summary: dict[str, Any]) -> bool:
-    """Was a process killed or ended by an exception, a record lost, or a file damaged?"""
+    """Was a process killed or ended by an exception, does one hang, is a host gone, a record lost, a file damaged?"""
     has_losses = any(process["dropped"] or process["faults"] for process in summary["losses"])
     has_raised = any(endings.is_wrong(ending["state"], ending["how"]) for ending in summary["endings"])
-    return bool(summary["killed"] or has_raised or summary["damage"] or has_losses)
+    has_stopped = any(matter["kind"] in (HANG, HOST_GONE) for matter in summary["matters"])
+    return bool(has_raised or has_stopped or summary["damage"] or has_losses)
 
 
 def _own_cost(processes: pl.DataFrame) -> dict[str, Any] | None:
@@ -109,19 +138,16 @@ def _own_cost(processes: pl.DataFrame) -> dict[str, Any] | None:
     return {**most, "middle_ratio": rows[stages.middle(len(rows))]["own_cost_ratio"], "processes": len(rows)}
 
 
-def _killed(gone: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Those that were killed, worst first: inside of a range before outside of any, and who was gone first."""
-    killed = [process for process in gone if process["state"] == stages.KILLED]
-    return sorted(killed, key=lambda process: (not process["inside"], process["last_seen_ns"] or 0))
-
-
 def _endings(gone: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """How the others ended, where they did not just say so: `state`, `how`, and `processes` as those of `killed`."""
+    """How processes ended, where they did not just say so, those that were killed first: `state`, `how`, and
+    `processes`, who was gone first before others.
+    """
     groups: dict[tuple[str, str], list[dict[str, Any]]] = {}
-    for process in gone:
-        if process["state"] != stages.KILLED and process["how"]:
-            groups.setdefault((process["state"], process["how"]), []).append(process)
-    return [{"state": state, "how": how, "processes": alike} for (state, how), alike in sorted(groups.items())]
+    for process in sorted(gone, key=lambda process: process["last_seen_ns"] or 0):
+        if process["state"] == stages.KILLED or process["how"]:
+            groups.setdefault((process["state"], process["how"] or ""), []).append(process)
+    alike = sorted(groups.items(), key=lambda group: (group[0][0] != stages.KILLED, group[0]))
+    return [{"state": state, "how": how, "processes": processes} for (state, how), processes in alike]
 
 
 def _gone(processes: pl.DataFrame, open_ranges: pl.DataFrame) -> list[dict[str, Any]]:
@@ -130,7 +156,7 @@ def _gone(processes: pl.DataFrame, open_ranges: pl.DataFrame) -> list[dict[str, 
     for opened in stages.endings(processes, open_ranges).to_dicts():
         inside.setdefault(opened.pop("row"), []).append(opened)
     return [
-        {key: process[key] for key in (*NAMES, "attempt", "last_seen_ns", "state")}
+        {key: process[key] for key in (*NAMES, "attempt", "last_seen_ns", "state", "process")}
         | {"how": process["ending"], "inside": inside.get(row, [])}
         for row, process in enumerate(processes.iter_rows(named=True))
     ]

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable
+from typing import Any
 
 from rich.console import Group, RenderableType
 from rich.text import Text
 
 from .. import labels
-from . import captures, device_words, devices, elsewhere, incident_lines, step_words, verdict_words, waits
+from . import captures, device_words, devices, elsewhere, headline, step_words, waits
 from .escape import for_terminal, shown
 from .range_table import range_table
 from .sentences import listed
 from .stage_table import stage_table
-from .units import duration
+from .units import counted, duration, spans
 
 RANK_LIMIT = 8
 ALIKE = 1.02
@@ -32,22 +32,21 @@ LOSS_WORDS = {
 
 def render(summary: dict[str, Any], everything: bool = False, top: int | None = None) -> RenderableType:
     """The whole report: of a stage the slowest ranks and the longest ranges, `top` of these, or `everything`."""
-    parts: list[RenderableType] = [_headline(summary)]
-    parts += _apart([*verdict_words.lines(summary["judged"], summary["verdicts"], summary["headline"]["saves"])])
+    parts: list[RenderableType] = [*headline.lines(summary["matters"], everything), Text(), _of_run(summary)]
     parts += [Text(summary["judged"]["behind"], "bold yellow")] * bool(summary["judged"]["behind"])
     parts += _apart(
         [Text(for_terminal(device_words.line(latest, summary["path"]))) for latest in summary["by_devices"]]
     )
-    parts += [Text(), *_step_time(summary), *step_words.lines(summary)]
+    parts += [Text(), *_step_time(summary), *step_words.lines(summary, everything)]
     parts += _apart(stage_table(summary["stages"], everything) if summary["stages"] else [])
     parts += waits.lines(summary["waits"])
     parts += _apart([range_table(summary["ranges"], top, everything)] if summary["ranges"] else [])
     parts += _apart(devices.lines(summary["devices"], everything))
     parts += [Text(), _own_cost(summary)]
-    parts += incident_lines.lines(summary["path"], summary["incidents"])
-    parts += _of_first(summary["killed"], _killed, "killed")
     parts += [Text()] * bool(summary["endings"]) + [_ended(ending) for ending in summary["endings"]]
-    parts += _of_first(summary["losses"], _lost, "with losses")
+    parts += [_lost(process) for process in summary["losses"][:LINES_SHOWN]]
+    if (more := len(summary["losses"]) - LINES_SHOWN) > 0:
+        parts.append(Text(f"… and {more} more processes with losses (--json lists all)", "dim"))
     parts += _coalesced(summary["coalesced"])
     parts += captures.lines(summary["captures_failed"])
     parts += elsewhere.lines(summary["places"], summary["missing_ranks"])
@@ -60,30 +59,21 @@ def _apart(section: list[RenderableType]) -> list[RenderableType]:
     return [Text(), *section] if section else []
 
 
-def _of_first(rows: list[dict[str, Any]], line: Callable[[dict[str, Any]], Text], what: str) -> list[RenderableType]:
-    lines: list[RenderableType] = [line(row) for row in rows[:LINES_SHOWN]]
-    more = len(rows) - LINES_SHOWN
-    return [*lines, Text(f"… and {more} more processes {what} (--json lists all)", "dim")] if more > 0 else lines
-
-
 def who(process: dict[str, Any], with_host: bool = False) -> str:
     """`rank 3 actor`, as no other process of the run is called."""
     return labels.placed(process) if with_host else str(process["label"])
 
 
-def counted(count: int, what: str) -> str:
-    """1 process, 2 processes."""
-    return f"{count} {what}" + ("" if count == 1 else "es" if what.endswith("s") else "s")
-
-
-def _headline(summary: dict[str, Any]) -> Text:
+def _of_run(summary: dict[str, Any]) -> Text:
     states = ", ".join(f"{count} {state}" for state, count in summary["states"].items())
     text = Text.assemble(
-        ("Run ", "bold"), for_terminal(summary["path"]), f": {counted(summary['processes'], 'process')}"
+        ("Run ", "bold"), for_terminal(summary["path"]), f": {counted(summary['processes'], 'process', 'processes')}"
     )
     text.append(f" ({states})" if states else "")
     if summary["first_step"] is not None:
         text.append(f", steps {summary['first_step']} to {summary['last_step']}")
+    if summary["warm_up"] and not summary["chosen"]["steps"]:
+        text.append(f"; means leave out warm-up, steps {spans(summary['warm_up'])}")
     if summary["chosen_words"]:
         is_of_rows = summary["chosen"]["steps"] or summary["chosen"]["ranks"]
         what = "Stages, ranges and the time of a step" if is_of_rows else "Stages and ranges"
@@ -102,7 +92,7 @@ def _step_time(summary: dict[str, Any]) -> list[RenderableType]:
         return [text.append(f"{whose}, the mean of {time['steps']}")]
     if time["slowest"]["step_ns"] <= ALIKE * time["fastest"]["step_ns"]:
         return [text.append(f" in all {time['processes']} processes alike")]
-    ends = [f"{duration(time[word]['step_ns'])} ({who(time[word])})" for word in ("fastest", "slowest")]
+    ends = [f"{duration(time[word]['step_ns'])} in {who(time[word])}" for word in ("fastest", "slowest")]
     return [text.append(f" in the middle of {time['processes']} processes: from {ends[0]} to {ends[1]}")]
 
 
@@ -113,19 +103,8 @@ def _own_cost(summary: dict[str, Any]) -> Text:
         text.append("is not known")
     else:
         text.append(f"{100 * cost['own_cost_ratio']:.2g} % of the time")
-        text.append(f" at most ({who(cost)})" if cost["processes"] > 1 else "")
+        text.append(f" at most, in {who(cost)}" if cost["processes"] > 1 else "")
     return text.append("; " + (f"records dropped: {dropped}" if dropped else "no record was dropped"))
-
-
-def _killed(process: dict[str, Any]) -> Text:
-    how = f" {process['how']}" if process["how"] else ""
-    text = Text.assemble("\n", (f"{who(process, with_host=True)} was killed{how}", "bold red"))
-    if not process["inside"]:
-        return text.append(", outside of any range" if how else " outside of any range")
-    for place, inside in enumerate(process["inside"]):
-        text.append(" inside " if place == 0 else f"\n  on track {inside['track']} inside ")
-        text.append(shown(inside["name"]), "bold").append(_context(inside))
-    return text
 
 
 def _ended(ending: dict[str, Any]) -> Text:

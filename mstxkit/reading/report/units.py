@@ -41,6 +41,11 @@ def share_over(value: float, reference: float) -> str:
     return f"{100 * (value / reference - 1):+.0f} %" if reference > 0 else ""
 
 
+def counted(count: int, what: str, several: str = "") -> str:
+    """`1 host`, `1,024 hosts`."""
+    return f"{count:,} {what if count == 1 else several or what + 's'}"
+
+
 def spans(ranks: Iterable[int]) -> str:
     """`0,2-7`."""
     return ",".join(values.spans(ranks))

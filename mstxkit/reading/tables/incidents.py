@@ -10,8 +10,6 @@ import polars as pl
 from ...store import incidents as store
 from ...store.documents import Unusable
 from ...store.incidents import Incident
-from ...store.stacks import signal_name
-from ...store.values import text_of
 from ..folder import Damage, note_unusable
 from ..frames import INCIDENT_SCHEMA
 from ..selection import Selection
@@ -32,16 +30,8 @@ def stored(run: str, run_id: str, damage: list[Damage]) -> list[Incident]:
 
 
 def dicts(run: str, run_id: str, damage: list[Damage]) -> list[dict[str, Any]]:
-    """All of them as plain values: the columns of the table, `who`, the cause in words ("" for nobody alone), `signal`,
-    by which it was ended, and `over_ns`, when a hang was over: it went on by itself, or its ranks began anew.
-    """
-    return [
-        {
-            **row_of(incident), "who": text_of(incident.details.get("who")), "over_ns": incident.over_ns or None,
-            "signal": signal_name(incident.details.get("signal"), text_of(incident.details.get("fatal"))) or None,
-        }
-        for incident in stored(run, run_id, damage)
-    ]  # fmt: skip
+    """All of them as plain values: the columns of the table, and what else `Incident.facts` has."""
+    return [{**incident.facts, **row_of(incident)} for incident in stored(run, run_id, damage)]
 
 
 def table(run: str, run_id: str, chosen: Selection, damage: list[Damage]) -> pl.DataFrame:

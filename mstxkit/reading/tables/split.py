@@ -71,7 +71,7 @@ def rows(runs: tuple[RoleRun, ...], kind: str, asked: AskedSplit | None = None) 
         yield (
             kind, trainers.role, None, None, None, None, more_trainers, more_rollouts, int(trainers.steps[0]),
             int(trainers.steps[-1]), shown_ns(step_s), shown_ns(then_s), shown_ns(step_s - then_s),
-            1 - then_s / step_s, then_s / step_s * _error_ratio(more_trainers / n, more_rollouts / m),
+            1 - then_s / step_s, then_s / step_s * _error_ratio(more_trainers / n, more_rollouts / m), None,
         )  # fmt: skip
 
 

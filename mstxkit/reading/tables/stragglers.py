@@ -17,7 +17,7 @@ INSIDE = "inside"
 SCHEMA = {
     "role": pl.String, "stage": pl.String, "where": pl.String, "rank": pl.Int32, "host": pl.String,
     "first_step": pl.Int64, "last_step": pl.Int64, "steps": pl.Int64, "effect_ratio": pl.Float64,
-    "more_ns": pl.Int64, "step_ratio": pl.Float64, "confidence": pl.Float64,
+    "more_ns": pl.Int64, "step_ratio": pl.Float64, "confidence": pl.Float64, "who": pl.String,
 }  # fmt: skip
 # What is less than this is no straggler: of its own time, of the step, of certainty; and steps.
 EFFECT_AT_LEAST, STEP_AT_LEAST, CONFIDENCE_AT_LEAST, STEPS_AT_LEAST = 0.03, 0.002, 0.9, 3
@@ -63,7 +63,7 @@ def table(runs: tuple[RoleRun, ...]) -> pl.DataFrame:
             rows.append((
                 run.role, run.stage(slow.piece), slow.where, peer.rank, peer.host, int(run.steps[slow.since]),
                 int(run.steps[slow.until - 1]), slow.steps, float(np.expm1(slow.effect)), shown_ns(slow.more_s),
-                slow.step_ratio, slow.confidence,
+                slow.step_ratio, slow.confidence, peer.who,
             ))  # fmt: skip
     return pl.DataFrame(rows, schema=SCHEMA, orient="row").sort(
         "step_ratio", "role", "stage", "rank", descending=[True, False, False, False]

@@ -13,6 +13,7 @@ from typing import Any, Iterable, Iterator
 import numpy as np
 import polars as pl
 
+from ...judging.evidence import Peer
 from ...stages import canonical
 from ...store.verdicts import Verdict
 from ...triggers.late_rank import middle_of
@@ -28,7 +29,7 @@ SCHEMA = {
     "kind": pl.String, "role": pl.String, "stage": pl.String, "where": pl.String, "rank": pl.Int32,
     "group": pl.String, "trainers": pl.Int32, "rollouts": pl.Int32, "first_step": pl.Int64, "last_step": pl.Int64,
     "step_ns": pl.Int64, "without_ns": pl.Int64, "saved_ns": pl.Int64, "saved_ratio": pl.Float64,
-    "error_ratio": pl.Float64,
+    "error_ratio": pl.Float64, "who": pl.String,
 }  # fmt: skip
 # So many of each kind and role are gone through.
 _STRAGGLERS_AT_MOST, _LINKS_AT_MOST, _SMOOTHED_STEPS = 12, 4, 9
@@ -42,9 +43,9 @@ def table(
 ) -> pl.DataFrame:
     """`kind, role, stage, where, rank, group, trainers, rollouts, first_step, last_step, step_ns, without_ns, …`.
 
-    Then `saved_ns, saved_ratio, error_ratio`; what saves most first. `step_ns`: how long a step took from `first_step`
-    to `last_step`, in the mean; `without_ns`: how long it would have taken. `error_ratio`: so far may `saved_ratio` be
-    off, of a `split`: the more, the farther its numbers are from those that were recorded.
+    Then `saved_ns, saved_ratio, error_ratio, who`; what saves most first. `step_ns`: how long a step took from
+    `first_step` to `last_step`, in the mean; `without_ns`: how long it would have taken. `error_ratio`: so far may
+    `saved_ratio` be off, of a `split`: the more, the farther its numbers are from those that were recorded.
 
     - `straggler`: with `rank` as fast as the others for its work.
     - `bubble`: if all came at the same time to where they wait, in (or before) `stage`.
@@ -69,7 +70,7 @@ def _of_role(runs: tuple[RoleRun, ...], run: RoleRun, verdicts: Iterable[Verdict
     slow = stragglers.of_role(run)
     for straggler in slow[:_STRAGGLERS_AT_MOST]:
         yield _row(runs, run, STRAGGLER, straggler.piece, without(run, straggler), straggler.where,
-                   run.members[straggler.member].rank, (straggler.since, straggler.until))  # fmt: skip
+                   run.members[straggler.member], (straggler.since, straggler.until))  # fmt: skip
     for link in slow_links(run)[:_LINKS_AT_MOST]:
         own = run.own_s.copy()
         own[:, list(link.members), link.piece] = np.maximum(0, own[:, list(link.members), link.piece] - link.more_s)
@@ -83,16 +84,16 @@ def _of_role(runs: tuple[RoleRun, ...], run: RoleRun, verdicts: Iterable[Verdict
 
 
 def _row(
-    runs: tuple[RoleRun, ...], run: RoleRun, kind: str, piece: int, own: Seconds, where: str, rank: int | None = None,
+    runs: tuple[RoleRun, ...], run: RoleRun, kind: str, piece: int, own: Seconds, where: str, peer: Peer | None = None,
     steps: tuple[int, int] | None = None, group: Iterable[int | None] = (),
 ) -> tuple[Any, ...]:  # fmt: skip
     since, until = steps or (0, len(run.steps))
     step_s, saved_s = replay.saved_s(runs, run, own, since, until)
     ranks = spans(rank for rank in group if rank is not None)
     return (
-        kind, run.role, run.stage(piece), where, rank, ranks or None, None, None, int(run.steps[since]),
+        kind, run.role, run.stage(piece), where, peer and peer.rank, ranks or None, None, None, int(run.steps[since]),
         int(run.steps[until - 1]), shown_ns(step_s), shown_ns(step_s - saved_s), shown_ns(saved_s),
-        saved_s / step_s if step_s > 0 else None, None,
+        saved_s / step_s if step_s > 0 else None, None, peer and peer.who,
     )  # fmt: skip
 
 

@@ -11,7 +11,6 @@ from typing import Iterator
 import pytest
 
 pytest.importorskip("polars")
-pytest.importorskip("plotly")
 
 from builders import browser
 from builders.opened_page import Opened, opened_page, written
@@ -19,7 +18,7 @@ from builders.opened_page import Opened, opened_page, written
 from mstxkit.testing.simulator import InjectedFault, JobShape
 
 NAME = "梯度 </script><b>x</b>"
-CHARTS = ("steps", "zoom", "heat", "slow", "waits", "tail", "rate", "saves")
+CHARTS = ("steps", "saves", "zoom", "heat", "tail", "rate")
 
 
 @pytest.fixture(scope="module")
@@ -27,7 +26,7 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     browser.needed()
     folder = tmp_path_factory.mktemp("browser")
     fault = InjectedFault("before", "actor_generate", rank=3, factor=1.8)
-    shape = JobShape(ranks=8, is_dispatched=True)
+    shape = JobShape(ranks=8, is_dispatched=True, tail=0.2)
     return written(folder / "exp7", shape, faults=[fault], steps=50, names={"reward": NAME})
 
 

@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 pytest.importorskip("polars")
-pytest.importorskip("plotly")
 
 from builders.run_files import BankFiles, ProcessFiles, new_run
 from builders.simulated_runs import recorded_job
@@ -79,7 +78,7 @@ def test_work_that_is_not_told_is_the_reason_only_where_it_is(tmp_path: Path) ->
 def test_a_rank_alone_is_compared_with_nobody(tmp_path: Path) -> None:
     said = sections(recorded_job(tmp_path / "run", JobShape(ranks=1), steps=30))
 
-    for key in ("who", "late", "tail", "waiting"):
+    for key in ("who", "tail"):
         assert "There are no two ranks to compare." in said[key], key
         assert "beyond chance" not in said[key]
         assert NO_WORK not in said[key]
@@ -91,6 +90,6 @@ def test_a_rank_alone_is_compared_with_nobody(tmp_path: Path) -> None:
 def test_a_run_of_nothing_has_no_step(tmp_path: Path) -> None:
     said = sections(new_run(tmp_path / "run"))
 
-    for key in ("steps", "who", "late", "waiting", "tail", "rate", "saves"):
+    for key in ("steps", "who", "tail", "rate", "saves"):
         assert "No step was counted" in said[key], key
         assert "beyond chance" not in said[key]

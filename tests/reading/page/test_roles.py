@@ -8,7 +8,6 @@ from typing import Any, Iterator
 import pytest
 
 pytest.importorskip("polars")
-pytest.importorskip("plotly")
 
 from builders import browser
 from builders.opened_page import Opened, opened_page, written
@@ -49,25 +48,17 @@ def lanes(opened: Opened) -> Any:
     return opened.page.evaluate("document.getElementById('plot-zoom').layout.yaxis.ticktext")
 
 
-def test_waiting_of_another_role_than_the_first_is_not_denied(opened: Opened) -> None:
+def test_who_is_late_of_another_role_than_the_first_is_shown_once_that_is_chosen(opened: Opened) -> None:
+    """Only the trainers wait for each other."""
     assert opened.page.locator("#role option").all_text_contents() == ["rollout", "actor"]
-    said = words(opened, "waiting")
-    assert "No stage was seen in which ranks of rollout wait for each other." in said
-    assert "another role to see it of actor" in said
-    assert not opened.page.locator("#plot-waits").is_visible()
+    assert "Who held up the others" not in words(opened, "who")
 
-
-@pytest.mark.parametrize(("section", "chart"), [("waiting", "waits"), ("late", "late")])
-def test_the_chosen_role_s_waiting_and_lateness_are_drawn(opened: Opened, section: str, chart: str) -> None:
     opened.page.select_option("#role", ACTOR)
-
-    assert opened.drawn(chart).is_visible()
-    assert "No stage was seen" not in words(opened, section)
-    assert opened.page.evaluate(f"document.getElementById('plot-{chart}').data[0].x.length") > 0
-
+    said = words(opened, "who")
     opened.page.select_option("#role", ROLLOUT)
 
-    assert not opened.page.locator(f"#plot-{chart}").is_visible()
+    assert "Who held up the others" in said and "Lateness, mean of the steps" in said
+    assert "Lateness" not in words(opened, "who")
 
 
 def test_tables_and_labels_are_of_the_chosen_role(opened: Opened) -> None:

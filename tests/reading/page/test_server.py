@@ -17,7 +17,6 @@ from typing import Callable, Iterator
 import pytest
 
 pytest.importorskip("polars")
-pytest.importorskip("plotly")
 
 from builders import browser
 from builders.run_files import BankFiles, ProcessFiles, new_run

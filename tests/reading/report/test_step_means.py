@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import html
 import io
 import json
 import re
@@ -12,7 +13,6 @@ from typing import Any
 import pytest
 
 pl = pytest.importorskip("polars")
-pytest.importorskip("plotly")
 console = pytest.importorskip("rich.console")
 
 from builders.judged_runs import INPUT, NOBODY, recorded, stage_times  # noqa: E402
@@ -23,7 +23,7 @@ from typer.testing import CliRunner  # noqa: E402
 
 from mstxkit.cli import application  # noqa: E402
 from mstxkit.reading.page import writing  # noqa: E402
-from mstxkit.reading.report import step_means, step_words  # noqa: E402
+from mstxkit.reading.report import step_means, step_words, text  # noqa: E402
 from mstxkit.reading.report.choice import Supposed  # noqa: E402
 from mstxkit.reading.report.summary import summarise  # noqa: E402
 from mstxkit.reading.run import Run, open_run  # noqa: E402
@@ -45,18 +45,44 @@ def summary(run: Run) -> dict[str, Any]:
     return summarise(run)
 
 
-def words_of(summary: dict[str, Any], columns: int = 4000) -> dict[str, str]:
-    """What the terminal shows of each, by its first word."""
+def printed(summary: dict[str, Any]) -> str:
     out = io.StringIO()
-    for line in step_words.lines(summary):
+    console.Console(file=out, width=200, highlight=False).print(text.render(summary))
+    return out.getvalue()
+
+
+def words_of(summary: dict[str, Any], columns: int = 4000) -> dict[str, str]:
+    """What the terminal shows of each, by its first word, where everything is asked for."""
+    out = io.StringIO()
+    for line in step_words.lines(summary, everything=True):
         console.Console(file=out, width=columns, highlight=False).print(line)
     return {line.split()[0]: " ".join(line.split()[1:]) for line in out.getvalue().splitlines()}
+
+
+def steady(run: Run, rows: pl.DataFrame) -> pl.DataFrame:
+    """Those of steps that count in means."""
+    return rows.filter(run.roles.is_steady)
+
+
+def test_the_first_steps_of_each_attempt_count_in_no_mean_and_that_is_said(tmp_path: Path) -> None:
+    path, rows = tmp_path / "run", stage_times(NOBODY, steps=20)
+    slow = [(step, rank, name, begin, end + (step in (0, 1)) * 50 * MS) for step, rank, name, begin, end in rows]
+    run = open_run(recorded(path, slow))
+    short = open_run(recorded(tmp_path / "short", slow[: 4 * 3]))
+
+    summary = summarise(run)
+
+    assert (run.roles.warm_up, short.roles.warm_up) == ((0, 1), ())
+    assert summary["warm_up"] == [0, 1]
+    assert [run.steps.tolist() for run in run.roles.steady] == [list(range(2, 20))]
+    assert all(row["mean_ns"] < 40 * MS for stage in summary["stages"] for row in stage["ranks"])
+    assert "steps 0 to 19; means leave out warm-up, steps 0-1" in printed(summary)
 
 
 def test_the_critical_path_is_the_length_of_a_step(run: Run, summary: dict[str, Any]) -> None:
     rows = summary["critical_path"]
 
-    lasted = run.critical_path()["duration_ns"].sum() / run.steps().height
+    lasted = steady(run, run.critical_path())["duration_ns"].sum() / steady(run, run.steps()).height
     assert sum(row["ns"] for row in rows) == pytest.approx(lasted, rel=1e-6)
     assert sum(row["ratio"] for row in rows) == pytest.approx(1)
     assert [row["ns"] for row in rows] == sorted((row["ns"] for row in rows), reverse=True)
@@ -66,12 +92,12 @@ def test_the_critical_path_is_the_length_of_a_step(run: Run, summary: dict[str, 
 def test_who_held_up_the_others_is_told_with_the_steps_and_what_was_waited(run: Run, summary: dict[str, Any]) -> None:
     worst = summary["held_up_by"][0]
 
-    bubbles = run.bubbles().filter(
+    bubbles = steady(run, run.bubbles()).filter(
         (pl.col("gate_rank") == 3) & (pl.col("gate_stage") == "actor_generate") & (pl.col("rank") != 3)
     )
-    assert (worst["rank"], worst["stage"], worst["of_steps"]) == (3, "actor_generate", 50)
+    assert (worst["rank"], worst["stage"], worst["of_steps"]) == (3, "actor_generate", 48)
     assert worst["steps"] == bubbles["step"].n_unique()
-    assert worst["wait_ns"] == pytest.approx(bubbles["wait_ns"].sum() / 50, abs=1)
+    assert worst["wait_ns"] == pytest.approx(bubbles["wait_ns"].sum() / 48, abs=1)
 
 
 def test_of_several_roles_each_line_says_whose_rank_it_is_and_how_late_that_one_was(tmp_path: Path) -> None:
@@ -84,21 +110,21 @@ def test_of_several_roles_each_line_says_whose_rank_it_is_and_how_late_that_one_
     late_ms = {(row["role"], row["rank"]): row["late_ns"] / MS for row in told["lateness"]}
     assert 19 < late_ms["small", 1] < 21
     assert late_ms["large", 1] < 1
-    assert words["slower"].startswith("small: rank 1 takes")
     assert words["late"].startswith("small: rank 1 enters actor_update")
     assert words["what"].startswith("if small: rank 1 as fast as the others")
-    assert "time; small: all together" in words["waiting"]
-    assert "Most: small: rank 1 in reference" in page
+    assert words["held"].startswith("up small: all together")
+    assert told["headline"]["words"].startswith("rank 1 small takes longer than the others in reference")
+    assert html.escape(told["headline"]["verdict"]) in page
 
 
 def test_tails_and_tokens_are_the_means_of_the_tables(run: Run, summary: dict[str, Any]) -> None:
     tail, rates = summary["tails"][0], {row["stage"]: row for row in summary["throughput"]}
 
-    rows = run.tails().filter(pl.col("stage") == "actor_generate")
-    assert (tail["stage"], tail["generates"], tail["steps"]) == ("actor_generate", True, 50)
+    rows = steady(run, run.tails()).filter(pl.col("stage") == "actor_generate")
+    assert (tail["stage"], tail["generates"], tail["steps"]) == ("actor_generate", True, 48)
     assert tail["tail_ratio"] == pytest.approx(rows["tail_ratio"].mean())
     assert tail["often"][0] == [3, rows["last_rank"].to_list().count(3)]
-    of_update = run.throughput().filter(pl.col("stage") == "actor_update")
+    of_update = steady(run, run.throughput()).filter(pl.col("stage") == "actor_update")
     took_s = of_update["stage_ns"].sum() / 1e9
     assert rates["actor_update"]["tokens_per_s"] == pytest.approx(of_update["tokens"].sum() / took_s)
     assert rates["actor_update"]["mfu_ratio"] is None
@@ -167,10 +193,10 @@ def test_the_json_has_all_of_it_and_is_not_cut(run: Run) -> None:
 
     for key in ("critical_path", "held_up_by", "tails", "throughput", "resharding", "stragglers", "what_if"):
         assert document[key], key
-    steps = run.steps()
+    steps = steady(run, run.steps())
     assert document["wait_ratio"] == pytest.approx(steps["wait_ns"].sum() / steps["duration_ns"].sum())
     assert len(document["what_if"]) == run.what_if().height
-    pairs = run.bubbles().filter(
+    pairs = steady(run, run.bubbles()).filter(
         (pl.col("rank") != pl.col("gate_rank")) & (pl.col("wait_ns") > 0) & (pl.col("where") != "inside")
     )
     assert len(document["held_up_by"]) == pairs.select("gate_rank", "gate_stage").drop_nulls().n_unique()
@@ -179,11 +205,10 @@ def test_the_json_has_all_of_it_and_is_not_cut(run: Run) -> None:
 def test_the_text_says_each_in_a_line_and_how_much_more_there_is(summary: dict[str, Any]) -> None:
     words = words_of(summary)
 
-    assert list(words) == ["time", "slower", "waiting", "tail", "tokens/s", "resharding", "what"]
+    assert list(words) == ["time", "waiting", "held", "tail", "what", "tokens/s", "resharding"]
     assert words["time"].startswith(f"{round(100 * summary['critical_path'][0]['ratio'])} % actor_generate, ")
-    assert words["slower"].startswith("rank 3 takes ")
-    assert "for rank 3, late in actor_generate in " in words["waiting"]
-    assert words["waiting"].endswith(f"; {len(summary['held_up_by']) - 2} more (--json lists all)")
+    assert "for rank 3, late in actor_generate in " in words["held"]
+    assert words["held"].endswith(f"; {len(summary['held_up_by']) - 2} more (--json lists all)")
     assert "rank 3 is last most often" in words["tail"]
     assert "rank 3 as fast as the others in actor_generate: " in words["what"] or "more (--json" in words["what"]
 
@@ -193,7 +218,7 @@ def test_the_mfu_is_of_what_a_token_takes_in_that_stage(run: Run) -> None:
 
     rates = {row["stage"]: row["mfu_ratio"] for row in summarise(run, supposed=Supposed(flops=flops))["throughput"]}
 
-    own = run.throughput(6 * 7e9, 3.5e14).filter(pl.col("stage") == "actor_update")
+    own = steady(run, run.throughput(6 * 7e9, 3.5e14)).filter(pl.col("stage") == "actor_update")
     assert rates["actor_update"] == pytest.approx((own["mfu_ratio"] * own["stage_ns"]).sum() / own["stage_ns"].sum())
     assert rates["reward"] is None
 

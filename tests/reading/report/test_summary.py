@@ -104,7 +104,7 @@ def test_a_clean_run_is_not_wrong_but_a_kill_a_drop_or_damage_is(run: Path) -> N
 def test_the_summary_is_json(run: Path) -> None:
     ProcessFiles(run).seal(bank_of(1), inside=[{"name": "x", "domain": "d", "start": 5}], ended="killed")
 
-    assert json.loads(json.dumps(summarise(open_run(run))))["killed"][0]["inside"][0]["name"] == "x"
+    assert json.loads(json.dumps(summarise(open_run(run))))["endings"][0]["processes"][0]["inside"][0]["name"] == "x"
 
 
 def test_the_text_names_inside_what_a_process_died(run: Path) -> None:
@@ -113,7 +113,8 @@ def test_the_text_names_inside_what_a_process_died(run: Path) -> None:
 
     text = " ".join(printed(summarise(open_run(run))).split())
 
-    assert "rank 3 actor (pid 4711 on h) was killed inside all_reduce of comm, stage gen, step 7" in text
+    assert text.startswith("Verdict: rank 3 actor was killed in all_reduce of gen, in step 7: the job ended with it.")
+    assert "why pid 4711 on h, entered" in text
 
 
 def test_all_that_left_alike_are_one_line_and_nothing_is_wrong(run: Path) -> None:
@@ -129,8 +130,7 @@ def test_all_that_left_alike_are_one_line_and_nothing_is_wrong(run: Path) -> Non
     assert "open: rank 3 in all_reduce of comm, stage gen, step 7" in text
 
 
-def test_the_killed_come_worst_first(run: Path) -> None:
-    """Inside of a range before outside of any, and who was gone first."""
+def test_who_was_gone_first_comes_first_inside_of_a_range_or_not(run: Path) -> None:
     for pid, last_s, inside in ((101, 20, None), (102, 30, [{"name": "b"}]), (103, 25, [{"name": "a"}])):
         process = ProcessFiles(run, pid, rank=pid)
         process.heartbeat_ns = last_s * 1_000_000_000
@@ -139,7 +139,12 @@ def test_the_killed_come_worst_first(run: Path) -> None:
     alive.heartbeat_ns = 90_000_000_000
     alive.seal()
 
-    assert [process["rank"] for process in summarise(open_run(run))["killed"]] == [103, 102, 101]
+    summary = summarise(open_run(run))
+
+    assert [matter["words"][:19] for matter in summary["matters"]] == [
+        "rank 101 was killed", "rank 103 was killed", "rank 102 was killed",
+    ]  # fmt: skip
+    assert {process["rank"] for ending in summary["endings"] for process in ending["processes"]} == {101, 102, 103}
 
 
 def test_losses_are_named(run: Path) -> None:
@@ -170,7 +175,8 @@ def test_many_ranks_are_cut_to_the_slowest_unless_all_are_asked_for(run: Path) -
         ProcessFiles(run, 100 + rank, rank=rank).seal(bank_of(rank + 1))
     summary = summarise(open_run(run))
 
-    few, every = printed(summary), printed(summary, everything=True)
+    texts = printed(summary), printed(summary, everything=True)
+    few, every = (text[text.index("slowest first") :] for text in texts)
 
     assert "… 15 faster (--all)" in few
     assert len(every.splitlines()) - len(few.splitlines()) == 14

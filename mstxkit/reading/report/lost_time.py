@@ -1,0 +1,177 @@
+"""What the steps of a run lose, each loss by what a step would take without it: causes, tails, uneven work.
+
+A loss that has a verdict is told in the verdict's words, by the steps of the run where these were replayed without it.
+What a tail or uneven work costs is only what it costs beside the causes that are told: one effect has one figure.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Mapping, Sequence
+
+from ...stages import canonical
+from ...store.verdicts import ALL_SLOW, HANG, IMBALANCE, JITTER, NOT_ENOUGH_EVIDENCE
+from . import nobody, step_words
+from .account import Account, Matter, Rows
+from .escape import SENTENCE_LIMIT, for_terminal, shown
+from .evidence_words import evidence
+from .number_table import percent
+from .sentences import blames, not_come, sentence
+from .units import duration
+
+STRAGGLER, CHANGE, LINK, TAIL, BUBBLE, SPLIT = "straggler", "change", "link", "tail", "bubble", "split"
+# A loss that no verdict tells of is told from such a share of the run's time on: of a rank, and of anything else.
+TOLD_FROM = {STRAGGLER: 0.02, LINK: 0.02, TAIL: 0.05, BUBBLE: 0.05, SPLIT: 0.05}
+_ADVICE = {
+    TAIL: "let long responses begin first, or go on beside the next stage; share them out among ranks by their length",
+    BUBBLE: "share the work out by its length (tokens, responses), not by its count",
+}
+_WHOLE = 0.95  # of all steps
+
+
+def of(account: Account) -> tuple[list[Matter], float]:
+    """All that are worth being told of; and what the costliest of the others saves, as a share of the run's time."""
+    judged = [verdict for verdict in account.verdicts if verdict["kind"] != HANG]
+    rows = [row for row in account.what_if if row["saved_ratio"]]
+    replayed = _replayed(account, judged, rows)
+    matters = [_by_steps(account, of_verdict(verdict), row) for verdict, row in zip(judged, replayed)]
+    if account.judged["why_not"] or nobody.is_too_short(account.judged):
+        return matters, 0.0
+    explained = [(v["role"], v["stage"], m.weight) for v, m in zip(judged, matters) if m.blames]
+    others = []
+    for row in (row for kind in TOLD_FROM for row in rows if row["kind"] == kind and row not in replayed):
+        weight = (row["saved_ratio"] - (row["error_ratio"] or 0.0)) * _share(account, row) - _explained(row, explained)
+        if weight > 0:
+            others.append(_of_row(account, row, weight))
+            explained.append((row["role"], row["stage"], weight))
+    told_of = [matter for matter in others if matter.weight >= TOLD_FROM[matter.kind]]
+    return matters + told_of, max((matter.weight for matter in others if matter not in told_of), default=0.0)
+
+
+def _explained(row: Mapping[str, Any], losses: Sequence[tuple[str | None, str | None, float]]) -> float:
+    """How much of what a row saves is told already: of a rank nothing, of a tail what is in its stage, else all that is
+    of its role.
+    """
+    return sum(
+        weight for role, stage, weight in losses
+        if (role or "") == row["role"] and row["kind"] not in (STRAGGLER, LINK)
+        and (row["kind"] != TAIL or _key(stage) == _key(row["stage"]))
+    )  # fmt: skip
+
+
+def _key(stage: str | None) -> str | None:
+    return stage and canonical(stage)
+
+
+def _replayed(account: Account, verdicts: Rows, rows: Rows) -> list[Mapping[str, Any] | None]:
+    """Of each verdict the row of what-if that is about what it blames; a row is of one of them."""
+    replayed: list[Mapping[str, Any] | None] = []
+    for verdict in verdicts:
+        kinds = (CHANGE, LINK) if verdict["rank"] is None and not verdict["process"] else (STRAGGLER,)
+        same = (
+            row for row in rows if row not in replayed
+            and ((row["kind"] in kinds and _is_of(verdict, row)) or _is_its_tail(account, verdict, row))
+        )  # fmt: skip
+        replayed.append(next(same, None) if blames(verdict) and verdict["stage"] is not None else None)
+    return replayed
+
+
+def _is_its_tail(account: Account, verdict: Mapping[str, Any], row: Mapping[str, Any]) -> bool:
+    """Is the tail of a stage what the verdict tells of: of nobody alone, or of who is last there in most steps?"""
+    is_of_same = row["kind"] == TAIL and _key(row["stage"]) == _key(verdict["stage"])
+    if not is_of_same or verdict["kind"] not in (IMBALANCE, JITTER) or verdict["rank"] is None:
+        return is_of_same and verdict["kind"] in (IMBALANCE, JITTER)
+    return any(
+        rank == verdict["rank"] and 2 * count > tail["steps"]
+        for tail in _tails(account, row) for rank, count in tail["often"]
+    )  # fmt: skip
+
+
+def _tails(account: Account, row: Mapping[str, Any]) -> Rows:
+    return [t for t in account.tails if (t["role"], _key(t["stage"])) == (row["role"], _key(row["stage"]))]
+
+
+def _is_of(verdict: Mapping[str, Any], row: Mapping[str, Any]) -> bool:
+    """Is it of the same process and stage?"""
+    is_of_same = row["rank"] == verdict["rank"] and _key(row["stage"]) == _key(verdict["stage"])
+    return is_of_same and (row["rank"] is not None or (row["who"] or "") == verdict["process"])
+
+
+def of_verdict(verdict: Mapping[str, Any]) -> Matter:
+    """In its own words."""
+    advice, command, rest = for_terminal(verdict["next"] or "", SENTENCE_LIMIT).partition("mstxkit ")
+    since = "" if verdict["since_step"] is None else f", since step {verdict['since_step']}"
+    cost = f"{percent(verdict['impact_ratio'])} of each step is lost by it{since}" if verdict["impact_ratio"] else ""
+    return Matter(
+        verdict["kind"], sentence(verdict), "nothing goes on" if verdict["kind"] == HANG else cost,
+        for_terminal(verdict["waits_for"] or "", SENTENCE_LIMIT), advice.rstrip(" ;:").removesuffix("; or"),
+        _profile(verdict), _evidence(verdict), command + rest, blames(verdict), verdict["impact_ratio"],
+        verdict["stage"], () if verdict["rank"] is None else (verdict["rank"],),
+        verdict["since_step"] if verdict["kind"] in (ALL_SLOW, NOT_ENOUGH_EVIDENCE) else None,
+    )  # fmt: skip
+
+
+def _by_steps(account: Account, matter: Matter, row: Mapping[str, Any] | None) -> Matter:
+    """As the run's own steps have it, where these tell."""
+    if row is None:
+        return matter
+    # What holds goes on: from now on it costs as much.
+    return matter._replace(cost=_cost(account, row), weight=row["saved_ratio"], since_step=_since(account, row))
+
+
+def _profile(verdict: Mapping[str, Any]) -> str:
+    """What it has asked for by itself, or why it has not."""
+    why_not = for_terminal(verdict["no_request"] or "", SENTENCE_LIMIT)
+    if verdict["request"]:
+        return f"it has asked for one by itself: request {shown(verdict['request'])}{not_come(why_not)}"
+    return f"none was asked for: {why_not}" if why_not else ""
+
+
+def _evidence(verdict: Mapping[str, Any]) -> str:
+    shares = {
+        f"seen in {percent(verdict['recurrence_ratio'])} of the steps since then": verdict["recurrence_ratio"],
+        f"confidence {percent(verdict['confidence'])}": verdict["confidence"],
+    }
+    return "; ".join([words for words, ratio in shares.items() if ratio] + [evidence(verdict["evidence"])])
+
+
+def _of_row(account: Account, row: Mapping[str, Any], weight: float) -> Matter:
+    """A loss that no verdict tells of."""
+    kind, stage = row["kind"], shown(row["stage"])
+    words = {
+        STRAGGLER: step_words.slow(row), LINK: f"the collectives of ranks {row['group']} are slow in {stage}",
+        TAIL: f"there is a long tail in {stage}: all wait for the last of it",
+        BUBBLE: f"ranks have unevenly much to do: they wait for the last {row['where']} {stage}",
+        SPLIT: f"trainers and rollouts wait for each other: {row['trainers']} and {row['rollouts']} would be better",
+    }[kind]  # fmt: skip
+    whose = f" (role {shown(row['role'])})" if account.roles > 1 and row["role"] else ""
+    ranks = () if row["rank"] is None else (row["rank"],)
+    matter = Matter(kind, words + whose, "", _why(account, row), _ADVICE.get(kind, ""), stage=row["stage"], ranks=ranks)
+    return _by_steps(account, matter, row)._replace(weight=weight)
+
+
+def _why(account: Account, row: Mapping[str, Any]) -> str:
+    """Of a tail who is last; of a rank that is not blamed any more, why not."""
+    if row["kind"] == TAIL:
+        return "; ".join(map(step_words.whose_tail, _tails(account, row)))
+    over = (gone for gone in account.judged["withdrawn"] if row["kind"] == STRAGGLER and _is_of(gone, row))
+    return "; ".join(for_terminal(verdict["withdrawn"], SENTENCE_LIMIT) for verdict in over)
+
+
+def _since(account: Account, row: Mapping[str, Any]) -> int | None:
+    """The step from which on it lost time, where it did not from the first on."""
+    return row["first_step"] if account.steps and row["first_step"] > account.steps[0] else None
+
+
+def _share(account: Account, row: Mapping[str, Any]) -> float:
+    """Of the run's steps, how many the row is of."""
+    first, last = account.steps or (row["first_step"], row["last_step"])
+    return float(min(1.0, (row["last_step"] - row["first_step"] + 1) / (last - first + 1)))
+
+
+def _cost(account: Account, row: Mapping[str, Any]) -> str:
+    """`without it a step takes 143 ms, not 262: 45 % less, in steps 150 to 189 (40 of 300)`."""
+    count, (first, last) = row["last_step"] - row["first_step"] + 1, account.steps or (0, -1)
+    part = "" if _share(account, row) > _WHOLE else f" ({count} of {last - first + 1})"
+    less = f"{percent(row['saved_ratio'])}{step_words.error(row)} less"
+    times = f"{duration(row['without_ns'])}, not {duration(row['step_ns'])}"
+    return f"without it a step takes {times}: {less}, in steps {row['first_step']} to {row['last_step']}{part}"

@@ -1,0 +1,144 @@
+"""What is the matter with a run: all that is known of it, what weighs most first, for every headline.
+
+What ends a job or stops it comes first, in the order in which it happened. Then what its steps lose, by what a step
+would take without it, and what of the run is not there, by how much of it. Then that nothing is the matter, or that
+nobody can tell; at last how earlier attempts of the job ended. Every name is escaped.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import time
+from collections import Counter
+from typing import Any, Iterator, Mapping
+
+from ...stages import meant_by
+from ...store import incidents
+from ...store.whereabouts import span
+from .. import endings
+from ..processes import ENDED, LOST, RUNNING
+from . import lost_time, nobody
+from .account import Account, Matter
+from .escape import SENTENCE_LIMIT, for_terminal, shown
+from .number_table import percent
+from .sentences import blames, listed, of_incident
+from .units import duration
+
+OUT_OF_MEMORY, HOST_GONE, DAMAGE = "out_of_memory", "host_gone", "damage"
+EARLIER, NAME = "earlier_attempt", "stage_name"
+# Errors that say that memory ran out, of torch, Ray and Python.
+_OF_MEMORY = {"by OutOfMemoryError", "by MemoryError"}
+_AT_ONCE_NS, _NAMED = 3_000_000_000, 8
+_Row = Mapping[str, Any]
+
+
+def weighed(account: Account) -> list[Matter]:
+    """Everything that is the matter with it; at least that nothing is, or that nobody can tell."""
+    newest = max((process["attempt"] for process in account.processes), default=0)
+    ends, (losses, least) = [*_ends(account, newest)], lost_time.of(account)
+    losses = sorted([*losses, *_missing(account)], key=lambda matter: (not matter.blames, -matter.weight))
+    calm = [] if ends or losses else [nobody.matter(account, least)]
+    earlier = [(end, "an earlier attempt: ") for attempt in reversed(range(newest)) for end in _ends(account, attempt)]
+    earlier += [(_of_end(account, end, []), "over: ") for end in account.incidents if end["over_ns"]]
+    past = [end._replace(kind=EARLIER, words=when + end.words, cost="", blames=False) for end, when in earlier]
+    return [*ends, *losses, *calm, *past, *_names(account)]
+
+
+def _names(account: Account) -> Iterator[Matter]:
+    """Stages whose names are nearly like those of others."""
+    for stage in account.stages:
+        if (meant := meant_by(stage)) is not None:
+            words = f"no stage that mstxkit knows is called {shown(stage)}: {meant} may be meant"
+            yield Matter(NAME, words, blames=False)
+
+
+def _ends(account: Account, attempt: int) -> list[Matter]:
+    """How an attempt of the job was ended or stopped, in the order in which that happened."""
+    members = [process for process in account.processes if process["attempt"] == attempt]
+    others = {process["process"] for process in account.processes} - {process["process"] for process in members}
+    seen = [
+        incident for incident in account.incidents
+        if incident["kind"] != incidents.REQUEST and not incident["over_ns"] and incident["process"] not in others
+    ]  # fmt: skip
+    dated = [(_began_ns(incident), _of_end(account, incident, members)) for incident in seen]
+    told_of = {incident["process"] for incident in seen}
+    dead = [p for p in members if endings.is_wrong(p["state"], p["how"]) and p["process"] not in told_of]
+    dead += [p for p in members if p["state"] == LOST and p["host"] in account.silent]
+    for host in _hosts_gone(account, dead, members):
+        gone = [process for process in dead if process["host"] == host]
+        dead = [process for process in dead if process["host"] != host]
+        dated.append((gone[0]["last_seen_ns"] or 0, _of_host(host, gone, members)))
+    dated += ((process["last_seen_ns"] or 0, _of_end(account, _as_incident(process), members)) for process in dead)
+    if not seen:  # hangs of which there is no page
+        hangs = (verdict for verdict in account.verdicts if verdict["kind"] == incidents.HANG and blames(verdict))
+        dated += ((verdict["time_ns"], lost_time.of_verdict(verdict)) for verdict in hangs)
+    return [matter for _, matter in sorted(dated, key=lambda each: each[0])]
+
+
+def _began_ns(incident: _Row) -> int:
+    return int((incident["kind"] == incidents.HANG and incident["since_ns"]) or incident["time_ns"] or 0)
+
+
+def _as_incident(process: _Row) -> dict[str, Any]:
+    """A death of which nobody has left a page."""
+    inside, how = (process["inside"] or [{}])[0], process["how"] or ""
+    kind = incidents.EXCEPTION if process["state"] == ENDED else incidents.KILLED
+    where = f"pid {process['pid']} on {process['host']}"
+    entered = f", entered {duration(inside['open_ns'])} before it was last seen" if inside.get("open_ns") else ""
+    return {
+        "kind": kind, "who": process["label"], "how": how, "range": inside.get("name"), "stage": inside.get("stage"),
+        "step": inside.get("step"), "since_ns": None, "time_ns": process["last_seen_ns"], "signal": None,
+        "oom_kills": how in _OF_MEMORY, "reason": where + entered, "waits_for": "", "page": None,
+    }  # fmt: skip
+
+
+def _of_end(account: Account, end: _Row, members: list[_Row]) -> Matter:
+    """`end`: an incident, or a death as one."""
+    cost, page = _aftermath(end["time_ns"] or 0, members), end["page"]
+    if end["kind"] == incidents.HANG:
+        cost = "nothing goes on" if account.is_running else "nothing went on"
+    says_more = ["waits_for"] if end["signal"] else ["reason", "waits_for"]
+    return Matter(
+        OUT_OF_MEMORY if end["oom_kills"] else end["kind"], of_incident(end), cost,
+        "; ".join(for_terminal(end[key], SENTENCE_LIMIT) for key in says_more if end[key]),
+        next=f"cat {shlex.quote(os.path.join(account.path, page))}" if page else "", stage=end["stage"],
+    )  # fmt: skip
+
+
+def _hosts_gone(account: Account, dead: list[_Row], members: list[_Row]) -> list[str]:
+    """Hosts all of whose processes are gone, several of them, while there are others; and who says nothing more."""
+    there, gone = (Counter(process["host"] for process in some) for some in (members, dead))
+    are_gone = [host for host, count in gone.items() if count == there[host] and (count > 1 or host in account.silent)]
+    return are_gone if len(there) > 1 else []
+
+
+def _of_host(host: str, gone: list[_Row], members: list[_Row]) -> Matter:
+    names = listed([shown(process["label"]) for process in gone], ", ", _NAMED)
+    return Matter(HOST_GONE, f"host {shown(host)} is gone, with {names}", _aftermath(gone[0]["last_seen_ns"], members))
+
+
+def _aftermath(since_ns: int, members: list[_Row]) -> str:
+    """What became of the others; how long ago it was, where nobody knows of others."""
+    if not members:
+        return f"{span(max(0.0, (time.time_ns() - since_ns) / 1e9))} ago"
+    if any(process["state"] == RUNNING for process in members):
+        return "others go on"
+    later_ns = max(process["last_seen_ns"] or 0 for process in members) - since_ns
+    return "the job ended with it" if later_ns < _AT_ONCE_NS else f"the job ended {duration(later_ns)} later"
+
+
+def _missing(account: Account) -> Iterator[Matter]:
+    """What of the run is not there, by how many of its processes that is of."""
+    files = {os.path.basename(part["path"]) for part in account.damage}
+    processes = {name.split(".")[0] for name in files}
+    whole = max(1, len(account.processes), len(processes))
+    if files:
+        what = "1 file is damaged" if len(files) == 1 else f"{len(files)} files are damaged"
+        reason, share = for_terminal(account.damage[0]["reason"], SENTENCE_LIMIT), len(processes) / whole
+        cost = f"of {percent(share)} of the processes"
+        yield Matter(DAMAGE, f"{what}: what they held is missing here", cost, reason, weight=share)
+    for key, words in (("dropped", "records dropped"), ("faults", "faults inside mstxkit")):
+        if lost := [process for process in account.losses if process[key]]:
+            most = max(lost, key=lambda process: int(process[key]))
+            yield Matter(DAMAGE, f"{sum(p[key] for p in lost)} {words}, most of them in {shown(most['label'])}")

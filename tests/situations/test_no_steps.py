@@ -1,0 +1,16 @@
+"""Stages are marked, but nobody counts steps."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from builders.situations import Said, said_of, trained, written
+
+
+def test_it_says_what_to_count(tmp_path: Path) -> None:
+    run = written(tmp_path / "run", *trained(has_steps=False))
+
+    assert said_of(run) == Said(
+        "Verdict: not judged: no step is counted.",
+        next="mstxkit report RUN --all", codes=(0, 0), kind="not_judged", blames=False,
+    )  # fmt: skip
