@@ -22,6 +22,8 @@ class SlowFolder:
         limits: Of the recorder that is to be.
     """
 
+    late_children = None  # are counted by who records
+
     def __init__(self, asked: Any, limits: Any = None) -> None:
         self.run, self.limits, self.name, self._answer = Path(os.path.abspath(asked)), limits, None, threading.Event()
         try:

@@ -7,6 +7,7 @@ file, locks, threads and descriptors come with the recorder.
 
 from __future__ import annotations
 
+import mmap
 import os
 import threading
 import time
@@ -21,6 +22,26 @@ from .forking import WAITS_AT_MOST_S
 _AFTER_S = 1.0
 # Its first range waits for what hangs as long as a fork does; beyond that, so long, while all it lacks is a CPU.
 _LACKS_CPU_AT_MOST_S, _LOOKS_EVERY_S = 2.0, 0.01
+
+
+class LateChildren:
+    """Those that could not begin in time for their first range, and may never: a page that their parent shares with
+    them. Two at once whose pids are alike there count as one.
+    """
+
+    def __init__(self) -> None:
+        self._page = mmap.mmap(-1, mmap.PAGESIZE)
+
+    def add(self) -> None:
+        """In such a child, which has nothing else yet."""
+        self._page[os.getpid() % mmap.PAGESIZE] = 1
+
+    def count(self) -> None:
+        """In the parent, now and then: those since the last time are among its faults, in the run too."""
+        for _ in range(bytes(self._page).count(1)):
+            faults.count("a late child")
+            engine.count_fault()
+            self._page[self._page.find(b"\1")] = 0
 
 
 class LateStart:
@@ -65,6 +86,8 @@ class LateStart:
             hung_s += 0.0 if self._background.lacks_cpu else _LOOKS_EVERY_S
             if hung_s >= WAITS_AT_MOST_S or time.monotonic() > deadline_s:
                 faults.count("a late child")  # not logged: a program may fork for each sample of a batch
+                if self.parent.late_children is not None:
+                    self.parent.late_children.add()
                 return
 
     def _turn(self) -> bool:
