@@ -175,8 +175,8 @@ def _take(recorder: Any, is_forked: bool = False) -> None:
         if (entries := sys.modules.get("mstxkit.recorder.entries")) is not None:
             entries.forget()
         if settings.hang_s:
-            said = LastWordsHere(recorder.live.path, partial(rings.ask, "read_now"), recorder.learn_identity)
-            _beside.last_words = said
+            last = LastWordsHere(recorder.live.path, partial(rings.ask, "read_now"), recorder.learn_identity)
+            _beside.last_words = last
         words = (lambda: 0) if _beside.last_words is None else _beside.last_words.consider
         recorder.sealer.each_tick.append(partial(rings.ask, "tell_calls"))
         recorder.sealer.start_others = _resume_others
