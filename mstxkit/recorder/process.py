@@ -220,10 +220,10 @@ class Recorder:
 
     def _close_and_seal(self, error: str | None, then: Callable[[], object]) -> None:
         # Before anything that may hang, and again once nothing ends any more.
-        self.sealer.handing_over.hand_over(everything=True)
+        self._try("recorder.hand_over", lambda: self.sealer.handing_over.hand_over(everything=True))
         self._try("recorder.seal", self.sealer.seal_full_banks)
         self._close()
-        self.sealer.handing_over.hand_over(everything=True, is_end=True)
+        self._try("recorder.hand_over", lambda: self.sealer.handing_over.hand_over(everything=True, is_end=True))
         self.is_sealed = self._try("recorder.stop", lambda: self.sealer.seal_the_rest(error))
         (live.take_away if self.is_sealed else live.let_go)(self.live)
         then()
