@@ -408,7 +408,7 @@ def _after_fork_in_child() -> None:
 
 
 def _begin_late(slow: Any) -> None:
-    """What a fork, or a folder that did not answer, has put off; not where it was stopped meanwhile."""
+    """What a fork or a slow folder has put off; not where it was stopped meanwhile. Raises CaptureError."""
     try:
         recorder = Recorder(slow.run, slow.limits, __version__, slow.name)
         with _beside.lock:
@@ -418,8 +418,8 @@ def _begin_late(slow: Any) -> None:
         if slow.name is None:
             os.environ[environment.RUN_ID] = recorder.run_id
         faults.tell(here.when_started)
-    except CaptureError as exc:  # one line for each child of a program that forks all the time, and no traceback
-        faults.warn_once("capturing.late", f"process {os.getpid()} is not recorded: {exc}")
+    except CaptureError:
+        raise
     except Exception as exc:
         faults.note("capturing.late", exc)
     finally:

@@ -127,6 +127,29 @@ def test_children_that_give_up_and_leave_are_counted_by_their_parent(run: Path, 
     assert "unrecorded" not in lives.ended(run)
 
 
+def test_children_that_cannot_be_recorded_are_counted_by_their_parent(run: Path) -> None:
+    """As those that are another user by their first range, to whom the run folder is closed."""
+    lives.run(
+        """
+        import os, sys, time, mstxkit
+        from mstxkit.errors import CaptureError
+        from mstxkit.recorder import process
+        mstxkit.capture(sys.argv[1])
+        def closed(path): raise CaptureError(f"{path} belongs to somebody else")
+        for _ in range(2):
+            if not (pid := os.fork()):
+                process.run_file.open_run_folder = closed
+                with mstxkit.mstx_range("unrecorded"): pass
+                os._exit(0)
+            assert os.waitpid(pid, 0)[1] == 0
+        while mstxkit.status().faults.get("a late child") != 2: time.sleep(0.01)
+        """,
+        run,
+    )
+
+    assert [row["faults"] for row in lives.processes(run)] == [2]
+
+
 @pytest.mark.parametrize("leaves", ["by_atexit()", "in_pool()"])
 def test_a_child_that_ends_before_it_could_begin_waits_for_that_at_its_end(run: Path, leaves: str) -> None:
     """Its host was slow for a moment: what it does afterwards is in the run, and so is the process."""
