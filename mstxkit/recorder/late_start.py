@@ -33,9 +33,9 @@ class LateChildren:
     def __init__(self) -> None:
         self._page = mmap.mmap(-1, mmap.PAGESIZE)
 
-    def add(self) -> None:
+    def add(self, pid: int) -> None:
         """In such a child, which has nothing else yet."""
-        self._page[os.getpid() % mmap.PAGESIZE] = 1
+        self._page[pid % mmap.PAGESIZE] = 1
 
     def count(self) -> None:
         """In the parent, now and then: those since the last time are among its faults, in the run too."""
@@ -87,12 +87,8 @@ class LateStart:
             hung_s += 0.0 if self._background.lacks_cpu else _LOOKS_EVERY_S
             if hung_s >= WAITS_AT_MOST_S or time.monotonic() > deadline_s:
                 faults.count("a late child")  # not logged: a program may fork for each sample of a batch
-                self._tell_parent()
+                self.parent.late_children.add(self.pid)
                 return
-
-    def _tell_parent(self) -> None:
-        if self.parent.late_children is not None:
-            self.parent.late_children.add()
 
     def _turn(self) -> bool:
         self._asked.wait(max(0.0, self._due_s - time.monotonic()))
@@ -102,7 +98,7 @@ class LateStart:
             self._begin(self.parent)
         except CaptureError as exc:  # one line for each child of a program that forks all the time, and no traceback
             faults.warn_once("capturing.late", f"process {self.pid} is not recorded: {exc}")
-            self._tell_parent()
+            self.parent.late_children.add(self.pid)
         engine.await_first(None)
         self._begun.set()
         return False
