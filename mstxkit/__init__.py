@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
+from . import faults
 from .marking.ranges import at_step, current_stage, current_step, is_off, mark, mstx_range, mstx_timer, stage, step
 
 if TYPE_CHECKING:
@@ -51,9 +52,14 @@ if not TYPE_CHECKING:  # to a type checker a name that is not above is an error,
     def __getattr__(name: str) -> Any:
         if name not in _LOADED_WHEN_USED:
             raise AttributeError(f"module 'mstxkit' has no attribute {name!r}")
-        from importlib import import_module
+        try:
+            from importlib import import_module
 
-        value = getattr(import_module(f"mstxkit.{_LOADED_WHEN_USED[name]}"), name)
+            value = getattr(import_module(f"mstxkit.{_LOADED_WHEN_USED[name]}"), name)
+        except (OSError, MemoryError, SystemError) as exc:  # the last is what CPython's compiler says of no memory
+            if name in ("configure", "open_run"):  # who reads a run, or arranges one, is to know
+                raise
+            return faults.NotLoaded(f"mstxkit.{name}", exc)
         globals()[name] = value
         return value
 

@@ -21,13 +21,10 @@ from .escalation.duty.standby import Standby
 from .host import environment, identity, imports
 from .host.slow_folder import SlowFolder
 from .recorder import exits, forking, here, pool_children
-from .recorder.background import Postponed
+from .recorder.background import Background, Postponed, go_on, hold
 from .recorder.last_words import LastWordsHere
 from .recorder.late_start import LateStart
 from .recorder.process import Recorder
-
-# The fork after which our threads come back may be on its way out yet, and one that begins waits for us: not for long.
-_FORK_RETURNS_WITHIN_S = 0.005
 
 
 class _Beside:
@@ -41,7 +38,7 @@ class _Beside:
     environment_before: dict[str, str | None] = {}
     hooks_are_set = False
     lock = threading.RLock()
-    has_lock = False  # does a fork that is under way hold it?
+    has_lock = 0  # the thread whose fork is under way and holds it
     at_forks: list[int] = []  # threads that fork; twice where a signal's handler forks in the midst of that
     stops_late: list[tuple[Path | None, BaseException | None]] = []  # and where one calls `stop` in the midst of it
     late_start: LateStart | None = None  # of who does not record yet
@@ -178,8 +175,8 @@ def _take(recorder: Any, is_forked: bool = False) -> None:
         if (entries := sys.modules.get("mstxkit.recorder.entries")) is not None:
             entries.forget()
         if settings.hang_s:
-            read_now = partial(rings.ask, "read_now")
-            _beside.last_words = LastWordsHere(recorder.live.path, read_now, recorder.learn_identity)
+            last = LastWordsHere(recorder.live.path, partial(rings.ask, "read_now"), recorder.learn_identity)
+            _beside.last_words = last
         words = (lambda: 0) if _beside.last_words is None else _beside.last_words.consider
         recorder.sealer.each_tick.append(partial(rings.ask, "tell_calls"))
         recorder.sealer.start_others = _resume_others
@@ -288,37 +285,42 @@ def _set_hooks() -> None:
 
 
 def _before_fork() -> None:
-    """End our threads: they do not survive a fork, could hold locks in it, and Python 3.12 warns of them.
+    """Hold our threads where they rest, with no lock taken: they do not survive a fork. Where Python would warn of it
+    for them, as there are no others, end them.
 
-    A thread that hangs in a write is left behind after 50 ms. It goes on in the parent. In the child its lock, its
-    half-written block and its live file are nobody's: the child begins with new ones.
+    A thread that hangs in a write is left behind after 25 ms, so that all of it takes no more than 50. It goes on in
+    the parent. In the child its lock, its half-written block and its live file are nobody's: it begins with new ones.
     """
-    is_nested = threading.get_ident() in _beside.at_forks
-    _beside.at_forks.append(threading.get_ident())
-    if is_nested:
+    _beside.at_forks.append(forker := threading.get_ident())
+    if _beside.at_forks.count(forker) > 1:
         return
     faults.hold()  # from here on locks of logging may be held for the fork, by this very thread
-    deadline = time.monotonic() + forking.WAITS_AT_MOST_S
+    deadline = time.monotonic() + forking.WAITS_AT_MOST_S / 2
     try:
-        late = _late_start()
-        if late is not None:  # before the lock, which it needs to end
+        if (late := _late_start()) is not None:  # before the lock, which it needs to end
             forking.end_threads(late.leave_off, deadline)
-        _beside.has_lock = _lock().acquire(timeout=max(0.0, deadline - time.monotonic()))
-        if here.recorder is not None:
+        if _lock().acquire(timeout=max(0.0, deadline - time.monotonic())):
+            _beside.has_lock = forker
+        if here.recorder is not None and forking.warns_of(1 + sum(thread.runs for thread in _backgrounds())):
             forking.end_threads(_park, deadline)
+        elif _beside.has_lock == forker:
+            hold(_backgrounds(), deadline)
     except Exception as exc:
         faults.note("capturing.before_fork", exc)
 
 
 def _park(deadline: float) -> int:
     """All are asked to end before any is waited for: each of them needs a CPU and the GIL for that."""
-    for thread in [part.background for part in _parts()]:
-        if thread is not None:
-            thread.ask()
-    recorder = here.recorder
-    parked = 0 if recorder is None else recorder.park(deadline)  # its thread may just be making them
-    threads = [part.background for part in _parts()]
-    return int(parked + sum(thread.pause(deadline) for thread in threads if thread is not None))
+    for thread in _backgrounds():
+        thread.ask()
+    parked = 0 if here.recorder is None else here.recorder.park(deadline)  # its thread may just be making them
+    return int(parked + sum(thread.pause(deadline) for thread in _backgrounds()[1:]))
+
+
+def _backgrounds() -> list[Background]:
+    """Those of our threads that there are, the sealer's first."""
+    sealer = [] if here.recorder is None else [here.recorder.sealer]
+    return [part.background for part in sealer + _parts() if part.background is not None]
 
 
 def _after_fork_in_parent() -> None:
@@ -331,8 +333,9 @@ def _after_fork_in_parent() -> None:
     except Exception as exc:
         faults.note("capturing.after_fork", exc)
     finally:
-        if _beside.has_lock:
-            _beside.has_lock = False
+        if _beside.has_lock == threading.get_ident():
+            go_on()
+            _beside.has_lock = 0
             _beside.lock.release()
         _beside.at_forks.remove(threading.get_ident())
         faults.go_on()
@@ -344,7 +347,7 @@ def _resume(due_s: float = 0.0) -> bool:
     """Start what starts the others. Where no thread can be started, a range of a second later calls this again."""
     if due_s and (time.monotonic() < due_s or _beside.at_forks):
         return True
-    if not _lock().acquire(timeout=0 if due_s else forking.WAITS_AT_MOST_S):
+    if not _lock().acquire(timeout=0 if due_s else forking.WAITS_AT_MOST_S / 2):
         return due_s > 0  # another thread is just stopping or starting all of them
     _beside.at_forks.append(threading.get_ident())
     try:
@@ -365,7 +368,7 @@ def _resume(due_s: float = 0.0) -> bool:
 
 def _resume_others() -> bool:
     """In the sealer's thread, some time after a fork. False: not now, as another thread forks, or starts or stops."""
-    if not _lock().acquire(timeout=_FORK_RETURNS_WITHIN_S):
+    if not _lock().acquire(timeout=forking.RETURNS_WITHIN_S):
         return False
     try:
         if here.recorder is not None:
@@ -382,12 +385,11 @@ def _resume_others() -> bool:
 
 
 def _after_fork_in_child() -> None:
-    parent, late = here.recorder, _beside.late_start
-    if parent is None and late is not None:
-        parent = late.parent
+    late = _beside.late_start
+    parent = late.parent if here.recorder is None and late is not None else here.recorder
     _forget_parts()
     _take(None)
-    _beside.lock, _beside.has_lock, _beside.at_forks, _beside.late_start = threading.RLock(), False, [], None
+    _beside.lock, _beside.has_lock, _beside.at_forks, _beside.late_start = threading.RLock(), 0, [], None
     _beside.stops_late.clear()
     faults.reset()
     identity.forked()
@@ -406,7 +408,7 @@ def _after_fork_in_child() -> None:
 
 
 def _begin_late(slow: Any) -> None:
-    """What a fork, or a folder that did not answer, has put off; not where it was stopped meanwhile."""
+    """What a fork or a slow folder has put off; not where it was stopped meanwhile. Raises CaptureError."""
     try:
         recorder = Recorder(slow.run, slow.limits, __version__, slow.name)
         with _beside.lock:
@@ -416,8 +418,8 @@ def _begin_late(slow: Any) -> None:
         if slow.name is None:
             os.environ[environment.RUN_ID] = recorder.run_id
         faults.tell(here.when_started)
-    except CaptureError as exc:  # one line for each child of a program that forks all the time, and no traceback
-        faults.warn_once("capturing.late", f"process {os.getpid()} is not recorded: {exc}")
+    except CaptureError:
+        raise
     except Exception as exc:
         faults.note("capturing.late", exc)
     finally:

@@ -61,6 +61,30 @@ def say_once(message: str, is_asked_for: bool = False) -> None:
         pass  # as in `_warn`
 
 
+class NotLoaded(dict[str, Any]):
+    """What a name of ours is while it cannot be loaded, as no descriptor or memory is left: to call it, or to ask for
+    anything of it, is counted, and gives nothing.
+    """
+
+    def __init__(self, name: str, exc: BaseException) -> None:
+        super().__init__()
+        note(name, exc)
+
+    def __call__(self, *args: object, **named: object) -> NotLoaded:
+        """Nothing, as itself."""
+        return self
+
+    def __getattr__(self, name: str) -> NotLoaded:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return self
+
+    __enter__ = __missing__ = __call__
+
+    def __exit__(self, *error: object) -> None:
+        """The program's exception, if there is one, goes on."""
+
+
 def _tell_engine() -> None:
     try:
         if on_fault is not None:

@@ -17,7 +17,8 @@ from ..marking import ranges
 from ..patching import registry
 from ..patching.declare import Patch
 from ..patching.report import SKIPPED, PatchReport, Reason, TargetState
-from . import ray_job
+from ..patching.targets import as_patches
+from . import patch_record, ray_job
 
 VARIABLE = environment.AUTOPATCH
 EVERY = "all"
@@ -63,8 +64,6 @@ def autopatch(*frameworks_named: str, targets: Any = None) -> PatchReport:
     if ranges.is_off:
         _ways.off += [pair for pair in wanted if pair not in _ways.off]
         return patch_report()
-    from . import patch_record
-
     registry.install(wanted)
     patch_record.watch()
     _hand_on(frameworks_named, targets, wanted)
@@ -79,8 +78,6 @@ def _wanted(names: tuple[Any, ...], targets: Any) -> list[tuple[Patch, bool]]:
     wanted = [] if targets is not None and not names else registry.chosen(names)
     if targets is None:
         return wanted
-    from ..patching.targets import as_patches
-
     return [*wanted, *((patch, True) for patch in as_patches(targets))]
 
 
@@ -126,8 +123,6 @@ def unpatch(*frameworks_named: str) -> None:
         >>> len(mstxkit.patch_report().targets)
         0
     """
-    from . import patch_record
-
     gone = set(map(registry.root_of, frameworks_named))
     for name in gone - {name for name, _ in registry.frameworks_on()}:
         registry.load(name)

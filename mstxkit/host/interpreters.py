@@ -16,7 +16,7 @@ def is_main() -> bool:
     for name in _ASKED:
         try:
             asked: Any = importlib.import_module(name)
-        except ImportError:
+        except (ImportError, OSError):  # there is none of that name, or no descriptor to look for it
             continue
         return bool(asked.get_current() == asked.get_main())
     return True

@@ -6,12 +6,13 @@ from __future__ import annotations
 
 import os
 import time
-from functools import cache
 from pathlib import Path
 from typing import Iterable
 
 # In a folder that was changed within this, another file may come with the same time stamp.
 _SETTLES_WITHIN_NS = 50_000_000
+# What `modules_in` has found; not that a folder could not be read, as for want of descriptors.
+_modules: dict[tuple[str, ...], tuple[str, ...]] = {}
 
 
 class ListedFolder:
@@ -42,10 +43,12 @@ def modules_in(folders: Iterable[str]) -> list[str]:
     The folder is read the first time only: the environment often lies on a file system that a whole cluster shares, and
     who is on duty asks several times a second. `folders`: the package's `__path__`.
     """
-    return list(_listed(tuple(folders)))
+    key = tuple(folders)
+    if not _modules.get(key):
+        _modules[key] = _listed(key)
+    return list(_modules[key])
 
 
-@cache
 def _listed(folders: tuple[str, ...]) -> tuple[str, ...]:
     try:
         files = [name for folder in folders for name in os.listdir(folder)]

@@ -22,6 +22,8 @@ class SlowFolder:
         limits: Of the recorder that is to be.
     """
 
+    late_children: set[int] = set()  # are told to who records, once somebody does
+
     def __init__(self, asked: Any, limits: Any = None) -> None:
         self.run, self.limits, self.name, self._answer = Path(os.path.abspath(asked)), limits, None, threading.Event()
         try:

@@ -98,9 +98,15 @@ def site(name: str, stage: str | None = None, domain: str = "default", *of_range
 def _decorate(settings: tuple[Any, ...], target: Any) -> Any:
     if is_off:
         return target
-    from .wrapping import decorate
+    try:
+        from .wrapping import decorate
 
-    return decorate(settings, target)
+        return decorate(settings, target)
+    except (OSError, MemoryError) as exc:  # no descriptor or memory is left to load it
+        from .. import faults
+
+        faults.note("mstx_timer", exc)
+        return target
 
 
 def _teach_torch_compile(dynamo: ModuleType) -> None:

@@ -171,9 +171,10 @@ class Active:
         if replaced and (exchanged or self.seam is not None):  # finding them takes milliseconds
             modules = replacements.loaded_modules() if name is None else replacements.near(name)
             for copy in replacements.in_modules(replaced, modules):
-                copy.make()
-                owner = next(placed for placed, change in self._copied if change.after is copy.after)
-                owner.changes.append(copy)
+                owner = next((placed for placed, change in self._copied if change.after is copy.after), None)
+                if owner is not None:  # a handler of a signal may have put it back
+                    copy.make()
+                    owner.changes.append(copy)
         replaced.clear()
         changes = [change for placed in self.placed for change in placed.changes]
         hand_over(replacements.exchanges(exchanged, [*exchanged, *(change for _, change in self._copied), *changes]))

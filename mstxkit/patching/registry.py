@@ -44,7 +44,11 @@ def load(name: str) -> Patch:
 
 def _of_file(name: str) -> list[Patch]:
     """A framework's patch, and what of it is on by default where that is not."""
-    module = importlib.import_module(f"{patches.__name__}.{name}")
+    try:
+        module = importlib.import_module(f"{patches.__name__}.{name}")
+    except (OSError, MemoryError) as exc:
+        faults.note(f"loading the patch of {name}", exc)
+        return []
     return [module.PATCH, *getattr(module, "ALWAYS", ())]
 
 
@@ -75,9 +79,10 @@ def install(chosen_patches: Sequence[tuple[Patch, bool]]) -> None:
         for patch, has_extra in chosen_patches:
             active = next((active for active in _actives if active.patch == patch), None)
             if active is None:
-                _actives.append(Active(patch, has_extra))
-                _guarded(patch, _actives[-1].watch)
-                _guarded(patch, partial(versions.warn, patch, _actives[-1].version))
+                active = Active(patch, has_extra)
+                _actives.append(active)  # a handler of a signal may remove it from here on
+                _guarded(patch, active.watch)
+                _guarded(patch, partial(versions.warn, patch, active.version))
             elif has_extra and not active.has_extra:
                 active.has_extra = True
                 _guarded(patch, active.look_again)
@@ -89,8 +94,8 @@ def remove(frameworks: Sequence[str] = ()) -> None:
     """Put back what `install` has replaced in these frameworks; in all, without a name. Never raises."""
     with lock:
         for active in reversed(_actives[:]):
-            if not frameworks or active.patch.framework in frameworks:
-                _actives.remove(active)
+            if active in _actives and (not frameworks or active.patch.framework in frameworks):
+                _actives[:] = [other for other in _actives if other is not active]
                 _guarded(active.patch, partial(_put_back, active))
         for active in _actives:
             if any(placed.state is not None and placed.state.reason == Reason.HAS_RANGE for placed in active.placed):

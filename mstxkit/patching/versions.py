@@ -40,11 +40,11 @@ def warn(patch: Patch, words: str) -> None:
 
 
 def _installed(name: str) -> str:
-    import importlib.metadata
-
     try:
+        import importlib.metadata
+
         return importlib.metadata.version(name)
-    except (importlib.metadata.PackageNotFoundError, OSError, KeyError, TypeError):  # none, or a damaged one
+    except (ImportError, OSError, KeyError, TypeError, AttributeError):  # none, a damaged one, or one half imported
         version = vars(sys.modules[name]).get("__version__") if name in sys.modules else ""
         return version if type(version) is str else ""
 

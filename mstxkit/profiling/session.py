@@ -60,6 +60,7 @@ class OneSession:
 
     def __init__(self) -> None:
         self.ended = 0  # so many
+        self.is_taken = False  # did another process have the device, as `begin` was called last?
         self._opened: _Opened | None = None
 
     @property
@@ -92,6 +93,7 @@ class OneSession:
         device = backend.device()
         physical = None if device is None else guard.physical_device(device)
         claim = guard.take(physical, run=order.run_id, stage=order.stage)
+        self.is_taken = isinstance(claim, guard.Refusal) and claim.owner is not None
         if isinstance(claim, guard.Refusal):
             return claim.sentence
         # Before it begins: an interrupt right after the start must not leave a session that nobody can end.

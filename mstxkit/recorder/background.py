@@ -1,4 +1,4 @@
-"""A thread of ours: paused around a fork and at the end, waited for only so long, and left behind where it hangs.
+"""A thread of ours: held at rest around a fork, or paused, as at the end; left behind where it hangs.
 
 It may be in the middle of a write that a dead file system never answers. Whoever pauses it then goes on without it. It
 ends by itself once the write returns, or goes on if it was started again by then: there is never a second one.
@@ -7,8 +7,9 @@ ends by itself once the write returns, or goes on if it was started again by the
 from __future__ import annotations
 
 import threading
+import time
 from importlib import import_module
-from typing import Any, Callable
+from typing import Any, Callable, TypeVar
 
 from .. import faults
 from ..host import threads
@@ -18,6 +19,9 @@ from . import forking
 ENDS_WITHIN_S = 2.0
 # After a fault that no turn expects: the next turn may succeed, but not at once.
 _AFTER_A_FAULT_S = 1.0
+# Between two looks whether a fork that it has made way for is over.
+_GIVES_WAY_S = 0.0005
+T = TypeVar("T")
 
 
 class Background:
@@ -38,6 +42,10 @@ class Background:
         self._thread: threading.Thread | None = None
         self._asked: threading.Thread | None = None  # to end; it may have done so
         self._last: Callable[[], object] | None = None
+        # Held by the thread, but where it rests; and by a fork, which then finds none of its locks taken.
+        self._working = threading.Lock()
+        self._is_asked = self._is_held = False
+        self._ident = 0  # of the thread
 
     def start(self) -> None:
         """Start the thread; one that was left behind goes on. Raises RuntimeError: no thread can be started."""
@@ -66,6 +74,34 @@ class Background:
         if self._asked is not None:
             self._wake()
 
+    def hold(self, deadline: float) -> bool:
+        """Around a fork: let it rest until `go_on`. False: it does not by then, and is left behind."""
+        self._is_asked = True
+        self._is_held = self._is_held or self._working.acquire(timeout=max(0.0, deadline - time.monotonic()))
+        return self._is_held
+
+    def go_on(self) -> None:
+        """After `hold`, whatever that gave."""
+        self._is_asked, was_held, self._is_held = False, self._is_held, False
+        if was_held:
+            self._working.release()
+
+    def rest(self, wait: Callable[[], T]) -> T:
+        """In a turn, with no lock taken: wait for something, whether a fork comes meanwhile or not."""
+        if threading.get_ident() != self._ident:
+            return wait()  # its work is done by another thread, at the end
+        self._working.release()
+        try:
+            return wait()
+        finally:
+            self._working.acquire()
+
+    def give_way(self) -> bool:
+        """In the midst of a long turn, with no lock taken: let a fork pass. Shall the turn go on?"""
+        while self._is_asked:
+            self.rest(lambda: time.sleep(_GIVES_WAY_S))
+        return not self.is_pausing
+
     def finish(self, last: Callable[[], object], deadline: float) -> bool:
         """End the thread with one last piece of work, done in it after the turn that it is in; where there is no
         thread, here. No new thread is begun: from Python 3.12 on there can be none at the end of the interpreter.
@@ -85,7 +121,7 @@ class Background:
 
     def sleep(self, seconds: float) -> None:
         """In a turn: wait, but not while it is paused."""
-        self._pausing.wait(seconds)
+        self.rest(lambda: self._pausing.wait(seconds))
 
     @property
     def runs(self) -> bool:
@@ -105,18 +141,20 @@ class Background:
 
     def _run(self) -> None:
         threads.leave_signals()
-        while True:
-            goes_on = self._take_turn()
-            with self._changing:
-                last = self._last
-                if last is None and (self._pausing.is_set() or not goes_on):
-                    if not self._pausing.is_set():
-                        forking.leave()
-                    self._thread = None
+        self._ident = threading.get_ident()
+        with self._working:
+            while True:
+                goes_on = self._take_turn()
+                with self._changing:
+                    last = self._last
+                    if last is None and (self._pausing.is_set() or not goes_on):
+                        if not self._pausing.is_set():
+                            forking.leave()
+                        self._thread = None
+                        return
+                if last is not None:
+                    last()
                     return
-            if last is not None:
-                last()
-                return
 
     def _take_turn(self) -> bool:
         try:
@@ -125,6 +163,22 @@ class Background:
             faults.note(self._name, exc)
             self.sleep(_AFTER_A_FAULT_S)
             return True
+
+
+_held: list[Background] = []
+
+
+def hold(ours: list[Background], deadline: float) -> None:
+    """Around a fork: have these rest, those first that do so now; who does not by then is left behind."""
+    _held[:] = ours
+    for background in [background for background in ours if not background.hold(0.0)]:
+        background.hold(deadline)
+
+
+def go_on() -> None:
+    """After `hold`."""
+    while _held:
+        _held.pop().go_on()
 
 
 class Postponed:

@@ -19,8 +19,10 @@ from typing import Callable
 from .. import faults
 
 _COUNTS, _COUNTS_LATE = sys.version_info >= (3, 12), sys.version_info >= (3, 13)
-# What a fork waits for our threads at most, all together; then it goes on without them.
+# What a fork takes longer at most for our threads, all together: it waits for half of that, then goes on without them.
 WAITS_AT_MOST_S = 0.05
+# The fork after which our threads come back may be on its way out yet, and one that begins waits for us: not for long.
+RETURNS_WITHIN_S = 0.005
 # Threads of ours that ended by themselves, the newest: (kernel's id, when). Nobody joins them, and it may list them
 # yet; some time later another thread may have that id.
 _left: deque[tuple[str, float]] = deque(maxlen=16)
@@ -34,12 +36,22 @@ def end_threads(end: Callable[[float], int], deadline: float) -> None:
     """Call `end`, which joins threads until a deadline and says how many, and wait until the kernel does not list them
     any more.
     """
-    before = _listed() if _COUNTS else set()
-    since = time.monotonic() - _IS_LISTED_FOR_S
-    ended = end(deadline)
-    expected = len(before.difference(thread for thread, when in _left if when >= since)) - ended
+    before = _others_than_left() if _COUNTS else 0
+    expected = before - end(deadline)
     while _COUNTS and len(_listed()) > expected and time.monotonic() < deadline:
         time.sleep(0.0001)
+
+
+def warns_of(ours: int) -> bool:
+    """Would Python warn of a fork for our threads alone, as there are no others but the one that forks? `ours`: how
+    many there are.
+    """
+    return _COUNTS and _others_than_left() <= 1 + ours
+
+
+def _others_than_left() -> int:
+    since = time.monotonic() - _IS_LISTED_FOR_S
+    return len(_listed().difference(thread for thread, when in _left if when >= since))
 
 
 def leave() -> None:

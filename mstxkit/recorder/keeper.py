@@ -236,7 +236,8 @@ class Keeper:
         self._neighbours.wait(0)  # in the order in which they were gone
         gone = self._gone()
         if not self._is_due(gone):
-            self._neighbours.wait(_TURN_S if self._has_looked or self._unseen_s else 0)
+            turn_s = _TURN_S if self._has_looked or self._unseen_s else 0
+            self.background.rest(lambda: self._neighbours.wait(turn_s))
             gone = self._gone()
         self._note_deaths()
         if self._is_due(gone):
@@ -306,7 +307,7 @@ class Keeper:
 
     def _goes_on(self) -> bool:
         life.show(self._lock)
-        return not self.background.is_pausing
+        return self.background.give_way()
 
     def _pass_on(self, method: str, *arguments: Any) -> None:
         """The agent does, once anything may have been handed over that is in a step: of nothing else anybody judges."""

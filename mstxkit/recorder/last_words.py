@@ -132,7 +132,7 @@ class LastWordsHere:
         pipe = self._pipe
         if pipe is None or not pipe.is_ours:
             return False
-        asked = os.read(pipe.number, _READS_BYTES)
+        asked = self.background.rest(lambda: os.read(pipe.number, _READS_BYTES))
         if self.background.is_pausing or self._stacks is None:
             return True
         if stacks.ASK_THREADS in asked or stacks.ASK_ALL in asked:

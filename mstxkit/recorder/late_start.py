@@ -7,6 +7,7 @@ file, locks, threads and descriptors come with the recorder.
 
 from __future__ import annotations
 
+import mmap
 import os
 import threading
 import time
@@ -14,6 +15,7 @@ from typing import Any, Callable
 
 from .. import faults
 from ..engine.choose import engine
+from ..errors import CaptureError
 from .background import Background
 from .forking import WAITS_AT_MOST_S
 
@@ -23,12 +25,32 @@ _AFTER_S = 1.0
 _LACKS_CPU_AT_MOST_S, _LOOKS_EVERY_S = 2.0, 0.01
 
 
+class LateChildren:
+    """Those that could not begin, or not in time for their first range, as who is another user by then: a page that
+    their parent shares with them. Two at once whose pids are alike there count as one.
+    """
+
+    def __init__(self) -> None:
+        self._page = mmap.mmap(-1, mmap.PAGESIZE)
+
+    def add(self, pid: int) -> None:
+        """In such a child, which has nothing else yet."""
+        self._page[pid % mmap.PAGESIZE] = 1
+
+    def count(self) -> None:
+        """In the parent, now and then: those since the last time are among its faults, in the run too."""
+        for _ in range(bytes(self._page).count(1)):
+            faults.count("a late child")
+            engine.count_fault()
+            self._page[self._page.find(b"\1")] = 0
+
+
 class LateStart:
     """Begins in a thread of its own, so that nobody waits for a run folder that hangs.
 
     Args:
         parent: The recorder of whoever forked this process, which is not touched; or a `SlowFolder`.
-        begin: Called once, in that thread; must not raise.
+        begin: Called once, in that thread; raises nothing but CaptureError.
         is_ready: Called again and again before that: may it begin, within so many seconds?
 
     Threads/fork: any thread. A forked child makes a new one.
@@ -65,13 +87,18 @@ class LateStart:
             hung_s += 0.0 if self._background.lacks_cpu else _LOOKS_EVERY_S
             if hung_s >= WAITS_AT_MOST_S or time.monotonic() > deadline_s:
                 faults.count("a late child")  # not logged: a program may fork for each sample of a batch
+                self.parent.late_children.add(self.pid)
                 return
 
     def _turn(self) -> bool:
         self._asked.wait(max(0.0, self._due_s - time.monotonic()))
         if not self._is_ready(_LOOKS_EVERY_S) or self._background.is_pausing:
             return True
-        self._begin(self.parent)
+        try:
+            self._begin(self.parent)
+        except CaptureError as exc:  # one line for each child of a program that forks all the time, and no traceback
+            faults.warn_once("capturing.late", f"process {self.pid} is not recorded: {exc}")
+            self.parent.late_children.add(self.pid)
         engine.await_first(None)
         self._begun.set()
         return False

@@ -16,6 +16,7 @@ from ..host import clock, descriptors, identity, names
 from ..store import layout, livefile, run_file
 from . import exits, live
 from .background import ENDS_WITHIN_S
+from .late_start import LateChildren
 from .sealer import Sealer
 
 if TYPE_CHECKING:
@@ -90,7 +91,7 @@ class Recorder:
         self.limits = limits
         descriptors.leave_standard_ones()
         self.run, self.run_id = run_file.open_run_folder(run)
-        self.pid = os.getpid()
+        self.pid, self.late_children = os.getpid(), LateChildren()
         self._closing, self._is_closed = threading.Lock(), False
         self.is_sealed = False  # is all that it had in the run folder?
         self.clock = clock.choose(engine.NATIVE)
@@ -102,6 +103,7 @@ class Recorder:
         try:
             self._announce_disk()
             self.sealer = Sealer(self.live, self._files, limits.seal_every_s, limits.budget_ratio)
+            self.sealer.each_tick.append(self.late_children.count)
             self._begin()
         except BaseException as exc:
             engine.detach()
@@ -218,10 +220,10 @@ class Recorder:
 
     def _close_and_seal(self, error: str | None, then: Callable[[], object]) -> None:
         # Before anything that may hang, and again once nothing ends any more.
-        self.sealer.handing_over.hand_over(everything=True)
+        self._try("recorder.hand_over", lambda: self.sealer.handing_over.hand_over(everything=True))
         self._try("recorder.seal", self.sealer.seal_full_banks)
         self._close()
-        self.sealer.handing_over.hand_over(everything=True, is_end=True)
+        self._try("recorder.hand_over", lambda: self.sealer.handing_over.hand_over(everything=True, is_end=True))
         self.is_sealed = self._try("recorder.stop", lambda: self.sealer.seal_the_rest(error))
         (live.take_away if self.is_sealed else live.let_go)(self.live)
         then()
@@ -237,6 +239,7 @@ class Recorder:
             exits.leave_off()
             engine.stop_heartbeat()
             engine.anchor()
+            self.late_children.count()
             self._try("recorder.coalesced", self.sealer.finish)
             self.sealer.close()
             engine.detach()

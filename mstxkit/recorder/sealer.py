@@ -136,12 +136,12 @@ class Sealer:
         self._recorded = recorded
         if self._quiet_looks <= _QUIET_LOOKS:
             every_s = _UNHURRIED_TICK_S if is_little and self._may_take_its_time() else _TICK_S
-            engine.wait(max(0.0, self._until_tick_s(every_s)))
+            self.background.rest(lambda: engine.wait(max(0.0, self._until_tick_s(every_s))))
             return True
         look_s, every_s = (_LOOKED_FOR_TICK_S,) * 2 if self.is_looked_for() else (_QUIET_LOOK_S, _QUIET_TICK_S)
         left_s = self._until_tick_s(every_s)
         tick_s = time.monotonic() + left_s
-        is_woken = engine.wait_for_records(min(look_s, max(_A_LITTLE_S, left_s)))
+        is_woken = self.background.rest(lambda: engine.wait_for_records(min(look_s, max(_A_LITTLE_S, left_s))))
         return is_woken or time.monotonic() >= tick_s
 
     def _may_take_its_time(self) -> bool:

@@ -50,6 +50,12 @@ def dedented(program: str) -> str:
 # A fork waits 50 ms for our threads: on a busy machine a child would not be recorded from its first line on.
 PATIENT = "from mstxkit.recorder import forking\nforking.WAITS_AT_MOST_S = 20.0\n"
 
+# As on Python 3.12, in a program that has no threads of its own: Python would warn of ours.
+ENDING_THREADS = """
+    from mstxkit.recorder import forking
+    forking.warns_of = lambda ours: True
+"""
+
 
 def start(
     program: str, *arguments: object, python: str = sys.executable, is_patient: bool = True, **variables: str

@@ -368,6 +368,7 @@ NO_THREADS = """
 def test_where_no_thread_can_be_started_after_a_fork_a_range_tries_again(run: Path) -> None:
     out = lives.run(
         NO_THREADS
+        + lives.ENDING_THREADS
         + """
     forked(lambda: None)
     with mstxkit.mstx_range("without"):

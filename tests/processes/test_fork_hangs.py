@@ -39,10 +39,12 @@ HANGING = """
 BUSY_S = 5.0
 
 
-def test_a_fork_goes_on_while_the_run_folder_does_not_answer(run: Path) -> None:
+@pytest.mark.parametrize("around", ["", lives.ENDING_THREADS], ids=["held", "ended"])
+def test_a_fork_goes_on_while_the_run_folder_does_not_answer(run: Path, around: str) -> None:
     """Each of them, not only the first; what was being written is written once when it answers again."""
     done = lives.run(
         HANGING
+        + around
         + """
     waits = []
     for _ in range(5):
@@ -100,6 +102,52 @@ def test_a_child_does_not_wait_for_that_folder_either_and_records_once_it_answer
     names = {row["name"] for row in lives.ranges(run)}
     assert "recorded" in names
     assert "unrecorded" not in names
+
+
+@pytest.mark.parametrize("ends", ["", "capturing.stop()"])
+def test_children_that_give_up_and_leave_are_counted_by_their_parent(run: Path, ends: str) -> None:
+    """Nothing else tells of them. The process that is stopped counts them then."""
+    program = """
+    from mstxkit import capturing
+    from mstxkit.recorder import process
+    process.run_file.open_run_folder = lambda path: answer.wait(60)
+    def work(took):
+        with mstxkit.mstx_range("unrecorded"): pass
+        os._exit(0)
+    for _ in range(3):
+        took, pid = fork(work)
+        assert os.waitpid(pid, 0)[1] == 0
+    answer.set()
+    STOP
+    while mstxkit.status().faults.get("a late child") != 3: time.sleep(0.01)
+    """
+    lives.run(HANGING + program.replace("STOP", ends), run, is_patient=False)
+
+    assert [row["faults"] for row in lives.processes(run)] == [3]
+    assert "unrecorded" not in lives.ended(run)
+
+
+def test_children_that_cannot_be_recorded_are_counted_by_their_parent(run: Path) -> None:
+    """As those that are another user by their first range, to whom the run folder is closed."""
+    lives.run(
+        """
+        import os, sys, time, mstxkit
+        from mstxkit.errors import CaptureError
+        from mstxkit.recorder import process
+        mstxkit.capture(sys.argv[1])
+        def closed(path): raise CaptureError(f"{path} belongs to somebody else")
+        for _ in range(2):
+            if not (pid := os.fork()):
+                process.run_file.open_run_folder = closed
+                with mstxkit.mstx_range("unrecorded"): pass
+                os._exit(0)
+            assert os.waitpid(pid, 0)[1] == 0
+        while mstxkit.status().faults.get("a late child") != 2: time.sleep(0.01)
+        """,
+        run,
+    )
+
+    assert [row["faults"] for row in lives.processes(run)] == [2]
 
 
 @pytest.mark.parametrize("leaves", ["by_atexit()", "in_pool()"])

@@ -39,10 +39,13 @@ def dead(run: Path, pid: int) -> set[str]:
     return {name for name in names if f"-{pid}-" not in name and not os.path.exists(f"/proc/{name.split('-')[-2]}")}
 
 
+@pytest.mark.parametrize("around", ["", lives.ENDING_THREADS], ids=["held", "ended"])
 @pytest.mark.parametrize(("gap_s", "helped"), [(0.1, []), (0.01, []), (0.1, ["by a process apart"])])
-def test_what_its_children_left_is_sealed_while_it_forks_on(run: Path, gap_s: float, helped: list[str]) -> None:
+def test_what_its_children_left_is_sealed_while_it_forks_on(
+    run: Path, gap_s: float, helped: list[str], around: str
+) -> None:
     """Ten minutes of ten forks a second in `make soak`."""
-    program = lives.start(FORKS, run, gap_s, soak.rounds(6000, 1), *helped, is_patient=False)
+    program = lives.start(around + FORKS, run, gap_s, soak.rounds(6000, 1), *helped, is_patient=False)
     assert lives.wait_until(lambda: (run / "run.json").exists() and len(dead(run, program.pid)) > 0)
     for _ in range(3):
         left = dead(run, program.pid)

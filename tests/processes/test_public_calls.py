@@ -140,6 +140,25 @@ def test_no_call_raises_when_something_is_short(tmp_path: Path, short_of: str) -
     assert found == {}
 
 
+def test_no_name_raises_that_is_used_for_the_first_time_when_no_descriptor_is_left(tmp_path: Path) -> None:
+    """What it needs cannot be loaded then. Each name in a process of its own, which has loaded nothing of ours."""
+    found = what_is_raised(
+        tmp_path / "run",
+        """
+        resource.setrlimit(resource.RLIMIT_NOFILE, (3, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+        for name, call in {**ASKED, **SLOW}.items():
+            child = os.fork()
+            if not child:
+                raised.clear()
+                tried(name, call)
+                os._exit(bool(sum(raised.values())))
+            raised[name] += os.waitpid(child, 0)[1]
+        """,
+    )
+
+    assert found == {}
+
+
 def test_no_call_raises_in_a_signals_handler_or_a_finalizer_in_the_midst_of_another(tmp_path: Path) -> None:
     found = what_is_raised(
         tmp_path / "run",
@@ -150,6 +169,7 @@ def test_no_call_raises_in_a_signals_handler_or_a_finalizer_in_the_midst_of_anot
             if not is_in:
                 is_in.append(1)
                 all_calls()
+                for name in ("autopatch", "unpatch"): tried(name, SLOW[name])
                 is_in.clear()
 
         class Cycle:
@@ -165,6 +185,7 @@ def test_no_call_raises_in_a_signals_handler_or_a_finalizer_in_the_midst_of_anot
                 signal.setitimer(signal.ITIMER_REAL, random.uniform(0.00001, 0.002))
                 Cycle()
                 all_calls()
+                for name in ("autopatch", "unpatch"): tried(name, SLOW[name])
             signal.setitimer(signal.ITIMER_REAL, 0)
         """,
         soak.rounds(30, 1),

@@ -29,15 +29,14 @@ class LightOnDuty:
         self._thread = 0  # of the light session that is open
         self._gave_way = ""  # in this step, and why
         self._gave_up_at: int | None = None  # a window
+        self._later = 0  # so many steps, as another process has the device in those of the schedule
 
     def stepped(self, step: int) -> None:
         """Begin or end by the schedule; a step that is not in it, or the next window's, ends what is open."""
         if self._schedule is None:
             return
-        gave_way, self._step, self._gave_way = self._gave_way, step, ""
-        wants, every = self._schedule.wants(step), self._schedule.every
-        is_over = self._is_paused or not wants
-        if self._steps and (gave_way or is_over or step // every != self._steps[0] // every):
+        gave_way, self._step, self._gave_way, window = self._gave_way, step, "", self._window(step)
+        if self._steps and (gave_way or self._is_paused or window != self._window(self._steps[0])):
             self._end(gave_way or "the schedule's steps are over")
         if self._is_paused:
             return
@@ -71,8 +70,8 @@ class LightOnDuty:
         self._end("the end of the process")
 
     def _begin(self, step: int) -> None:
-        schedule = self._schedule
-        if schedule is None or not schedule.wants(step) or self._steps or step // schedule.every == self._gave_up_at:
+        schedule, window = self._schedule, self._window(step)
+        if schedule is None or window is None or self._steps or window == self._gave_up_at:
             return
         theirs = "" if self._session.is_open else others.in_the_way()
         if theirs or self._gave_way:
@@ -82,9 +81,17 @@ class LightOnDuty:
         problem = self._why_not(schedule) or self._session.begin(self._order(step))
         if problem is None:
             self._steps, self._thread = [step], threading.get_ident()
+            return
+        if self._session.is_taken and schedule.steps < schedule.every:
+            self._later = (self._later + schedule.steps) % schedule.every  # from now on right after it
         else:
-            self._gave_up_at = step // schedule.every
-            faults.warn_once("light capture", f"no light capture in step {step}: {problem}")
+            self._gave_up_at = window
+        faults.warn_once("light capture", f"no light capture in step {step}: {problem}")
+
+    def _window(self, step: int) -> int | None:
+        """In which window of this process's this step is; None: in none."""
+        step, schedule = step - self._later, self._schedule
+        return step // schedule.every if schedule is not None and schedule.wants(step) else None
 
     def _why_not(self, schedule: Schedule) -> str | None:
         if self._session.is_open:

@@ -104,7 +104,5 @@ class Watcher:
     def _wait(self, seconds: float) -> None:
         if self.background.is_pausing or self._urgent.is_set():
             return
-        if self._events.open():
-            self._events.wait(seconds)
-        else:
-            self._urgent.wait(seconds)
+        wait = self._events.wait if self._events.open() else self._urgent.wait
+        self.background.rest(lambda: wait(seconds))

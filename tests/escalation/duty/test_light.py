@@ -246,3 +246,29 @@ def test_on_duty_the_end_leaves_nothing_open(rank: Rank, is_inside: bool) -> Non
 
     assert not rank.session.is_open
     assert rank.session.did == ["+light", "-light", *(["+actor_update", "-actor_update"] if is_inside else [])]
+
+
+def test_where_another_process_has_the_device_in_these_steps_its_own_are_those_right_after(session: Recording) -> None:
+    """Else the one that is a little earlier would have it in each window, and this one never."""
+    on_duty = light(session, "every 4 steps, 1 step")
+    for step in range(14):
+        session.is_taken = step % 4 == 0
+        session.refuses = "device 0 is taken" if session.is_taken else ""
+        on_duty.stepped(step)
+
+    assert [ended for _, ended in session.ends] == [[5], [9]]
+
+
+def test_two_processes_that_always_meet_record_as_often(where: Any) -> None:
+    """With steps at the same instants, one has its turn right after the other."""
+    one, two = Recording(), Recording()
+    lights_of = [(one, light(one, "every 5 steps, 2 steps")), (two, light(two, "every 5 steps, 2 steps"))]
+    for step in range(40):
+        for own, on_duty in lights_of:
+            other = two if own is one else one
+            own.is_taken = other.is_open
+            own.refuses = "device 0 is taken" if other.is_open else ""
+            on_duty.stepped(step)
+    faults.reset()
+
+    assert abs(len(one.ends) - len(two.ends)) <= 1 and len(two.ends) > 4
