@@ -76,9 +76,11 @@ def sets_in(
     left = fires.copy()
     builds_up = score > _BUILDS_UP * threshold
     there = np.isfinite(score)
-    known = [SlowSet(members, "host", name) for name, members in _labelled((p.host for p in peers), there)]
-    known += [SlowSet(members, "place", name) for name, members in _labelled((p.place for p in peers), there)]
-    for members, dimension, name in sorted(known, key=lambda each: -len(each.places)):  # the one that explains most
+    candidates = [SlowSet(members, "host", name) for name, members in _labelled((p.host for p in peers), there)]
+    candidates += [SlowSet(members, "place", name) for name, members in _labelled((p.place for p in peers), there)]
+    for members, dimension, name in sorted(
+        candidates, key=lambda each: -len(each.places)
+    ):  # the one that explains most
         most = mean[members][left[members]].max(initial=0.0)
         is_slow = builds_up[members] & (mean[members] >= _ALIKE * most)
         if left[members].any() and 1 < len(members) < there.sum() and is_slow.mean() >= _OF_A_SET:
