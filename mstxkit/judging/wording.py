@@ -54,7 +54,8 @@ def next_step(finding: Finding, members: Sequence[Peer], run: str) -> str:
     if "cpu_wait_ratio" in finding.evidence:
         return "see what else runs on its host (top): it waits for a CPU, longer than others; or bind ranks to cores"
     rank = members[finding.place].rank if finding.place >= 0 else None
-    ranks = _some(members) if rank is None else _pair(rank, finding.place, members)
+    some = next((str(peer.rank) for peer in members if peer.rank is not None), "all")
+    ranks = some if rank is None else _pair(rank, finding.place, members)
     place = f"the time is lost before {key.stage}, in no stage: " if is_between else ""
     return f"{place}mstxkit escalate {quoted} --stage {stage} --ranks {ranks}"
 
@@ -66,7 +67,3 @@ def _pair(rank: int, index: int, members: Sequence[Peer]) -> str:
     elsewhere = [peer for peer in peers if peer.host != own]
     chosen = (elsewhere or peers)[:1]
     return ",".join(str(each) for each in [rank, *(peer.rank for peer in chosen)])
-
-
-def _some(members: Sequence[Peer]) -> str:
-    return next((str(peer.rank) for peer in members if peer.rank is not None), "all")
