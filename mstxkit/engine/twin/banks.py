@@ -21,6 +21,7 @@ DROPPED, SLOTS_OVERFLOWED, ATTRIBUTES_LOST, NAMES_CAPPED, TEXTS_CUT, FAULTS, _, 
 COUNTERS_AT = livefile.COUNTERS_AT // 8
 _STATE_AT, _COUNT_AT, _TEXT_BYTES_AT = 1, 4, 5  # words of a bank's header
 _ATTRIBUTE = records.ATTRIBUTE << records.KIND_SHIFT
+_PRIME, _CHECK_SHIFT, _pack = records.CHECK_PRIME, records.CHECK_SHIFT, records.WORDS.pack
 _CLOSED = 1 << 63
 _PATIENCE_S = 0.2
 _TRIES = 16  # of a record, while what its texts let run takes its place
@@ -138,17 +139,19 @@ class Bank:
         if w0 > records.LOW_48:
             return False
         w0 |= entry.stage.id << 48 if entry.stage is not None else 0
-        rows = [(w0, entry.w1, w2), *[(bits, key, _ATTRIBUTE) for bits, key in more]]
+        rows = [(w0, entry.w1, w2)]
+        if more:
+            rows += [(bits, key, _ATTRIBUTE) for bits, key in more]
         while self.has_room(len(rows)):
             place, text_bytes = self.count, self.text_bytes
             at = self.first + place * records.RECORD_BYTES
-            checks = [records.check(*row, salt, index) for index, row in enumerate(rows, place)]
-            words = [(a, b, c | check << records.CHECK_SHIFT) for (a, b, c), check in zip(rows, checks)]
-            block = b"".join([records.WORDS.pack(*row) for row in words])
-            where, count = slice(at, at + len(block)), place + len(rows)
+            block = b""
+            for index, (a, b, c) in enumerate(rows, place):
+                block += _pack(a, b, c | (a ^ b ^ c ^ salt ^ index) % _PRIME + 1 << _CHECK_SHIFT)
+            end, count = at + len(block), place + len(rows)
             if self.count == place and self.text_bytes == text_bytes:  # from here on nobody comes in between
                 entry.is_written = True
-                self.view[where] = block
+                self.view[at:end] = block
                 self.count = self.words[self.head + _COUNT_AT] = count
                 return True
         return False
@@ -185,7 +188,7 @@ class Live:
         """Put what it names into the active bank, where there is room."""
         bank = self.bank
         for owner in entry.owners():
-            if owner.bank is not bank:
+            if owner is not None and owner.bank is not bank:
                 if not bank.put_text(owner.entry, spare):
                     return False
                 owner.bank = bank

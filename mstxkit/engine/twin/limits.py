@@ -24,18 +24,6 @@ class SiteLimits:
     max_per_s: int | None = None
     second = in_second = 0
 
-    def is_over(self, nest: int) -> bool:
-        """Is a call that begins now, in place `nest` (from 1) of those inside each other, to be coalesced?"""
-        if self.coalesce or self.is_throttled or (self.max_depth is not None and nest > self.max_depth):
-            return True
-        if self.max_per_s is None:
-            return False
-        now = clock.now()
-        if not self.second or now - self.second >= _SECOND:
-            self.second, self.in_second = now, 0
-        self.in_second += 1
-        return self.in_second > self.max_per_s
-
 
 class CoalescedCalls:
     """Coalesced calls of one site, track, stage and step that are not written yet: one record. Times in ticks."""
@@ -97,10 +85,17 @@ def _checked(value: Any, name: str) -> int | None:
 
 def look(opened: Any) -> None:
     """A call of a limited site is about to begin: is it to be coalesced?"""
-    site, limits = opened.site, opened.site.limits
+    site, limits = opened.site, opened.site.limits or SiteLimits()  # another thread may just have lifted them
     around = [other.nest for other in tracks.track_here().open if other.site is site]
     opened.nest = max(around[-1], 1) + 1 if around else 1
-    if limits is not None and limits.is_over(opened.nest):
+    is_over = limits.coalesce or limits.is_throttled or limits.max_depth is not None and opened.nest > limits.max_depth
+    if not is_over and limits.max_per_s is not None:
+        now = clock.now()
+        if not limits.second or now - limits.second >= _SECOND:
+            limits.second, limits.in_second = now, 0
+        limits.in_second += 1
+        is_over = limits.in_second > limits.max_per_s
+    if is_over:
         opened.is_coalesced = True
         site.coalesced += 1
         if opened.live is not None:

@@ -135,6 +135,8 @@ def _attributes_of(opened: Opened) -> tuple[dict[str, Any], bool]:
 
     A later value of a key replaces the earlier one. What is neither plain nor can be made so stays what it is.
     """
+    if not opened.made_with and not opened.added:
+        return {}, False
     together: dict[str, Any] = {}
     is_lost = False
     for attributes in (opened.made_with, opened.added):

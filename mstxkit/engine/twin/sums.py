@@ -65,10 +65,12 @@ class StepSum:
         waits_for = attributes.get(summaries.WAITS_FOR)
         if waits_for is not None and stage is not None:
             waits[stage.key] = waits_for if type(waits_for) is str else ""
-        for name in _WORK:
+        for name in _WORK if attributes else ():
             is_prompts = name == summaries.RESPONSES and name not in attributes
-            amount = _amount(attributes.get(summaries.PROMPTS if is_prompts else name))
-            if amount is None or (name in self.own and not is_outer):
+            amount = attributes.get(summaries.PROMPTS if is_prompts else name)
+            if not isinstance(amount, int):
+                amount = plain(amount)  # numpy's, say
+            if type(amount) is not int or not 0 <= amount < 1 << 63 or (name in self.own and not is_outer):
                 continue
             before = self.work.get(name, 0) if name in self.own or not is_outer else 0
             self.work[name] = max(before, amount) if name == summaries.LONGEST_RESPONSE else before + amount
@@ -90,12 +92,6 @@ class StepSum:
         if step is not None and self.step < step:
             return True
         return self.step != step and at - self.last >= (_QUIET_NS if self.step < state.highest_step else _OUTSIDE_NS)
-
-
-def _amount(value: Any) -> int | None:
-    if not isinstance(value, int):
-        value = None if value is None else plain(value)  # numpy's, say
-    return value if type(value) is int and 0 <= value < 1 << 63 else None
 
 
 class StageTotal:

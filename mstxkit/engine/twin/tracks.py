@@ -32,24 +32,23 @@ step = records.NO_STEP  # of this process, as records have it
 class Opened:
     """A range between its begin and its end, or a mark, which ends as it begins."""
 
-    added: Any = None  # attributes that came by `set`
-    ends: Any = None  # how to end it in sinks
-    home: Any = None  # the track on which it began
-    track: Any = None  # the one on which it is, if on any
-    depth = 0  # ranges around it at its begin
-    stage: Any = None  # that of its record
-    inner: Any = None  # the stage that is current inside of it
-    live: Any = None  # the live file into which it is recorded
-    is_written = True  # there, or is nothing to be?
-    nest = 0  # of a limited site: its place, from 1, among its calls inside each other
-    is_inner = False  # of a stage: is it inside of itself on its track?
-    before = 0  # when it was about to begin, where that is timed
-    told_in: Any = None  # in which process a hook was told of it
-    is_coalesced = is_body = failed = False
-    start = end = busy = slot = w1 = 0
-
     def __init__(self, site: Any, made_with: Any) -> None:
         self.site, self.made_with = site, made_with
+        self.added: Any = None  # attributes that came by `set`
+        self.ends: Any = None  # how to end it in sinks
+        self.home: Any = None  # the track on which it began
+        self.track: Any = None  # the one on which it is, if on any
+        self.depth = 0  # ranges around it at its begin
+        self.stage: Any = None  # that of its record
+        self.inner: Any = None  # the stage that is current inside of it
+        self.live: Any = None  # the live file into which it is recorded
+        self.is_written = True  # there, or is nothing to be?
+        self.nest = 0  # of a limited site: its place, from 1, among its calls inside each other
+        self.is_inner = False  # of a stage: is it inside of itself on its track?
+        self.before = 0  # when it was about to begin, where that is timed
+        self.told_in: Any = None  # in which process a hook was told of it
+        self.is_coalesced = self.is_body = self.failed = False
+        self.start = self.end = self.busy = self.slot = self.w1 = 0
 
     def take_place(self, track: Track) -> None:
         """Work out what its record says. It is not on the track yet."""
@@ -57,9 +56,9 @@ class Opened:
         self.inner = self.stage = self.site.own_stage or track.inner_stage()
         self.w1 = self.site.id | track.id << 16 | (step if track.at is None else track.at) << 32
 
-    def owners(self) -> list[Any]:
-        """What its record names by number."""
-        return [owner for owner in (self.site, self.home, self.stage) if owner is not None]
+    def owners(self) -> tuple[Any, Any, Any]:
+        """What its record names by number, or None."""
+        return self.site, self.home, self.stage
 
 
 class Track:
