@@ -114,8 +114,10 @@ def _by_steps(account: Account, matter: Matter, row: Mapping[str, Any] | None) -
     """As the run's own steps have it, where these tell."""
     if row is None:
         return matter
+    is_later = account.steps and row["first_step"] > account.steps[0]  # than the first step that there is
+    since = row["first_step"] if is_later else None
     # What holds goes on: from now on it costs as much.
-    return matter._replace(cost=_cost(account, row), weight=row["saved_ratio"], since_step=_since(account, row))
+    return matter._replace(cost=_cost(account, row), weight=row["saved_ratio"], since_step=since)
 
 
 def _profile(verdict: Mapping[str, Any]) -> str:
@@ -155,11 +157,6 @@ def _why(account: Account, row: Mapping[str, Any]) -> str:
         return "; ".join(map(step_words.whose_tail, _tails(account, row)))
     over = (gone for gone in account.judged["withdrawn"] if row["kind"] == STRAGGLER and _is_of(gone, row))
     return "; ".join(for_terminal(verdict["withdrawn"], SENTENCE_LIMIT) for verdict in over)
-
-
-def _since(account: Account, row: Mapping[str, Any]) -> int | None:
-    """The step from which on it lost time, where it did not from the first on."""
-    return row["first_step"] if account.steps and row["first_step"] > account.steps[0] else None
 
 
 def _share(account: Account, row: Mapping[str, Any]) -> float:

@@ -38,7 +38,8 @@ def measured(run: Run, processes: pl.DataFrame, choice: ReportChoice) -> Measure
     """
     wanted_rows = choice.rows() if choice.steps is not None else choice.rows() & run.roles.is_steady
     occurrences, sums = run.occurrences(), inside.sums(run.files, wanted_rows)
-    first, last = _ends(sums.spans["step"])
+    numbers: Any = sums.spans["step"]
+    first, last = (None, None) if numbers.is_empty() else (int(numbers.min()), int(numbers.max()))
     choosing.check(choice, processes["rank"].to_list(), first, last)
     names, ranks = processes.select(NAMES).to_dicts(), processes.select("rank").with_row_index("process")
     lasted = steps.periods(sums.spans, processes["state"].to_list())
@@ -53,10 +54,6 @@ def measured(run: Run, processes: pl.DataFrame, choice: ReportChoice) -> Measure
     ranges = _in_order(by_name, [entry["stage"] for entry in entries])
     step_time = _step_time(_of_trainers(lasted, occurrences), names)
     return Measured(first, last, step_time, entries, ranges, waiting, sums.coalesced.to_dicts())
-
-
-def _ends(numbers: pl.Series) -> tuple[int | None, int | None]:
-    return (None, None) if numbers.is_empty() else (int(numbers.min()), int(numbers.max()))  # type: ignore[arg-type]
 
 
 def _by_process(occurrences: pl.DataFrame, lasted: pl.DataFrame) -> pl.DataFrame:

@@ -23,16 +23,13 @@ def range_table(ranges: list[dict[str, Any]], top: int | None, all_of_them: bool
     table = NumberTable("ranges, longest first", any(row["steps"] for row in ranges), "mean", "max")
     for stage, rows in by_stage:
         if has_stages:
-            table.add_row(_heading(stage))
+            heading = Text.assemble("in ", for_rich(stage or "", NAME_LIMIT, "bold"))
+            table.add_row(Text("in no stage", "bold") if stage is None else heading)
         for row in rows if all_of_them or len(rows) <= shown + 1 else rows[:shown]:
             table.add_inner(_name(row), *table.of_a_step(row), duration(row["mean_ns"]), duration(row["max_ns"]))
         if len(rows) > shown + 1 and not all_of_them:
             table.add_inner(Text(f"… {len(rows) - shown} shorter (--ranges {len(rows)})", "dim"))
     return table
-
-
-def _heading(stage: str | None) -> Text:
-    return Text("in no stage", "bold") if stage is None else Text.assemble("in ", for_rich(stage, NAME_LIMIT, "bold"))
 
 
 def _name(row: dict[str, Any]) -> Text:
