@@ -201,13 +201,13 @@ def _tell_of_what_stays(asked: dict[str, Any], wanted: dict[str, Any]) -> None:
 
 
 def _tell_of_twin() -> None:
-    """Say that ranges cost sixty times as much here, and how not; quietly, where that was asked for."""
+    """Say that ranges cost a hundred times as much here, and how not; quietly, where that was asked for."""
     from ..engine import choose
 
     why = choose.why_twin()
     if why is not None:
         is_asked_for = os.environ.get(choose.VARIABLE) == "0"
-        faults.say_once(f"recording on the Python twin, where a range costs sixty times as much: {why}", is_asked_for)
+        faults.say_once(f"recording on the Python twin, a range costs a hundred times as much: {why}", is_asked_for)
 
 
 def _configuration(config: Any) -> tuple[dict[str, Any], Any]:

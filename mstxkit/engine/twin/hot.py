@@ -1,8 +1,8 @@
 """The hot path in Python: the names and the behaviour of `mstxkit.engine.native.hot`, as docs/internals/engine.md says.
 
-Differences that cannot be helped: a range costs about sixty times what it costs C; the clock is CLOCK_MONOTONIC or the
-fake one; the heartbeat needs the GIL; a context that was copied without an event loop (by `Context.run`, say) takes a
-track of its own from its first range on; and a child forked from C, past `os.fork()`, notices it as late as after 16
+Differences that cannot be helped: a range costs about a hundred times what it costs C; the clock is CLOCK_MONOTONIC or
+the fake one; the heartbeat needs the GIL; a context that was copied without an event loop (by `Context.run`, say) takes
+a track of its own from its first range on; and a child forked from C, past `os.fork()`, notices it as late as after 16
 calls of a site, and may until then write into its parent's file.
 """
 
