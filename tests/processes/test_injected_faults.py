@@ -180,8 +180,8 @@ def test_an_identity_that_cannot_be_written_costs_nothing_but_itself(
 
 
 FORKING = {
-    "before": ("mstxkit.recorder.background.Background.pause", {"x": 2}),
-    "in the parent": ("mstxkit.recorder.process.Recorder.resume", None),
+    "before": ("mstxkit.recorder.background.Background.hold", {"x": 2}),
+    "in the parent": ("mstxkit.recorder.forking.start_threads", {"x": 2}),
     "in the child": ("mstxkit.recorder.live.make", {"x": 1}),
 }
 
@@ -193,7 +193,7 @@ def test_a_fault_around_a_fork_never_reaches_the_program(run: Path, where: str) 
         """
         import importlib, os, sys, mstxkit, mstxkit.capturing
         from mstxkit.recorder import here
-        from mstxkit.recorder import background, live, process
+        from mstxkit.recorder import background, forking, live
         mstxkit.capture(sys.argv[1])
         owner, _, name = sys.argv[2].rpartition(".")
         owner = eval(owner)
