@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, Iterable, Iterator, Mapping, NamedTuple, 
 from ..reading.endings import is_wrong
 from ..reading.report.escape import NAME_LIMIT, for_rich
 from ..reading.report.sentences import listed
-from ..reading.report.text import who
 from ..reading.report.units import counted, duration
 from ..store import whereabouts
 from ..store.whereabouts import Age, Whereabouts, span
@@ -122,7 +121,7 @@ def processes(listed: Sequence[dict[str, Any]]) -> Table:
         rest = [process for process in listed if not _has_trouble(process)] + troubled[ROWS_AT_MOST:]
     now_ns = time.time_ns()
     for process in shown:
-        names = (for_rich(who(process)), for_rich(process["host"], NAME_LIMIT), str(process["pid"]))
+        names = (for_rich(process["label"]), for_rich(process["host"], NAME_LIMIT), str(process["pid"]))
         error = "" if process["clock_error_ns"] is None else f" ±{duration(process['clock_error_ns'])}"
         clock = f"{process['clock'] or 'unknown'}{error}"
         table.add_row(*names, _state(process), _seen([process], now_ns), *_counts([process]), clock)

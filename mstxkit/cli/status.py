@@ -142,13 +142,8 @@ def _twin_lines(processes: list[dict[str, Any]]) -> list[Any]:
         return []
     hosts = sorted({process["host"] for process in slow})
     where = f"{hosts[0]} and {len(hosts) - 1} more hosts" if len(hosts) > 1 else hosts[0]
-    return [
-        "",
-        for_rich(
-            f"{len(slow)} of {len(processes)} processes ran on the Python twin, where a range costs sixty times as "
-            f"much ({where}): `mstxkit doctor` says there why, and how to get the C engine"
-        ),
-    ]
+    twin = f"{len(slow)} of {len(processes)} processes ran on the Python twin, where a range costs sixty times as much"
+    return ["", for_rich(f"{twin} ({where}): `mstxkit doctor` says there why, and how to get the C engine")]
 
 
 def _parts(escalation: _Escalation, called: dict[tuple[str, int], str]) -> list[Any]:

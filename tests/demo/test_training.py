@@ -139,11 +139,13 @@ def test_the_report_says_inside_what_the_victim_died(killed: Commanded) -> None:
 def test_the_report_names_the_rank_that_took_longest_and_the_slow_one_took_its_time(slow: Commanded) -> None:
     report = json.loads(_mstxkit("report", str(slow.run), "--json").stdout)
     generated = open_run(slow.run).stages().filter((pl.col("stage") == "actor_generate") & pl.col("step").is_not_null())
-    took_ns = dict(generated.group_by("rank").agg(pl.col("total_ns").sum()).iter_rows())
+    steady = generated.filter(~pl.col("step").is_in(report["warm_up"]))
+    took_ns = dict(steady.group_by("rank").agg(pl.col("total_ns").sum()).iter_rows())
 
     slowest = {stage["stage"]: stage["slowest"]["rank"] for stage in report["stages"]}
+    assert report["warm_up"] == [0, 1]
     assert slowest["actor_generate"] == max(took_ns, key=lambda rank: took_ns[rank])
-    assert took_ns[1] >= 5 * TOKENS * SLOW_TOKEN_S * 1e9
+    assert took_ns[1] >= 3 * TOKENS * SLOW_TOKEN_S * 1e9
 
 
 def test_the_command_prints_one_json_document_and_leaves_a_page(slow: Commanded) -> None:

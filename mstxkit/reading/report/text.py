@@ -59,11 +59,6 @@ def _apart(section: list[RenderableType]) -> list[RenderableType]:
     return [Text(), *section] if section else []
 
 
-def who(process: dict[str, Any], with_host: bool = False) -> str:
-    """`rank 3 actor`, as no other process of the run is called."""
-    return labels.placed(process) if with_host else str(process["label"])
-
-
 def _of_run(summary: dict[str, Any]) -> Text:
     states = ", ".join(f"{count} {state}" for state, count in summary["states"].items())
     text = Text.assemble(
@@ -88,11 +83,11 @@ def _step_time(summary: dict[str, Any]) -> list[RenderableType]:
         return [Text("No range has ended." if nothing else "No step was counted: times are of the whole run.")]
     text = Text.assemble("A step takes ", (duration(time["step_ns"]), "bold"))
     if time["processes"] == 1:
-        whose = f" in {who(time['slowest'])}" if sum(summary["states"].values()) > 1 else ""
+        whose = f" in {time['slowest']['label']}" if sum(summary["states"].values()) > 1 else ""
         return [text.append(f"{whose}, the mean of {time['steps']}")]
     if time["slowest"]["step_ns"] <= ALIKE * time["fastest"]["step_ns"]:
         return [text.append(f" in all {time['processes']} processes alike")]
-    ends = [f"{duration(time[word]['step_ns'])} in {who(time[word])}" for word in ("fastest", "slowest")]
+    ends = [f"{duration(time[word]['step_ns'])} in {time[word]['label']}" for word in ("fastest", "slowest")]
     return [text.append(f" in the middle of {time['processes']} processes: from {ends[0]} to {ends[1]}")]
 
 
@@ -103,7 +98,7 @@ def _own_cost(summary: dict[str, Any]) -> Text:
         text.append("is not known")
     else:
         text.append(f"{100 * cost['own_cost_ratio']:.2g} % of the time")
-        text.append(f" at most, in {who(cost)}" if cost["processes"] > 1 else "")
+        text.append(f" at most, in {cost['label']}" if cost["processes"] > 1 else "")
     return text.append("; " + (f"records dropped: {dropped}" if dropped else "no record was dropped"))
 
 
@@ -111,9 +106,11 @@ def _ended(ending: dict[str, Any]) -> Text:
     """One line for all that ended alike: how many, who, and what they were inside of."""
     alike = ending["processes"]
     text = Text.assemble((f"{len(alike)} {ending['state']} {shown(ending['how'])}: ", "bold"))
-    text.append(_listed([shown(who(process)) for process in alike]))
-    opened = [(process, inside) for process in alike for inside in process["inside"]]
-    inside_of = [f"{shown(who(process))} in {shown(inside['name'])}{_context(inside)}" for process, inside in opened]
+    text.append(_listed([shown(process["label"]) for process in alike]))
+    inside_of = [
+        f"{shown(process['label'])} in {shown(inside['name'])}{_context(inside)}"
+        for process in alike for inside in process["inside"]
+    ]  # fmt: skip
     return text.append(f"; open: {_listed(inside_of, '; ')}" if inside_of else "")
 
 
@@ -135,7 +132,7 @@ def _lost(process: dict[str, Any]) -> Text:
     if process["names_capped"]:
         maker = f"made most by module {shown(process['names_by'])}; " if process.get("names_by") else ""
         lost += f" (too many names, {maker}what differs from call to call belongs into attributes)"
-    return Text.assemble((f"{who(process, with_host=True)}: ", "yellow"), lost)
+    return Text.assemble((f"{labels.placed(process)}: ", "yellow"), lost)
 
 
 def _coalesced(ranges: list[dict[str, Any]]) -> list[RenderableType]:
