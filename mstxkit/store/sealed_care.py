@@ -81,7 +81,9 @@ class _Ledger:
         self._care, self._is_of_run = care, bool(name)
         token = None if care.place is None else own_disk.token_of(care.place)
         self._own = None if name else (care.place or care.live) / _OWN_COPY
-        self._name = name or care_record.name_of(identity.host(), token or _key_of(care.live))
+        # Of a host with no place of its own: containers may share its name, and have another /dev/shm each.
+        key = hashlib.sha256(f"{identity.boot_id()} {care.live}".encode("utf-8", "surrogateescape")).hexdigest()[:16]
+        self._name = name or care_record.name_of(identity.host(), token or key)
         own = None if self._own is None else care_record.read_file(self._own, care.run_id)
         before = own or care_record.read(care.run, care.run_id, self._name) or CareRecord("")
         place = ("", "") if care.place is None or name else (str(care.place), token or "")
@@ -197,8 +199,3 @@ def _listed(care: SealedCare, folders: list[Path], prefix: str = "") -> list[tid
     names = (name for name in sealed_place.all_names(folders) if name.startswith(prefix) and layout.is_sealed(name))
     looks = (tidying.looked_at(sealed_place.path_of(care.folders, name), name) for name in names)
     return [file for file in looks if file is not None]
-
-
-def _key_of(live: Path) -> str:
-    """Of a host with no place of its own: containers may share its name, and have another /dev/shm each."""
-    return hashlib.sha256(f"{identity.boot_id()} {live}".encode("utf-8", "surrogateescape")).hexdigest()[:16]

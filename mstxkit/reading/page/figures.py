@@ -66,23 +66,17 @@ def _of_role(
     rows = bounds(len(role.members), detail.rows)
     means = {key: [row for row in summary[key] if row["role"] == role.role] for key in _MEANS}
     widest = int(np.diff(columns).max())
+    works = [shown(stage) for stage, at in role.stages().items() if np.isfinite(role.work[:, :, at[0]]).any()]
     return {
         "role": shown(role.role) or ALL, "members": len(role.members),
         "steps": packed(role.steps[columns[:-1]], "u4"),
         "per_column": "" if widest == 1 else f"each column is the mean of up to {widest} steps",
         "rows": _names_of_rows(role, rows), "path": _path(role, path, columns),
         "heat": _heat(role, columns, rows),
-        "tails": _tails(role, tails, means["tails"], columns), "works": _works(role),
+        "tails": _tails(role, tails, means["tails"], columns), "works": works,
         "rates": [_rate(role, rates, row, columns) for row in means["throughput"][:STAGES_AT_MOST]],
         "means": means,
     }  # fmt: skip
-
-
-def _works(role: RoleRun) -> list[str]:
-    """The stages that say how much work they did."""
-    return [
-        shown(stage) for stage, pieces in role.stages().items() if np.isfinite(role.work[:, :, pieces[0]]).any()
-    ]  # fmt: skip
 
 
 def _names_of_rows(role: RoleRun, rows: Any) -> list[str]:

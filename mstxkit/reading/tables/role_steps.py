@@ -132,16 +132,12 @@ def _figures(work: pl.DataFrame, every: pl.DataFrame) -> pl.DataFrame:
     """
     figures = stages.by_step(work).select(*_OF, "count", "total_ns", "start_ns", "end_ns")
     for rows in (work, every.filter(pl.col("duration_ns").is_not_null())):
-        figures = figures.join(_told(rows), on=_OF, how="left", maintain_order="left", suffix="_inside")
+        told = rows.group_by(*_OF).agg(
+            longest_ns=pl.col("duration_ns").max(), longest_response=pl.col("longest_response").max(),
+            tokens=stages.summed(pl.col("tokens")), responses=stages.summed(pl.coalesce("responses", "prompts")),
+        )  # fmt: skip
+        figures = figures.join(told, on=_OF, how="left", maintain_order="left", suffix="_inside")
     return figures.with_columns(pl.coalesce(name, f"{name}_inside") for name in _WORK)
-
-
-def _told(rows: pl.DataFrame) -> pl.DataFrame:
-    """What these rows say that they did, by `process, step, stage`, and the longest of them."""
-    return rows.group_by(*_OF).agg(
-        longest_ns=pl.col("duration_ns").max(), longest_response=pl.col("longest_response").max(),
-        tokens=stages.summed(pl.col("tokens")), responses=stages.summed(pl.coalesce("responses", "prompts")),
-    )  # fmt: skip
 
 
 def _lives(figures: pl.DataFrame, rows: pl.DataFrame) -> dict[int, Whole]:

@@ -68,16 +68,12 @@ def rows(runs: tuple[RoleRun, ...], kind: str, asked: AskedSplit | None = None) 
         return
     for more_trainers, more_rollouts in _splits(n, m, asked):
         then_s = step_s * _step_s(trainers, rollouts, more_trainers, more_rollouts) / now_s
+        off = _OFF_AT_LEAST + _OFF_BY_TWICE * math.hypot(math.log2(more_trainers / n), math.log2(more_rollouts / m))
         yield (
             kind, trainers.role, None, None, None, None, more_trainers, more_rollouts, int(trainers.steps[0]),
             int(trainers.steps[-1]), shown_ns(step_s), shown_ns(then_s), shown_ns(step_s - then_s),
-            1 - then_s / step_s, then_s / step_s * _error_ratio(more_trainers / n, more_rollouts / m), None,
+            1 - then_s / step_s, then_s / step_s * off, None,
         )  # fmt: skip
-
-
-def _error_ratio(*shares: float) -> float:
-    """So far may a step be off of which the sides are so many times as large."""
-    return _OFF_AT_LEAST + _OFF_BY_TWICE * math.hypot(*map(math.log2, shares))
 
 
 def _refuse(asked: AskedSplit | None, needed: str) -> None:
