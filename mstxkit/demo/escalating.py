@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -10,16 +9,7 @@ from mstxkit.reading.run import open_run
 from mstxkit.store import verdicts
 from mstxkit.store.verdicts import Verdict
 
-_TRACE = "*.pt.trace.json"
 _NO_VERDICT = "the training was over before a verdict blamed a rank"
-
-
-class Trace(NamedTuple):
-    """A trace in Chrome's format: how many events it holds, and how many of them are the stage's own range."""
-
-    path: Path
-    events: int
-    ranges: int
 
 
 class Profiled(NamedTuple):
@@ -29,8 +19,7 @@ class Profiled(NamedTuple):
     state: str
     reason: str  # why it ended so
     step: int | None  # the one that was recorded
-    folder: Path | None  # the profile's; None where nothing was recorded
-    trace: Trace | None  # the one in it; None where the profiler writes none by itself
+    folder: str | None  # of the profile; None where nothing was recorded
 
 
 class Escalated(NamedTuple):
@@ -47,14 +36,7 @@ class Escalated(NamedTuple):
 
     def as_json(self) -> dict[str, Any]:
         """Plain values."""
-        profiles = [
-            {
-                **profiled._asdict(),
-                "folder": profiled.folder and str(profiled.folder),
-                "trace": profiled.trace and {**profiled.trace._asdict(), "path": str(profiled.trace.path)},
-            }
-            for profiled in self.profiles
-        ]
+        profiles = [profiled._asdict() for profiled in self.profiles]
         return {**self._asdict(), "verdict": self.verdict and self.verdict._asdict(), "profiles": profiles}
 
 
@@ -79,19 +61,6 @@ def _acted(run: Path) -> Verdict | None:
 
 
 def _profiled(run: Path, row: dict[str, Any]) -> Profiled:
-    folder = None if row["folder"] is None else run / row["folder"]
-    trace = None if folder is None else trace_of(run, row)
-    return Profiled(row["rank"], row["state"], row["reason"], row["first_step"], folder, trace)
-
-
-def trace_of(run: Path, row: dict[str, Any]) -> Trace | None:
-    """The trace of one rank's session, opened and counted; None without one, as in raw NPU data."""
-    sessions = (run / "profiles").glob(f"{row['stage']}/step*/rank{row['rank']}/*/session.json")
-    documents = [(file.parent, json.loads(file.read_text(encoding="utf-8"))) for file in sorted(sessions)]
-    paths = [folder / of["output"] for folder, of in documents if of["request"] == row["request"] and of["output"]]
-    path = next((path.resolve() for path in paths if path.match(_TRACE)), None)
-    if path is None:
-        return None
-    events = json.loads(path.read_text(encoding="utf-8"))["traceEvents"]
-    ranges = sum(event.get("name") == row["stage"] and event.get("ph") == "X" for event in events)
-    return Trace(path, len(events), ranges)
+    return Profiled(
+        row["rank"], row["state"], row["reason"], row["first_step"], row["folder"] and str(run / row["folder"])
+    )

@@ -23,6 +23,7 @@ import pytest
 pytest.importorskip("torch")
 pytest.importorskip("polars")
 
+from builders import torch_traces
 from builders.judged_runs import say, verdict
 from builders.raw_profiles import make_msprof
 
@@ -337,9 +338,8 @@ def test_the_demo_shows_the_verdict_the_request_that_it_made_and_the_traces_of_s
     assert not found.has_failed
     assert [(of.rank, of.state) for of in found.profiles] == [(2, "done"), (3, "done")]
     assert len({of.step for of in found.profiles}) == 1
-    traces = [of.trace for of in found.profiles if of.trace is not None]
-    assert {trace.path.parent for trace in traces} == {story.training.run / "profiles" / found.verdict.request}
-    assert [(trace.ranges, trace.events > 1) for trace in traces] == [(1, True)] * 2
+    asked = found.verdict.request
+    assert [torch_traces.ranges_of(story.training.run, asked, "reward", rank) for rank in (2, 3)] == [1, 1]
     assert len(json.loads(json.dumps(found.as_json()))["profiles"]) == 2
 
 
