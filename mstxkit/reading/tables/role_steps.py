@@ -132,11 +132,11 @@ def _figures(work: pl.DataFrame, every: pl.DataFrame) -> pl.DataFrame:
     """
     figures = stages.by_step(work).select(*_OF, "count", "total_ns", "start_ns", "end_ns")
     for rows in (work, every.filter(pl.col("duration_ns").is_not_null())):
-        told = rows.group_by(*_OF).agg(
+        sums = rows.group_by(*_OF).agg(
             longest_ns=pl.col("duration_ns").max(), longest_response=pl.col("longest_response").max(),
             tokens=stages.summed(pl.col("tokens")), responses=stages.summed(pl.coalesce("responses", "prompts")),
         )  # fmt: skip
-        figures = figures.join(told, on=_OF, how="left", maintain_order="left", suffix="_inside")
+        figures = figures.join(sums, on=_OF, how="left", maintain_order="left", suffix="_inside")
     return figures.with_columns(pl.coalesce(name, f"{name}_inside") for name in _WORK)
 
 
