@@ -12,7 +12,7 @@
   const root = document.documentElement, $ = (id) => document.getElementById(id);
   const KINDS = { i1: Int8Array, u1: Uint8Array, u2: Uint16Array, u4: Uint32Array, f4: Float32Array };
   // Colours that can be told apart with any kind of colour vision; the cause alone is red-orange.
-  const STAGES = ["#4477aa", "#66ccee", "#228833", "#aa3377", "#ccbb44", "#88a0bd", "#8fc9a5", "#7a5ea8", "#c9a66b", "#5b8a8a", "#b07aa1", "#6f7c8a"];
+  const STAGES = ["#4477aa", "#66ccee", "#228833", "#aa3377", "#ccbb44", "#88a0bd", "#8fc9a5", "#7a5ea8", "#c9a66b", "#5b8a8a", "#b07aa1", "#6f7c8a", "#3d5a80", "#9dbf6b", "#d3a6cf", "#3f9c9c"];
   const state = { role: 0, stage: 0, measure: "slower", zoom: 0 };
 
   const esc = (text) => String(text).replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;");
@@ -57,13 +57,18 @@
     return Plotly.react(plot, traces, layout(more), CONFIG);
   }
   const columnsOf = (r) => flat(r.steps);
+  // A stage has the same colour in every chart and every page: known ones by their key, others by their name.
+  function toneOf(stage) {
+    const known = D.stage_keys.indexOf(stage);
+    return STAGES[(known >= 0 ? known : [...stage].reduce((sum, letter) => (31 * sum + letter.codePointAt(0)) >>> 0, 0)) % STAGES.length];
+  }
 
   const charts = {
     steps() {
       const r = role(), steps = columnsOf(r), parts = rows(r.path.seconds), lengths = flat(r.path.length);
       const [size, unit] = unitOf(lengths), last = r.path.stages.length - 1;
       const traces = parts.map((part, at) => ({
-        type: "bar", name: esc(r.path.stages[at]), x: steps, y: part.map((s) => s / size), marker: { color: at === last ? color("--line") : STAGES[at % STAGES.length], line: { width: 0 } },
+        type: "bar", name: esc(r.path.stages[at]), x: steps, y: part.map((s) => s / size), marker: { color: at === last ? color("--line") : toneOf(r.path.stages[at]), line: { width: 0 } },
         customdata: part.map(seconds), hovertemplate: "step %{x}: %{customdata}<extra>%{fullData.name}</extra>",
       }));
       draw("steps", traces, { barmode: "stack", bargap: steps.length > 120 ? 0 : 0.1, height: 360, xaxis: { title: "step" }, yaxis: { title: unit, rangemode: "tozero" } });
@@ -92,8 +97,7 @@
         const at = get.stage.map((s, place) => (s === stage ? place : -1)).filter((place) => place >= 0);
         if (!at.length) continue;
         const name = stage === 65535 ? "no stage" : D.zoom.names[stage];
-        const known = role().path.stages.indexOf(name);
-        const tone = stage === 65535 ? color("--soft") : STAGES[(known >= 0 ? known : stage) % STAGES.length];
+        const tone = stage === 65535 ? color("--soft") : toneOf(name);
         traces.push({
           type: "bar", orientation: "h", name: esc(name), base: at.map((p) => get.start[p] / size), x: at.map((p) => get.length[p] / size),
           y: at.map((p) => get.lane[p] + (deepest ? (get.depth[p] / (deepest + 1) - 0.5 + 0.5 / (deepest + 1)) * thick : 0)), width: thick / (deepest + 1) * 0.92,
@@ -120,7 +124,7 @@
     rate() {
       const traces = [];
       for (const r of D.roles) for (const rate of r.rates) traces.push({
-        type: "scatter", mode: "lines", name: esc(rate.stage), x: columnsOf(r), y: flat(rate.stage_rate), line: { width: 1.8, color: STAGES[Math.max(0, r.path.stages.indexOf(rate.stage)) % STAGES.length], dash: ["solid", "dash", "dot", "dashdot"][traces.length % 4] },
+        type: "scatter", mode: "lines", name: esc(rate.stage), x: columnsOf(r), y: flat(rate.stage_rate), line: { width: 1.8, color: toneOf(rate.stage), dash: ["solid", "dash", "dot", "dashdot"][traces.length % 4] },
         hovertemplate: "step %{x}: %{y:,.0f} tokens/s<extra>%{fullData.name}</extra>",
       });
       draw("rate", traces, { height: 320, xaxis: { title: "step" }, yaxis: { title: "tokens/s", rangemode: "tozero" }, showlegend: true });

@@ -13,6 +13,7 @@ from urllib.parse import quote
 import polars as pl
 
 from ...errors import MstxkitError
+from ...stages import BY_KEY
 from ...store import documents
 from ..report import devices
 from ..report.choice import EVERYTHING
@@ -89,6 +90,7 @@ def _page(
     scripted = {
         "roles": [{key: value for key, value in role.items() if key != "means"} for role in roles],
         "zoom": zoom.of_run(run, choice, ranks, first, detail.ranges), "what_if": sections.what_if_bars(summary),
+        "stage_keys": list(BY_KEY),
         "stragglers": [{key: row[key] for key in ("who", "stage", "where")} for row in summary["stragglers"][:1]],
     }  # fmt: skip
     drawn = {**scripted, **others, "roles": roles, "roles_left_out": figures.left_out(run, first)}

@@ -16,6 +16,8 @@ from .figures import DETAILS, ROLES_AT_MOST, in_order
 from .packed import packed
 
 STEPS_AT_MOST, RANKS_AT_MOST, DEPTH_AT_MOST = 6, 24, 3
+# Steps that are longer than the one in the middle by so many times what others are off are there too, so many at most.
+_FAR, _FAR_STEPS_AT_MOST = 6.0, 12
 _NS = 1e9
 
 
@@ -43,7 +45,7 @@ def _of_role(
     run: Run, role: RoleRun, choice: ReportChoice, stragglers: list[int], names: list[str], at_most: int
 ) -> dict[str, Any]:
     steps, why = _steps(role, choice)
-    ranks = _ranks(role, stragglers)
+    ranks, at_most = _ranks(role, stragglers), at_most * STEPS_AT_MOST // max(STEPS_AT_MOST, len(steps))
     rows = _rows(run, role, steps, ranks)
     of_steps = [rows.filter(pl.col("step") == step) for step in steps]
     longest = (of_step.sort("duration_ns", descending=True).head(at_most) for of_step in of_steps)
@@ -64,12 +66,15 @@ def _steps(role: RoleRun, choice: ReportChoice) -> tuple[list[int], dict[int, st
             return asked, dict.fromkeys(asked, "")
     order = np.argsort(lengths, kind="stable")
     order = order[order > 0] if len(numbers) > 2 else order  # the first is no step like others
-    places = {
-        "the slowest": order[-1], "in the middle": order[len(order) // 2], "the fastest": order[0],
-        "the first": 0, "the last": len(numbers) - 1,
-    }  # fmt: skip
+    places = [
+        ("the slowest", order[-1]), ("in the middle", order[len(order) // 2]), ("the fastest", order[0]),
+        ("the first", 0), ("the last", len(numbers) - 1),
+    ]  # fmt: skip
+    late_s = lengths - np.median(lengths[order])
+    far = [place for place in order[::-1] if late_s[place] > _FAR * np.median(np.abs(late_s[order]))]
+    places += [("far longer than others", place) for place in far[:_FAR_STEPS_AT_MOST]]
     why: dict[int, str] = {}
-    for words, place in places.items():
+    for words, place in places:
         why.setdefault(numbers[int(place)], words)
     return sorted(why), why
 

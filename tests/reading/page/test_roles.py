@@ -104,3 +104,17 @@ def test_a_click_on_a_step_of_a_role_shows_the_nearest_of_that_role(opened: Open
 def test_nothing_went_wrong(opened: Opened) -> None:
     """The last of them: after all that was done before."""
     assert opened.trouble == []
+
+
+def test_a_stage_has_one_colour_whatever_chart_and_role_shows_it(opened: Opened) -> None:
+    tones = """(plot) => Object.fromEntries(document.getElementById(plot).data.map((of) => [of.name, of.marker.color]))"""
+    in_steps, closely = {}, {}
+    for role in (ROLLOUT, ACTOR):
+        opened.page.select_option("#role", role)
+        in_steps[role], closely[role] = (opened.page.evaluate(tones, plot) for plot in ("plot-steps", "plot-zoom"))
+    stages = {"actor_generate", "actor_update"} & {*in_steps[ROLLOUT], *in_steps[ACTOR]}
+
+    assert len(stages) == 2
+    for stage in stages:
+        seen = {some[role].get(stage) for some in (in_steps, closely) for role in (ROLLOUT, ACTOR)} - {None}
+        assert len(seen) == 1

@@ -51,3 +51,17 @@ def test_a_step_has_the_ranges_of_its_role_and_of_its_last_attempt(tmp_path: Pat
 def largest(array: dict[str, Any]) -> float:
     """Of an array as the page has it."""
     return max(memoryview(base64.b64decode(array["b"])).cast(array["k"][0]))
+
+
+def test_each_step_that_lasts_far_longer_than_others_can_be_looked_at(tmp_path: Path) -> None:
+    run, bank, at = new_run(tmp_path / "run"), BankFiles(), 0
+    for step in range(40):
+        took = (100 if step in (7, 21, 33) else 9 + step % 3) * SECOND // 10
+        bank.range("pass", at, at + took - 1000, stage="actor_update", own=True, step=step)
+        at += took
+    ProcessFiles(run, 100, rank=0, anchors=(anchor(0), anchor(at))).seal(bank)
+    look = zoom.of_run(open_run(run), EVERYTHING, [], None)
+
+    assert look is not None
+    assert {7, 21, 33} <= {step["step"] for step in look["roles"][0]["steps"]}
+    assert len(look["roles"][0]["steps"]) <= zoom.STEPS_AT_MOST + 12
