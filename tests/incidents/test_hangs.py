@@ -266,7 +266,7 @@ def test_a_hang_whose_process_went_on_and_then_ended_in_order_is_withdrawn(start
         assert process.wait(30) == 0
 
     assert lives.wait_until(lambda: bool(job.incidents()[0].over_ns))
-    assert [verdict.withdrawn for verdict in verdicts.read(job.run)] == ["it went on by itself"]
+    assert lives.wait_until(lambda: [v.withdrawn for v in verdicts.read(job.run)] == ["it went on by itself"])
 
 
 def test_what_a_validation_is_inside_of_may_last_as_long_as_the_validation(start: Start) -> None:

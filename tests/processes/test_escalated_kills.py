@@ -180,7 +180,9 @@ def asked(story: Story) -> list[fate.Asked]:
 def judge_memories(story: Story) -> None:
     """The same request is under the same state for whoever would be restarted: nothing that ended waits again."""
     for one in story.said():
-        memory = one.acknowledgement.document["memory"]
+        memory = one.acknowledgement.document.get("memory")
+        if memory is None:  # it only stood by, and was told of no request
+            continue
         waiting = {told["request"]["id"] for told in memory["tasks"]}
         ended = {told["id"] for told in memory["ended"]}
         assert not waiting & ended, story

@@ -80,8 +80,10 @@ def stop(keeper: Any) -> None:
 
 
 def hang(keeper: Any) -> None:
-    """It waits for what it seals, as for a disk."""
+    """It waits for what it seals, as for a disk, from when it has answered on."""
     tell(keeper, "hang")
+    tell(keeper, "keeper?")
+    assert keeper.stdout.readline() == "True\n"
 
 
 def tell(rank: Any, word: str) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from builders.ray_jobs import Start
 
@@ -12,7 +14,7 @@ def test_the_actor_is_named_with_its_rank_where_it_is_inside_of_a_range(start: S
     (incident,) = start("hangs", "marked", MSTXKIT_HANG_S="3").said["incidents"]
 
     assert incident[:4] == ["hang", "reward", "score", 1]
-    assert incident[5].endswith("driver waits for rank 1 Scorer in collect_scores")
+    assert re.search(r"driver \(pid \d+\) waits for rank 1 Scorer in collect_scores$", incident[5])
 
 
 def test_the_range_that_waits_in_ray_get_is_named_where_no_actor_says_what_it_does(start: Start) -> None:

@@ -107,7 +107,9 @@ def test_nothing_went_wrong(opened: Opened) -> None:
 
 
 def test_a_stage_has_one_colour_whatever_chart_and_role_shows_it(opened: Opened) -> None:
-    tones = """(plot) => Object.fromEntries(document.getElementById(plot).data.map((of) => [of.name, of.marker.color]))"""
+    tones = (
+        """(plot) => Object.fromEntries(document.getElementById(plot).data.map((of) => [of.name, of.marker.color]))"""
+    )
     in_steps, closely = {}, {}
     for role in (ROLLOUT, ACTOR):
         opened.page.select_option("#role", role)
