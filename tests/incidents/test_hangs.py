@@ -247,6 +247,7 @@ def test_a_hang_is_told_of_once_and_as_a_verdict(start: Start) -> None:
 def test_a_hang_that_goes_on_by_itself_is_withdrawn(start: Start, is_another: bool) -> None:
     job = start("goes_on", "waits")
     first = job.incident()
+    assert lives.wait_until(lambda: bool(verdicts.read(job.run)))  # it is written after the incident
     if is_another:
         follow(job)
 
@@ -290,6 +291,7 @@ def test_a_hang_whose_ranks_have_begun_anew_in_the_run_holds_no_more(start: Star
     """As where an elastic launcher starts them again: the new ones hang nowhere."""
     first = start("sleeps", "waits")
     before = first.incident()
+    assert lives.wait_until(lambda: bool(verdicts.read(first.run)))
     for process in first.ranks:
         process.kill()
         process.wait()
