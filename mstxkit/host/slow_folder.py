@@ -22,7 +22,7 @@ class SlowFolder:
         limits: Of the recorder that is to be.
     """
 
-    late_children: set[int] = set()  # are told to who records, once somebody does
+    late_children: set[int] = set()  # nobody who records could count them
 
     def __init__(self, asked: Any, limits: Any = None) -> None:
         self.run, self.limits, self.name, self._answer = Path(os.path.abspath(asked)), limits, None, threading.Event()

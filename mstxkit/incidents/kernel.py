@@ -104,19 +104,13 @@ def running_threads(pid: int) -> list[int]:
 
 
 def threads(pid: int) -> list[dict[str, Any]]:
-    """`tid, name, state, waits_in, kernel` of each thread, the main one first: what the kernel holds it in.
-
-    Of `[<0>] futex_wait_queue+0x60/0x90` that is the name; only root may read it.
-    """
+    """`tid, name, state, waits_in, kernel` of each thread, the main one first: what the kernel holds it in."""
     return [
         {
             "tid": tid, "name": _text(f"/proc/{pid}/task/{tid}/comm").strip(),
             "state": (_stat(f"/proc/{pid}/task/{tid}") or [""])[0],
             "waits_in": waits_in(pid, tid),
-            "kernel": [
-                line.partition("] ")[2].partition("+")[0]
-                for line in _text(f"/proc/{pid}/task/{tid}/stack").splitlines()[:12]
-            ],
+            "kernel": _calls(_text(f"/proc/{pid}/task/{tid}/stack")),
         }
         for tid in _threads(pid)[:_THREADS_AT_MOST]
     ]  # fmt: skip
@@ -125,6 +119,11 @@ def threads(pid: int) -> list[dict[str, Any]]:
 def waits_in(pid: int, tid: int) -> str:
     """The kernel's function in which a thread waits: `futex_wait_queue`; "" where it does not, or may not be seen."""
     return _text(f"/proc/{pid}/task/{tid}/wchan").strip("0\n")[:100] if pid else ""
+
+
+def _calls(stack: str) -> list[str]:
+    """`[<0>] futex_wait_queue+0x60/0x90` as `futex_wait_queue`; only root may read it."""
+    return [line.partition("] ")[2].partition("+")[0] for line in stack.splitlines()[:12]]
 
 
 def _threads(pid: int) -> list[int]:

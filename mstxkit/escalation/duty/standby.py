@@ -79,7 +79,7 @@ class Standby:
         """Say once what a stage's name is nearly like: no tool takes it for that. Of many ranks the first says it."""
         names = engine.stages_seen()[self._names :]
         self._names += len(names)
-        for name in names if identity.current()["rank"] in (None, 0) else ():
+        for name in names if names and identity.current()["rank"] in (None, 0) else ():
             if (meant := meant_by(name)) is not None:
                 faults.say_once(f"no stage that mstxkit knows is called {name!r}: {meant!r} may be meant")
 

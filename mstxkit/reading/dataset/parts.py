@@ -74,10 +74,8 @@ class CompactedParts:
         `only_open`: those that may hold ranges that are open.
         """
         asked = [at for at, batch in enumerate(self._batches) if self._is_asked_for(batch)]
-        if only_open:
-            abouts = {at: map(table_of, self._batches[at].processes.values()) for at in asked}
-            asked = [at for at in asked if any(about.get("has_open") is not False for about in abouts[at])]
-        groups = [group for at in asked for group in self._groups_of(at)]
+        batches = [at for at in asked if not only_open or _may_have_open(self._batches[at])]
+        groups = [group for at in batches for group in self._groups_of(at)]
         return [group for group in groups if group.has_open] if only_open else groups
 
     def _is_asked_for(self, batch: CompactedBatch) -> bool:
@@ -170,6 +168,10 @@ def _tracks(listed: list[Any]) -> Iterator[tuple[int, TrackText]]:
     for track, thread, is_task, name, is_shared in (row for row in listed if isinstance(row, list) and len(row) == 5):
         if small_number(track) is not None and 0 <= track <= records.TRACK_MAX:
             yield track, TrackText(whole_number(thread), is_task is True, text_of(name), is_shared is True)
+
+
+def _may_have_open(batch: CompactedBatch) -> bool:
+    return any(table_of(about).get("has_open") is not False for about in batch.processes.values())
 
 
 def _of(batch: CompactedBatch) -> str:

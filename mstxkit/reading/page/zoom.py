@@ -45,7 +45,8 @@ def _of_role(
     run: Run, role: RoleRun, choice: ReportChoice, stragglers: list[int], names: list[str], at_most: int
 ) -> dict[str, Any]:
     steps, why = _steps(role, choice)
-    ranks, at_most = _ranks(role, stragglers), at_most * STEPS_AT_MOST // max(STEPS_AT_MOST, len(steps))
+    ranks = _ranks(role, stragglers)
+    at_most = at_most * STEPS_AT_MOST // max(STEPS_AT_MOST, len(steps))  # more steps are no larger page
     rows = _rows(run, role, steps, ranks)
     of_steps = [rows.filter(pl.col("step") == step) for step in steps]
     longest = (of_step.sort("duration_ns", descending=True).head(at_most) for of_step in of_steps)

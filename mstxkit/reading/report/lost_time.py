@@ -78,9 +78,9 @@ def _replayed(account: Account, verdicts: Rows, rows: Rows) -> list[Mapping[str,
 def _is_its_tail(account: Account, verdict: Mapping[str, Any], row: Mapping[str, Any]) -> bool:
     """Is the tail of a stage what the verdict tells of: of nobody alone, or of who is last there in most steps?"""
     is_of_same = row["kind"] == TAIL and _key(row["stage"]) == _key(verdict["stage"])
-    if not is_of_same or verdict["kind"] not in (IMBALANCE, JITTER) or verdict["rank"] is None:
-        return is_of_same and verdict["kind"] in (IMBALANCE, JITTER)
-    return any(
+    if not is_of_same or verdict["kind"] not in (IMBALANCE, JITTER):
+        return False
+    return verdict["rank"] is None or any(
         rank == verdict["rank"] and 2 * count > tail["steps"]
         for tail in _tails(account, row) for rank, count in tail["often"]
     )  # fmt: skip

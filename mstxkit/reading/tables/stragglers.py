@@ -81,10 +81,13 @@ def _of_role(run: RoleRun) -> list[Straggler]:
     plain = list(_of_kind(run, excess.of_own(run), run.own_s, False))
     kept = [slow for slow in plain if (slow.member, slow.piece) not in hidden]
     of_plain = {(slow.member, slow.piece): slow for slow in plain}
-    for at, slow in enumerate(inside):  # what is seen in every step says more than what few rings tell
-        seen = of_plain.get((slow.member, slow.piece))
-        inside[at] = seen if seen is not None and seen.more_s >= 0.7 * slow.more_s else slow
+    inside = [_better(slow, of_plain.get((slow.member, slow.piece))) for slow in inside]
     return sorted([*kept, *inside], key=lambda slow: (-slow.step_ratio, slow.member, slow.piece))
+
+
+def _better(inside: Straggler, plain: Straggler | None) -> Straggler:
+    """What is seen in every step says more than what few rings tell, where both do."""
+    return plain if plain is not None and plain.more_s >= 0.7 * inside.more_s else inside
 
 
 def _of_kind(run: RoleRun, values: Seconds, time_s: Seconds, is_inside: bool) -> Iterator[Straggler]:
