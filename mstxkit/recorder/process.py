@@ -232,7 +232,9 @@ class Recorder:
 
     def _close(self) -> None:
         """Nothing changes in the live file from here on: no range is both ended and open. Touches no run folder."""
-        with self._closing:
+        if not self._closing.acquire(timeout=ENDS_WITHIN_S):  # its holder may wait for an import that this interrupts
+            return
+        try:
             if self._is_closed:
                 return
             self._is_closed = True
@@ -245,6 +247,8 @@ class Recorder:
             engine.detach()
             livefile.set_state(self.live.view, livefile.CLOSED)
             self._try("recorder.identity", self.sealer.learn_identity)
+        finally:
+            self._closing.release()
 
     def discard(self) -> None:
         """Stop without a trace: nothing of this process is kept."""

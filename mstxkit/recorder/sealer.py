@@ -16,11 +16,11 @@ from ..engine.choose import engine
 from ..host import identity, jitter, life
 from ..store import livefile
 from .background import Background
+from .governor import Governor, Throttling, outside_ns
 from .live import LiveFile, life_of
 
 if TYPE_CHECKING:
     from .block_writer import BlockWriter
-    from .governor import Governor, Throttling
     from .handing_over import HandingOver
     from .sealed import SealedFiles
 
@@ -188,8 +188,6 @@ class Sealer:
     def governor(self) -> Governor:
         """Which sites are coalesced for what they cost."""
         if self._governor is None:
-            from .governor import Governor, outside_ns
-
             self._governor = Governor(self._budget_ratio, outside_ns())
             self._governor.decide(self._governed_ns, self._costs_before)  # which only takes down what there was
         return self._governor
