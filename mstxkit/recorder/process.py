@@ -279,9 +279,11 @@ class Recorder:
 
     def governed(self) -> dict[str, Any]:
         """The budget, what ranges cost in the last second, both over wall time, and the names coalesced for that."""
-        governor = self.sealer.governor
+        budget_ratio, governor = self.sealer.budget_ratio, self.sealer.governor
+        if governor is None:  # for the first second
+            return {"budget_ratio": budget_ratio, "cost_ratio": 0.0, "coalescing": []}
         held = sorted(names.as_text(site.name) for site in governor.held)
-        return {"budget_ratio": governor.budget_ratio, "cost_ratio": governor.cost_ratio, "coalescing": held}
+        return {"budget_ratio": budget_ratio, "cost_ratio": governor.cost_ratio, "coalescing": held}
 
     def abandon(self) -> None:
         """In a forked child: let go of the parent's live file without touching it."""

@@ -16,11 +16,11 @@ from ..engine.choose import engine
 from ..host import identity, jitter, life
 from ..store import livefile
 from .background import Background
-from .governor import Governor, Throttling, outside_ns
 from .live import LiveFile, life_of
 
 if TYPE_CHECKING:
     from .block_writer import BlockWriter
+    from .governor import Governor, Throttling
     from .handing_over import HandingOver
     from .sealed import SealedFiles
 
@@ -67,8 +67,8 @@ class Sealer:
         self._writer: BlockWriter | None = None
         self._sealed: dict[int, int] = {}
         self._rotating = jitter.Every(seal_every_s, "seal", time.monotonic())
-        self._budget_ratio = budget_ratio
-        self._governor: Governor | None = None
+        self.budget_ratio = budget_ratio
+        self.governor: Governor | None = None  # made in this thread: no import of its is interrupted by a signal
         engine.flush_coalesced()
         self._governed_ns, self._costs_before = time.monotonic_ns(), engine.site_costs()
         self._coalesced, self._coalesces = sum(count for *_, count in self._costs_before), False
@@ -184,17 +184,13 @@ class Sealer:
         livefile.add_to_counter(self._live.view, "own_cost_ns", time.thread_time_ns() - before)
         return is_done
 
-    @property
-    def governor(self) -> Governor:
-        """Which sites are coalesced for what they cost."""
-        if self._governor is None:
-            self._governor = Governor(self._budget_ratio, outside_ns())
-            self._governor.decide(self._governed_ns, self._costs_before)  # which only takes down what there was
-        return self._governor
-
     def _govern(self) -> None:
         """Write what was coalesced, and coalesce what costs too much."""
-        governor = self.governor
+        if (governor := self.governor) is None:
+            from .governor import Governor, outside_ns
+
+            self.governor = governor = Governor(self.budget_ratio, outside_ns())
+            governor.decide(self._governed_ns, self._costs_before)  # which only takes down what there was
         engine.flush_coalesced()
         self._governed_ns = time.monotonic_ns()
         costs = engine.site_costs()
@@ -209,8 +205,8 @@ class Sealer:
 
     def let_go(self) -> None:
         """Nothing is coalesced for its cost any more: at the end, and in a forked child, where another one begins."""
-        if self._governor is not None:
-            self._throttle(self._governor.release())
+        if self.governor is not None:
+            self._throttle(self.governor.release())
 
     def finish(self) -> None:
         """The end: write what was coalesced, count what ranges have cost since the last time."""
