@@ -114,3 +114,10 @@ def test_the_table_of_real_files_is_of_the_commits_that_are_taken() -> None:
 
 def test_the_architecture_can_be_read_in_one_sitting() -> None:
     assert len(_text(DOCS / "internals" / "architecture.md").split()) <= ARCHITECTURE_WORDS_AT_MOST
+
+
+def test_what_the_architecture_counts_is_as_it_runs() -> None:
+    pytest.importorskip("polars")
+    from builders import walks
+
+    assert walks.count_walks() in _text(walks.PAGE)
