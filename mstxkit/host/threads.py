@@ -16,6 +16,40 @@ _TAKEN = (signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SI
 _LEFT = frozenset(map(int, signal.valid_signals().difference(_TAKEN, (signal.SIGURG,))))
 
 
+class Latch:
+    """A `threading.Event` whose `wait` needs no new lock: an Event makes one, of a library's that has replaced threads
+    since, and the thread that waits would become one of its tasks' for good.
+
+    Source: CPython 3.9 to 3.14, `Lib/threading.py`, `Condition.wait`.
+    """
+
+    def __init__(self) -> None:
+        self._lock, self.is_set = _thread.allocate_lock(), False
+        self._lock.acquire()
+
+    def set(self) -> None:
+        """Let all go on that wait, now and later."""
+        self.is_set = True
+        self._open()
+
+    def clear(self) -> None:
+        """Have who waits from now on wait."""
+        self.is_set = False
+        self._lock.acquire(blocking=False)
+
+    def wait(self, seconds: float) -> bool:
+        """Wait until it is set, at most so long. Is it?"""
+        if self._lock.acquire(timeout=max(seconds, 0.0)) and self.is_set:
+            self._open()  # for who waits besides
+        return self.is_set
+
+    def _open(self) -> None:
+        try:
+            self._lock.release()
+        except RuntimeError:
+            pass  # it is open already
+
+
 def replaced_by() -> str | None:
     """The library that has put tasks of its own in the place of threads; None: threads are the kernel's.
 

@@ -37,7 +37,7 @@ class Background:
 
     def __init__(self, name: str, turn: Callable[[], bool], wake: Callable[[], None] = lambda: None) -> None:
         self._name, self._turn, self._wake = name, turn, wake
-        self._pausing = threading.Event()
+        self._pausing = threads.Latch()
         self._changing = threading.Lock()
         self._thread: threading.Thread | None = None
         self._asked: threading.Thread | None = None  # to end; it may have done so
@@ -137,7 +137,7 @@ class Background:
     @property
     def is_pausing(self) -> bool:
         """In a turn: shall it end soon?"""
-        return self._pausing.is_set()
+        return self._pausing.is_set
 
     def _run(self) -> None:
         threads.leave_signals()
@@ -147,8 +147,8 @@ class Background:
                 goes_on = self._take_turn()
                 with self._changing:
                     last = self._last
-                    if last is None and (self._pausing.is_set() or not goes_on):
-                        if not self._pausing.is_set():
+                    if last is None and (self._pausing.is_set or not goes_on):
+                        if not self._pausing.is_set:
                             forking.leave()
                         self._thread = None
                         return

@@ -9,9 +9,12 @@ from __future__ import annotations
 import threading
 import time
 from functools import partial
-from typing import Callable
+from typing import TYPE_CHECKING, Callable
 
 from ...store import livefile
+
+if TYPE_CHECKING:
+    from ...host.threads import Latch
 
 MONOTONIC, FAKE = 1, 4
 _EARLY_ANCHORS_NS, _ANCHOR_EVERY_NS = (10_000_000, 90_000_000, 900_000_000), 2_000_000_000
@@ -20,7 +23,7 @@ _EARLY_ANCHORS_NS, _ANCHOR_EVERY_NS = (10_000_000, 90_000_000, 900_000_000), 2_0
 monotonic_ns: Callable[[], int] = partial(time.clock_gettime_ns, time.CLOCK_MONOTONIC)
 _realtime_ns: Callable[[], int] = partial(time.clock_gettime_ns, time.CLOCK_REALTIME)
 kind, _fake_ticks = MONOTONIC, 0
-beat: tuple[threading.Thread, threading.Event] | None = None
+beat: tuple[threading.Thread, Latch] | None = None
 
 
 def now() -> int:
@@ -53,9 +56,11 @@ def write_anchor(view: memoryview) -> None:
 
 def start_heartbeat(view: memoryview, seconds: float) -> None:
     """Keep the header's heartbeat and anchors, from a thread of its own."""
+    from ...host import threads  # not for the import of mstxkit
+
     global beat
     if beat is None:
-        stop = threading.Event()
+        stop = threads.Latch()
         arguments = (view, seconds, stop)
         thread = threading.Thread(target=_keep_beating, args=arguments, name="mstxkit-heartbeat", daemon=True)
         thread.start()
@@ -72,8 +77,8 @@ def stop_heartbeat() -> bool:
     return ended is not None
 
 
-def _keep_beating(view: memoryview, seconds: float, stop: threading.Event) -> None:
-    from ...host import threads  # not for the import of mstxkit
+def _keep_beating(view: memoryview, seconds: float, stop: Latch) -> None:
+    from ...host import threads  # as above
 
     threads.leave_signals()
     early = list(_EARLY_ANCHORS_NS)
