@@ -11,6 +11,8 @@ from typing import Any
 from . import proc_files
 
 _REPLACERS = ("gevent", "eventlet")
+# Taken once: who replaces threads after this has been imported replaces what makes their locks, too.
+kernel_lock = _thread.allocate_lock
 # A thread's own faults, and what a process is asked by for its stacks: whatever thread takes that shows all of them.
 _TAKEN = (signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGABRT, signal.SIGSYS, signal.SIGTRAP)
 _LEFT = frozenset(map(int, signal.valid_signals().difference(_TAKEN, (signal.SIGURG,))))
@@ -24,7 +26,7 @@ class Latch:
     """
 
     def __init__(self) -> None:
-        self._lock, self.is_set = _thread.allocate_lock(), False
+        self._lock, self.is_set = kernel_lock(), False
         self._lock.acquire()
 
     def set(self) -> None:

@@ -38,12 +38,12 @@ class Background:
     def __init__(self, name: str, turn: Callable[[], bool], wake: Callable[[], None] = lambda: None) -> None:
         self._name, self._turn, self._wake = name, turn, wake
         self._pausing = threads.Latch()
-        self._changing = threading.Lock()
+        self._changing = threads.kernel_lock()
         self._thread: threading.Thread | None = None
         self._asked: threading.Thread | None = None  # to end; it may have done so
         self._last: Callable[[], object] | None = None
         # Held by the thread, but where it rests; and by a fork, which then finds none of its locks taken.
-        self._working = threading.Lock()
+        self._working = threads.kernel_lock()
         self._is_asked = self._is_held = False
         self._ident = 0  # of the thread
 
@@ -191,7 +191,8 @@ class Postponed:
     """
 
     def __init__(self, maker: str, *arguments: Any, is_wanted: Callable[[], bool] = lambda: True) -> None:
-        self._maker, self._arguments, self._is_wanted, self._making = maker, arguments, is_wanted, threading.Lock()
+        self._maker, self._arguments, self._is_wanted = maker, arguments, is_wanted
+        self._making = threads.kernel_lock()
         self.made: Any = None
 
     def get(self) -> Any:
