@@ -86,7 +86,6 @@ class _PythonFile:
     """One file: what its names stand for."""
 
     def __init__(self, tree: ast.Module) -> None:
-        self.tree = tree
         self.lines: dict[Path, int] = {}
         self.imported = dict(_imports(tree))
         self.assigned: dict[str, list[ast.expr | None]] = {}

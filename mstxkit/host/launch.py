@@ -48,7 +48,9 @@ def start_id() -> str | None:
     """
     jobs = list(_jobs())
     finer = tuple(_value(name) for name in ("SLURM_STEP_ID", "SLURM_RESTART_COUNT"))
-    return _digest((*(part for job in jobs for part in job), *finer, _job_of_ray()), 8) if jobs else None
+    of_ray = _value("RAY_JOB_ID")
+    of_ray = "" if of_ray == _NO_JOB_OF_RAY else of_ray
+    return _digest((*(part for job in jobs for part in job), *finer, of_ray), 8) if jobs else None
 
 
 def _digest(parts: tuple[str, ...], size: int) -> str:
@@ -72,12 +74,8 @@ def _jobs() -> Iterator[tuple[str, ...]]:
         yield "mpi", _value("PMIX_NAMESPACE") or _value("OMPI_MCA_ess_base_jobid")
     if _value("TORCHELASTIC_RUN_ID") not in _NO_RUN_ID:
         yield "torchrun", _value("TORCHELASTIC_RUN_ID")
-    else:
-        yield from _by_address()
-
-
-def _by_address() -> Iterator[tuple[str, ...]]:
-    """Where the processes of a job meet; a host's name for itself says nothing to the others."""
+        return
+    # Where its processes meet; a host's name for itself says nothing to the others.
     for kind, host, port in (("msrun", "MS_SCHED_HOST", "MS_SCHED_PORT"), ("torch", "MASTER_ADDR", "MASTER_PORT")):
         if _value(host) and _value(port) and not _value(host).startswith(_LOOPBACK):
             yield kind, _value(host), _value(port)
@@ -92,8 +90,3 @@ def _cluster_of_ray() -> str:
     node = getattr(sys.modules.get("ray._private.worker"), "_global_node", None)
     address = getattr(node, "gcs_address", None)
     return address if type(address) is str else _value("RAY_ADDRESS")
-
-
-def _job_of_ray() -> str:
-    job = _value("RAY_JOB_ID")
-    return "" if job == _NO_JOB_OF_RAY else job

@@ -68,7 +68,9 @@ class LiveGlance:
         raw = documents.read_part(descriptor, 0, livefile.HEADER_BYTES + SLOTS * livefile.SLOT_BYTES)
         head = raw[: livefile.HEADER_BYTES]
         header = livefile.read_header(head, os.fstat(descriptor).st_size)
-        self._is_beside = self._identity(head).get("under") in _NOT_LOOKED_AT
+        last, mark = self._last, head[livefile.IDENTITY_AT :]
+        identity = last[1].identity if last is not None and last[0][0] == mark else livefile.read_identity(head)
+        self._is_beside = identity.get("under") in _NOT_LOOKED_AT
         if header.state != livefile.RECORDING or self._is_beside:
             return None
         (active,) = struct.unpack_from("<I", head, livefile.ACTIVE_BANK_AT)
@@ -81,12 +83,6 @@ class LiveGlance:
         if self._last is None or self._last[0] != seen:  # most processes of a host do nothing between two looks
             self._last = seen, self._new(descriptor, head, header, open_slots(head, header, used), (at, bank))
         return self._last[1]
-
-    def _identity(self, head: bytes) -> dict[str, Any]:
-        """As before, where its place holds the same bytes."""
-        if self._last is None or self._last[0][0] != head[livefile.IDENTITY_AT :]:
-            return livefile.read_identity(head)
-        return self._last[1].identity
 
     def _new(
         self, descriptor: int, head: bytes, header: livefile.Header, slots: list[livefile.Slot],

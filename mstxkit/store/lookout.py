@@ -18,7 +18,7 @@ from ..host import jitter
 from . import layout
 
 if TYPE_CHECKING:
-    from .glance import Glimpse, LiveGlance
+    from .glance import LiveGlance
 
 EVERY_S = 5.0
 
@@ -56,8 +56,7 @@ class Lookout:
 
             places = {name: self._folder / f"{name}{layout.LIVE_SUFFIX}" for name in names}
             self._glances = {name: self._glances.get(name) or LiveGlance(place) for name, place in places.items()}
-            seen = ((_looked(glance), time.monotonic_ns()) for glance in self._glances.values())
-            processes = [_as_json(glimpse, now_ns) for glimpse, now_ns in seen if glimpse is not None]
+            processes = list(filter(None, map(_place_seen, self._glances.values())))
             whereabouts.write(self._run, self._run_id, self._folder, processes)
         except FileNotFoundError:
             pass  # somebody has removed the run folder: the sealer puts it back
@@ -67,14 +66,13 @@ class Lookout:
             self._looking.release()
 
 
-def _looked(glance: LiveGlance) -> Glimpse | None:
+def _place_seen(glance: LiveGlance) -> dict[str, Any] | None:
     try:
-        return glance.look()
+        glimpse = glance.look()
     except (OSError, FormatError):
         return None  # it has just ended, or is just beginning
-
-
-def _as_json(glimpse: Glimpse, now_ns: int) -> dict[str, Any]:
+    if glimpse is None:
+        return None
     who = {key: glimpse.identity.get(key) for key in ("host", "pid", "rank", "role", "part", "under")}
-    in_stage_ns = None if glimpse.since_ns is None else max(0, now_ns - glimpse.since_ns)
+    in_stage_ns = None if glimpse.since_ns is None else max(0, time.monotonic_ns() - glimpse.since_ns)
     return {**who, "step": glimpse.step, "stage": glimpse.stage, "in_stage_ns": in_stage_ns}

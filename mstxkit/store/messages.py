@@ -73,7 +73,10 @@ def read(message: Mapping[str, Any], presets: Iterable[str] | None = None) -> Me
     if kind not in KINDS:
         raise ConfigError(f"{source}: kind={shortened(kind)}: one of {', '.join(KINDS)} is needed")
     if kind == REQUEST:
-        return RequestReceived(_request(message, presets, source), _suspects(message, source))
+        request, suspects = _request(message, presets, source), message.get("suspects", [])
+        if not isinstance(suspects, list):
+            raise ConfigError(f"{source}: suspects={shortened(suspects)}: a list of ranks is needed")
+        return RequestReceived(request, tuple(_whole(rank, "suspects", source) for rank in suspects))
     id = _text(message, "request", source)
     if len(id) > ID_AT_MOST:
         raise ConfigError(f"{source}: request={shortened(id)}: no request has an id of {len(id)} characters")
@@ -97,13 +100,6 @@ def _request(message: Mapping[str, Any], presets: Iterable[str] | None, source: 
 
 def _texts(field: Any) -> list[str]:
     return [text for text in (field if isinstance(field, list) else [field]) if isinstance(text, str)]
-
-
-def _suspects(message: Mapping[str, Any], source: str) -> tuple[int, ...]:
-    ranks = message.get("suspects", [])
-    if not isinstance(ranks, list):
-        raise ConfigError(f"{source}: suspects={shortened(ranks)}: a list of ranks is needed")
-    return tuple(_whole(rank, "suspects", source) for rank in ranks)
 
 
 def _text(message: Mapping[str, Any], key: str, source: str) -> str:

@@ -130,6 +130,7 @@ class Standing(NamedTuple):
         """Of an acknowledgement's document; reports that are none are left out. Raises ConfigError: it is none."""
         try:
             step, step_ns, backend = (document[key] for key in ("step", "step_ns", "backend"))
+            timeouts = document.get("timeouts")
             return cls(
                 world_size=int(document["world_size"]),
                 step=None if step is None else int(step),
@@ -145,7 +146,7 @@ class Standing(NamedTuple):
                     if 0 <= int(index) < int(size)
                 },
                 why_no_group=str(document.get("why_no_group", "")),
-                timeouts=_texts(document.get("timeouts")),
+                timeouts={str(name): str(s) for name, s in timeouts.items()} if isinstance(timeouts, dict) else None,
                 act=ESCALATE if document.get("act") == ESCALATE else OBSERVE,
             )
         except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as exc:
@@ -202,10 +203,6 @@ def fitted(document: dict[str, Any]) -> dict[str, Any]:
 
 def _newer(listed: list[Any]) -> list[Any]:
     return listed[(len(listed) + 1) // 2 :]
-
-
-def _texts(table: Any) -> dict[str, str] | None:
-    return {str(name): str(text) for name, text in table.items()} if isinstance(table, dict) else None
 
 
 def _reports(listed: Iterable[Any]) -> Iterator[Report]:

@@ -28,9 +28,9 @@ COUNTED_FROM = ("training", "process")
 BOUNDARIES = ("micro_batch", "mini_batch", "decode_step")
 DEFAULT_PRESET = "full"
 LIVES_S, LIVES_AT_MOST_S = 3600, 7 * 86400
-TEXT_BYTES_AT_MOST, WORDS_AT_MOST = 1 << 20, 500
+WORDS_AT_MOST = 500
 COUNT_AT_MOST = 1_000_000
-_DIGITS_AT_MOST, _PROBLEMS_AT_MOST = 20, 20
+_PROBLEMS_AT_MOST = 20
 
 Ranks = Union[str, "tuple[int, ...]"]
 
@@ -152,52 +152,18 @@ class Request:
         }  # fmt: skip
 
 
-def parse(text: str | bytes, names: Known, source: str = "request", now_ns: int | None = None) -> Request:
-    """A request from untrusted JSON text.
+def checked(fields: Any, names: Known, source: str = "request", now_ns: int | None = None) -> Request:
+    """A request from a dict that came from anywhere, from a file or of what `escalate()` was given.
 
     Args:
-        text: At most 1 MiB of JSON, UTF-8.
         names: Which stages, ranks and presets there are.
-        source: What messages call the text: its file's name.
+        source: What messages call it: its file's name.
         now_ns: As `created_ns` where that is left out; default: this host's wall clock.
 
     Raises:
-        ConfigError: it is no JSON, or anything in it is wrong, unknown or given twice.
-    """
-    if len(text) > TEXT_BYTES_AT_MOST:
-        raise ConfigError(f"{source}: {len(text)} bytes are too many for a request; at most {TEXT_BYTES_AT_MOST}")
-    try:
-        text = text.decode() if isinstance(text, bytes) else text
-        fields = json.loads(text, object_pairs_hook=_without_doubles, parse_constant=_no_number, parse_int=_whole)
-    except (ValueError, RecursionError) as exc:
-        raise ConfigError(f"{source}: not a request in JSON: {exc or type(exc).__name__}") from None
-    return checked(fields, names, source, now_ns)
-
-
-def checked(fields: Any, names: Known, source: str = "request", now_ns: int | None = None) -> Request:
-    """A request from a dict that came from anywhere: as `parse`, and what `escalate()` builds its request with.
-    Raises ConfigError: with one `Problem` for each thing that is wrong.
+        ConfigError: with one `Problem` for each thing in it that is wrong or unknown.
     """
     return _RequestFields(fields, names, source, time.time_ns() if now_ns is None else now_ns).request()
-
-
-def _without_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    fields = dict(pairs)
-    if len(fields) < len(pairs):
-        keys = [key for key, _ in pairs]
-        raise ValueError(f"the key {shortened(next(k for k in keys if keys.count(k) > 1))} is there twice")
-    return fields
-
-
-def _no_number(text: str) -> float:
-    raise ValueError(f"{text} is no number of JSON")
-
-
-def _whole(digits: str) -> int:
-    # Python 3.9 takes seconds for a number of a million digits.
-    if len(digits) > _DIGITS_AT_MOST:
-        raise ValueError(f"a number of {len(digits)} digits")
-    return int(digits)
 
 
 class _RequestFields:

@@ -133,7 +133,9 @@ def read(run: Path, unusable: list[documents.Unusable] | None = None, by: str = 
     """
     newest: dict[str, tuple[str, Verdict]] = {}
     for life, content in judge_files.in_order(_contents(run / layout.VERDICTS, unusable, by)):
-        for verdict in _in_lines(content):
+        # The last line may be half written.
+        lines = (Verdict.read(documents.object_in(line)) for line in content.split(b"\n"))
+        for verdict in filter(None, lines):
             who, before = newest.get(verdict.id, (life.who, verdict))
             if who == life.who or verdict.time_ns >= before.time_ns:
                 newest[verdict.id] = life.who, verdict
@@ -149,13 +151,6 @@ def _contents(folder: Path, unusable: list[documents.Unusable] | None, by: str) 
             if unusable is not None:
                 unusable.append(exc)
     return contents
-
-
-def _in_lines(content: bytes) -> Iterable[Verdict]:
-    for line in content.split(b"\n"):
-        verdict = Verdict.read(documents.object_in(line))  # the last one may be half written
-        if verdict is not None:
-            yield verdict
 
 
 def append(file: Path, verdicts: Iterable[Verdict], first: bytes = b"") -> None:

@@ -13,7 +13,7 @@ from mstxkit.config import model
 from mstxkit.errors import ConfigError
 from mstxkit.store import request
 from mstxkit.store.limits import SessionLimits
-from mstxkit.store.request import Known, Request, Sample, checked, parse
+from mstxkit.store.request import Known, Request, Sample, checked
 
 KNOWN = Known(("actor_generate", "actor_update", "my_stage"), (0, 1, 2, 3, 8), ("full", "kernels"))
 NOW_NS = 1_700_000_000 * 10**9
@@ -24,9 +24,9 @@ def read(**given: Any) -> Request:
     return checked({**PLAIN, **given}, KNOWN, "r.json", NOW_NS)
 
 
-def problems(text: str | bytes) -> str:
+def problems(fields: Any) -> str:
     with pytest.raises(ConfigError) as error:
-        parse(text, KNOWN, "r.json", NOW_NS)
+        checked(fields, KNOWN, "r.json", NOW_NS)
     return str(error.value)
 
 
@@ -135,8 +135,8 @@ def test_ranks_are_never_a_default() -> None:
 
 
 def test_all_that_is_wrong_is_told_at_once_but_not_without_end() -> None:
-    several = problems('{"stage": "x", "ranks": [77], "preset": "y", "steps": -1}')
-    many = problems(json.dumps({**PLAIN, "ranks": list(range(100, 5000))}))
+    several = problems({"stage": "x", "ranks": [77], "preset": "y", "steps": -1})
+    many = problems({**PLAIN, "ranks": list(range(100, 5000))})
 
     assert [line.split(":")[1].split("=")[0].strip() for line in several.splitlines()] == [
         "preset", "ranks", "stage", "steps",
@@ -144,24 +144,9 @@ def test_all_that_is_wrong_is_told_at_once_but_not_without_end() -> None:
     assert len(many.splitlines()) <= 20
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("", "not a request in JSON"),
-        ('{"stage": "actor_upd', "not a request in JSON"),
-        (b"\xff\xfe\x00", "not a request in JSON"),
-        (b"\x80\x04\x95cos\nsystem\n.", "not a request in JSON"),
-        ("[" * 200_000, "not a request in JSON"),
-        ("null", "a request is a JSON object, not None"),
-        ("[1]", r"a request is a JSON object, not [1]"),
-        ('{"steps": 1, "steps": 2}', "the key 'steps' is there twice"),
-        ('{"steps": NaN}', "NaN is no number of JSON"),
-        ('{"steps": ' + "9" * 900_000 + "}", "a number of 900000 digits"),
-        (" " * (1 << 20) + "1", "1048577 bytes are too many for a request; at most 1048576"),
-    ],
-)
-def test_damaged_and_hostile_text_is_refused(text: str | bytes, message: str) -> None:
-    assert message in problems(text)
+@pytest.mark.parametrize("fields", [None, [1]])
+def test_what_is_no_object_is_refused(fields: Any) -> None:
+    assert f"a request is a JSON object, not {fields}" in problems(fields)
 
 
 JSON = st.recursive(
