@@ -171,6 +171,7 @@ class Live:
         # Slots by where they are in the file, and the ranges in them: a new bank must know what those name.
         end = livefile.HEADER_BYTES + self.layout.slot_count * livefile.SLOT_BYTES
         self.free = list(range(livefile.HEADER_BYTES, end, livefile.SLOT_BYTES))[::-1]
+        self.stage_slots = self.layout.stage_slots
         self.open: dict[int, Any] = {}
         self.windows: dict[Any, Any] = {}  # of coalesced calls that are not written yet: see `limits`
         self._seq, self._is_rotating = 0, False
@@ -187,7 +188,7 @@ class Live:
     def _tell(self, entry: Any, spare: int) -> bool:
         """Put what it names into the active bank, where there is room."""
         bank = self.bank
-        for owner in entry.owners():
+        for owner in entry.owners:
             if owner is not None and owner.bank is not bank:
                 if not bank.put_text(owner.entry, spare):
                     return False
@@ -242,7 +243,7 @@ class Live:
             for _ in range(_TRIES):
                 bank = self.bank
                 if bank.has_room(spare) and self._tell(entry, spare):
-                    more = bank.encode(attributes, spare)
+                    more = bank.encode(attributes, spare) if attributes else []
                     is_whole = len(more) == len(attributes)
                     if entry.busy:
                         more.append((entry.busy, records.BUSY << 32))
@@ -263,7 +264,7 @@ class Live:
 def open_slot(opened: Any) -> None:
     """Say in a slot that a range is open, where there is one; else count that."""
     to, start, w1, stage = opened.live, opened.start, opened.w1, opened.stage
-    if len(to.free) <= (0 if opened.site.own_stage is not None else to.layout.stage_slots):
+    if len(to.free) <= (0 if opened.site.own_stage is not None else to.stage_slots):
         count(SLOTS_OVERFLOWED)
         return
     w2 = opened.depth << 16 | opened.home.os_id << 32 | (0 if stage is None else stage.id)

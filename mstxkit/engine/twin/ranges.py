@@ -127,7 +127,8 @@ def _write(opened: Opened) -> None:
         limits.ended(opened)
         return
     w2 = records.duration_bits(opened.end - opened.start) | opened.depth << 40 | records.ERROR * opened.failed
-    live.write(opened, w2, *_attributes_of(opened))
+    attributes, is_lost = _attributes_of(opened) if opened.made_with or opened.added else ({}, False)
+    live.write(opened, w2, attributes, is_lost)
 
 
 def _attributes_of(opened: Opened) -> tuple[dict[str, Any], bool]:
@@ -135,8 +136,6 @@ def _attributes_of(opened: Opened) -> tuple[dict[str, Any], bool]:
 
     A later value of a key replaces the earlier one. What is neither plain nor can be made so stays what it is.
     """
-    if not opened.made_with and not opened.added:
-        return {}, False
     together: dict[str, Any] = {}
     is_lost = False
     for attributes in (opened.made_with, opened.added):

@@ -40,6 +40,7 @@ class Opened:
         self.track: Any = None  # the one on which it is, if on any
         self.depth = 0  # ranges around it at its begin
         self.stage: Any = None  # that of its record
+        self.owners: tuple[Any, ...] = ()  # what its record names by number, or None
         self.inner: Any = None  # the stage that is current inside of it
         self.live: Any = None  # the live file into which it is recorded
         self.is_written = True  # there, or is nothing to be?
@@ -55,10 +56,7 @@ class Opened:
         self.home, self.depth = track, min(len(track.open), records.DEPTH_MAX)
         self.inner = self.stage = self.site.own_stage or track.inner_stage()
         self.w1 = self.site.id | track.id << 16 | (step if track.at is None else track.at) << 32
-
-    def owners(self) -> tuple[Any, Any, Any]:
-        """What its record names by number, or None."""
-        return self.site, self.home, self.stage
+        self.owners = self.site, track, self.stage
 
 
 class Track:
