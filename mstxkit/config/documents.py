@@ -20,7 +20,7 @@ def yaml(text: str, name: str) -> tuple[dict[str, Any], dict[Path, int]]:
 
     Raises: ConfigError: it is no YAML, its top is no mapping, a key is given twice, a tag is used, it is too large.
     """
-    root = _composed(text, name)
+    root = composed(text, name)
     if root is None:
         return {}, {}
     walk = _NodeWalk(name)
@@ -42,7 +42,7 @@ def json(text: str, name: str, first_line: int = 1) -> tuple[dict[str, Any], dic
     # JSON is YAML where its tabs, which are outside its texts, are blanks: that is where lines are from.
     walk = _NodeWalk(name, first_line)
     try:
-        walk.value(_composed(text.replace("\t", " "), name), ())
+        walk.value(composed(text.replace("\t", " "), name), ())
     except ConfigError:  # a text that YAML reads otherwise: values are known all the same
         walk.lines.clear()
     return _mapping(values, name), walk.lines
@@ -51,7 +51,7 @@ def json(text: str, name: str, first_line: int = 1) -> tuple[dict[str, Any], dic
 def scalar(text: str) -> Any:
     """A value as YAML reads it in one line (`[0, 1]`, `null`, `True`); the text itself where it is no YAML."""
     try:
-        root = _composed(text, "")
+        root = composed(text, "")
         return text if root is None and text else None if root is None else _NodeWalk("").value(root, ())
     except ConfigError:
         return text
@@ -126,7 +126,8 @@ class _NodeWalk:
         return ConfigError(f"{self.name}:{self.line(node)}: {problem}")
 
 
-def _composed(text: str, name: str) -> Any:
+def composed(text: str, name: str) -> Any:
+    """The root node of a YAML document; None of an empty one. Raises: ConfigError: it is no YAML."""
     import yaml as pyyaml
 
     try:

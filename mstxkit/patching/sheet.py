@@ -10,7 +10,8 @@ import difflib
 import re
 from typing import Any, Iterable
 
-from ..errors import PatchError
+from ..config import documents
+from ..errors import ConfigError, PatchError
 from ..store.documents import text_of
 
 LARGEST_BYTES = 1 << 20
@@ -35,8 +36,8 @@ class Sheet:
         self.problems: list[tuple[int, str]] = []
 
     def wrong(self, node: Any, problem: str) -> None:
-        """Note one problem at a node of the file, or at a line (from 1)."""
-        self.problems.append((node if type(node) is int else node.start_mark.line + 1, problem))
+        """Note one problem at a node of the file."""
+        self.problems.append((node.start_mark.line + 1, problem))
 
     def stop_if_wrong(self) -> None:
         """Raise all that was noted, by line."""
@@ -112,35 +113,19 @@ class Sheet:
         return int(node.value)
 
 
-def composed(sheet: Sheet) -> Any:
-    """The root node of the file; None, with what is wrong noted, where it is no YAML.
-
-    Raises:
-        PatchError: the file cannot be read at all.
-    """
-    name = sheet.name
+def composed(name: str) -> Any:
+    """The root node of a file. Raises PatchError: it cannot be read, is no YAML, or empty."""
     if not name.endswith(YAML_SUFFIXES):
         raise PatchError(f"{name}: a file of targets ends in .yaml; single targets go into a list: targets=[{name!r}]")
-    text = text_of(name, PatchError, LARGEST_BYTES)
     try:
-        import yaml
+        root = documents.composed(text_of(name, PatchError, LARGEST_BYTES), name)
     except ImportError:
-        raise PatchError(f"{sheet.name}: to read it, install PyYAML: pip install pyyaml") from None
-    try:
-        root = yaml.compose(text, Loader=yaml.SafeLoader)
-    except yaml.MarkedYAMLError as exc:
-        mark = exc.problem_mark or exc.context_mark
-        sheet.wrong(mark.line + 1 if mark else 1, f"not YAML: {exc.problem or exc.context}")
-    except yaml.YAMLError as exc:  # a character that YAML does not allow
-        position = getattr(exc, "position", 0)
-        sheet.wrong(text.count("\n", 0, position) + 1, f"not YAML: {getattr(exc, 'reason', exc)}")
-    except RecursionError:
-        sheet.wrong(1, "nested too deeply")
-    else:
-        if root is None:
-            sheet.wrong(1, "the file is empty: it needs targets")
-        return root
-    return None
+        raise PatchError(f"{name}: to read it, install PyYAML: pip install pyyaml") from None
+    except ConfigError as exc:
+        raise PatchError(str(exc)) from None
+    if root is None:
+        raise PatchError(f"{name}:1: the file is empty: it needs targets")
+    return root
 
 
 def below(where: str, name: str) -> str:

@@ -103,8 +103,7 @@ def read(path: str | os.PathLike[str]) -> Patch:
         PatchError: the file cannot be read or is wrong. All that is wrong is in the message, with file, line and field.
     """
     sheet = Sheet(os.fspath(path))
-    root = composed(sheet)
-    patch = None if root is None else _patch(sheet, root)
+    patch = _patch(sheet, composed(sheet.name))
     sheet.stop_if_wrong()
     assert patch is not None
     return patch

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import mmap
 import os
-import struct
 import time
 from contextlib import contextmanager, nullcontext, suppress
 from typing import Any, Iterator, NamedTuple
@@ -18,7 +17,6 @@ from ..store import livefile, records
 # Address space, not memory: only what is written to takes any.
 _LAYOUT = livefile.Layout(slot_count=16_384, bank_count=16, bank_bytes=4 << 20)
 _TICKS_ARE_NS = (1, 4)
-_BANK = struct.Struct("<QI4xQQQQQ")  # sequence number, state, salt, origin, records, text bytes, activated: format.md
 
 _private: memoryview | None = None
 
@@ -251,7 +249,7 @@ def _all_banks(view: memoryview, layout: livefile.Layout) -> list[livefile.BankC
 
 def _copy_bank(view: memoryview, layout: livefile.Layout, index: int) -> livefile.BankCopy:
     at, end = layout.bank_at(index), layout.bank_at(index + 1)
-    seq, state, salt, origin, count, text_bytes, activated = _BANK.unpack_from(view, at)
+    seq, state, salt, origin, count, text_bytes, activated = livefile.read_bank_head(view, at)
     first = at + livefile.BANK_HEADER_BYTES
     raw, text = bytes(view[first : first + count * records.RECORD_BYTES]), bytes(view[end - text_bytes : end])
     return livefile.BankCopy(index, seq, state, salt, origin, count, activated, raw, text)
