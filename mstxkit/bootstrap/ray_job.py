@@ -152,7 +152,9 @@ def _reaching(arguments: dict[str, Any], address: Any) -> Iterator[dict[str, Any
     """What `ray.init` is called with instead; for as long as it runs, also what it reads from the environment."""
     before = os.environ.get(INJECTED)
     try:
-        changed, text = _changed(arguments, before, _is_of_client(address))
+        if address is None or address == "auto":  # as `ray.init` decides it
+            address = os.environ.get("RAY_ADDRESS") or address
+        changed, text = _changed(arguments, before, "://" in str(address))
     except Exception as exc:
         faults.note("arranging for Ray's workers", exc)
         changed, text = arguments, before
@@ -164,13 +166,6 @@ def _reaching(arguments: dict[str, Any], address: Any) -> Iterator[dict[str, Any
         yield changed
     finally:
         os.environ[INJECTED] = str(before)
-
-
-def _is_of_client(address: Any) -> bool:
-    """As `ray.init` decides it."""
-    if address is None or address == "auto":
-        address = os.environ.get("RAY_ADDRESS") or address
-    return "://" in str(address)
 
 
 def _changed(arguments: dict[str, Any], injected: str | None, is_client: bool) -> tuple[dict[str, Any], str | None]:

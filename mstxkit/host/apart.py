@@ -26,9 +26,6 @@ _START = (
 )
 # What would make that process a part of the training, or of its launcher.
 _NOT_PASSED_ON = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LD_PRELOAD", "PYTHONSTARTUP", "PYTHONINSPECT")
-_NICE = 15
-_IOPRIO_SET = {"x86_64": 251, "aarch64": 30}  # Linux, asm/unistd.h
-_IDLE_CLASS = 3 << 13  # linux/ioprio.h
 
 
 def start(module: str, words: Sequence[str], more_folders: Sequence[str] = ()) -> None:
@@ -87,13 +84,3 @@ def let_go() -> None:
     os.setsid()
     os.closerange(3, 1 << 16)
     os.chdir("/")
-
-
-def give_way() -> None:
-    """The lowest priorities of processor and disk for this whole process: training may run on this host."""
-    import ctypes
-
-    os.nice(_NICE)
-    number = _IOPRIO_SET.get(os.uname().machine)
-    if number is not None:
-        ctypes.CDLL(None).syscall(number, 1, 0, _IDLE_CLASS)

@@ -10,6 +10,7 @@ import ctypes
 import os
 import select
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Iterable
 
@@ -57,7 +58,9 @@ class FolderEvents:
         """
         wanted = {os.fspath(folder) for folder in folders}
         if self._events is None or not self._events.is_ours:
-            self._events, self._watched = _inotify(), {}
+            self._events, self._watched = None, {}
+            with suppress(OSError):
+                self._events = OwnDescriptor.of(_call("inotify_init1", _FLAGS), "inotify")
         self.is_refused, self.is_new = self._events is None, False
         if self._events is None:
             return False
@@ -126,13 +129,6 @@ class FolderEvents:
             if end is not None:
                 end.close()
         self._pipe, self._events, self._watched = None, None, {}
-
-
-def _inotify() -> OwnDescriptor | None:
-    try:
-        return OwnDescriptor.of(_call("inotify_init1", _FLAGS), "inotify")
-    except OSError:
-        return None
 
 
 def _call(name: str, *values: int | bytes) -> int:

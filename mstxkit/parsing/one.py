@@ -15,7 +15,7 @@ import sys
 import threading
 from typing import Any
 
-from ..host import apart
+from ..host.priority import give_way
 from .kinds import KINDS, Kind
 
 _TEXT_LIMIT = 2000
@@ -25,7 +25,7 @@ def main() -> None:
     """Parse, or with no folder only load what parses; write versions and problem as JSON to the descriptor."""
     kind, answer_fd, export, folder = sys.argv[1], int(sys.argv[2]), sys.argv[3], sys.argv[4]
     _end_with_the_command()
-    apart.give_way()
+    give_way()
     answer = _parsed(KINDS[kind], folder, export)
     with os.fdopen(answer_fd, "w") as stream:
         json.dump(answer, stream)

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from ..errors import MstxkitError
 from ..host import apart
+from ..host.priority import give_way
 from . import documents, local_place, retention
 from .fetching import Fetched, Pace, fetch_all
 
@@ -54,7 +55,7 @@ class Care(NamedTuple):
 def main() -> None:
     """The process: let go of who started it, then take care. Its words are those of a `Care`."""
     apart.let_go()
-    apart.give_way()
+    give_way()
     take_care(Care.of_words(sys.argv[1:]))
 
 

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from ..errors import MstxkitError
 from ..host import apart, identity, life
+from ..host.priority import give_way
 from . import care_record, documents, layout, own_disk, run_file, sealed_place, tidying
 from .care_record import CareRecord, Cost, SealedCare
 from .fetching import Pace
@@ -34,7 +35,7 @@ def main() -> None:
     """
     is_last, words = sys.argv[1] == "last", sys.argv[2:]
     apart.let_go()
-    apart.give_way()
+    give_way()
     care = SealedCare.of_words(words)
     # What ended meanwhile found the lock held: look again until there is nothing more.
     while (moved := take_care(care, _WAIT_S if is_last else 0)) is not None and moved.names:

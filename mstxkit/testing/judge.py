@@ -34,13 +34,11 @@ class JobJudged:
     """
 
     def __init__(self, steps: Iterator[RoleStep], judge: JobJudge) -> None:
-        self.judge = judge
-        self.steps = [self._close(step) for step in steps]
-
-    def _close(self, step: RoleStep) -> StepJudged:
-        if self.judge.is_of_next_attempt(step):
-            self.judge = self.judge.of_next_attempt()
-        return StepJudged(step, *self.judge.close(step))
+        self.judge, self.steps = judge, list[StepJudged]()
+        for step in steps:
+            if self.judge.is_of_next_attempt(step):
+                self.judge = self.judge.of_next_attempt()
+            self.steps.append(StepJudged(step, *self.judge.close(step)))
 
     @property
     def verdicts(self) -> list[Verdict]:

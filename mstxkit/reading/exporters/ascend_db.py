@@ -82,14 +82,12 @@ class _Folder:
 
     def _of(self, file: RankFile) -> tuple[AscendFile, StepTimes]:
         if file.number not in self._open:
-            self._open[file.number] = AscendFile(self._place(file)), StepTimes(file, self._attempts)
+            if self._layout == MSMONITOR:
+                place = self._folder / f"msmonitor_{file.pid}_{file.stamp}_{file.number}.db"
+            else:
+                place = profile_folder(self._folder, file) / f"ascend_pytorch_profiler{number_of(file)}.db"
+            self._open[file.number] = AscendFile(place), StepTimes(file, self._attempts)
         return self._open[file.number]
-
-    def _place(self, file: RankFile) -> Path:
-        if self._layout == MSMONITOR:
-            return self._folder / f"msmonitor_{file.pid}_{file.stamp}_{file.number}.db"
-        folder = profile_folder(self._folder, file)
-        return folder / f"ascend_pytorch_profiler{number_of(file)}.db"
 
     def _close(self, number: int, base: AscendFile, steps: StepTimes) -> None:
         for process in steps.file.processes:

@@ -77,7 +77,10 @@ class _Trace:
         is_even = piece[NAMED + _survey.COALESCED].is_null().to_numpy()
         if len(self._uneven):
             is_even = is_even & ~np.isin(columns["lane"], self._uneven)
-        self._draw_extras(piece)
+        for packets in _extras.counters(piece, self._places, self._survey.first_ns):
+            self._packets.add(packets)
+        for packets in _extras.samples(piece, self._vocabulary, self._places, self._one_by_one):
+            self._packets.add(packets)
         first_process = int(piece["process"][0])
         if not is_even.all():
             uneven = (rows_backwards(piece.filter(~is_even), self._vocabulary, kind) for kind in (0, IS_MARK))
@@ -96,12 +99,6 @@ class _Trace:
     def flush(self) -> None:
         """Write the last packets."""
         self._packets.flush()
-
-    def _draw_extras(self, piece: pl.DataFrame) -> None:
-        for packets in _extras.counters(piece, self._places, self._survey.first_ns):
-            self._packets.add(packets)
-        for packets in _extras.samples(piece, self._vocabulary, self._places, self._one_by_one):
-            self._packets.add(packets)
 
     def _draw_even(self, piece: pl.DataFrame, columns: Columns, first_process: int) -> None:
         rows = {**rows_of(piece, columns), "tail": self._tails(piece)}

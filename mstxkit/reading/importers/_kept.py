@@ -96,8 +96,9 @@ def table(run: Path, run_id: str, damage: list[Damage]) -> pl.DataFrame:
     """All rows that are kept, of `DEVICE_SCHEMA`; what cannot be read is added to `damage`."""
     folder, parts, count = Folder(str(run / layout.IMPORTS)), [], 0
     for name, document in heads(run, run_id, damage):
-        for loss in _damage_of(document):
-            loss.note_in(damage)
+        for loss in map(table_of, list_of(document.get("damage"))[:_DAMAGE_AT_MOST]):
+            path, reason = text_of(loss.get("path")), text_of(loss.get("reason"))
+            Damage(path, whole_number(loss.get("offset")), whole_number(loss.get("size")), reason).note_in(damage)
         try:
             part = _rows(folder, name + _SUFFIX, text_of(document.get("digest")))
         except (OSError, FormatError) as exc:
@@ -109,13 +110,6 @@ def table(run: Path, run_id: str, damage: list[Damage]) -> pl.DataFrame:
             break
         parts.append(part)
     return pl.concat(parts) if parts else pl.DataFrame(schema=DEVICE_SCHEMA)
-
-
-def _damage_of(document: dict[str, Any]) -> Iterator[Damage]:
-    """What could not be read of a file when it was imported."""
-    for loss in map(table_of, list_of(document.get("damage"))[:_DAMAGE_AT_MOST]):
-        path, reason = text_of(loss.get("path")), text_of(loss.get("reason"))
-        yield Damage(path, whole_number(loss.get("offset")), whole_number(loss.get("size")), reason)
 
 
 def _digest(content: bytes) -> str:
