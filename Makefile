@@ -66,7 +66,7 @@ check: setup
 	$(PYTHON) -m ruff check .
 	$(PYTHON) -m ruff format --check .
 	$(PYTHON) -m mypy mstxkit $(wildcard tests/typing)
-	$(PYTHON) -m pytest -q tests/test_architecture.py
+	$(PYTHON) -m pytest -q tests/test_architecture.py tests/test_budgets.py
 
 # The guide's pictures: `mstxkit top`, of a real job, half a minute; and the page. Look at them before you commit them.
 recording: setup

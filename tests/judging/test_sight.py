@@ -121,7 +121,7 @@ def test_a_job_that_was_judged_so_far_is_over_only_where_nobody_of_it_lives(
 
 
 def test_a_job_is_over_since_its_own_last_word_and_not_since_somebody_judged_it_later(job: ShownJob) -> None:
-    """`watch --once` a day after the job says its word now."""
+    """`top --once` a day after the job says its word now."""
     hand_over(job)
     for file in (job.run / layout.SUMMARIES).iterdir():
         os.utime(file, (time.time() - 86_400,) * 2)
