@@ -14,6 +14,8 @@ from functools import cache
 from pathlib import Path
 from typing import Callable, Iterable, Iterator, TypeVar
 
+import pytest
+
 T = TypeVar("T")
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -69,6 +71,7 @@ LATE_OURS = {
     "cluster/agent.py": "Ray, a judge and what it says, once they are there",
     "engine/choose.py": "one of two engines",
     "engine/twin/clock.py": "who records has a heartbeat; `import mstxkit` is counted in modules",
+    "engine/twin/hot.py": "who records has blocks; `import mstxkit` is counted in modules",
     "escalation/duty/standby.py": "a process that enters no stage goes on no duty",
     "escalation/duty/sentry.py": "parallel groups and HCCL, where they are",
     "escalation/duty/settings.py": "who sets none of that loads nothing of it",
@@ -401,6 +404,7 @@ def loaded_modules(statement: str) -> set[str]:
     )
 
 
+@pytest.mark.twin
 def test_importing_mstxkit_loads_little_and_nothing_heavy() -> None:
     before = loaded_modules("import contextlib, re, typing")
     more = loaded_modules("from mstxkit import mstx_range, mstx_timer") - before

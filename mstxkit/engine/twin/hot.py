@@ -15,8 +15,6 @@ from typing import Any, Callable
 
 from ...host import names
 from ...store import livefile, records
-from ...store.segment import encode_bank as encode_left
-from ...store.text_columns import to_columns as text_columns
 from ..plain_paths import stored
 from . import banks, clock, interruptions, listeners, ranges, sites, sums, tracks
 from .banks import ring as wake
@@ -131,6 +129,20 @@ def encode_bank(index: int) -> Any:
     live = _with_bank(index)
     bank = livefile.read_bank(live.view, live.layout, index)
     return encode_left(b"", b"", 0) if bank is None else encode_left(bank.raw, bank.text, bank.salt)
+
+
+def encode_left(raw: bytes, texts: bytes, salt: int) -> Any:
+    """`encode_bank` for a bank that another process left."""
+    from ...store import segment  # not for the import of mstxkit
+
+    return segment.encode_bank(raw, texts, salt)
+
+
+def text_columns(texts: bytes) -> bytes | None:
+    """A bank's texts as columns; None where they are not what a bank has."""
+    from ...store import text_columns  # as above
+
+    return text_columns.to_columns(texts)
 
 
 def encode_into(index: int, room: bytearray, at: int) -> tuple[int, int, Any]:
