@@ -286,7 +286,10 @@ class News:
         # Several operations of one launch have one number: the first entered.
         is_same = self._sequences.get(number) == sequence
         self._sequences[number] = sequence
-        if self._was_called(group.number, is_of_pair, entered_ns) or is_same or not number:
+        began, was_called = self._called.get((group.number, is_of_pair)) or deque(), False
+        while began and began[0] <= entered_ns:
+            was_called = bool(began.popleft())
+        if was_called or is_same or not number:
             return None
         size = torch_rings.size_kib(entry)
         return collectives.CollectiveEntry(number, sequence, entered_ns, 0, torch_rings.operation(name), 0, size)
@@ -299,12 +302,6 @@ class News:
             return 0, 0
         pair = self.pairs.setdefault((group.number, "{}>{}".format(*ranks)), torch_rings.pair_of(group, *ranks, "ring"))
         return pair.number, self._sequences.get(pair.number, -1) + 1
-
-    def _was_called(self, number: int, is_of_pair: bool, entered_ns: int) -> bool:
-        began, is_known = self._called.get((number, is_of_pair)) or deque(), False
-        while began and began[0] <= entered_ns:
-            is_known = bool(began.popleft())
-        return is_known
 
 
 def _whole(value: object) -> int:
