@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Iterator, NamedTuple, Sequence
+from typing import NamedTuple, Sequence
 
 from ..store.incidents import EXCEPTION, HANG, REQUEST, Incident
 from ..store.values import list_of, table_of, text_of, whole_number
@@ -20,7 +20,7 @@ class ToldBefore(NamedTuple):
         inside: The ranges of this host's processes that need not be told of any more. An incident that it opened itself
             and did not conclude is none of these: it is still to be told.
         stuck: Those that were stuck, with CLOCK_MONOTONIC of the last that went on in each.
-        lasting: Hangs that this host has told of, and that are not over.
+        hangs: Those that this host has told of, over or not.
         raised: How many exceptions that nobody caught.
         gone: Who was gone, by process.
         open: The newest, where nobody has concluded it yet.
@@ -28,7 +28,7 @@ class ToldBefore(NamedTuple):
 
     inside: dict[str, set[Place]]
     stuck: dict[str, dict[Place, int]]
-    lasting: dict[str, Incident]
+    hangs: dict[str, Incident]
     raised: dict[str, int]
     gone: set[str]
     open: Call | None = None
@@ -44,7 +44,11 @@ def told_before(folders: IncidentFolders) -> ToldBefore:
             continue
         reports = folders.own_reports(call.name)
         is_over = incident is not None and incident.over_ns > 0
-        places = dict(_places(reports))
+        of_each = ((text_of(report.get("process")), list_of(report.get("inside"))) for report in reports)
+        places: dict[Place, Report] = {
+            (process, whole_number(range_.get("track")), whole_number(range_.get("start"))): range_
+            for process, inside in of_each for range_ in map(table_of, inside)
+        }  # fmt: skip
         tells = not is_over and tells_of_all(call, folders.place, reports)
         before.inside[call.name] = set(places) if tells else set()
         before.stuck[call.name] = {
@@ -52,8 +56,8 @@ def told_before(folders: IncidentFolders) -> ToldBefore:
             for place, range_ in places.items()
             if range_.get("is_stuck") is True
         }
-        if call.by == folders.place and incident is not None and incident.kind == HANG and not incident.over_ns:
-            before.lasting[call.name] = incident
+        if call.by == folders.place and incident is not None and incident.kind == HANG:
+            before.hangs[call.name] = incident
         for report in reports:
             name = text_of(report.get("process"))
             before.raised[name] = max(before.raised.get(name, 0), whole_number(report.get("raised")))
@@ -70,10 +74,3 @@ def tells_of_all(call: Call, place: str, reports: Sequence[Report]) -> bool:
     raised = [table_of(exc) for report in reports for exc in list_of(report.get("exceptions"))[-1:]]
     is_of_process = call.kind != EXCEPTION or call.by != place or any(exc.get("is_main") is True for exc in raised)
     return call.kind != REQUEST and is_of_process
-
-
-def _places(reports: Sequence[Report]) -> Iterator[tuple[Place, Report]]:
-    for report in reports:
-        for range_ in map(table_of, list_of(report.get("inside"))):
-            place = whole_number(range_.get("track")), whole_number(range_.get("start"))
-            yield (text_of(report.get("process")), *place), range_

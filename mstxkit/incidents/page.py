@@ -8,7 +8,7 @@ from typing import Any, Iterator, Mapping, Sequence
 from ..reading.report.escape import for_terminal
 from ..reading.report.sentences import of_incident
 from ..store.incidents import Incident
-from ..store.values import list_of, small_number, step_number, table_of, text_of, whole_number
+from ..store.values import finite_number, list_of, small_number, step_number, table_of, text_of, whole_number
 from ..store.whereabouts import span
 from . import waiting
 
@@ -54,10 +54,6 @@ def _lines(incident: Incident) -> Iterator[str]:
     yield f"Each process's own report, {what}: incidents/{incident.incident}/hosts/"
 
 
-def _lasting(since_ns: int, time_ns: int) -> str:
-    return f" for {span((time_ns - since_ns) / _NS)}" if 0 < since_ns <= time_ns else ""
-
-
 def _cause(incident: Incident, details: Mapping[str, Any]) -> Iterator[str]:
     if incident.reason:
         yield f"Cause:    {incident.reason}"
@@ -66,7 +62,9 @@ def _cause(incident: Incident, details: Mapping[str, Any]) -> Iterator[str]:
     for range_ in map(table_of, list_of(details.get("inside"))):
         stage, step = text_of(range_.get("stage")), step_number(range_.get("step"))
         about = f"stage {stage}, " * bool(stage) + (f"step {step}, " if step is not None else "")
-        limit = f"; stuck after {_number(range_.get('limit_s')):.0f} s" if range_.get("is_stuck") is True else ""
+        limit = (
+            f"; stuck after {finite_number(range_.get('limit_s')) or 0:.0f} s" if range_.get("is_stuck") is True else ""
+        )
         since = _when(whole_number(range_.get("since_ns")))
         yield f"  inside  {text_of(range_.get('name'))}: {about}since {since}{limit}"
     yield from _stack(list_of(details.get("stack")), _CALLS_SHOWN)
@@ -77,14 +75,15 @@ def _cause(incident: Incident, details: Mapping[str, Any]) -> Iterator[str]:
 def _group(group: Mapping[str, Any], time_ns: int) -> Iterator[str]:
     stage, name = text_of(group.get("stage")), text_of(group.get("range"))
     place = " / ".join(dict.fromkeys(filter(None, (stage, name)))) or "no range"
-    since = _lasting(whole_number(group.get("since_ns")), time_ns)
+    since_ns = whole_number(group.get("since_ns"))
+    since = f", for {span((time_ns - since_ns) / _NS)}" if 0 < since_ns <= time_ns else ""
     held = text_of(group.get("held"))
     kernel = f" [{text_of(group.get('kernel'))}]" if group.get("kernel") else ""
     yield ""
     states = ", ".join(map(text_of, list_of(group.get("states"))))
     count, who = small_number(group.get("count")) or 0, text_of(group.get("who"))
     how = ", ".join(dict.fromkeys(filter(None, (held, states))))
-    yield f"{count} x {who}: in {place}{since and ',' + since}; {how}{kernel}"
+    yield f"{count} x {who}: in {place}{since}; {how}{kernel}"
     yield from _stack(list_of(group.get("stack")), _CALLS_OF_GROUP)
 
 
@@ -104,7 +103,3 @@ def _when(time_ns: int) -> str:
     if not 0 < time_ns < 1 << 62:
         return "?"
     return time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(time_ns / _NS))
-
-
-def _number(value: object) -> float:
-    return float(value) if isinstance(value, (int, float)) and 0 <= value < 1e9 else 0.0

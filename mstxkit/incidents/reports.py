@@ -8,14 +8,14 @@ import itertools
 import json
 import time
 from pathlib import Path
-from typing import Any, Iterable, Mapping, NamedTuple, Sequence
+from typing import Any, Mapping, NamedTuple, Sequence
 
 from ..errors import FormatError
 from ..store import collectives, layout, records
 from ..store.collectives import CollectiveEntry
 from ..store.documents import Unusable
 from ..store.handed_over import GROUPS, OF_COLLECTIVES, HandedOver
-from ..store.stacks import LastWords, ThreadStack
+from ..store.stacks import LastWords
 from ..store.values import small_number, table_of, text_of
 from . import kernel, waiting
 from .asking import Answer
@@ -75,7 +75,9 @@ def report(process: WatchedProcess, folder: Path, facts: Facts, answer: Answer) 
     ours = [thread.tid for thread in answer.threads if thread.name.startswith(_OURS)]  # they wait for the run's disk
     state = "gone" if facts.gone_ns else kernel.state_of(process.pid, ours) if process.pid else ""
     stuck = next((judged for judged in reversed(facts.judged) if judged.is_stuck), None)
-    mine = _thread_of(stuck, answer.threads, process.pid)
+    by_tid = {thread.tid: thread for thread in answer.threads if thread.tid}
+    mine = by_tid.get(process.pid) or next((thread for thread in answer.threads if thread.name == "MainThread"), None)
+    mine = mine if stuck is None else by_tid.get(stuck.range.slot.thread, mine)
     theirs = [thread for thread in answer.threads if not thread.name.startswith(_OURS)]
     words, beat_ns = process.last_words(), process.heartbeat_ns
     made = {
@@ -150,13 +152,6 @@ def _raised_in(process: WatchedProcess, words: LastWords) -> list[dict[str, Any]
         }
         for depth, r in enumerate(ended)
     ]  # fmt: skip
-
-
-def _thread_of(stuck: JudgedRange | None, threads: Iterable[ThreadStack], pid: int) -> ThreadStack | None:
-    """The thread that is inside of the stuck range, else the main one."""
-    by_tid = {thread.tid: thread for thread in threads if thread.tid}
-    mine = by_tid.get(stuck.range.slot.thread) if stuck is not None else None
-    return mine or by_tid.get(pid) or next((thread for thread in threads if thread.name == "MainThread"), None)
 
 
 def _last(process: WatchedProcess) -> list[list[Any]]:

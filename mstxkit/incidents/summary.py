@@ -39,11 +39,13 @@ def incident(
     waiting = cause.waiting if cause is not None else ()
     named = report if report is not None else waiting[0] if waiting else {}
     range_ = deciding.innermost(named)
+    reason = ("it was asked for" if kind == incidents.REQUEST else "") if cause is None else cause.reason
+    subject = "" if report is None else f"{deciding.who(report)}: "
     return Incident(
         name, time_ns, kind, text_of(range_.get("stage")), text_of(range_.get("name")),
         None if report is None else small_number(report.get("rank")),
         text_of(named.get("role")), whole_number(range_.get("since_ns")), _waits_for(report, waiting, range_),
-        len(reports), _reason(kind, cause), details=_details(reports, cause, silent),
+        len(reports), subject + reason, details=_details(reports, cause, silent),
     )  # fmt: skip
 
 
@@ -94,13 +96,6 @@ def _how_it_ended(kind: str, report: Report) -> str:
     processes = f"{number} process" + "es" * (number > 1)
     oom = f"; memory ran out: the kernel has just killed {processes} of this host for it" if number else ""
     return f"it was killed{f' ({signal})' if signal else ', without a word'}{oom}"
-
-
-def _reason(kind: str, cause: Cause | None) -> str:
-    if cause is None:
-        return "it was asked for" if kind == incidents.REQUEST else ""
-    subject = "" if cause.report is None else f"{deciding.who(cause.report)}: "
-    return subject + cause.reason
 
 
 def _gone_as_well(report: Report, reports: Sequence[Report]) -> str:

@@ -95,6 +95,7 @@ class Watchman:
         # Those that somebody else has opened and not concluded yet: until when, and what it was here.
         self._others: dict[str, tuple[Call, float, HostEvent | None]] = {}
         self._mine: dict[str, tuple[Incident, Cause | None, float]] = {}
+        self._unsaid = deque[Incident]()
         self._again_s, self._pause_s, self._considered = 0.0, _AGAIN_S, set[Place]()
         self._was_debugged = False
         self._looks = jitter.Every(_ANEW_EVERY_S, "begun anew", time.monotonic())
@@ -124,7 +125,8 @@ class Watchman:
     def _watch_on(self, lock: int) -> None:
         before = told_before(self._folders)
         self._told, self._stuck, self._host.lock = before.inside, before.stuck, lock
-        self._mine = {name: (incident, None, 0.0) for name, incident in before.lasting.items()}
+        self._mine = {name: (hang, None, 0.0) for name, hang in before.hangs.items() if not hang.over_ns}
+        self._unsaid += before.hangs.values()
         if before.open is not None:
             self._leave(before.open)
         self._host.have_told_of(before.raised, before.gone)
@@ -151,6 +153,7 @@ class Watchman:
                 self._of_hangs()
             if time.monotonic() - self._run_s >= _RUN_EVERY_S:
                 self._run_s = time.monotonic()
+                self._say()
                 self._look_at_run()
                 self._take_over()
                 self._follow_up()
@@ -190,11 +193,14 @@ class Watchman:
             self._others[call.name] = call, time.monotonic() + within_s, event
 
     def _take_over(self) -> None:
-        """What nobody has concluded in time."""
+        """What nobody has concluded in time, or said."""
         newest = self._folders.newest() if self._others else None
         for name, (call, until_s, event) in list(self._others.items()):
-            if newest is None or newest.name != name or self._folders.concluded(name) is not None:
+            if newest is None or newest.name != name:
                 del self._others[name]
+            elif time.monotonic() > until_s and (concluded := self._folders.concluded(name)) is not None:
+                del self._others[name]
+                self._unsaid.append(concluded)
             elif time.monotonic() > until_s:
                 call = self._folders.taken_over(call)
                 self._leave(call, event)  # another host may have been faster
@@ -312,10 +318,10 @@ class Watchman:
             self._told.pop(call.name, None)  # once more, when there is room
             raise
         self._mine[call.name] = incident, cause, time.monotonic() + _LATE_WITHIN_S
+        self._unsaid.append(incident)
         if call.kind != REQUEST:
             self._have_logged(incident)
-        if call.kind == HANG:
-            self._say(incident)
+        self._say()
 
     def _have_logged(self, incident: Incident) -> None:
         """By one process of this host that can: whoever looks at its output learns where the page is."""
@@ -337,7 +343,8 @@ class Watchman:
             if incident.kind == HANG and (how := self._how_over(incident)):
                 over = incident._replace(over_ns=time.time_ns(), details={**incident.details, "over": how})
                 self._folders.conclude(over)
-                self._say(over)
+                self._unsaid.append(over)
+                self._say()
                 self._told[name] = set()  # who is stuck all the same is not by this
                 del self._mine[name]
             elif incident.kind != HANG and is_late:
@@ -372,12 +379,19 @@ class Watchman:
             return BEGUN_ANEW * self._host.is_anew(self._folders.own_reports(incident.incident), who, incident.time_ns)
         return WENT_ON * all(now.get(place, quiet_ns + 1) > quiet_ns for place, quiet_ns in of_cause.items())
 
-    def _say(self, incident: Incident) -> None:
-        """As a verdict, which is withdrawn when it is over."""
-        folder = self._watch.run / layout.VERDICTS
-        folders.make_folder(folder)
-        file = folder / f"{verdicts.BY_WATCHMEN}{self._place}{layout.VERDICTS_SUFFIX}"
-        verdicts.append(file, [summary.hang_verdict(incident, time.time_ns())])
+    def _say(self) -> None:
+        """Hangs that are concluded, as verdicts, which are withdrawn when they are over. Each is said once, also where
+        who concluded it was killed before it could say so.
+        """
+        while self._unsaid:
+            verdict = summary.hang_verdict(self._unsaid[0], time.time_ns())
+            hangs = verdicts.read(self._watch.run, by=verdicts.BY_WATCHMEN)
+            is_said = [hang.withdrawn for hang in hangs if hang.id == verdict.id] == [verdict.withdrawn]
+            if self._unsaid[0].kind == HANG and not is_said:
+                folder = self._watch.run / layout.VERDICTS
+                folders.make_folder(folder)
+                verdicts.append(folder / f"{verdicts.BY_WATCHMEN}{self._place}{layout.VERDICTS_SUFFIX}", [verdict])
+            self._unsaid.popleft()
 
     def _look_at_run(self) -> None:
         """Has another host opened an incident, or somebody asked for one? Have settings changed?"""

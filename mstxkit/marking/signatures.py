@@ -229,7 +229,7 @@ def make(interface: Interface, name: str, held: dict[str, Any]) -> FunctionType:
     prologue = _prologue(parameters, attributes, _texts(names, inner is not None))
     code = _code(
         interface.kind, parameters, held["stream"] is not None, prologue, inner is not None, tuple(cells),
-        "__class__" in cells and _is_edit(inner),
+        "__class__" in cells and inner is not None and inner.__qualname__.startswith(_CLASS_OF_AN_EDIT),
     )  # fmt: skip
     file, line = interface.place
     code = code.replace(co_name=name, co_filename=file, co_firstlineno=line, co_flags=code.co_flags | interface.flags)
@@ -247,10 +247,6 @@ def make(interface: Interface, name: str, held: dict[str, Any]) -> FunctionType:
     if interface.keyword_defaults:
         function.__kwdefaults__ = dict(interface.keyword_defaults)
     return function
-
-
-def _is_edit(function: FunctionType | None) -> bool:
-    return function is not None and function.__qualname__.startswith(_CLASS_OF_AN_EDIT)
 
 
 def held_by(function: object) -> dict[str, Any] | None:

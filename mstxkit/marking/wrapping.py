@@ -7,6 +7,7 @@ Decorating never raises: what cannot be decorated is returned as it is, and logg
 from __future__ import annotations
 
 import functools
+import sys
 import types
 from types import FunctionType
 from typing import Any, NamedTuple
@@ -24,6 +25,8 @@ _LIKE_FUNCTIONS = (
 _OF_STATE = ("is_on", "timed", "driven", "opened", "stored", "step", "current_stage")
 # lru_cache keeps these on its type, where copying attributes does not find them.
 _CACHE_CONTROLS = ("cache_info", "cache_clear", "cache_parameters")
+# What was decorated last where Ray is.
+_below: list[FunctionType] = []
 
 
 class RangeSettings(NamedTuple):
@@ -124,6 +127,14 @@ def _why_not(target: Any) -> str | None:
     return None if is_a_function else "decorate the function that it calls, or write `with mstx_range(…)` around calls"
 
 
+def _look_above() -> None:
+    """Say once, as the next is decorated, what Ray does not see: it reads what `@ray.method` says further below."""
+    for wrapper in (*_below,):
+        inner = getattr(vars(wrapper).get("__wrapped__"), "__dict__", {})
+        if any(str(key).startswith("__ray_") and key not in inner for key in vars(wrapper)):
+            faults.say_once(f"put @mstx_timer above @ray.method, which Ray does not see below {wrapper.__qualname__}")
+
+
 def _name_of(target: Any) -> Any:
     return getattr(target, "__qualname__", None) or getattr(target, "__name__", None) or type(target).__qualname__
 
@@ -138,6 +149,7 @@ def _has_range_of(site: Any, function: Any) -> bool:
 
 
 def _wrapper(target: Any, site: Any, settings: RangeSettings) -> FunctionType:
+    _look_above()
     held = {
         # Pickled as names of `state`: a wrapper that travels uses the engine of where it arrives.
         **{role: getattr(state, role) for role in _OF_STATE},
@@ -158,4 +170,5 @@ def _wrapper(target: Any, site: Any, settings: RangeSettings) -> FunctionType:
     for control in _CACHE_CONTROLS:
         if hasattr(target, control) and not hasattr(wrapper, control):
             setattr(wrapper, control, getattr(target, control))
+    _below[:] = [wrapper] * ("ray.actor" in sys.modules)
     return wrapper

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import sys
 import threading
 import time
 from pathlib import Path
@@ -32,18 +33,22 @@ _importing: list[threading.Thread] = []
 _ROOM_TO_BEGIN_BYTES, _ROOM_AT_END_BYTES = 32 << 20, 1 << 16
 
 
-def import_ahead() -> None:
+def import_ahead(begins: bool = True) -> bool:
     """While a request waits: have what the profiler imports as it first starts, seconds of it, imported by a thread of
-    ours. Once a process; never raises.
+    ours. Once a process; never raises. `begins`: False: only look. Returns: is something of it not there yet?
     """
-    backend = None if _importing else backends.here()[0]
-    if backend is not None:
-        names = getattr(backends.load(backend), "imports_late", ())
+    if not _importing:
+        backend = backends.here()[0]
+        late = () if backend is None else getattr(backends.load(backend), "imports_late", ())
+        names = [name for name in late if name not in sys.modules]
+        if not names or not begins:
+            return bool(names)
         _importing.append(threading.Thread(target=_import_all, args=[names], name="mstxkit-imports", daemon=True))
         try:
             _importing[-1].start()
         except RuntimeError as exc:
             faults.note("session.imports", exc)
+    return _importing[-1].is_alive()
 
 
 def _import_all(names: Sequence[str]) -> None:
@@ -60,7 +65,7 @@ class OneSession:
 
     def __init__(self) -> None:
         self.ended = 0  # so many
-        self.is_taken = False  # did another process have the device, as `begin` was called last?
+        self.taken_by = ""  # which process had the device, as `begin` was called last, in words; "": none
         self._opened: _Opened | None = None
 
     @property
@@ -93,7 +98,10 @@ class OneSession:
         device = backend.device()
         physical = None if device is None else guard.physical_device(device)
         claim = guard.take(physical, run=order.run_id, stage=order.stage)
-        self.is_taken = isinstance(claim, guard.Refusal) and claim.owner is not None
+        owner = claim.owner if isinstance(claim, guard.Refusal) else None
+        self.taken_by = (
+            "" if owner is None else f"device {owner.device} is taken by process {owner.pid} on {owner.host}"
+        )
         if isinstance(claim, guard.Refusal):
             return claim.sentence
         # Before it begins: an interrupt right after the start must not leave a session that nobody can end.

@@ -259,7 +259,11 @@ class Keeper:
         """Is anything there to be sealed, of which the watchman has told, if it is to tell of it?"""
         new = gone - self._left
         self._have_help(new)
-        return not self._is_watchman_due() and bool(new - self._unseen(new) or not self._has_looked)
+        # At first somebody may die just while it is sealed what was left before.
+        is_first = self._watchman.is_on and not (self._has_looked or self._watchman.is_there())
+        self._unseen_s = (self._unseen_s or time.monotonic()) if is_first else 0.0
+        is_early = is_first and time.monotonic() - self._unseen_s < _SEEN_WITHIN_S
+        return not is_early and bool(new - self._unseen(new) or not self._has_looked)
 
     def _have_help(self, new: frozenset[str]) -> None:
         """Where the dead take more than they may, or have waited for long, as forks interrupt this, a process apart
@@ -274,12 +278,6 @@ class Keeper:
         if is_late or taken_bytes > DEAD_AT_MOST_BYTES:
             self._helped_s = now_s + _HELPED_EVERY_S
             apart.start(_ADOPT, [str(self._run)])
-
-    def _is_watchman_due(self) -> bool:
-        """At first somebody may die just while it is sealed what was left before."""
-        is_due = self._watchman.is_on and not (self._has_looked or self._watchman.is_there())
-        self._unseen_s = (self._unseen_s or time.monotonic()) if is_due else 0.0
-        return is_due and time.monotonic() - self._unseen_s < _SEEN_WITHIN_S
 
     def _unseen(self, gone: frozenset[str]) -> frozenset[str]:
         """Those of whom the watchman, or who follows a killed one, has still to tell: it renames their stacks then."""

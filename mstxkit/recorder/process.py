@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import struct
 import threading
@@ -117,7 +118,8 @@ class Recorder:
 
         limits, disk = self.limits, self._disk
         folder, put_back = (self.run / layout.SEALED, self._put_back) if disk is None else (disk.place, disk.put_back)
-        return SealedFiles(folder, self.live.name, limits.rotate_bytes, limits.quota_bytes, self._evicted, put_back)
+        count = functools.partial(livefile.add_to_counter, self.live.view, "evicted")
+        return SealedFiles(folder, self.live.name, limits.rotate_bytes, limits.quota_bytes, count, put_back)
 
     def _announce_disk(self) -> None:
         try:
@@ -172,9 +174,6 @@ class Recorder:
         if os.getpid() == self.pid:
             livefile.write_exit_status(self.live.view, status)
             live.shrink(self.live)
-
-    def _evicted(self, count: int) -> None:
-        livefile.add_to_counter(self.live.view, "evicted", count)
 
     def _put_back(self) -> None:
         """Somebody has removed the run folder: what comes from now on is kept all the same, and can be found."""

@@ -18,7 +18,7 @@ from ..engine.choose import engine
 from ..store import collectives, layout
 from ..store.handed_over import GROUPS, OF_COLLECTIVES, SummaryRing
 from . import entries, torch_rings
-from .torch_rings import GroupOfRing, ReadRing, TorchRing
+from .torch_rings import GroupOfRing, TorchRing
 
 # A reading that would hold the GIL for longer is not done; one that did is followed by fewer.
 HELD_AT_MOST_MS, TOO_LONG_MS, HELD_AT_THE_END_MS = 30.0, 50.0, 250.0
@@ -171,7 +171,11 @@ class Rings:
             return
         began_ns = time.monotonic_ns()
         read = self._ring.read()
-        self._learn_cost(read)
+        if len(read.entries) >= _MEASURED_FROM:
+            self._entry_ns = max(_LEAST_NS, read.cpu_ns / len(read.entries))
+        if read.held_ns > TOO_LONG_MS * _MS:
+            self._schedule.back_off()
+            faults.say_once(f"a reading of torch's ring took {read.held_ns / _MS:.0f} ms: it is read half as often now")
         rows = self._rows(read.entries, began_ns)
         self._news.disturbed = began_ns, time.monotonic_ns()
         self._why_not = ""
@@ -195,13 +199,6 @@ class Rings:
         rows = list(self._news.of(entries, self._groups, offset_ns, began_ns))
         was_set = before_ns is not None and abs(offset_ns - before_ns) > _CLOCK_WAS_SET_NS
         return [] if was_set else rows
-
-    def _learn_cost(self, read: ReadRing) -> None:
-        if len(read.entries) >= _MEASURED_FROM:
-            self._entry_ns = max(_LEAST_NS, read.cpu_ns / len(read.entries))
-        if read.held_ns > TOO_LONG_MS * _MS:
-            self._schedule.back_off()
-            faults.say_once(f"a reading of torch's ring took {read.held_ns / _MS:.0f} ms: it is read half as often now")
 
     def _document(self) -> dict[str, Any]:
         of_ring = [*list(self._groups.values())[:_GROUPS_AT_MOST], *self._news.pairs.values()]
@@ -289,7 +286,10 @@ class News:
         # Several operations of one launch have one number: the first entered.
         is_same = self._sequences.get(number) == sequence
         self._sequences[number] = sequence
-        if self._was_called(group.number, is_of_pair, entered_ns) or is_same or not number:
+        began, was_called = self._called.get((group.number, is_of_pair)) or deque(), False
+        while began and began[0] <= entered_ns:
+            was_called = bool(began.popleft())
+        if was_called or is_same or not number:
             return None
         size = torch_rings.size_kib(entry)
         return collectives.CollectiveEntry(number, sequence, entered_ns, 0, torch_rings.operation(name), 0, size)
@@ -302,12 +302,6 @@ class News:
             return 0, 0
         pair = self.pairs.setdefault((group.number, "{}>{}".format(*ranks)), torch_rings.pair_of(group, *ranks, "ring"))
         return pair.number, self._sequences.get(pair.number, -1) + 1
-
-    def _was_called(self, number: int, is_of_pair: bool, entered_ns: int) -> bool:
-        began, is_known = self._called.get((number, is_of_pair)) or deque(), False
-        while began and began[0] <= entered_ns:
-            is_known = bool(began.popleft())
-        return is_known
 
 
 def _whole(value: object) -> int:

@@ -7,6 +7,7 @@ run folder are never followed. The newest file is held open between blocks (`kep
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from pathlib import Path
 from typing import Callable, NamedTuple, Sequence
 
@@ -62,7 +63,10 @@ class SealedFiles:
             return
         self.make_room(len(added.data))
         if not self._files or self._files[-1].size_bytes + len(added.data) > self._rotate_bytes:
-            self._begin_file(added)
+            self._write_index()
+            self._index, path = Growing(), self._folder / layout.sealed_name(self._name, self._number)
+            self._files.append(_File(path, self._write(path, added), added.records))
+            self._number += 1
         else:
             last = self._files[-1]
             size_bytes = self._write(last.path, added)
@@ -81,15 +85,9 @@ class SealedFiles:
         size_bytes += segment.FILE_HEADER_BYTES
         while self._files and sum(file.size_bytes for file in self._files) + size_bytes > self._quota_bytes:
             oldest = self._files.pop(0)
-            if _removed(oldest.path):
+            with suppress(FileNotFoundError):  # what others have moved or removed is no loss of its quota
+                oldest.path.unlink()
                 self._on_evicted(oldest.records)
-
-    def _begin_file(self, added: Indexed) -> None:
-        self._write_index()
-        self._index = Growing()
-        path = self._folder / layout.sealed_name(self._name, self._number)
-        self._files.append(_File(path, self._write(path, added), added.records))
-        self._number += 1
 
     def _write_index(self) -> None:
         """Readers can do without one: where it does not fit, the file stays as it is."""
@@ -117,15 +115,6 @@ def files_of(folders: Sequence[Path], name: str) -> list[Path]:
     """The sealed files of a process, oldest first, each where it is now."""
     names = layout.in_order(filter(layout.is_sealed, sealed_place.all_names(folders, name)))
     return [sealed_place.path_of(folders, name) for name in names]
-
-
-def _removed(path: Path) -> bool:
-    """Was it there? What was moved into the run, or removed by others, is no loss of this process's quota."""
-    try:
-        path.unlink()
-        return True
-    except FileNotFoundError:
-        return False
 
 
 def cut_torn_end(path: Path, whole_bytes: int) -> None:

@@ -135,7 +135,8 @@ class Sealer:
         is_little = recorded[0] == self._recorded[0] and recorded[1] - self._recorded[1] <= _FEW
         self._recorded = recorded
         if self._quiet_looks <= _QUIET_LOOKS:
-            every_s = _UNHURRIED_TICK_S if is_little and self._may_take_its_time() else _TICK_S
+            is_settled = not self._coalesces and self._known[1].get("rank") is not None
+            every_s = _UNHURRIED_TICK_S if is_little and is_settled and self.is_looked_for() else _TICK_S
             self.background.rest(lambda: engine.wait(max(0.0, self._until_tick_s(every_s))))
             return True
         look_s, every_s = (_LOOKED_FOR_TICK_S,) * 2 if self.is_looked_for() else (_QUIET_LOOK_S, _QUIET_TICK_S)
@@ -143,9 +144,6 @@ class Sealer:
         tick_s = time.monotonic() + left_s
         is_woken = self.background.rest(lambda: engine.wait_for_records(min(look_s, max(_A_LITTLE_S, left_s))))
         return is_woken or time.monotonic() >= tick_s
-
-    def _may_take_its_time(self) -> bool:
-        return self.is_looked_for() and not self._coalesces and self._known[1].get("rank") is not None
 
     def _until_tick_s(self, every_s: float) -> float:
         """What is left in the bank is sealed in time."""

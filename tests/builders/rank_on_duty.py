@@ -40,7 +40,7 @@ class Recording:
         self.wrong: list[str] = []
         self.ended = 0
         self.refuses = ""
-        self.is_taken = False
+        self.taken_by = ""
         self.raises: dict[str, BaseException] = {}
         self.bytes = 100
         self._thread = 0

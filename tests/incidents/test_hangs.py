@@ -371,6 +371,23 @@ def test_what_a_killed_watchman_had_not_concluded_its_successor_does_or_nothing_
     assert [(incident.kind, incident.rank) for incident in job.incidents()] == [("killed", 0)] * is_left
 
 
+@pytest.mark.parametrize("is_over", [False, True], ids=["as it is told of", "as it is over"])
+def test_what_a_watchman_killed_after_the_incident_had_not_said_its_successor_says(start: Start, is_over: bool) -> None:
+    job = start("goes_on", "waits")
+    assert lives.wait_until(lambda: bool(verdicts.read(job.run)))
+    lines = said(job).read_bytes()
+    if is_over:
+        go_on(job)
+        assert lives.wait_until(lambda: bool(verdicts.read(job.run)[0].withdrawn))
+    for pid in watchmen(job):
+        os.kill(pid, signal.SIGKILL)
+    said(job).write_bytes(lines * is_over)
+
+    withdrawn = "it went on by itself" if is_over else ""
+    assert lives.wait_until(lambda: [v.withdrawn for v in verdicts.read(job.run)] == [withdrawn], 40)
+    assert len(incidents.names(job.run)) == 1
+
+
 def waited_for_by_another_host(start: Start, folder: Path, other: str = "waits") -> tuple[Job, int, int]:
     """Rank 0 sleeps on the one host, rank 1 waits for it on the other; and the pid of the watchman of either."""
     places = two_hosts(folder)
@@ -404,6 +421,19 @@ def test_what_a_host_that_is_gone_had_not_concluded_another_one_does(start: Star
     assert incidents.names(job.run) == [incident.incident]
     assert (incident.kind, incident.rank, incident.range, incident.reports) == ("hang", 0, "score", 2)
     assert lives.wait_until(lambda: [verdict.rank for verdict in verdicts.read(job.run)] == [0])
+
+
+def test_what_a_host_that_is_gone_had_concluded_and_not_said_another_one_says(start: Start, tmp_path: Path) -> None:
+    job, gone, lives_on = waited_for_by_another_host(start, tmp_path)
+    os.kill(lives_on, signal.SIGSTOP)
+    assert lives.wait_until(lambda: bool(verdicts.read(job.run)))
+    os.kill(gone, signal.SIGKILL)
+    job.ranks[0].kill()
+    said(job).unlink()
+    os.kill(lives_on, signal.SIGCONT)
+
+    assert lives.wait_until(lambda: [verdict.rank for verdict in verdicts.read(job.run)] == [0], 40)
+    assert len(incidents.names(job.run)) == 1
 
 
 def test_a_hang_of_a_host_that_is_gone_is_over_once_its_rank_has_begun_anew_on_any_host(
@@ -488,6 +518,12 @@ def contents(job: Job) -> dict[Path, tuple[bytes, int]]:
     """All that is written of incidents, and when that was."""
     files = [*(job.run / "incidents").rglob("*.*"), *job.run.glob("verdicts/hang-*")]
     return {file: (file.read_bytes(), file.stat().st_mtime_ns) for file in files if file.is_file()}
+
+
+def said(job: Job) -> Path:
+    """The verdicts of the only watchman that has said one."""
+    (file,) = job.run.glob("verdicts/hang-*")
+    return file
 
 
 def logged(job: Job) -> list[str]:

@@ -11,6 +11,7 @@ import pickle
 import sys
 import threading
 import traceback
+from types import ModuleType
 from typing import Any, Callable
 
 import pytest
@@ -687,3 +688,22 @@ def test_what_ray_has_made_of_a_class_or_a_function_stays_what_it_is() -> None:
     for made in (ray.remote(type("Worker", (), {"work": lambda self: 1})), ray.remote(lambda: 1)):
         assert mstx_timer(made) is made
         assert mstx_timer("named")(made) is made
+
+
+def test_what_is_said_above_and_ray_does_not_see_is_told(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Ray reads it of the innermost function (`ray/actor.py`, `_ActorClassMethodMetadata.create`)."""
+    monkeypatch.setitem(sys.modules, "ray.actor", ModuleType("ray.actor"))
+
+    def fetch() -> None: ...
+
+    def two() -> None: ...
+
+    fetch.__ray_concurrency_group__ = "io"  # type: ignore[attr-defined]
+    mstx_timer(fetch)
+    mstx_timer(two).__ray_num_returns__ = 2  # type: ignore[attr-defined]
+    mstx_timer(lambda: 0)
+    told = [record.getMessage() for record in caplog.records if "@ray.method" in record.getMessage()]
+
+    assert told == [f"mstxkit: put @mstx_timer above @ray.method, which Ray does not see below {two.__qualname__}"]

@@ -160,10 +160,11 @@ def test_what_the_profiler_imports_at_its_first_start_is_there_before(tmp_path: 
 import sys, threading, torch
 from mstxkit.profiling import session
 before = set(sys.modules)
-session.import_ahead()
-session.import_ahead()
+assert session.import_ahead(begins=False)
+assert session.import_ahead() and session.import_ahead()
 (thread,) = [t for t in threading.enumerate() if t.name == "mstxkit-imports"]
 thread.join()
+assert not session.import_ahead()
 ahead = set(sys.modules)
 profiler = torch.profiler.profile()
 profiler.start()

@@ -52,18 +52,23 @@ class Beginnings:
             self._say()
             self._watcher.look_now()  # whoever looks sees soon that it records
             return None
-        announced = self._awaited.pop((id, stage), None) or self._announced()
+        announced = self._awaited.get((id, stage)) or self._announced()
+        self._awaited = {key: other for key, other in self._awaited.items() if key[0] == id}
+        self._awaited[id, stage] = announced
         if self._mailbox.is_written(announced.word):
             return None
         problem, is_busy = self._mailbox.unwritten, self._watcher.background.lacks_cpu
         if problem is None and (is_busy or time.monotonic() - announced.since_s < ANSWERS_WITHIN_S):
-            of_others = {key: other for key, other in self._awaited.items() if key[0] == id}
-            self._awaited = {**of_others, (id, stage): announced}
-            late = f"{self._folder} had not answered"
-            late = f"this host was too busy to write to {self._folder}" if is_busy else late
+            late = (
+                f"this host was too busy to write to {self._folder}" if is_busy else f"{self._folder} had not answered"
+            )
             return moves.SessionPutOff(f"{late} within {WAITS_AT_MOST_S * 1e3:.0f} ms")
         problem = problem or f"{self._folder} has not answered for {ANSWERS_WITHIN_S:g} s"
         return moves.SessionFailed(f"its beginning could not be written down: {problem}")
+
+    def is_over(self, id: str, stage: str) -> None:
+        """It has begun, or cannot: the next session of this stage is said anew."""
+        self._awaited.pop((id, stage), None)
 
     def write_ahead(self, near: Collection[tuple[str, str]]) -> None:
         """On the watcher's thread: write down what is to begin in a step that is near, request and stage each, as this

@@ -101,6 +101,7 @@ class Duty:
         self._machine = self._restored(sentry.memory(), policy_of(settings))
         self._machine.pace = sentry.pace
         self._machine.placing.is_own |= bool(settings.planned)
+        self._machine.placing.has_windows |= bool(settings.planned)
         self._machine.placing.origin = origin
         self._ask_patience()
         self._watcher.serve(self._poll, self._places_of_news)
@@ -307,6 +308,10 @@ class Duty:
         order = self._order(start.stage, start.step, preset, start.id, reason, start.seconds, start.bytes, is_only)
         with self._patiently.begins(start.preset):
             problem = self._session.begin(order)
+        if problem is not None and self._session.taken_by:  # until its turn has come: what is written down holds
+            faults.say_once(f"request {start.id} of {start.stage} waits: {self._session.taken_by}")
+            return moves.SessionPutOff(self._session.taken_by)
+        self._beginnings.is_over(start.id, start.stage)
         return moves.SessionStarted() if problem is None else moves.SessionFailed(problem)
 
     def _session_ended(self, stop: moves.StopSession) -> moves.Event:
@@ -353,6 +358,8 @@ class Duty:
         events = list(self._inbox.events(self._mailbox.take(), seen))
         if events or self._machine.has_work:
             coming = () if self._session.is_open else others.coming(self._trains)
+            if import_ahead(begins=False) and not self._machine.placing.has_windows:  # a planned one never moves
+                coming += (("what the profiler imports", 0),)
             if coming != self._coming:
                 self._coming = coming
                 self._hear(moves.TheirProfiles(coming))
@@ -365,7 +372,8 @@ class Duty:
         if self._machine.has_work:
             import_ahead()
             self._hear(moves.Tick(session_bytes=self._session.bytes_so_far()))
-        if self._has_news(len(seen)):
+        is_stale, is_refused = self._words.are_stale(len(seen)), self._inbox.take_change()
+        if is_stale or is_refused or self._is_changed:
             self._say()
             self._mailbox.flush()
         self._beginnings.write_ahead(near)
@@ -379,11 +387,6 @@ class Duty:
     def _ask_patience(self) -> None:
         is_connecting = self._step is not None and self._machine.pace.step_ns is None
         self._machine.patience = self._patiently.of_others(backends.here()[0], is_connecting)
-
-    def _has_news(self, stages_seen: int) -> bool:
-        """Is what this rank said of itself no longer so, or said long ago?"""
-        is_stale, is_refused = self._words.are_stale(stages_seen), self._inbox.take_change()
-        return is_stale or is_refused or self._is_changed
 
     def _hear(self, event: moves.Event) -> None:
         self._carry_out_all(self._tell(event))

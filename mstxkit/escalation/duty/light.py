@@ -82,7 +82,7 @@ class LightOnDuty:
         if problem is None:
             self._steps, self._thread = [step], threading.get_ident()
             return
-        if self._session.is_taken and schedule.steps < schedule.every:
+        if self._session.taken_by and schedule.steps < schedule.every:
             self._later = (self._later + schedule.steps) % schedule.every  # from now on right after it
         else:
             self._gave_up_at = window

@@ -113,16 +113,14 @@ class Standby:
     def _go_on_duty(self, sentry: Sentry) -> None:
         from . import duty
 
-        guard = duty.Duty(sentry.post, self._settings, origin=self._first_origin(), sentry=sentry)
+        origin = self._origin if self._origin is not None or self._first_step is None else self._first_step.origin
+        guard = duty.Duty(sentry.post, self._settings, origin=origin, sentry=sentry)
         if self._settings.planned:
             guard.look()
         if self._first_step is not None:
             self._first_step.is_over()
         guard.start()
         self._guard = guard
-
-    def _first_origin(self) -> int | None:
-        return self._origin if self._origin is not None or self._first_step is None else self._first_step.origin
 
     def expect_plans(self) -> None:
         """Windows are planned in this run: go on duty with the first stage or step. Only while configuring: it loads

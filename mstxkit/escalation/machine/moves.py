@@ -98,8 +98,8 @@ class SessionFailed(NamedTuple):
 
 
 class SessionPutOff(NamedTuple):
-    """No session is open: that one begins is not saved yet, or somebody else's profile comes first, `waits_for`.
-    Training goes on. A later occurrence may have one.
+    """No session is open: that one begins is not saved yet, another process has the device, or somebody else's profile
+    comes first, `waits_for`. Training goes on. A later occurrence may have one.
     """
 
     reason: str
@@ -144,7 +144,7 @@ class ResumeLight(NamedTuple):
 
 class StartSession(NamedTuple):
     """Start a session of this request now, on this thread; answer with `SessionStarted`, `SessionFailed`, or, where
-    the machine's memory could not be saved in time or another profiler comes first, `SessionPutOff`.
+    the machine's memory could not be saved in time, or another profiler or process comes first, `SessionPutOff`.
     """
 
     id: str

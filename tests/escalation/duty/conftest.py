@@ -23,6 +23,7 @@ def engine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> I
     module = engines.load(request.param)
     for user in (duties, boundaries):
         monkeypatch.setattr(user, "engine", module)
+    monkeypatch.setattr(duties, "import_ahead", lambda begins=True: False)  # no profiler is to begin
     clock, on_fault = module.clock_kind(), faults.on_fault
     module.set_hooks(names.describe, names.utf8, faults.note, lambda settings, function: (settings, function))
     module.set_clock(FAKE)

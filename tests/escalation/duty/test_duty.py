@@ -384,6 +384,24 @@ def test_a_session_that_cannot_begin_is_said_and_the_next_one_does(rank: Rank) -
     assert rank.last(second).state == "done"
 
 
+def test_while_another_process_has_the_device_its_turn_is_waited_for(rank: Rank, engine: Any) -> None:
+    """What is asked for is recorded afterwards."""
+    rank.session.taken_by = rank.session.refuses = "device 3 is taken by process 7"
+    request = rank.ask(stage=UPDATE, steps=2)
+    for step in (1, 2, 3):
+        engine.step(step)
+        rank.once(UPDATE)
+    waits = rank.last(request)
+    rank.session.taken_by = rank.session.refuses = ""
+    for step in (4, 5, 6):
+        engine.step(step)
+        rank.once(UPDATE)
+    done = rank.last(request)
+
+    assert (waits.state, waits.reason) == ("armed", "an occurrence was passed over: device 3 is taken by process 7")
+    assert (done.state, done.recorded_steps) == ("done", (4, 5))
+
+
 def test_that_a_session_begins_is_on_disk_before_it_does(rank: Rank) -> None:
     request = rank.ask(occurrences=1)
     before: list[Any] = []

@@ -70,6 +70,20 @@ def test_a_request_that_comes_meanwhile_is_queued_and_says_why(rank: Rank, monke
     assert rank.last(request).state == "armed"
 
 
+def test_the_first_session_begins_once_what_the_profiler_imports_is_there(
+    rank: Rank, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else the thread that trains would wait for it."""
+    begun: list[bool] = []
+    monkeypatch.setattr(duties, "import_ahead", lambda begins=True: begun.append(begins) or True)
+    request = rank.ask(stage=UPDATE)
+    waits = rank.last(request)
+    monkeypatch.setattr(duties, "import_ahead", lambda begins=True: False)
+
+    assert (waits.state, waits.reason, any(begun)) == ("queued", "waits for what the profiler imports", True)
+    assert rank.last(request).state == "armed"
+
+
 def test_off_duty_it_is_told_nothing(rank: Rank) -> None:
     on_duty = rank.duty._give_way in theirs._give_way
     rank.duty.stop()

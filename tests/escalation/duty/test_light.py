@@ -252,8 +252,7 @@ def test_where_another_process_has_the_device_in_these_steps_its_own_are_those_r
     """Else the one that is a little earlier would have it in each window, and this one never."""
     on_duty = light(session, "every 4 steps, 1 step")
     for step in range(14):
-        session.is_taken = step % 4 == 0
-        session.refuses = "device 0 is taken" if session.is_taken else ""
+        session.taken_by = session.refuses = "device 0 is taken" if step % 4 == 0 else ""
         on_duty.stepped(step)
 
     assert [ended for _, ended in session.ends] == [[5], [9]]
@@ -266,8 +265,7 @@ def test_two_processes_that_always_meet_record_as_often(where: Any) -> None:
     for step in range(40):
         for own, on_duty in lights_of:
             other = two if own is one else one
-            own.is_taken = other.is_open
-            own.refuses = "device 0 is taken" if other.is_open else ""
+            own.taken_by = own.refuses = "device 0 is taken" if other.is_open else ""
             on_duty.stepped(step)
     faults.reset()
 

@@ -32,6 +32,19 @@ def test_the_stages_of_the_first_step_are_recorded_as_they_come(new_rank: NewRan
     assert rank.session.did == [f"{sign}{stage}" for _ in range(2) for stage in (GENERATE, UPDATE) for sign in "+-"]
 
 
+def test_a_window_does_not_wait_for_what_the_profiler_imports(
+    new_rank: NewRank, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its steps do not move."""
+    monkeypatch.setattr(duties, "import_ahead", lambda begins=True: True)
+    rank = new_rank(PLANNED)
+    rank.ask(stage=UPDATE, planned={"first_step": 1}, steps=1)
+    rank.engine.step(1)
+    rank.once(UPDATE)
+
+    assert rank.session.did == ["+actor_update", "-actor_update"]
+
+
 def test_nothing_is_watched_between_the_first_step_and_the_window(new_rank: NewRank) -> None:
     rank = new_rank(PLANNED)
     rank.ask(planned={"first_step": 3})
