@@ -23,6 +23,8 @@ _PRIOR = np.array([0.0, 0.0, 0.0, 1.0])
 # Times are compared as logarithms of so much more: pieces shorter than this share of a step are all alike.
 BASE_RATIO = 0.01
 WAITS, FREE, UNKNOWN, FED, IN_A_ROW, HANDED = range(6)
+# Time goes with the square of the work, at most: a little more of it does not explain a much longer time.
+_CURVATURE = 2.0
 # Nothing is learned of a member that may have waited for a larger share of its time (a logarithm).
 _DOUBT = 0.1
 # By so many standard deviations one half of the members lies apart from the other.
@@ -201,7 +203,8 @@ class Norms:
         took, place = self.own_s(pieces, mode, last_came), self.places.of(pieces.kinds)
         features, load, work = _features(step, pieces, waits)
         slopes = self.regression.slopes(at) + _PRIOR
-        predicted = np.einsum("mkf,kf->mk", features, slopes)
+        most = _CURVATURE * np.abs(features).max(axis=2)
+        predicted = np.clip(np.einsum("mkf,kf->mk", features, slopes), -most, most)
         times = np.where((mode == FED) | (mode == HANDED), np.nan, np.log(took + base_s))
         rest = times - predicted
         excess, level = _after_the_quicker(rest, ranks.usual_noise(at)), _usual_of(rest)

@@ -1,26 +1,65 @@
-"""Which members meet in a stage: all of a role, or groups of it, as its collectives tell."""
+"""Which members meet in a stage: all of a role, or groups of it, as its collectives tell; else as times show."""
 
 from __future__ import annotations
 
-from typing import Callable
+from typing import Callable, Iterable
 
 import numpy as np
 import numpy.typing as npt
 
 from ..triggers.late_rank import after_others
-from .evidence import Collectives
+from .evidence import Collectives, RoleStep
 
 Matrix = npt.NDArray[np.float64]
 Labels = npt.NDArray[np.int64]
+# How far apart they leave, of how far apart they entered; 1 and more where nobody waits.
+TOGETHER_AT_MOST = 0.5
+# Of so many steps at least, in which entries lie farther apart than clocks err and a begin takes to be noted.
+STEPS_NEEDED, APART_AT_LEAST_S = 4, 20e-6
+
+
+def left_together(steps: Iterable[RoleStep]) -> frozenset[tuple[str, str]]:
+    """(role, stage) of the stages in which members wait for each other, where steps are too few to learn it: they leave
+    much closer together than they entered.
+    """
+    ratios: dict[tuple[str, str], list[float]] = {}
+    for step in steps:
+        for place, stage in enumerate(step.stages):
+            ratio = _left_of_entered(step, place)
+            if ratio is not None:
+                ratios.setdefault((step.role, stage), []).append(ratio)
+    enough = {key: seen for key, seen in ratios.items() if len(seen) >= STEPS_NEEDED}
+    return frozenset(key for key, seen in enough.items() if np.median(seen) <= TOGETHER_AT_MOST)
+
+
+def _left_of_entered(step: RoleStep, stage: int) -> float | None:
+    """How far apart they left a stage, of how far apart they entered it; None where that cannot be told."""
+    entered, left = step.entered_s[:, stage], step.left_s[:, stage]
+    there = ~np.isnan(entered) & taking_part(step)
+    if np.count_nonzero(there) < 2:
+        return None
+    if np.ptp(entered[there]) <= max(APART_AT_LEAST_S, 2 * step.error_s[there].max()):
+        return None
+    return float(left[there].std() / entered[there].std())
+
+
+def taking_part(step: RoleStep) -> npt.NDArray[np.bool_]:
+    """(M,) who is compared with others: those that do something in it, and do not only wait for others."""
+    is_controller = np.array([peer.is_controller for peer in step.members], bool)
+    return np.asarray(np.isfinite(step.entered_s).any(axis=1) & ~is_controller)
 
 
 def labels_in(rings: Collectives, stage: int, members: int) -> Labels | None:
-    """(M,) a number for those that meet in that stage; None where all of them meet, or nobody is known to.
+    """(M,) a number for those that meet in that stage; None where all of them meet, or nobody is known to."""
+    here = (rings.stage == stage) & rings.is_meeting
+    return connected(rings.member[here], rings.group[here], members)
+
+
+def connected(member: Labels, group: Labels, members: int) -> Labels | None:
+    """(M,) a number for those that meet, where these members are in these groups; None where all do, or none.
 
     Groups that share a member meet: who is late in one of them makes the other late.
     """
-    here = (rings.stage == stage) & rings.is_meeting
-    member, group = rings.member[here], rings.group[here]
     if not len(member):
         return None
     _, group = np.unique(group, return_inverse=True)

@@ -11,17 +11,58 @@ from typing import Iterable, NamedTuple, Sequence
 import numpy as np
 import numpy.typing as npt
 
+from ..store.verdicts import Verdict
 from . import cutting
 from .columns import Ranks
-from .cutting import Piece, StepPieces
+from .cutting import BEFORE, IN, Piece, StepPieces
 from .evidence import Peer, RoleStep
 from .feeds import Feeds
 from .in_a_row import Rows
-from .measuring import BASE_RATIO, FED, UNKNOWN, Norms
+from .inside import inside
+from .judge import JobJudge
+from .judged import Want
+from .measuring import BASE_RATIO, BEHIND, BEHIND_GAP, FED, INSIDE, UNKNOWN, WAITS, MeasuredStep, Norms
+from .meeting import left_together
 from .replay import Feed
-from .shaping import compared, follow_length, key_of, length_s
+from .shaping import compared, follow_length, key_of, length_s, with_inside
 
-Vector = npt.NDArray[np.float64]
+Matrix = npt.NDArray[np.float64]
+# A judge that has seen so many steps has seen enough of a long run: its last ones.
+STEPS_AT_MOST = 2000
+# What a piece is called before it is known that all wait in it.
+PLAIN = {BEHIND: IN, BEHIND_GAP: BEFORE}
+
+
+class JudgedSteps(NamedTuple):
+    """What the judge says of steps that are over.
+
+    Args:
+        standing: Verdicts that hold in the end.
+        withdrawn: Those that held for a time, as they were said last.
+        wants: What would tell more, as it was asked for last.
+        counts: Role to how many of its steps were closed, and how many of these could lead to a verdict.
+    """
+
+    standing: tuple[Verdict, ...]
+    withdrawn: tuple[Verdict, ...]
+    wants: tuple[Want, ...]
+    counts: dict[str, tuple[int, int]]
+
+
+def judged(steps: Sequence[RoleStep], path: str = "RUN") -> JudgedSteps:
+    """Judge the steps of a run, in their order; of a long one the last.
+    `path`: the run's folder, for the commands that are advised.
+    """
+    judge, counts = JobJudge(run=path), dict[str, tuple[int, int]]()
+    wants: list[Want] = []
+    withdrawn: list[Verdict] = []
+    for step in steps[-STEPS_AT_MOST:]:
+        judge = judge.of_next_attempt() if judge.is_of_next_attempt(step) else judge
+        of_step = judge.close(step)
+        counts.update(judge.judged_steps())
+        wants += of_step.wants
+        withdrawn += (verdict for verdict in of_step.verdicts if verdict.withdrawn)
+    return JudgedSteps(tuple(judge.standing()), tuple(withdrawn), tuple(wants[-1:]), counts)
 
 
 class CutStep(NamedTuple):
@@ -30,11 +71,15 @@ class CutStep(NamedTuple):
     Args:
         step, pieces: The step, and its pieces.
         feeds: Of each piece that another side decides by whom it was over; None: it does not, or nobody is known.
+        excess: (M, K) logarithm of time over what is expected for its work; NaN: not known.
+        excess_inside: (M, S) the same of the inside of its stages.
     """
 
     step: RoleStep
     pieces: StepPieces
     feeds: tuple[Feed | None, ...] = ()
+    excess: Matrix = np.zeros((0, 0))
+    excess_inside: Matrix = np.zeros((0, 0))
 
 
 class WholeRun:
@@ -44,18 +89,21 @@ class WholeRun:
         steps: Of all roles, of controllers too; each role's in their order.
 
     Attributes:
-        steps: The same, in the order in which they were over.
+        every: The same, in the order in which they were over.
+        steps: These in pieces.
     """
 
     def __init__(self, steps: Iterable[RoleStep]) -> None:
-        every = _in_order(steps)
+        self.every = _in_order(steps)
         self._feeds = Feeds()
         self._roles: dict[str, _RoleLessons] = {}
-        cut = [self._learn(step) for step in every]
+        cut = [self._learn(step) for step in self.every]
         self._modes = {
             role: of_role.modes(self._feeds.roles_of(role, of_role.waits_for)) for role, of_role in self._roles.items()
         }
-        self.steps = [self._with_feeds(step, of_step) for step, of_step in zip(every, cut)]
+        for role, stage in left_together(each.step for each in cut):
+            self._modes[role].setdefault(Piece(IN, stage), WAITS)
+        self.steps = [self._with_feeds(step, of_step) for step, of_step in zip(self.every, cut)]
 
     def modes(self, role: str, kinds: Sequence[Piece]) -> npt.NDArray[np.int64]:
         """(K,) WAITS, FREE, FED, IN_A_ROW, HANDED or UNKNOWN."""
@@ -78,6 +126,7 @@ class WholeRun:
         pieces, modes = cut.pieces, self._modes[step.role]
         is_fed = [modes.get(kind) == FED for kind in pieces.kinds]
         which = step.role, step.step, pieces.kinds
+        cut = self._roles[step.role].with_excess(cut)
         return cut._replace(feeds=self._feeds.of_step(which, is_fed, pieces.came_s, pieces.done_s))
 
 
@@ -107,8 +156,29 @@ class _RoleLessons:
             norms.fed = feeds.roles_of(step.role, step.waits_for)
             if step.collectives is not None:
                 norms.learn_groups(step, step.collectives)
-            norms.measure(step, pieces, self._step_s, BASE_RATIO * self._step_s, ranks)
+            measured = self._measure(step, pieces)
+            ranks.learn(measured.at, measured.learned, measured.noise)
         return pieces
+
+    def _measure(self, step: RoleStep, pieces: StepPieces) -> MeasuredStep:
+        (norms, ranks), rings = self._of_members[step.members], step.collectives
+        whole = pieces if rings is None else with_inside(pieces, step, inside(step, rings))
+        return norms.measure(step, whole, self._step_s, BASE_RATIO * self._step_s, ranks)
+
+    def with_excess(self, cut: CutStep) -> CutStep:
+        """A step, measured anew by all that was learned."""
+        step, pieces = cut.step, cut.pieces
+        excess, of_inside = np.full(pieces.took_s.shape, np.nan), np.full(step.entered_s.shape, np.nan)
+        if pieces.kinds and step.members in self._of_members:
+            measured = self._measure(step, pieces)
+            # Who is named has not waited: what may have been waiting, of who has hardly waited, is its own time.
+            values = np.where(np.isfinite(measured.learned), measured.learned, measured.excess)
+            for at, (where, stage) in enumerate(measured.kinds):
+                if where == INSIDE:
+                    of_inside[:, step.stages.index(stage)] = values[:, at]
+                else:
+                    excess[:, pieces.kinds.index(Piece(PLAIN.get(where, where), stage))] = values[:, at]
+        return cut._replace(excess=excess, excess_inside=of_inside)
 
     def modes(self, fed: Iterable[Piece]) -> dict[Piece, int]:
         """Of each piece that was seen: where it is not known of the last members, by those before them."""

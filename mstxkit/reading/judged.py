@@ -18,13 +18,12 @@ from .tables import verdicts as stored_verdicts
 if TYPE_CHECKING:
     from ..judging.evidence import RoleStep
     from ..judging.judged import Want
+    from ..judging.whole_run import JudgedSteps
     from ..store.verdicts import Verdict
     from .roles import Roles
 
 # Who judged: the job's own judge while it ran; this reader, from tables; nobody, as there is nothing to judge by.
 JOB, TABLES, NOBODY = "job", "tables", "nobody"
-# Of a long run the last steps are judged here; a judge of its own sees all.
-STEPS_AT_MOST = 2000
 # Where no verdict comes of fewer steps that could lead to one, nothing follows: a rank that is 10 % slower takes 15.
 ENOUGH_STEPS = 20
 # Of a job that is over its judge is waited for so long.
@@ -64,6 +63,11 @@ class JobVerdicts(NamedTuple):
     hiding: tuple[str, ...] = ()
     roles: tuple[JudgedRole, ...] = ()
     withdrawn: tuple[Verdict, ...] = ()
+
+    @property
+    def every(self) -> tuple[Verdict, ...]:
+        """All that was said, of what is withdrawn too."""
+        return (*self.holding, *self.withdrawn)
 
     @property
     def blaming(self) -> tuple[Verdict, ...]:
@@ -107,7 +111,7 @@ def _without_hangs(roles: Roles, stored: list[Verdict]) -> JobVerdicts:
         return of_job
     if twice.are_steps(roles.files.stage_rows()):
         return of_job if stored else JobVerdicts(NOBODY, why_not=ANEW)
-    of_tables = from_steps(roles.steps_inside, roles.files.path)
+    of_tables = from_steps(roles.steps_inside, roles.by_judge)
     if of_tables.by == NOBODY and not stored:
         of_job = of_job._replace(roles=_roles_of_job(Path(roles.files.path), roles.files.id))
     return of_job if (stored or of_job.roles) and not of_tables.blaming else of_tables
@@ -123,38 +127,32 @@ def _roles_of_job(run: Path, run_id: str) -> tuple[JudgedRole, ...]:
     )  # fmt: skip
 
 
-def from_steps(steps: list[RoleStep], path: str = "RUN") -> JobVerdicts:
+def from_steps(steps: list[RoleStep], by_judge: JudgedSteps | None = None) -> JobVerdicts:
     """What the judge says of these steps, in their order.
-    `steps`: of a run; `path`: the run's folder, for the commands that it advises.
+    `steps`: of a run; `by_judge`: what it says, where that is known already.
     """
-    from ..judging.judge import JobJudge
+    from ..judging import whole_run
 
     roles = {step.role for step in steps if sum(not peer.is_controller for peer in step.members) > 1}
     if not roles:
         return JobVerdicts(NOBODY, why_not=NO_PEER if steps else NO_STEP)
-    judge, counts = JobJudge(run=path), dict[str, tuple[int, int]]()
-    wants: list[Want] = []
-    withdrawn: list[Verdict] = []
-    for step in steps[-STEPS_AT_MOST:]:
-        judge = judge.of_next_attempt() if judge.is_of_next_attempt(step) else judge
-        judged = judge.close(step)
-        counts.update(judge.judged_steps())
-        wants += judged.wants
-        withdrawn += (verdict for verdict in judged.verdicts if verdict.withdrawn)
+    by_judge = by_judge or whole_run.judged(steps)
+    by_role = tuple(JudgedRole(role, *by_judge.counts[role]) for role in sorted(roles) if role in by_judge.counts)
     return JobVerdicts(
-        TABLES, in_order(judge.standing()), min(len(steps), STEPS_AT_MOST), "", tuple(wants[-1:]), _hiding(steps),
-        tuple(JudgedRole(role, *counts[role]) for role in sorted(roles) if role in counts), in_order(withdrawn),
+        TABLES, in_order(by_judge.standing), min(len(steps), whole_run.STEPS_AT_MOST), "", by_judge.wants,
+        _hiding(steps), by_role, in_order(by_judge.withdrawn),
     )  # fmt: skip
 
 
 def _hiding(steps: list[RoleStep]) -> tuple[str, ...]:
-    from .tables import inner_entries, lateness
+    from ..judging import meeting
+    from .tables import inner_entries
 
     last = steps[-inner_entries.STEPS_AT_MOST :]
     seen = {
         step.stages[stage] for step in last if step.collectives is not None for stage in set(step.collectives.stage)
     }
-    return tuple(sorted({stage for _, stage in lateness.synchronising(last)} - seen))
+    return tuple(sorted({stage for _, stage in meeting.left_together(last)} - seen))
 
 
 def in_order(verdicts: Iterable[Verdict]) -> tuple[Verdict, ...]:

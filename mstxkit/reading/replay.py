@@ -10,10 +10,10 @@ from typing import Sequence
 import numpy as np
 
 from ..judging import replay
-from ..judging.inside import Entered, entries_of
+from ..judging.inside import entries_of
 from ..judging.measuring import HANDED
-from ..judging.replay import Course, Feed, Less
-from .role_runs import RoleRun, Seconds, Whole
+from ..judging.replay import Course, Less
+from .role_runs import RoleRun, Seconds
 
 
 def lengths_s(run: RoleRun, own_s: Seconds) -> Seconds:
@@ -57,7 +57,8 @@ def _won_s(run: RoleRun, runs: Sequence[RoleRun], less_s: Seconds) -> Seconds:
     """(T,) by how much shorter each step would be with so much less of (T, M, K) own times."""
     every = sorted((course for each in runs for course in _courses(each)), key=lambda c: float(np.nanmedian(c.ended_s)))
     own = _courses(run)
-    less = {course.place: _less(course, each) for course, each in zip(own, np.nan_to_num(less_s)) if each.any()}
+    of_steps = (each[run.cells(at)] for at, each in enumerate(np.nan_to_num(less_s)))
+    less = {course.place: _less(course, each) for course, each in zip(own, of_steps) if each.any()}
     leads = replay.earlier(every, less) if less else {}
     won = np.zeros(len(own))
     for at, course in enumerate(own):
@@ -83,38 +84,15 @@ def _courses(run: RoleRun) -> list[Course]:
 
 
 def _course(run: RoleRun, at: int) -> Course:
-    (step, pieces, feeds), rows = run.cut[at], run.rows_at[run.role, int(run.steps[at])]
-    ended_s, began_s = np.fmax.reduce(run.done_s[at], axis=1), np.fmin.reduce(run.came_s[at], axis=1)
-    meets = (run.labels[:, piece] for piece in range(len(run.kinds)))
-    of_kind = {kind: _feed_of_rows(run, feed, rows) for kind, feed in zip(pieces.kinds, feeds) if feed is not None}
-    entered = None
-    if step.collectives is not None and (run.mode == HANDED).any():
-        entered = _entered_of_rows(entries_of(step, step.collectives), rows, len(run.members))
+    (step, pieces, feeds, *_), rows, cells = run.cut[at], run.rows_of[at], run.cells(at)
+    is_handed, rings = (run.mode == HANDED).any(), step.collectives
+    entered = entries_of(step, rings) if is_handed and rings is not None else None
+    came_s, done_s, own_s = (part[at][cells] for part in (run.came_s, run.done_s, run.own_s))
+    columns, meets = cells[1].ravel(), run.labels[cells].T
+    in_a_row = (run.rows[piece] for piece in columns.tolist())
     return Course(
-        run.role, step.step, run.members, run.kinds,
-        np.array([step.stages.index(kind.stage) if kind.stage in step.stages else -1 for kind in run.kinds]),
-        run.mode, run.came_s[at], run.done_s[at], run.own_s[at],
-        tuple(None if (labels == labels[0]).all() else labels for labels in meets),
-        tuple(of_kind.get(kind) for kind in run.kinds), run.rows, began_s, ended_s, entered, run.inside_s[at],
+        run.role, step.step, step.members, pieces.kinds, pieces.stages, run.mode[columns],
+        came_s, done_s, own_s, tuple(None if (labels == labels[0]).all() else labels for labels in meets), feeds,
+        tuple(None if row is None else row[rows] for row in in_a_row), np.fmin.reduce(came_s, axis=1),
+        np.fmax.reduce(done_s, axis=1), entered, np.zeros((0, 0)),
     )  # fmt: skip
-
-
-def _feed_of_rows(run: RoleRun, feed: Feed, rows: Whole) -> Feed:
-    """The same by the members of whole runs."""
-    course, member, lag_s = np.full(len(run.members), -1), np.zeros(len(run.members), np.int64), feed.lag_s
-    course[rows] = feed.course
-    for number, place in enumerate(feed.courses):
-        here, of_source = feed.course == number, run.rows_at.get(place)
-        if of_source is None or feed.member[here].max(initial=0) >= len(of_source):
-            course[rows[here]] = -1
-        else:
-            member[rows[here]] = of_source[feed.member[here]]
-    lags_s = np.full(len(run.members), np.nan)
-    lags_s[rows] = lag_s
-    return Feed(feed.courses, course, member, feed.stage, lags_s)
-
-
-def _entered_of_rows(entered: Entered, rows: Whole, count: int) -> Entered:
-    behind_s = np.zeros((count, entered.behind_s.shape[1]))
-    behind_s[rows] = entered.behind_s
-    return entered._replace(rings=entered.rings._replace(member=rows[entered.rings.member]), behind_s=behind_s)

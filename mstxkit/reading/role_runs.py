@@ -6,9 +6,8 @@ where, and for whom, is what the judge learns of it.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, field, replace
-from itertools import groupby
+from itertools import compress, groupby
 from typing import Any, Callable, Iterable, Iterator, TypeVar, cast
 
 import numpy as np
@@ -16,10 +15,10 @@ import numpy.typing as npt
 
 from ..judging import meeting, shaping
 from ..judging.cutting import BEFORE, IN, REST, Piece
-from ..judging.evidence import Peer, RoleStep
+from ..judging.evidence import Collectives, Peer, RoleStep
 from ..judging.in_a_row import after_the_row_before
 from ..judging.inside import inside
-from ..judging.measuring import FED, HANDED, IN_A_ROW, UNKNOWN, WAITS
+from ..judging.measuring import BASE_RATIO, FED, HANDED, IN_A_ROW, WAITS
 from ..judging.whole_run import CutStep, WholeRun
 from ..triggers.late_rank import middle_of
 
@@ -30,8 +29,8 @@ T = TypeVar("T")
 
 # Of a long run the last steps count, as many as fit into so many numbers an array.
 CELLS_AT_MOST = 6_000_000
-# How far apart members are after they waited, of how far apart they were before, at most.
-_CLOSER = 0.7
+# Of a step: what is shorter is not told as a share.
+LEAST_RATIO = 1e-3
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,10 +51,12 @@ class RoleRun:
         inside_s: (T, M, K) own seconds between the collectives of a stage; NaN where nothing tells of them.
         links: Of each step, stage and group what its collectives took: (place of the step, piece, members, seconds).
         work: (T, M, K, 3) tokens, responses, longest response; NaN where nobody says so.
-        error_s: (M,) bound of the error of a member's times against the others'.
         rows: Of each piece in which rows of members wait for the row before the row of each; None: they do not.
+        excess: (T, M, K) logarithm of a member's own time over what is expected for its work; NaN: not known.
+        excess_inside: (T, M, K) the same of the time between collectives.
+        every: The steps of all roles, in the order in which they were over.
         cut: (T,) the steps of which it is made.
-        rows_at: Of each step of any role, the places of its members among those of the role.
+        rows_of: Of each of them, the places of its members among those of the role.
         kept: What `once` has made.
     """
 
@@ -73,10 +74,12 @@ class RoleRun:
     inside_s: Seconds
     links: tuple[tuple[int, int, tuple[int, ...], float], ...]
     work: Seconds
-    error_s: Seconds
     rows: tuple[Whole | None, ...]
+    excess: Seconds
+    excess_inside: Seconds
+    every: list[RoleStep]
     cut: tuple[CutStep, ...]
-    rows_at: dict[tuple[str, int], Whole]
+    rows_of: tuple[Whole, ...]
     kept: dict[str, Any] = field(default_factory=dict, repr=False)
 
     @property
@@ -120,6 +123,23 @@ class RoleRun:
             return np.asarray(self.own_s[:, :, pieces[0]])
         return np.where(np.isfinite(self.own_s[:, :, pieces[0]]), np.nansum(self.own_s[:, :, pieces], axis=2), np.nan)
 
+    def base_s(self) -> float:
+        """Times are compared as logarithms of so much more: what is shorter is all alike."""
+        return max(1e-6, BASE_RATIO * self.step_s())
+
+    def expected_s(self, excess: Seconds, own_s: Seconds) -> Seconds:
+        """Own times without what is too much of them, a logarithm."""
+        return np.asarray(np.maximum(0.0, (own_s + self.base_s()) * np.exp(-excess) - self.base_s()))
+
+    def longer(self, is_inside: bool = False) -> Seconds:
+        """(T, M, K) by which share own times, or those between collectives, are longer than expected; NaN: not known.
+        Where next to no time is spent, that is 0.
+        """
+        own_s, excess = (self.inside_s, self.excess_inside) if is_inside else (self.own_s, self.excess)
+        least_s = max(1e-6, LEAST_RATIO * self.step_s())
+        with np.errstate(all="ignore"):
+            return np.asarray((own_s + least_s) / (self.expected_s(excess, own_s) + least_s) - 1)
+
     def once(self, name: str, make: Callable[[], T]) -> T:
         """What is computed of it for several tables, and kept under that name."""
         if name not in self.kept:
@@ -132,10 +152,16 @@ class RoleRun:
         if keep.all():
             return self
         places = np.cumsum(keep) - 1
-        names = ("steps", "came_s", "done_s", "own_s", "wait_s", "inside_s", "work")
+        names = ("steps", "came_s", "done_s", "own_s", "wait_s", "inside_s", "work", "excess", "excess_inside")
         links = tuple((int(places[at]), piece, who, took) for at, piece, who, took in self.links if keep[at])
-        cut = tuple(each for each, is_kept in zip(self.cut, keep) if is_kept)
-        return replace(self, **{name: getattr(self, name)[keep] for name in names}, links=links, cut=cut, kept={})
+        parts: dict[str, Any] = {name: getattr(self, name)[keep] for name in names}
+        parts["cut"], parts["rows_of"] = (tuple(compress(part, keep)) for part in (self.cut, self.rows_of))
+        return replace(self, **parts, links=links, kept={})
+
+    def cells(self, at: int) -> tuple[Any, ...]:
+        """An index: where the members and pieces of a step are among those of all."""
+        columns = [self.kinds.index(kind) for kind in self.cut[at].pieces.kinds]
+        return np.ix_(self.rows_of[at], np.array(columns, np.int64))
 
     def spans_s(self) -> tuple[Seconds, Seconds]:
         """(T,) when each step began, the first member's begin, and when the last member was done with it."""
@@ -178,14 +204,7 @@ def of_steps(steps: Iterable[RoleStep]) -> tuple[RoleRun, ...]:
     for each in whole.steps:
         if each.pieces.kinds:
             cut.setdefault(each.step.role, []).append(each)
-    members = {role: _members(of_role) for role, of_role in cut.items()}
-    rows_at: dict[tuple[str, int], Whole] = {}
-    for role, every in cut.items():
-        places = {shaping.key_of(peer): place for place, peer in enumerate(members[role])}
-        for each in every:
-            members_of_step = [places[shaping.key_of(peer)] for peer in each.step.members]
-            rows_at[role, each.step.step] = np.array(members_of_step, np.int64)
-    return tuple(_of_role(whole, members[role], cut[role], rows_at) for role in sorted(cut))
+    return tuple(_of_role(whole, cut[role]) for role in sorted(cut))
 
 
 def _last_steps(steps: list[RoleStep]) -> Iterator[RoleStep]:
@@ -196,35 +215,31 @@ def _last_steps(steps: list[RoleStep]) -> Iterator[RoleStep]:
         yield from every[-max(1, CELLS_AT_MOST // widest) :]
 
 
-def _of_role(
-    whole: WholeRun, members: tuple[Peer, ...], cut: list[CutStep], rows_at: dict[tuple[str, int], Whole]
-) -> RoleRun:
-    role = cut[0].step.role
+def _of_role(whole: WholeRun, cut: list[CutStep]) -> RoleRun:
+    role, members = cut[0].step.role, _members(cut)
     kinds, owners = _in_order(cut)
+    places = {shaping.key_of(peer): place for place, peer in enumerate(members)}
+    rows_of = [np.array([places[shaping.key_of(peer)] for peer in each.step.members], np.int64) for each in cut]
     seen = _Seen(members, kinds, len(cut))
-    for at, each in enumerate(cut):
-        seen.fill(at, each, rows_at[role, each.step.step])
+    for at, (each, rows_of_step) in enumerate(zip(cut, rows_of)):
+        seen.fill(at, each, rows_of_step)
     labels, mode = seen.labels(), whole.modes(role, kinds)
-    for piece in np.flatnonzero(mode == UNKNOWN).tolist():
-        if seen.seems_to_wait(piece, labels[:, piece]):
-            mode[piece] = WAITS
     own, wait = seen.took.copy(), np.full(seen.took.shape, np.nan)
     rows = [whole.rows(role, kind, members) if mode[at] == IN_A_ROW else None for at, kind in enumerate(kinds)]
     for piece in range(len(kinds)):
         own[:, :, piece], wait[:, :, piece] = seen.apart(piece, int(mode[piece]), labels[:, piece], rows[piece])
     return RoleRun(
         role, members, kinds, owners, np.array([each.step.step for each in cut], np.int64), seen.came, seen.done, own,
-        wait, mode, labels, seen.inside, tuple(seen.links), seen.work, seen.error, tuple(rows),
-        tuple(map(_but_times, cut)), rows_at,
+        wait, mode, labels, seen.inside, tuple(seen.links), seen.work, tuple(rows),
+        seen.excess, seen.excess_inside, whole.every, tuple(map(_but_times, cut)), tuple(rows_of),
     )  # fmt: skip
 
 
 def _but_times(cut: CutStep) -> CutStep:
     """Without what the arrays of the run have too."""
     nothing = np.zeros((0, 0))
-    return cut._replace(
-        pieces=cut.pieces._replace(came_s=nothing, done_s=nothing, took_s=nothing, error_s=nothing)
-    )  # fmt: skip
+    pieces = cut.pieces._replace(came_s=nothing, done_s=nothing, took_s=nothing, error_s=nothing)
+    return cut._replace(pieces=pieces, excess=nothing, excess_inside=nothing)
 
 
 class _Seen:
@@ -233,86 +248,61 @@ class _Seen:
     def __init__(self, members: tuple[Peer, ...], kinds: tuple[Piece, ...], steps: int) -> None:
         self._kinds = kinds
         shape = steps, len(members), len(kinds)
-        self.came, self.done, self.took, self.inside, self._lag, self._between = (
-            np.full(shape, np.nan) for _ in range(6)
+        self.came, self.done, self.took, self.inside, self._lag, self._between, self.excess, self.excess_inside = (
+            np.full(shape, np.nan) for _ in range(8)
         )  # fmt: skip
-        self.work, self.error = np.full((*shape, 3), np.nan), np.zeros(len(members))
+        self.work = np.full((*shape, 3), np.nan)
         self.links: list[tuple[int, int, tuple[int, ...], float]] = []
-        self._met: dict[int, set[tuple[int, ...]]] = {}
+        self._met: dict[int, list[Whole]] = {}
 
     def fill(self, at: int, cut: CutStep, rows: Whole) -> None:
         """One step more; its members are those in these rows."""
-        step, pieces, feeds = cut
+        step, pieces, feeds = cut.step, cut.pieces, cut.feeds
         columns = [self._kinds.index(kind) for kind in pieces.kinds]
         here: tuple[Any, ...] = np.ix_(np.array([at]), rows, np.array(columns, np.int64))
-        for array, values in zip((self.came, self.done, self.took), (pieces.came_s, pieces.done_s, pieces.took_s)):
+        of_step = pieces.came_s, pieces.done_s, pieces.took_s, cut.excess
+        for array, values in zip((self.came, self.done, self.took, self.excess), of_step):
             array[here] = values[None]
         is_stage = np.array([kind.where != BEFORE for kind in pieces.kinds])
         for number, values in enumerate(step.work):
             self.work[here + (number,)] = np.where(is_stage, values[:, pieces.stages], np.nan)[None]
         for column, feed in zip(columns, feeds):
             self._lag[at, rows, column] = np.nan if feed is None else feed.lag_s
-        np.maximum.at(self.error, rows, step.error_s)
         if step.collectives is not None:
-            self._look_inside(at, step, rows)
+            self._look_inside(at, cut, step.collectives, rows)
 
-    def _look_inside(self, at: int, step: RoleStep, rows: Whole) -> None:
+    def _look_inside(self, at: int, cut: CutStep, rings: Collectives, rows: Whole) -> None:
         """Own times between collectives, what the collectives took, and who met in each piece."""
-        rings = step.collectives
-        assert rings is not None
-        tells = inside(step, rings)
+        step, tells = cut.step, inside(cut.step, rings)
         of_stage = {
             n: self._kinds.index(Piece(IN, s)) for n, s in enumerate(step.stages) if Piece(IN, s) in self._kinds
         }
+        here = (rings.member >= 0) & (rings.member < len(rows))
         entered, between = tells.entered, tells.entered.behind_s.copy()
         np.add.at(between, (entered.rings.member, entered.rings.stage), entered.own_s)
         for stage, piece in of_stage.items():
             self.inside[at, rows, piece] = tells.own_s[:, stage]
+            self.excess_inside[at, rows, piece] = cut.excess_inside[:, stage]
             self._between[at, rows, piece] = between[:, stage]
-        who: dict[tuple[int, int], set[int]] = {}
-        meeting = set[tuple[int, int]]()
-        columns = (rings.member.tolist(), rings.group.tolist(), rings.stage.tolist(), rings.is_meeting.tolist())
-        for member, group, stage, is_meeting in set(zip(*columns)):
-            if stage in of_stage and 0 <= member < len(rows):
-                who.setdefault((of_stage[stage], group), set()).add(int(rows[member]))
-                meeting |= {(of_stage[stage], group)} if is_meeting else set()
-        for piece, group in meeting:
-            self._met.setdefault(piece, set()).add(tuple(sorted(who[piece, group])))
-        self.links += [
-            (at, of_stage[time.stage], tuple(sorted(who[of_stage[time.stage], time.group])), time.took_s)
-            for time in tells.groups
-            if time.stage in of_stage
-        ]
+            met = here & (rings.stage == stage) & rings.is_meeting
+            places = np.unique(np.stack([rows[rings.member[met]], rings.group[met]]), axis=1)
+            self._met.setdefault(piece, []).append(places)
+        for time in (time for time in tells.groups if time.stage in of_stage):
+            met = here & (rings.stage == time.stage) & (rings.group == time.group)
+            members = tuple(np.unique(rows[rings.member[met]]).tolist())
+            self.links.append((at, of_stage[time.stage], members, time.took_s))
 
     def labels(self) -> Whole:
         """(M, K) who meets whom. Nobody knows of gaps who does; where all stages have the same groups, it is these."""
         labels = np.zeros(self.took.shape[1:], np.int64)
-        for piece, together in self._met.items():
-            labels[:, piece] = _connected(len(labels), together)
+        for piece, parts in self._met.items():
+            member, group = np.concatenate(parts, axis=1)
+            together = meeting.connected(member, group, len(labels))
+            labels[:, piece] = 0 if together is None else np.unique(together, return_inverse=True)[1].reshape(-1)
         of_stages = [labels[:, piece] for piece in range(labels.shape[1]) if labels[:, piece].any()]
         if of_stages and all((other == of_stages[0]).all() for other in of_stages):
             return np.repeat(of_stages[0][:, None], labels.shape[1], axis=1)
         return labels
-
-    def seems_to_wait(self, piece: int, labels: Whole) -> bool:
-        """Where the judge does not know, as times do not change or steps are few: does the time fall by as much as a
-        member comes later, for sure, and are members closer together after?
-        """
-        before, after, longer = (
-            meeting.after_those(part[:, :, piece].T, labels).T for part in (self.came, self.done, self.took)
-        )
-        later = np.sign(before) * np.maximum(0.0, np.abs(before) - 2 * self.error)
-        both = np.isfinite(later) & np.isfinite(longer)
-        x, y = later[both], longer[both]
-        spread = float(x @ x)
-        if spread <= 0:
-            return False
-        slope = float(x @ y) / spread
-        rest = float(((y - slope * x) ** 2).sum()) / max(1, len(x) - 1)
-        with np.errstate(all="ignore"):
-            closer = np.sqrt(np.nansum(after**2, axis=1) / np.nansum(before**2, axis=1))
-        is_sure = slope + 2 * math.sqrt(rest / spread) < -0.5
-        return is_sure and float(np.median(np.append(closer[np.isfinite(closer)], 1))) < _CLOSER
 
     def apart(self, piece: int, mode: int, labels: Whole, rows: Whole | None) -> tuple[Seconds, Seconds]:
         """(T, M) own time in a piece, and what each waited there."""
@@ -358,15 +348,6 @@ def _in_order(cut: list[CutStep]) -> tuple[tuple[Piece, ...], tuple[str, ...]]:
 
     kinds = tuple(sorted(seen, key=key))
     return kinds, tuple(owners[kind] for kind in kinds)
-
-
-def _connected(count: int, groups: Iterable[tuple[int, ...]]) -> Whole:
-    """(count,) a number for each set of members that meet, directly or through others."""
-    labels = np.arange(count)
-    for group in groups:
-        same = np.isin(labels, labels[list(group)])
-        labels[same] = labels[same].min()
-    return np.unique(labels, return_inverse=True)[1].reshape(-1).astype(np.int64)
 
 
 def last_of(came: Seconds, labels: Whole) -> Seconds:

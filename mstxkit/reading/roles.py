@@ -6,8 +6,10 @@ from functools import cached_property
 
 import polars as pl
 
+from ..judging import whole_run
 from ..judging.evidence import RoleStep
 from ..judging.gates import Gates
+from ..judging.whole_run import JudgedSteps
 from . import role_runs
 from .role_runs import RoleRun
 from .run_files import RunFiles
@@ -45,6 +47,11 @@ class Roles:
         """The steps of each role as arrays, with what rings and ranges tell of their insides."""
         ringed = self.steps_ringed
         return role_runs.of_steps(batch_steps.joined(self.steps, ringed) if ringed else self.steps_inside)
+
+    @cached_property
+    def by_judge(self) -> JudgedSteps:
+        """What the judge says of them now, whatever was said while the job ran."""
+        return whole_run.judged(self.steps_inside, self.files.path)
 
     @cached_property
     def warm_up(self) -> tuple[int, ...]:

@@ -310,9 +310,10 @@ class Run:
 
         Then `confidence`. Who takes longer than the others for the same work; whoever only waits is not among them.
         """
+        from . import judged
         from .tables import stragglers
 
-        return stragglers.table(self.roles.steady)
+        return stragglers.table(self.roles.steady, judged.of_run(self.roles).every)
 
     def bubbles(self) -> pl.DataFrame:
         """`step, role, stage, where, rank, wait_ns, gate_rank, gate_stage, gate_where, gate_more_ns`.
@@ -396,7 +397,7 @@ class Run:
         from . import judged
         from .tables import split, what_if
 
-        verdicts = judged.of_run(self.roles).blaming
+        verdicts = judged.of_run(self.roles).every
         return what_if.table(self.roles.steady, verdicts, split.asked_for(trainers, rollouts))
 
     def throughput(self, flops_per_token: ByStage | None = None, peak_flops: ByStage | None = None) -> pl.DataFrame:

@@ -13,7 +13,7 @@ from builders.judged import role_step
 from builders.simulated_steps import role_of
 
 from mstxkit.judging.cutting import Piece
-from mstxkit.reading import excess, replay, role_runs
+from mstxkit.reading import replay, role_runs
 from mstxkit.reading.tables import bubbles, critical_path, ranks, stragglers, throughput
 from mstxkit.testing.simulator import InjectedFault, JobShape
 from mstxkit.testing.simulator.shape import ALWAYS
@@ -146,7 +146,7 @@ def test_what_the_work_explains_is_no_excess() -> None:
     piece = run.kinds.index(Piece("in", "actor_generate"))
     raw = run.own_s[:, 5, piece] / np.median(run.own_s[:, :, piece], axis=1)
 
-    off = excess.of_own(run)[:, 5, piece]
+    off = run.longer()[:, 5, piece]
 
     assert np.median(raw) > 1.5
     assert abs(np.median(off)) < 0.05
@@ -156,4 +156,4 @@ def test_of_two_members_the_slower_one_is_compared_with_the_other() -> None:
     run = role_of(JobShape(ranks=2), [InjectedFault("before", "reward", rank=1, factor=1.5, since=0)])
     piece = run.kinds.index(Piece("in", "reward"))
 
-    assert np.median(excess.of_own(run)[:, 1, piece]) == pytest.approx(np.log(1.5), abs=0.06)
+    assert np.median(np.log1p(run.longer()[:, 1, piece])) == pytest.approx(np.log(1.5), abs=0.06)

@@ -6,8 +6,8 @@ from typing import Iterator, NamedTuple
 
 import numpy as np
 
+from ...judging.meeting import left_together
 from ..role_runs import Seconds
-from ..tables import lateness
 from . import sides
 from .difference import Difference, between, onset
 from .sides import Series, Side
@@ -88,7 +88,7 @@ def _pairs(before: Side, after: Side) -> Iterator[_Pair]:
     for role in (role for role in before.steps if role in after.steps):
         own = before.steps[role], after.steps[role]
         yield STEP, role, None, None, False, sides.lengths(own[0]), sides.lengths(own[1]), sides.works(*own)
-        waiting = {stage for steps in own for _, stage in lateness.synchronising(steps)}
+        waiting = {stage for steps in own for _, stage in left_together(steps)}
         here = set(sides.stages_of(own[0]))
         for stage in (stage for stage in sides.stages_of(own[1]) if stage in here):
             first, second = (sides.of_stage(steps, stage) for steps in own)

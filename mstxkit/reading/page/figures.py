@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import polars as pl
 
-from .. import excess
 from ..report.escape import shown
 from ..report.units import spans
 from .packed import bounds, farthest, means, packed, percents
@@ -105,8 +104,7 @@ def _path(role: RoleRun, path: pl.DataFrame, columns: Any) -> dict[str, Any]:
 def _heat(role: RoleRun, columns: Any, rows: Any) -> list[dict[str, Any]]:
     """Of each stage, rows × columns: by how many percent longer for the same work, and percent of the step waited."""
     with np.errstate(all="ignore"):
-        off = np.expm1(excess.of_own(role))
-        inside = np.expm1(excess.of_inside(role))
+        off, inside = role.longer(), role.longer(is_inside=True)
         waited = role.wait_s / role.length_s()[:, None, None]
     heat = []
     for piece in _shown_pieces(role):

@@ -115,8 +115,8 @@ def _judged(
     }  # fmt: skip
     verdicts = [verdict.plain for verdict in judged.holding]
     asked = split.asked_for(supposed.trainers, supposed.rollouts)
-    saving = what_if.table(run.roles.steady, judged.blaming, asked).to_dicts()
-    slow = stragglers.table(run.roles.steady).to_dicts()
+    saving = what_if.table(run.roles.steady, judged.every, asked).to_dicts()
+    slow = stragglers.table(run.roles.steady, judged.every).to_dicts()
     return {"verdicts": verdicts, "judged": how, "stragglers": slow, "what_if": saving}
 
 

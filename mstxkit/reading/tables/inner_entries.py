@@ -10,10 +10,11 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
+from ...judging import meeting
 from ...judging.evidence import STAGE_ENTRY, Collectives, RoleStep
 from ...stages import canonical
 from ..run_files import RunFiles
-from . import lateness, role_steps
+from . import role_steps
 
 # Only the last steps are looked into, and of a name so many ranges a step: what is called more often is no collective
 # that is worth a range.
@@ -32,7 +33,7 @@ def added(files: RunFiles, steps: list[RoleStep]) -> list[RoleStep]:
         files: Of a run, opened without filters.
         steps: Its steps, as `role_steps.of_run` gives them.
     """
-    together = lateness.synchronising(steps)
+    together = meeting.left_together(steps)
     last = steps[-STEPS_AT_MOST:]
     if not together or not last:
         return steps
@@ -80,7 +81,7 @@ def _members(part: RunFiles, steps: list[RoleStep]) -> pl.DataFrame:
 
 def _collective(ranges: pl.DataFrame, steps: list[RoleStep]) -> pl.DataFrame:
     """Those that all members of a step leave together, of every name the innermost ones."""
-    sizes = pl.Series([int(lateness.compared(step).sum()) for step in steps], dtype=pl.Int64)
+    sizes = pl.Series([int(meeting.taking_part(step).sum()) for step in steps], dtype=pl.Int64)
     rows = ranges.filter(pl.len().over("at", "member", "stage", "name") <= _CALLS_AT_MOST)
     is_whole = (pl.len().over(*_CALL) == pl.lit(sizes).gather(pl.col("at"))) & (pl.len().over(*_CALL) > 1)
     rows = rows.filter(is_whole)
@@ -89,9 +90,9 @@ def _collective(ranges: pl.DataFrame, steps: list[RoleStep]) -> pl.DataFrame:
         apart_s=(pl.col("start_ns").max() - pl.col("start_ns").min()) / 1e9,
     )
     error_s = 2 * max((float(step.error_s.max()) for step in steps), default=0.0)
-    clear = apart.filter(pl.col("apart_s") > max(error_s, lateness.APART_AT_LEAST_S))
+    clear = apart.filter(pl.col("apart_s") > max(error_s, meeting.APART_AT_LEAST_S))
     places = clear.group_by(*_PLACE).agg(pl.len(), pl.col("ratio").median())
-    kept = places.filter((pl.col("len") >= lateness.STEPS_NEEDED) & (pl.col("ratio") <= lateness.TOGETHER_AT_MOST))
+    kept = places.filter((pl.col("len") >= meeting.STEPS_NEEDED) & (pl.col("ratio") <= meeting.TOGETHER_AT_MOST))
     rows = rows.join(kept.select(_PLACE), on=_PLACE, how="semi")
     return rows.join(_enclosing(rows), on=_PLACE, how="anti")
 
@@ -112,7 +113,7 @@ def _with(step: RoleStep, calls: pl.DataFrame | None, origin_ns: int) -> RoleSte
     numbers = {key: number for number, key in enumerate(keys)}
     group = [numbers[key] for key in zip(calls["stage"].to_list(), calls["name"].to_list())]
     stages = [step.stages.index(stage) for stage in calls["stage"].to_list()]
-    there = zip(step.members, lateness.compared(step))
+    there = zip(step.members, meeting.taking_part(step))
     ranks = tuple(peer.rank for peer, is_there in there if peer.rank is not None and is_there)
     entered, left = ((calls[name].to_numpy() - origin_ns) / 1e9 for name in ("start_ns", "end_ns"))
     return step._replace(collectives=Collectives(

@@ -7,7 +7,7 @@ they leave much closer together than they entered.
 
 from __future__ import annotations
 
-from typing import Any, Iterable, Iterator, Sequence
+from typing import Any, Iterator, Sequence
 
 import numpy as np
 import polars as pl
@@ -15,16 +15,13 @@ import polars as pl
 from ...judging import lateness as judging_lateness
 from ...judging.evidence import DEVICE, STAGE_ENTRY, RoleStep
 from ...judging.lateness import COLUMNS as LATENESS
+from ...judging.meeting import left_together, taking_part
 from ..frames import LATENESS_SCHEMA
 from ..report.units import spans
 from ..role_runs import Seconds
 from ..run_files import RunFiles
 from . import device_entries
 
-# How far apart they leave, of how far apart they entered; 1 and more where nobody waits.
-TOGETHER_AT_MOST = 0.5
-# Of so many steps at least, in which entries lie farther apart than clocks err and a begin takes to be noted.
-STEPS_NEEDED, APART_AT_LEAST_S = 4, 20e-6
 _NS = 1e9
 
 
@@ -42,7 +39,7 @@ def table(files: RunFiles, steps: Sequence[RoleStep], ringed: Sequence[RoleStep]
         for row in device_entries.rows_of(windows)
     ]
     profiled = {(row[0], row[3]) for row in by_device}
-    together, has_ring = synchronising(steps), {(step.role, step.step) for step in ringed}
+    together, has_ring = left_together(steps), {(step.role, step.step) for step in ringed}
     rows = [row for step in steps if (step.role, step.step) not in has_ring for row in _rows(step, together)]
     rows = [row for row in rows if (row[0], row[3]) not in profiled] + by_device
     rows += [row for step in ringed for row in _of_ring(step)]
@@ -59,37 +56,9 @@ def _of_ring(step: RoleStep) -> Iterator[tuple[Any, ...]]:
         yield row[0], texts[row[1]], *row[2:], step.role
 
 
-def synchronising(steps: Iterable[RoleStep]) -> frozenset[tuple[str, str]]:
-    """(role, stage) of the stages in which the members of a role wait for each other, as far as steps show it."""
-    ratios: dict[tuple[str, str], list[float]] = {}
-    for step in steps:
-        for place, stage in enumerate(step.stages):
-            ratio = _left_of_entered(step, place)
-            if ratio is not None:
-                ratios.setdefault((step.role, stage), []).append(ratio)
-    enough = {key: seen for key, seen in ratios.items() if len(seen) >= STEPS_NEEDED}
-    return frozenset(key for key, seen in enough.items() if np.median(seen) <= TOGETHER_AT_MOST)
-
-
-def _left_of_entered(step: RoleStep, stage: int) -> float | None:
-    """How far apart they left a stage, of how far apart they entered it; None where that cannot be told."""
-    entered, left = step.entered_s[:, stage], step.left_s[:, stage]
-    there = ~np.isnan(entered) & compared(step)
-    if np.count_nonzero(there) < 2:
-        return None
-    if np.ptp(entered[there]) <= max(APART_AT_LEAST_S, 2 * step.error_s[there].max()):
-        return None
-    return float(left[there].std() / entered[there].std())
-
-
-def compared(step: RoleStep) -> Any:
-    """Which members are compared with each other: those that do something in it, and do not only wait for others."""
-    return np.isfinite(step.entered_s).any(axis=1) & np.array([not peer.is_controller for peer in step.members], bool)
-
-
 def late_s(step: RoleStep, stage: int) -> Seconds:
     """(M,) how much later than the first of them each member entered a stage; NaN: it did not."""
-    entered = np.where(compared(step), step.entered_s[:, stage], np.nan)
+    entered = np.where(taking_part(step), step.entered_s[:, stage], np.nan)
     late: Seconds = entered - np.nanmin(entered) if not np.isnan(entered).all() else entered
     return late
 

@@ -17,8 +17,6 @@ SCHEMA = {
     "role": pl.String, "stage": pl.String, "group": pl.String, "members": pl.Int32, "steps": pl.Int64,
     "took_ns": pl.Int64, "others_ns": pl.Int64, "more_ns": pl.Int64,
 }  # fmt: skip
-# Of a group that takes so much longer than the others of its size, in so many steps at least.
-_LONGER_AT_LEAST, _STEPS_AT_LEAST = 0.2, 3
 
 
 class Link(NamedTuple):
@@ -70,13 +68,3 @@ def of_role(run: RoleRun) -> list[Link]:
         others_s = float(np.median(others)) if others else float("nan")
         links.append(Link(piece, members, len(took[piece, members]), mean_s, others_s))
     return links
-
-
-def slow_links(run: RoleRun) -> list[Link]:
-    """Those that take much longer than others, the slowest first."""
-    slow = [
-        link
-        for link in of_role(run)
-        if link.steps >= _STEPS_AT_LEAST and link.more_s > _LONGER_AT_LEAST * link.others_s
-    ]
-    return sorted(slow, key=lambda link: -link.more_s)

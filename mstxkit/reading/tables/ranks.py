@@ -8,7 +8,6 @@ import numpy as np
 import polars as pl
 
 from ...triggers.late_rank import middle_of
-from .. import excess
 from ..role_runs import RoleRun, shown_ns
 
 SCHEMA = {
@@ -36,7 +35,7 @@ def _of_role(run: RoleRun) -> Iterator[tuple[Any, ...]]:
     steps = np.maximum(1, here.sum(axis=0))
     work, gap, wait = (values.sum(axis=(0, 2)) / steps for values in (own[:, :, ~gaps], own[:, :, gaps], waits))
     with np.errstate(all="ignore"):
-        off = middle_of(excess.of_own(run))
+        off = middle_of(run.longer())
         costs = np.nan_to_num(np.where(gaps & run.is_free, 0.0, off)) * np.nan_to_num(middle_of(run.own_s))
     most, gated = costs.argmax(axis=1), _gated(run)
     for member, peer in enumerate(run.members):
@@ -44,7 +43,7 @@ def _of_role(run: RoleRun) -> Iterator[tuple[Any, ...]]:
         yield (
             run.role, peer.rank, peer.host, int(here[:, member].sum()), shown_ns(work[member]), shown_ns(gap[member]),
             shown_ns(wait[member]), wait[member] / total if total > 0 else None,
-            float(np.expm1(off[member, piece])) if np.isfinite(off[member, piece]) else None, run.stage(piece),
+            float(off[member, piece]) if np.isfinite(off[member, piece]) else None, run.stage(piece),
             int(gated[member]),
         )  # fmt: skip
 

@@ -13,8 +13,9 @@ from typing import Any, Iterable, Iterator, NamedTuple
 import numpy as np
 
 from ...errors import ReadError
+from ...judging.columns import LEAST_NOISE
 from ...stages import canonical
-from .. import excess, replay
+from .. import replay
 from ..role_runs import RoleRun, Seconds, shown_ns
 
 MAKES, USES = ("actor_generate",), ("actor_update", "actor_compute_log_prob")
@@ -212,9 +213,21 @@ class _Cost:
 def _elasticity(more: Seconds, longer: Seconds) -> Seconds:
     """(F,) how much longer a stage takes, for how much more of each there is."""
     supposed = np.array(_SUPPOSED[: more.shape[1]])
-    learnt = excess.slopes(more, longer)
-    noise = max(excess.LEAST_NOISE, float(np.median(np.abs(longer - more @ learnt))) / 0.6745) if len(longer) else 1.0
+    learnt = _slopes(more, longer)
+    noise = max(LEAST_NOISE, float(np.median(np.abs(longer - more @ learnt))) / 0.6745) if len(longer) else 1.0
     precision = more.T @ more / noise**2
     return supposed + np.linalg.solve(
         precision + np.eye(len(supposed)) / _MORE_OR_LESS**2, precision @ (learnt - supposed)
     )
+
+
+def _slopes(features: Seconds, target: Seconds) -> Seconds:
+    """Least squares, and a second time with less weight for what lies far out. *Shape*: (S, F) and (S,) to (F,)."""
+    factors, weights = np.zeros(features.shape[1]), np.ones(len(target))
+    ridge = 1e-6 * np.eye(features.shape[1]) * max(1.0, float((features**2).sum()))
+    for _ in range(2):
+        weighted = features * weights[:, None]
+        factors = np.linalg.lstsq(weighted.T @ features + ridge, weighted.T @ target, rcond=None)[0]
+        rest = np.abs(target - features @ factors)
+        weights = np.minimum(1.0, 3 * np.median(rest) / np.maximum(rest, 1e-12)) if len(rest) else weights
+    return np.asarray(factors)

@@ -1,26 +1,36 @@
 """`Run.stragglers()`: who takes longer than the others for the same work, in which steps, and how sure that is.
 
-Waiting is no part of it: of a piece in which members wait, what counts is the time since the last of them has come.
+It is whom the judge names, of all steps of the run, also where that is over. Waiting is no part of it: of a piece in
+which members wait, what counts is the time since the last of them has come.
 """
 
 from __future__ import annotations
 
-from typing import Iterator, NamedTuple
+import math
+from typing import Iterable, Iterator, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import polars as pl
 
-from .. import excess
+from ...judging import whole_run
+from ...judging.columns import LEAST_NOISE
+from ...judging.cutting import BEFORE
+from ...judging.measuring import INSIDE
+from ...judging.stalls import NOW_AND_THEN
+from ...judging.whole_run import PLAIN
+from ...stages import canonical
+from ...store.verdicts import COMPUTE, INPUT, JITTER, Verdict
 from ..role_runs import RoleRun, Seconds, shown_ns
 
-INSIDE = "inside"
 SCHEMA = {
     "role": pl.String, "stage": pl.String, "where": pl.String, "rank": pl.Int32, "host": pl.String,
     "first_step": pl.Int64, "last_step": pl.Int64, "steps": pl.Int64, "effect_ratio": pl.Float64,
     "more_ns": pl.Int64, "step_ratio": pl.Float64, "confidence": pl.Float64, "who": pl.String,
 }  # fmt: skip
-# What is less than this is no straggler: of its own time, of the step, of certainty; and steps.
-EFFECT_AT_LEAST, STEP_AT_LEAST, CONFIDENCE_AT_LEAST, STEPS_AT_LEAST = 0.03, 0.002, 0.9, 3
+_KINDS = (COMPUTE, INPUT, JITTER)
+# Of a step: what all steps of the run show to be less than that is no straggler.
+STEP_AT_LEAST = 0.002
 
 
 class Straggler(NamedTuple):
@@ -31,10 +41,10 @@ class Straggler(NamedTuple):
         where: BEFORE the stage, IN it, or INSIDE of it, between its collectives.
         since, until: Places of the first step and of the one after the last.
         steps: In so many of them it was seen.
-        effect: Mean logarithm of its time over what is expected for its work.
+        effect: Mean share by which it takes longer than expected for its work.
         more_s: Seconds a step that this is.
         step_ratio: The same as a share of the step.
-        confidence: 0 to 1.
+        confidence: 0 to 1: how sure it is that this is no chance, however many members and steps were looked at.
     """
 
     member: int
@@ -49,20 +59,25 @@ class Straggler(NamedTuple):
     confidence: float
 
 
-def table(runs: tuple[RoleRun, ...]) -> pl.DataFrame:
+def table(runs: tuple[RoleRun, ...], verdicts: Iterable[Verdict] | None = None) -> pl.DataFrame:
     """The one that costs most first.
 
     `effect_ratio`: by how much it takes longer than the others for the same work, as a
     share; `more_ns`: that in ns a step, `step_ratio`: as a share of the step; `where`: before the stage, in it, or
     inside of it, between its collectives, which only rings or ranges around them tell of.
+
+    Args:
+        runs: Of each role.
+        verdicts: What was judged of them, also where it is withdrawn; None: they are judged now.
     """
     rows = []
+    verdicts = verdicts_of(runs) if verdicts is None else verdicts
     for run in runs:
-        for slow in of_role(run):
+        for slow in of_role(run, verdicts):
             peer = run.members[slow.member]
             rows.append((
                 run.role, run.stage(slow.piece), slow.where, peer.rank, peer.host, int(run.steps[slow.since]),
-                int(run.steps[slow.until - 1]), slow.steps, float(np.expm1(slow.effect)), shown_ns(slow.more_s),
+                int(run.steps[slow.until - 1]), slow.steps, slow.effect, shown_ns(slow.more_s),
                 slow.step_ratio, slow.confidence, peer.who,
             ))  # fmt: skip
     return pl.DataFrame(rows, schema=SCHEMA, orient="row").sort(
@@ -70,42 +85,67 @@ def table(runs: tuple[RoleRun, ...]) -> pl.DataFrame:
     )
 
 
-def of_role(run: RoleRun) -> list[Straggler]:
-    """Those of one role, what costs most first; of one member and stage either in it or inside of it."""
-    return run.once("stragglers", lambda: _of_role(run))
+def verdicts_of(runs: tuple[RoleRun, ...]) -> tuple[Verdict, ...]:
+    """All that the judge says of these steps."""
+    by_judge = whole_run.judged(runs[0].every if runs else ())
+    return (*by_judge.standing, *by_judge.withdrawn)
 
 
-def _of_role(run: RoleRun) -> list[Straggler]:
-    inside = list(_of_kind(run, excess.of_inside(run), run.inside_s, True))
-    hidden = {(slow.member, slow.piece) for slow in inside}
-    plain = list(_of_kind(run, excess.of_own(run), run.own_s, False))
-    kept = [slow for slow in plain if (slow.member, slow.piece) not in hidden]
-    of_plain = {(slow.member, slow.piece): slow for slow in plain}
-    inside = [_better(slow, of_plain.get((slow.member, slow.piece))) for slow in inside]
-    return sorted([*kept, *inside], key=lambda slow: (-slow.step_ratio, slow.member, slow.piece))
+def of_role(run: RoleRun, verdicts: Iterable[Verdict]) -> list[Straggler]:
+    """Those of one role, what costs most first; of one member and piece the one that goes on for longest."""
+    longest: dict[tuple[int, int], Straggler] = {}
+    for verdict in verdicts:
+        lasts = verdict.kind in _KINDS and verdict.evidence.get("where") != NOW_AND_THEN
+        if lasts and (verdict.role or "") == run.role:
+            for slow in _of_verdict(run, verdict):
+                before = longest.get((slow.member, slow.piece), slow)
+                longest[slow.member, slow.piece] = max(before, slow, key=lambda each: each.until - each.since)
+    return sorted(longest.values(), key=lambda slow: (-slow.step_ratio, slow.member, slow.piece))
 
 
-def _better(inside: Straggler, plain: Straggler | None) -> Straggler:
-    """What is seen in every step says more than what few rings tell, where both do."""
-    return plain if plain is not None and plain.more_s >= 0.7 * inside.more_s else inside
+def _of_verdict(run: RoleRun, verdict: Verdict) -> Iterator[Straggler]:
+    """Each member that it blames, in each stage in which, or before which, it is slow."""
+    where = PLAIN.get(str(verdict.evidence.get("where")), str(verdict.evidence.get("where")))
+    also_in = filter(None, str(verdict.evidence.get("also_in", "")).split(", "))
+    blamed = verdict.group if verdict.rank is None and not verdict.process else (verdict.rank,)
+    for member, peer in enumerate(run.members):
+        if peer.rank in blamed and (peer.rank is not None or peer.who == verdict.process):
+            for stage, its_where in [(verdict.stage, where), *((stage, "") for stage in also_in)]:
+                yield from _where_slowest(run, verdict, member, stage or "", its_where)
 
 
-def _of_kind(run: RoleRun, values: Seconds, time_s: Seconds, is_inside: bool) -> Iterator[Straggler]:
-    if not np.isfinite(values).any():
+def _where_slowest(run: RoleRun, verdict: Verdict, member: int, stage: str, where: str) -> Iterator[Straggler]:
+    """Of the pieces of a stage, in which of its steps. `where`: "": in it or before it."""
+    is_gap = (where == BEFORE,) if where else (False, True)
+    own_s, excess = (run.inside_s, run.excess_inside) if where == INSIDE else (run.own_s, run.excess)
+    own_s, excess = own_s[:, member], excess[:, member]
+    last_step = (verdict.step or 0) if verdict.withdrawn else run.steps[-1]
+    steps = (run.steps >= (verdict.since_step or 0)) & (run.steps <= last_step)
+    more_s = np.nan_to_num(own_s - run.expected_s(excess, own_s))
+    of_stage = (at for at in range(len(run.kinds)) if canonical(run.stage(at)) == canonical(stage))
+    pieces = [at for at in of_stage if run.is_gap(at) in is_gap and (excess[steps, at] > 0).any()]
+    if not pieces:
         return
-    slow = excess.stretches(values)
-    step_s, base_s = run.step_s(), excess.base_s(run)
-    wanted = (slow.steps >= STEPS_AT_LEAST) & (slow.confidence >= CONFIDENCE_AT_LEAST) & slow.stands_out
-    if run.is_free:  # in a gap it has nothing to do
-        wanted[:, [piece for piece in range(len(run.kinds)) if run.is_gap(piece)]] = False
-    for member, piece in np.argwhere(wanted & (slow.effect >= np.log1p(EFFECT_AT_LEAST))).tolist():
-        since, until = int(slow.since[member, piece]), int(slow.until[member, piece])
-        effect = float(slow.effect[member, piece])
-        spent = time_s[since:until, member, piece]
-        more_s = float(np.nanmean(spent[np.isfinite(spent)]) + base_s) * -float(np.expm1(-effect))
-        where = INSIDE if is_inside else run.where(piece)
-        if step_s > 0 and more_s >= STEP_AT_LEAST * step_s:
-            yield Straggler(
-                member, piece, where, since, until, int(slow.steps[member, piece]), effect, more_s, more_s / step_s,
-                float(slow.confidence[member, piece]),
-            )  # fmt: skip
+    piece = max(pieces, key=lambda at: float(more_s[steps, at].sum()))
+    since, until = _stretch(excess[:, piece], steps)
+    here = np.flatnonzero(np.isfinite(excess[since:until, piece])) + since
+    spent_s, lost_s, step_s = float(own_s[here, piece].mean()), float(more_s[here, piece].mean()), run.step_s()
+    values = excess[here, piece]
+    chance = math.erfc(float(values.mean() / max(LEAST_NOISE, values.std())) * math.sqrt(len(values) / 2)) / 2
+    if step_s > 0 and lost_s >= STEP_AT_LEAST * step_s:
+        yield Straggler(
+            member, piece, where if where == INSIDE else run.where(piece), since, until,
+            len(here), lost_s / max(spent_s - lost_s, 1e-9), lost_s, lost_s / step_s,
+            1 - min(1.0, chance * run.excess.size),
+        )  # fmt: skip
+
+
+def _stretch(excess: Seconds, steps: npt.NDArray[np.bool_]) -> tuple[int, int]:
+    """Places of the first step, and of the one after the last, in which more than half of the excess is seen. A verdict
+    does not count the steps before it may judge: where it is as slow in these, it has begun with them.
+    """
+    most = max(0.0, np.nanmedian(excess[steps])) / 2
+    slow, quick = np.flatnonzero(steps & (excess >= most)), np.flatnonzero(excess < most)
+    before = quick[quick < slow[0]]
+    first = int(before[-1]) + 1 if len(before) else 0
+    return first + int(np.isfinite(excess[first:]).argmax()), int(slow[-1]) + 1

@@ -14,14 +14,16 @@ import numpy as np
 import polars as pl
 
 from ...judging.evidence import Peer
+from ...judging.measuring import INSIDE
 from ...stages import canonical
-from ...store.verdicts import Verdict
+from ...store import verdicts as verdict_kinds
+from ...store.values import finite_number
+from ...store.verdicts import ALL_SLOW, COMMUNICATION, Verdict
 from ...triggers.late_rank import middle_of
-from .. import excess, replay
+from .. import replay
 from ..report.units import spans
 from ..role_runs import RoleRun, Seconds, shown_ns
 from . import split, stragglers
-from .links import slow_links
 from .stragglers import Straggler
 
 STRAGGLER, BUBBLE, LINK, TAIL, CHANGE, SPLIT = KINDS = ("straggler", "bubble", "link", "tail", "change", "split")
@@ -32,14 +34,14 @@ SCHEMA = {
     "error_ratio": pl.Float64, "who": pl.String,
 }  # fmt: skip
 # So many of each kind and role are gone through.
-_STRAGGLERS_AT_MOST, _LINKS_AT_MOST, _SMOOTHED_STEPS = 12, 4, 9
-# What all have become slower in, as the judge says it.
-_OF_ALL = ("all_slow", "communication", "link")
+_STRAGGLERS_AT_MOST, _SMOOTHED_STEPS = 12, 9
+# What several have become slower in, as the judge says it.
+_KIND_OF = {ALL_SLOW: CHANGE, COMMUNICATION: LINK, verdict_kinds.LINK: LINK}
 TAIL_STAGES = ("actor_generate",)
 
 
 def table(
-    runs: tuple[RoleRun, ...], verdicts: Iterable[Verdict] = (), asked: split.AskedSplit | None = None
+    runs: tuple[RoleRun, ...], verdicts: Iterable[Verdict] | None = None, asked: split.AskedSplit | None = None
 ) -> pl.DataFrame:
     """`kind, role, stage, where, rank, group, trainers, rollouts, first_step, last_step, step_ns, without_ns, …`.
 
@@ -49,38 +51,35 @@ def table(
 
     - `straggler`: with `rank` as fast as the others for its work.
     - `bubble`: if all came at the same time to where they wait, in (or before) `stage`.
-    - `link`: with the collectives of the ranks of `group` as fast as those of other groups of their size.
+    - `link`: with the collectives of the ranks of `group` as fast as before, or as those of other groups.
     - `tail`: if nobody was longer in the stage than the member in the middle.
     - `change`: with the stage as fast for its work as before the step from which on all were slower.
     - `split`: of an async job, with so many `trainers` and `rollouts`; what is saved may be less than nothing.
 
     Args:
         runs: Of each role.
-        verdicts: That hold; of them is known since when all are slower.
+        verdicts: As of `stragglers.table`; of them is known, too, since when all are slower.
         asked: A split that is to be among the rows.
 
     Raises:
         ReadError: nothing tells of what is asked for.
     """
+    verdicts = stragglers.verdicts_of(runs) if verdicts is None else verdicts
     rows = [row for run in runs for row in _of_role(runs, run, verdicts)] + list(split.rows(runs, SPLIT, asked))
     return pl.DataFrame(rows, schema=SCHEMA, orient="row").sort("saved_ratio", descending=True, maintain_order=True)
 
 
 def _of_role(runs: tuple[RoleRun, ...], run: RoleRun, verdicts: Iterable[Verdict]) -> Iterator[tuple[Any, ...]]:
-    slow = stragglers.of_role(run)
+    slow = stragglers.of_role(run, verdicts)
     for straggler in slow[:_STRAGGLERS_AT_MOST]:
         yield _row(runs, run, STRAGGLER, straggler.piece, without(run, straggler), straggler.where,
                    run.members[straggler.member], (straggler.since, straggler.until))  # fmt: skip
-    for link in slow_links(run)[:_LINKS_AT_MOST]:
-        own = run.own_s.copy()
-        own[:, list(link.members), link.piece] = np.maximum(0, own[:, list(link.members), link.piece] - link.more_s)
-        yield _row(runs, run, LINK, link.piece, own, "in", None, None, [run.members[m].rank for m in link.members])
     for piece in range(len(run.kinds)):
         if run.waits[piece] and np.nansum(run.wait_s[:, :, piece]) > 0:
             yield _row(runs, run, BUBBLE, piece, _balanced(run, piece), run.where(piece))
         if not run.waits[piece] and canonical(run.stage(piece)) in TAIL_STAGES and not run.is_gap(piece):
             yield _row(runs, run, TAIL, piece, _without_tail(run, piece), "in")
-    yield from _changes(runs, run, verdicts)
+    yield from _changes(runs, run, [verdict for verdict in verdicts if verdict.is_blaming])
 
 
 def _row(
@@ -101,13 +100,11 @@ def without(run: RoleRun, slow: Straggler) -> Seconds:
     """(T, M, K) own times with this member as fast as the others for its work, in the steps in which it was slow."""
     own: Seconds = run.own_s.copy()
     place = (slice(slow.since, slow.until), slow.member, slow.piece)
-    if slow.where == stragglers.INSIDE:
+    if slow.where == INSIDE:
         members = run.labels[:, slow.piece] == run.labels[slow.member, slow.piece]
         own[slow.since : slow.until, members, slow.piece] *= 1 - _share_inside(run, slow)
         return own
-    base_s = excess.base_s(run)
-    values = _smoothed(excess.of_own(run)[place])
-    own[place] = np.maximum(0.0, (own[place] + base_s) * np.exp(-np.maximum(0.0, values)) - base_s)
+    own[place] = run.expected_s(np.maximum(0.0, _smoothed(run.excess[place])), own[place])
     return own
 
 
@@ -121,7 +118,7 @@ def _share_inside(run: RoleRun, slow: Straggler) -> float:
     has_any = np.isfinite(inside[:, at])
     inside, lasted = inside[has_any], run.own_s[steps, slow.member, slow.piece][has_any]
     last = np.fmax.reduce(inside, axis=1)
-    inside[:, at] *= np.exp(-slow.effect)
+    inside[:, at] /= 1 + slow.effect
     sooner = last - np.fmax.reduce(inside, axis=1)
     return float(np.nansum(sooner) / np.nansum(lasted)) if np.nansum(lasted) > 0 else 0.0
 
@@ -164,23 +161,16 @@ def _without_tail(run: RoleRun, piece: int) -> Seconds:
 
 
 def _changes(runs: tuple[RoleRun, ...], run: RoleRun, verdicts: Iterable[Verdict]) -> Iterator[tuple[Any, ...]]:
+    """What all, or all of a group, have become slower in, by as much as the judge says that it takes longer."""
     for verdict in verdicts:
-        is_of_role = (verdict.role or "") == run.role and verdict.rank is None and verdict.kind in _OF_ALL
-        places = [k for k, owner in enumerate(run.owners) if owner == verdict.stage]
+        is_of_role = (verdict.role or "") == run.role and verdict.rank is None and verdict.kind in _KIND_OF
+        places = [at for at, owner in enumerate(run.owners) if owner == verdict.stage]
         if not is_of_role or not places or verdict.since_step is None:
             continue
         since = int(np.searchsorted(run.steps, verdict.since_step))
-        if 0 < since < len(run.steps):
-            own, piece = run.own_s.copy(), places[0]
-            own[since:, :, piece] /= np.exp(max(0.0, _change(run, piece, since)))
-            yield _row(runs, run, CHANGE, piece, own, "in", None, (since, len(run.steps)))
-
-
-def _change(run: RoleRun, piece: int, since: int) -> float:
-    """Logarithm of time for the work there was, of all in the middle: after a step against before it."""
-    with np.errstate(all="ignore"):
-        work = np.log(np.where(run.work[:, :, piece] > 0, run.work[:, :, piece], np.nan))
-        times = middle_of(np.log(run.own_s[:, :, piece]).T)
-        done = middle_of(work[:, :, 0].T)
-        level = times - np.where(np.isfinite(done), done, 0.0)
-        return float(np.nan_to_num(np.nanmedian(level[since:]) - np.nanmedian(level[:since])))
+        if since < len(run.steps):
+            own, lost_s = run.own_s.copy(), finite_number(verdict.evidence.get("lost_s")) or 0.0
+            members = [at for at, rank in enumerate(run.ranks) if not verdict.group or rank in verdict.group]
+            own[since:, members, places[0]] = np.maximum(0.0, own[since:, members, places[0]] - lost_s)
+            steps, kind = (since, len(run.steps)), _KIND_OF[verdict.kind]
+            yield _row(runs, run, kind, places[0], own, "in", None, steps, verdict.group)

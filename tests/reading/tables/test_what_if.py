@@ -20,7 +20,6 @@ from mstxkit.errors import ReadError  # noqa: E402
 from mstxkit.judging.judge import JobJudge  # noqa: E402
 from mstxkit.reading import replay, role_runs  # noqa: E402
 from mstxkit.reading.tables import split, what_if  # noqa: E402
-from mstxkit.store.verdicts import Verdict  # noqa: E402
 from mstxkit.testing.simulator import InjectedFault, JobShape  # noqa: E402
 from mstxkit.testing.simulator.shape import ALWAYS  # noqa: E402
 
@@ -136,9 +135,8 @@ def test_a_link_that_is_slow_is_compared_with_other_groups() -> None:
 def test_what_is_slower_for_all_is_compared_with_before() -> None:
     fault = InjectedFault("all", "reward", factor=2.0)
     truth = step_s(role_of(JobShape()), SINCE)
-    verdict = Verdict("v", 1, 50, "all_slow", "reward", role="actor", since_step=SINCE)
 
-    (row,) = what_if.table(runs_of(JobShape(), [fault]), [verdict]).filter(pl.col("kind") == "change").to_dicts()
+    (row,) = what_if.table(runs_of(JobShape(), [fault])).filter(pl.col("kind") == "change").to_dicts()
 
     assert row["without_ns"] / 1e9 == pytest.approx(truth, rel=0.05)
     assert row["saved_ratio"] > 0.02
