@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from builders import argument_types
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -20,6 +21,11 @@ def test_public_signatures_are_as_pinned(path: Path, monkeypatch: pytest.MonkeyP
     report, errors, status = mypy.run(["--strict", "--config-file", "pyproject.toml", str(path)])
 
     assert status == 0, report + errors
+
+
+def test_what_is_typed_is_what_there_is() -> None:
+    """Run `PYTHONPATH=.:tests python tests/builders/argument_types.py` to write it anew."""
+    assert argument_types.STUB.read_text(encoding="utf-8") == argument_types.made()
 
 
 def test_the_stub_of_the_engine_has_what_the_engine_has(tmp_path: Path) -> None:

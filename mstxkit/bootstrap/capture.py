@@ -10,13 +10,18 @@ import sys
 import time
 from pathlib import Path
 from types import ModuleType, TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .. import faults
 from ..errors import CaptureError, ConfigError, MstxkitError
 from ..host import environment, identity, imports, interpreters, launch
 from ..host.slow_folder import BEGINS_WITHIN_S, SlowFolder
 from ..store import run_file
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from ..store.arguments import CaptureSettings
 
 # The run that is named from outside of this program: by `mstxkit run`, or by who has set MSTXKIT_RUN.
 _named_outside: list[str] = []
@@ -70,7 +75,9 @@ class Capture:
         return f"Capture({str(self.run)!r})"
 
 
-def capture(run: str | os.PathLike[str] | None = None, *, config: Any = None, **overrides: Any) -> Capture:
+def capture(
+    run: str | os.PathLike[str] | None = None, *, config: Any = None, **overrides: Unpack[CaptureSettings]
+) -> Capture:
     """Start the always-on recorder in this process, and by way of MSTXKIT_RUN in the children it starts from now on.
 
     Args:
@@ -78,18 +85,11 @@ def capture(run: str | os.PathLike[str] | None = None, *, config: Any = None, **
             configuration names for its data, else `mstxkit-runs/<time>` here, of torchrun's start for its ranks.
         config: A file, a dict or a `Config` of any system: its windows become requests, which begin at their steps.
             Default: the file that MSTXKIT_CONFIG names. Also a dict of limits by name, as in `overrides`.
-        overrides: Limits of this recorder: bank_bytes, banks, slots, quota_bytes, rotate_bytes, seal_every_s,
-            heartbeat_s, live_folder, budget_ratio, stop_s. Of all processes of a host or a run: sealed, sealed_mb_s,
-            sealed_host_bytes, sealed_run_bytes, keep_days, care_every_s (`recorder.process.RecorderLimits`). And what
-            this process and its children do about requests:
-            poll_every_s, light, cooldown_s, session_s, hour_s, run_s, agreement_s, transport_s, run_bytes;
-            profiles, profiles_mb_s, profiles_host_bytes, profiles_run_bytes, rings, act, judge, hang_s, incidents,
-            incidents_bytes (`escalation.duty.settings`); metrics, flops_per_token, peak_flops of the job's figures
-            (`store.metrics_setting`). Each also as MSTXKIT_<NAME> in the environment; `docs/guide/settings.md` has
-            their defaults. `act="escalate"`: verdicts may ask for profiles, and not only say who makes the others wait.
-            `rings=True`: torch's rings of collectives are on, by which late ranks are found behind barriers; before the
-            process group is made. `hang_s=30`: so long a range may stay open without progress at least before it is a
-            hang; 0: nobody watches.
+        overrides: Limits and settings, each also as MSTXKIT_<NAME> in the environment; `docs/guide/settings.md` has
+            all, with their defaults. `act="escalate"`: verdicts may ask for profiles, and not only say who makes the
+            others wait. `rings=True`: torch's rings of collectives are on, by which late ranks are found behind
+            barriers; before the process group is made. `hang_s=30`: so long a range may stay open without progress at
+            least before it is a hang; 0: nobody watches.
 
     Raises:
         CaptureError: the folder or a limit cannot be used, or this process captures into another run already.
@@ -172,7 +172,7 @@ def _leave_ray() -> None:
         ray_job.undo("capture")
 
 
-def _joined(run: Any, config: Any, overrides: dict[str, Any]) -> Capture:
+def _joined(run: Any, config: Any, overrides: CaptureSettings) -> Capture:
     """The run that is there, and not the one that is named here. A program that works without us goes on."""
     from . import settings
 

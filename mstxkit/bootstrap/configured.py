@@ -7,7 +7,7 @@ processes that this one starts need to know no more than that there are some.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Mapping, NamedTuple
 
 from ..config import configuring
 from ..config.model import Config
@@ -31,7 +31,7 @@ class Configured(NamedTuple):
     settings: dict[str, Any]
     path: str
 
-    def variables(self, overrides: dict[str, Any]) -> dict[str, str]:
+    def variables(self, overrides: Mapping[str, Any]) -> dict[str, str]:
         """How it is handed on to processes that this one starts."""
         taken = ",".join(self.plan.takes_over)
         return {**settings.as_variables(self.settings, overrides), **({TAKES_OVER: taken} if taken else {})}

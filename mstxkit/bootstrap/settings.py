@@ -28,7 +28,7 @@ def are_limits(config: Any) -> bool:
     return isinstance(config, dict) and set(config) <= set(names())
 
 
-def resolved(config: Any, overrides: dict[str, Any]) -> tuple[RecorderLimits, DutySettings]:
+def resolved(config: Any, overrides: Mapping[str, Any]) -> tuple[RecorderLimits, DutySettings]:
     """Both, from `config` and what overrides it. Raises CaptureError, ConfigError: an unknown name or value."""
     settings = {**(config or {}), **overrides}
     unknown = sorted(set(settings) - set(names()))
@@ -51,7 +51,7 @@ def problem_with(field: str, text: str) -> str:
     return ""
 
 
-def as_variables(config: Any, overrides: dict[str, Any]) -> dict[str, str]:
+def as_variables(config: Any, overrides: Mapping[str, Any]) -> dict[str, str]:
     """Settings of requests, and limits of a host or a run, as variables of workers.
 
     What is False is left out where the default is none: no text of a child's says that.

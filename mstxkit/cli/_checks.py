@@ -26,7 +26,7 @@ OPTIONAL = {
 }
 TMPFS_NEEDED_BYTES = 64 << 20
 VARIABLES = ("RUN", "OFF", "NATIVE", "CLOCK", "ROLE", "AUTOPATCH", "CONFIG", "JOB", "READ_BEYOND_BYTES")
-_OURS = "MSTXKIT_"
+_OURS, _LEFT_SHOWN = "MSTXKIT_", 4
 # What mstxkit hands on to the processes that it starts.
 HANDED_ON = ("RUN_ID", "PLANNED", "TAKES_OVER", "RAY_NEXT_HOOK")
 
@@ -50,7 +50,7 @@ def _engine() -> list[Check]:
     which = Check("engine", OK, "C extension")
     if not engine.NATIVE:
         why = chosen.why_twin()
-        which = Check("engine", NOTE, f"Python twin, where a range costs sixty times as much: {why}")
+        which = Check("engine", NOTE, f"Python twin, where a range costs a hundred times as much: {why}")
     return [which, Check("clock", OK, f"{kinds.get(clock_choice.kind)}: {clock_choice.reason}")]
 
 
@@ -73,11 +73,11 @@ def left_in_memory() -> list[Check]:
     """What killed processes left of runs of which nobody lives here. One that was moved looks as if it was removed."""
     mine = folders.in_shared_memory()
     left = sorted(filter(_is_left, mine.glob("*")))
-    detail = (
-        f"{size(sum(map(folders.size_bytes, left)))} of killed processes, runs with none that lives here: {len(left)}; "
-    )
+    bytes_left, more = size(sum(map(folders.size_bytes, left))), len(left) - _LEFT_SHOWN
+    detail = f"{bytes_left} of killed processes, runs with none that lives here: {len(left)}; "
     detail += f"`mstxkit collect RUN` seals it; where a run is removed, take it away: cd {mine} && rm -r"
-    return [Check("left behind", NOTE, " ".join([detail, *(run.name for run in left)]))] if left else []
+    names = [run.name for run in left[:_LEFT_SHOWN]] + [f"({more} more are named then)"] * (more > 0)
+    return [Check("left behind", NOTE, " ".join([detail, *names]))] if left else []
 
 
 def _is_left(run: Path) -> bool:

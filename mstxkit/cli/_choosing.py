@@ -40,12 +40,12 @@ def opened(
     processes = whole.processes()
     reach = whole.files.reach() if wanted.steps or wanted.stages else None
     choice.check(wanted, processes["rank"], reach and reach.first_step, reach and reach.last_step)
-    last_ns = processes["last_seen_ns"].max()
+    there, last_ns = processes["rank"].drop_nulls().unique(), processes["last_seen_ns"].max()
     assert isinstance(last_ns, (int, type(None)))
     return open_run(
         run,
         steps=_steps(wanted.steps, reach),
-        ranks=None if wanted.ranks is None else [r for r in processes["rank"].unique() if _is_in(r, wanted.ranks)],
+        ranks=None if wanted.ranks is None else [r for r in there if any(s.first <= r <= s.last for s in wanted.ranks)],
         stages=None if wanted.stages is None or reach is None else choice.stages_of(wanted.stages, reach.stages),
         since=None if since is None else _moment("--since", since, last_ns),
         until=None if until is None else _moment("--until", until, last_ns),
@@ -67,10 +67,6 @@ def _as_text(moment: object) -> str:
     if not isinstance(moment, int):
         return "?"
     return f"{datetime.fromtimestamp(min(max(moment, 0), 1 << 62) / 1e9):%Y-%m-%dT%H:%M:%S}"
-
-
-def _is_in(rank: int | None, spans: tuple[Bounds, ...]) -> bool:
-    return rank is not None and any(span.first <= rank <= span.last for span in spans)
 
 
 def _steps(wanted: Bounds | None, reach: Reach | None) -> range | None:

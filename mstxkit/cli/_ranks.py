@@ -13,14 +13,13 @@ from ..reading.report.units import counted, duration
 from ..store import whereabouts
 from ..store.whereabouts import Age, Whereabouts, span
 from . import _show
-from ._requests import ROWS_AT_MOST, spans, state
+from ._requests import ROWS_AT_MOST, on, state
 
 if TYPE_CHECKING:
     from rich.table import Table
 
     from ..store.fate import Heard
 
-_SPANS_SHOWN = 60  # characters
 _TROUBLES = ("dropped", "faults")
 
 
@@ -76,13 +75,14 @@ def _of_listener(heard: Heard, places: Mapping[tuple[str, int], Whereabouts]) ->
 
 def ranks(stood: Sequence[Standpoint]) -> Table:
     """A line a rank; of more than 16, those that do the same on one line."""
-    made = _show.table("rank", "stage", "step", "seen", "session", "profiler", overflow="fold")
+    made = _show.table("rank", "stage", "step", "seen", "session", "profiler")
     is_each = len(stood) <= ROWS_AT_MOST
     alike = _show.grouped(stood, lambda member: member.alike)
     groups = [[member] for member in stood] if is_each else list(alike.values())
     for members in groups[:ROWS_AT_MOST]:
         first, oldest = members[0], max(members, key=lambda member: member.age.seconds)
-        whose = [_spans(member.rank for member in members if not member.who), *sorted(m.who for m in members if m.who)]
+        ranked = re.sub("ranks? ", "", on(tuple(member.rank for member in members if not member.who)))
+        whose = [ranked, *sorted(member.who for member in members if member.who)]
         who_all = f"{listed([*filter(None, whose)], ', ', 4)} {first.role}".strip()
         steps = sorted({member.step for member in members if member.step is not None})
         where = (_stage(members), f"{steps[0]} to {steps[-1]}" if len(steps) > 1 else "".join(map(str, steps)))
@@ -98,15 +98,6 @@ def _stage(members: Sequence[Standpoint]) -> str:
     longest_s = max(member.in_stage_s for member in members)
     name = members[0].stage
     return f"{name} for {'' if len(members) == 1 else 'up to '}{span(longest_s)}" if name else "-"
-
-
-def _spans(numbers: Iterable[int]) -> str:
-    """As many as fit, and how many there are."""
-    numbers = list(numbers)
-    text = spans(numbers)
-    if len(text) <= _SPANS_SHOWN:
-        return text
-    return f"{len(numbers)} ranks: {text[:_SPANS_SHOWN].rpartition(',')[0]}, …"
 
 
 def processes(listed: Sequence[dict[str, Any]]) -> Table:
@@ -148,7 +139,7 @@ def _state(process: Mapping[str, Any]) -> Any:
 def _seen(members: Sequence[Mapping[str, Any]], now_ns: int) -> str:
     """How long ago at most."""
     seen = [process["last_seen_ns"] for process in members if process["last_seen_ns"] is not None]
-    return f"{duration(max(0, now_ns - min(seen)))} ago" if seen else "never"
+    return f"{span(max(0.0, (now_ns - min(seen)) / 1e9))} ago" if seen else "never"
 
 
 def _counts(members: Sequence[Mapping[str, Any]]) -> Iterator[str]:

@@ -92,7 +92,7 @@ def by_rank(progress: Progress) -> Table:
     """One line a rank, those first that have not ended; of many ranks the rest is counted."""
     from rich.text import Text
 
-    made = _show.table("rank", "state", "step", "window", "recorded", "why", right=("step",), overflow="fold")
+    made = _show.table("rank", "state", "step", "window", "recorded", "why", right=("step",))
     order = sorted(progress.reports, key=lambda report: (report.has_ended and report.state == "done", report.rank))
     for report in order[:ROWS_AT_MOST]:
         numbers = ("" if report.step is None else str(report.step), window(report), recorded(report))
@@ -126,7 +126,7 @@ def line(report: Report) -> str:
 
 def requests(progresses: Sequence[Progress]) -> Table:
     """One line a request."""
-    made = _show.table("request", "state", "what", "why", overflow="fold")
+    made = _show.table("request", "state", "what", "why")
     for progress in progresses:
         request = progress.asked.request
         reasons = [f"rank {report.rank}: {report.reason}" for report in progress.reports if report.reason]
@@ -160,7 +160,7 @@ def _how(members: Sequence[Participant]) -> str:
 
 def profiles(recordings: Sequence[RecordedSession]) -> Table:
     """One line a profile."""
-    made = _show.table("profile", "preset", "state", "size", right=("size",), overflow="fold")
+    made = _show.table("profile", "preset", "state", "size", right=("size",))
     for session in recordings:
         words = (str(session.document.get(key) or "") for key in ("preset", "state"))
         preset, phase = (for_rich(text, ROWS_AT_MOST) for text in words)

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 def serve(run: Path, opened: Run, document: dict[str, Any], chosen: ReportChoice, port: int, has_browser: bool) -> None:
     """Serve both on 127.0.0.1 until Ctrl-C, at an address that holds a secret, and open it where there is a browser."""
+    from ..reading.page import document as pages
     from ..reading.page import server, writing
 
     page = writing.made(opened, document, run, chosen, to_perfetto=server.HAND_OVER)
@@ -30,7 +31,7 @@ def serve(run: Path, opened: Run, document: dict[str, Any], chosen: ReportChoice
     with tempfile.TemporaryDirectory(prefix="mstxkit-page-") as folder:
         try:
             showing = partial(progress, "Writing the trace")
-            served = server.serving(opened, page, writing.title(document), Path(folder), showing)
+            served = server.serving(opened, page, pages.title(document), Path(folder), showing)
             with server.PageServer(served, port) as serving:
                 typer.echo(f"{document['headline']['verdict']}\n{serving.url}\nCtrl-C ends it.")
                 if has_browser:

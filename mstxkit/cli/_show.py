@@ -10,7 +10,8 @@ from ..reading.report.escape import for_terminal
 
 if TYPE_CHECKING:
     from rich.console import Console
-    from rich.table import Table
+
+    from ..reading.report.number_table import PlainTable
 
 Key = TypeVar("Key")
 Item = TypeVar("Item")
@@ -34,13 +35,14 @@ def console() -> Console:
     return output
 
 
-def table(*columns: str, right: Sequence[str] = (), has_header: bool = True, **options: Any) -> Table:
-    """A table without lines, its header in bold. `options` are rich's for these columns."""
-    from rich.table import Table
+def table(*columns: str, right: Sequence[str] = (), has_header: bool = True, **options: Any) -> PlainTable:
+    """A table of these columns, `options` are rich's for them; numbers, in those on the `right`, never wrap."""
+    from ..reading.report.number_table import PlainTable
 
-    made = Table(box=None, pad_edge=False, show_header=has_header, header_style="bold", padding=(0, 2, 0, 0))
+    made = PlainTable(has_header=has_header)
     for name in columns:
-        made.add_column(name, justify="right" if name in right else "left", **options)
+        number: dict[str, Any] = {"justify": "right", "no_wrap": True} if name in right else {}
+        made.add_column(name, **{"overflow": "fold", **options, **number})
     return made
 
 

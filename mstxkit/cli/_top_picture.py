@@ -87,8 +87,8 @@ def _judged(sighting: Sighting) -> str:
 
 def _of_matters(sighting: Sighting, paper: Paper, every: Sequence[dict[str, Any]]) -> Iterator[Text]:
     """What is the matter, first what weighs most; of a small terminal that alone."""
-    if sighting.state is None and sighting.incident is None:
-        yield line_of("No process has handed over a stage of a step yet: as soon as one has, it is shown here.")
+    if sighting.state is None and sighting.incident is None and sighting.by != Judges.OVER:
+        yield line_of("No process has handed over a stage of a step yet: once one has, it is shown.")
         yield line_of(f"mstxkit status {for_terminal(paper.folder)} shows which processes there are.", "dim")
         yield line_of()
         return
@@ -115,19 +115,21 @@ def account_of(sighting: Sighting, folder: str) -> Account:
 
 def _of_matter(matter: dict[str, Any], paper: Paper) -> Iterator[Text]:
     mark, style = ("! ", "bold red") if matter["blames"] else ("", "green" if matter["kind"] == HEALTHY else "yellow")
-    yield line_of(mark, style).append(matter["words"], "bold" if mark else style)
-    about = filter(None, (matter["cost"], matter["why"], matter["profile"], "" if matter["next"] else matter["advice"]))
-    yield from _wrapped(paper.dot.join(about), paper)
+    first, *rest = _wrapped(mark + matter["words"], paper)
+    yield line_of(mark, style).append(first.strip()[len(mark) :], "bold" if mark else style)
+    yield from (line_of(line, "bold" if mark else style) for line in rest)
+    profile = f"profile: {matter['profile']}" if matter["profile"] else ""
+    about = filter(None, (matter["cost"], matter["why"], profile, "" if matter["next"] else matter["advice"]))
+    yield from map(line_of, _wrapped(paper.dot.join(about), paper))
     if matter["next"]:
-        yield from _wrapped(f"next: {matter['next']}", paper, "cyan")
+        yield from (line_of(line, "cyan") for line in _wrapped(f"next: {matter['next']}", paper))
 
 
-def _wrapped(text: str, paper: Paper, style: str = "") -> Iterator[Text]:
+def _wrapped(text: str, paper: Paper) -> list[str]:
     """On two lines at most, indented."""
-    for line in textwrap.wrap(
-        text, max(10, paper.columns - 2), max_lines=2, placeholder=" ...", break_on_hyphens=False
-    ):
-        yield line_of(f"  {line}", style)
+    wide = max(10, paper.columns - 2)
+    lines = textwrap.wrap(text, wide, max_lines=2, placeholder=" ...", break_on_hyphens=False)
+    return [f"  {line}" for line in lines]
 
 
 def _of_roles(sighting: Sighting, paper: Paper, rows: int) -> Iterator[Text]:

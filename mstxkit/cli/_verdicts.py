@@ -68,7 +68,7 @@ def once(run: Path, run_id: str, json: bool) -> None:
     from ..judging import watching
     from ..judging.sight import Sight
     from ..reading import judged
-    from ..reading.report import headline, summary
+    from ..reading.report import device_words, headline, summary
     from ..reading.run import open_run
 
     with progress("Judging"):
@@ -88,7 +88,8 @@ def once(run: Path, run_id: str, json: bool) -> None:
         whole.update(has_summaries=seen.has_summaries, by_tables=is_by_tables, judged_steps=counts)
         _show.as_json({**whole, "verdicts": document["verdicts"] + document["judged"]["withdrawn"]})
     else:
-        for part in (*headline.lines(document["matters"]), *_by_devices(document), _judged(seen, is_by_tables)):
+        by_devices = [for_rich(device_words.line(latest, document["path"])) for latest in document["by_devices"]]
+        for part in (*headline.lines(document["matters"]), *by_devices, _judged(seen, is_by_tables)):
             _show.console().print(part)
     if document["headline"]["blames"]:
         raise typer.Exit(FOUND_WRONG)
@@ -102,12 +103,6 @@ def _seen_now(run_id: str, sighting: Sighting) -> dict[str, Any]:
         "incident": None if sighting.incident is None else sighting.incident.page,
         "now": [{**where._asdict(), "age": where.age._asdict()} for where in sighting.where],
     }  # fmt: skip
-
-
-def _by_devices(document: dict[str, Any]) -> list[Any]:
-    from ..reading.report import device_words
-
-    return [for_rich(device_words.line(latest, document["path"])) for latest in document["by_devices"]]
 
 
 def _judged(seen: Outlook, is_by_tables: bool) -> str:

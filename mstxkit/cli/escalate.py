@@ -38,7 +38,8 @@ _RANKS_HELP = (
 )
 _SET_HELP = "An option over the preset: level=1, memory=true; may be given repeatedly."
 _SAMPLE_HELP = "A part of each occurrence: per=micro_batch,skip=2,record=1 (or mini_batch, decode_step)."
-_EXPIRES_HELP = "Seconds after which no session begins any more."
+_STEPS_HELP = "Every occurrence in so many steps in a row.  [default: 1]"
+_EXPIRES_HELP = "Seconds after which no session begins any more.  [default: 3600]"
 _FORCE_HELP = "Also where a session comes near HCCL's time-out on ranks that wait for these."
 _ANALYSE_HELP = "With --wait: then parse what was recorded, here, and say how to open it."
 _CANCEL_HELP = "Take a request back, by its id or the beginning of it."
@@ -48,7 +49,7 @@ def escalate(
     run: Path = typer.Argument(..., help="The run's folder.", show_default=False),
     stage: Optional[list[str]] = typer.Option(None, "--stage", metavar="STAGE", help=_STAGES_HELP),
     ranks: Optional[str] = typer.Option(None, metavar="RANKS", help=_RANKS_HELP),
-    steps: Optional[int] = typer.Option(None, help="Every occurrence in so many steps in a row.", show_default="1"),
+    steps: Optional[int] = typer.Option(None, help=_STEPS_HELP, show_default=False),
     occurrences: Optional[int] = typer.Option(
         None, help="Instead: the next so many occurrences of each stage.", hidden=True
     ),
@@ -60,7 +61,7 @@ def escalate(
         None, metavar="SIZE", help="Raw data after which it is: 500M, 2G.", hidden=True
     ),
     reason: str = typer.Option("", help="For people: why.", hidden=True),
-    expires_s: Optional[float] = typer.Option(None, help=_EXPIRES_HELP, show_default="3600", hidden=True),
+    expires_s: Optional[float] = typer.Option(None, help=_EXPIRES_HELP, show_default=False, hidden=True),
     force: bool = typer.Option(False, "--force", help=_FORCE_HELP, hidden=True),
     wait: bool = typer.Option(False, "--wait", help="Until it has ended; then 0 if it is done on every rank, else 1."),
     analyse: bool = typer.Option(False, "--analyse", help=_ANALYSE_HELP, hidden=True),

@@ -105,7 +105,7 @@ def _fetched(run: Path, run_id: str, mb_s: float) -> list[Fetched]:
 
 
 def _print(rows: list[dict[str, Any]]) -> None:
-    made = _show.table("request", "stage", "step", "rank", "state", "data", "size", "folder", overflow="fold")
+    made = _show.table("request", "stage", "step", "rank", "state", "data", "size", "folder")
     for row in rows:
         step, rank = ("–" if row[key] is None else str(row[key]) for key in ("step", "rank"))
         names = (for_rich(row["request"][:_ID_SHOWN] or "light"), for_rich(row["stage"], 40), step, rank)

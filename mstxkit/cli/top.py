@@ -50,9 +50,7 @@ def top(
     Example: mstxkit top runs/exp7 --once
     """
     if metrics and not follow:
-        raise typer.BadParameter(
-            "figures go somewhere as long as the job is judged: add --follow", param_hint="--metrics"
-        )
+        raise typer.BadParameter("figures go out while the job is judged: add --follow", param_hint="--metrics")
     folder, run_id = _run_folder.found(run)
     if set:
         _verdicts.change(folder, run_id, set, json)
@@ -65,18 +63,29 @@ def top(
 
 
 def _picture_of(run: Path, folder: Path, run_id: str) -> None:
-    from ..judging.sight import Sight
+    from ..judging.sight import Judges, Sight
+    from ..reading.processes import RUNNING
+    from ..reading.run import open_run
 
     sight, console = Sight(folder, run_id), _show.console()
+
+    def look() -> Sighting:
+        """What is there now; nobody judges a job that is over and has handed nothing over: its run tells all."""
+        seen = sight.look()
+        if seen.by == Judges.NOBODY and (rows := open_run(folder).processes()).height and RUNNING not in rows["state"]:
+            last_ns: Any = rows["last_seen_ns"].max()
+            seen = seen._replace(by=Judges.OVER, age_s=time.time() - (last_ns or 0) / 1e9)
+        return seen
+
     if not console.is_terminal or console.is_dumb_terminal:
-        sighting = sight.look()
+        sighting = look()
         _print(console, sighting, run)
         raise typer.Exit(FOUND_WRONG if _headline(sighting, folder)["headline"]["blames"] else 0)
 
     def is_there() -> bool:
         return run_file.id_of(folder) == run_id
 
-    last = _live(sight.look, console, run, is_there)
+    last = _live(look, console, run, is_there)
     if last is None and not is_there():
         _show.stop(f"{run} is gone: somebody has removed it, or another run lies there", FOUND_WRONG)
     if last is not None:
@@ -146,7 +155,7 @@ def _keys() -> Iterator[Any]:
         return
     terminal = sys.stdin.fileno()
     before = termios.tcgetattr(terminal)
-    ended = signal.signal(signal.SIGTERM, _end)
+    ended = signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     try:
         tty.setcbreak(terminal)
         mode = termios.tcgetattr(terminal)
@@ -171,7 +180,3 @@ def _struck(terminal: int, seconds: float) -> str:
         return ""
     # A terminal that has gone gives nothing, at once, for ever.
     return os.read(terminal, 64).decode("utf-8", "replace")[:1] or "q"
-
-
-def _end(number: int, frame: Any) -> None:
-    raise SystemExit(128 + number)

@@ -11,7 +11,7 @@ import subprocess
 import time
 from operator import index
 from pathlib import Path
-from typing import Any, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Iterable, Mapping, Sequence
 
 from .. import stages
 from ..errors import ConfigError
@@ -23,15 +23,18 @@ from ..store.request import SUSPECT_AND_PEER, Known, Request, checked
 from . import asking
 from .duty.post import own_rank
 
+if TYPE_CHECKING:
+    from ..store.arguments import OptionsOverPreset, PresetName, RanksInWords, SampleOfStage, StageKey
+
 _SOURCE = "escalate()"
 _RANKS_AT_MOST = 1 << 31
 _SUSPECTS_WITHIN_S = 120
 
 
 def escalate(
-    stage: str | Sequence[str], *, ranks: str | int | Sequence[int] | None = None, steps: int = 1,
-    occurrences: int | None = None, preset: str = "full", sample: Mapping[str, Any] | None = None,
-    options: Mapping[str, Any] | None = None, run: str | os.PathLike[str] | None = None, limit_s: float | None = None,
+    stage: StageKey | str | Sequence[StageKey | str], *, ranks: RanksInWords | str | int | Sequence[int] | None = None,
+    steps: int = 1, occurrences: int | None = None, preset: PresetName = "full", sample: SampleOfStage | None = None,
+    options: OptionsOverPreset | None = None, run: str | os.PathLike[str] | None = None, limit_s: float | None = None,
     limit_bytes: int | None = None, reason: str = "", force: bool = False,
 ) -> Request:  # fmt: skip
     """Ask for a profile of a stage's next occurrences. Returns at once; `mstxkit status RUN` says what became of it.

@@ -13,7 +13,8 @@ from typing import Callable, Collection
 
 from ..errors import FormatError
 from ..host import identity, life
-from ..host.descriptors import OwnDescriptor, ReadyQueue, WakePipe
+from ..host.descriptors import OwnDescriptor, WakePipe
+from ..host.ready_queue import ReadyQueue
 from ..store import documents, livefile
 
 # Of those that are watched every one is asked for its lock once in so many turns: one that became another program has

@@ -75,7 +75,7 @@ def test_two_files_of_one_rank_are_two_lines_with_the_steps_of_each(here: Path) 
     done = mstxkit("import", database, "kernel_details.csv", "--run", "runs/exp7", "--rank", 0, folder=here)
 
     assert done.returncode == 0, done.stderr
-    rows = [line.split() for line in done.stdout.splitlines() if line.startswith("actor_update  ")]
+    rows = [line.split() for line in done.stdout.splitlines() if line.split()[:1] == ["actor_update"]]
     assert [row[:4] for row in rows] == [
         ["actor_update", name, "0", "6"], ["actor_update", "kernel_details.csv", "0", "6"]
     ]  # fmt: skip

@@ -11,8 +11,9 @@ from typing import Callable, Iterator
 import pytest
 
 from mstxkit.host import descriptors, proc_files
-from mstxkit.host.descriptors import OwnDescriptor, ReadyQueue, WakePipe
+from mstxkit.host.descriptors import OwnDescriptor, WakePipe
 from mstxkit.host.folder_events import FolderEvents
+from mstxkit.host.ready_queue import ReadyQueue
 from mstxkit.recorder.kept_open import KeptOpen
 
 
@@ -20,14 +21,14 @@ from mstxkit.recorder.kept_open import KeptOpen
 def program(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
     """Puts a file that is always ready in the place of each descriptor, before its target is read. Returns those."""
     zero, taken = os.open("/dev/zero", os.O_RDWR), []
-    target = descriptors._target
+    target = descriptors.target_of
 
     def of_another(number: int) -> str:
         os.dup2(zero, number)
         taken.append(number)
         return target(number)
 
-    monkeypatch.setattr(descriptors, "_target", of_another)
+    monkeypatch.setattr(descriptors, "target_of", of_another)
     yield taken
     monkeypatch.undo()
     for number in {zero, *taken}:
@@ -116,7 +117,7 @@ def test_of_a_file_without_an_end_no_more_is_read_than_is_asked_for() -> None:
 
 
 def test_where_no_proc_is_mounted_they_are_ours(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(descriptors, "_target", lambda number: "")
+    monkeypatch.setattr(descriptors, "target_of", lambda number: "")
     monkeypatch.setattr(descriptors.os.path, "isdir", lambda path: False)
     pipe, waits = WakePipe(), select.poll()
     waits.register(pipe.end.number, select.POLLIN)

@@ -133,7 +133,7 @@ def test_an_sdist_holds_all_that_a_build_and_the_stand_in_libraries_need(sdist: 
 def test_a_wheel_holds_the_package_with_its_types_and_the_pth_file_and_nothing_else(wheel: Path) -> None:
     names = names_in(wheel)
 
-    assert {"mstxkit/py.typed", "mstxkit/engine/native/hot.pyi"} <= names
+    assert {"mstxkit/py.typed", "mstxkit/engine/native/hot.pyi", "mstxkit/store/arguments.pyi"} <= names
     assert any(name.startswith("mstxkit/testing/cann/") for name in names)
     assert {name.split("/")[0] for name in names if ".dist-info" not in name} == {"mstxkit", "mstxkit.pth"}
 

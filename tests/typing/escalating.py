@@ -19,3 +19,10 @@ escalate("actor_update", sample={"per": "micro_batch", "skip": 2, "record": 1}, 
 escalate()  # type: ignore[call-arg]
 escalate("actor_update", "all")  # type: ignore[call-arg]
 escalate("actor_update", steps="2")  # type: ignore[arg-type]
+escalate("actor_update", ranks="suspect+peer", options={"level": 1, "activities": ["npu"], "memory": True})
+escalate("any stage of theirs", ranks="dp:3,host:node7")
+escalate("actor_update", preset="ful")  # type: ignore[arg-type]
+escalate("actor_update", options={"levle": 1})  # type: ignore[arg-type]
+escalate("actor_update", options={"level": "level9"})  # type: ignore[arg-type]
+escalate("actor_update", sample={"per": "batch"})  # type: ignore[arg-type]
+escalate("actor_update", sample={"skip": 2})  # type: ignore[arg-type]

@@ -66,7 +66,7 @@ def page(
         "base-uri 'none'; form-action 'none'"
     )
     head = summary["headline"]
-    name = text(summary["path"].rstrip("/").rpartition("/")[2] or summary["path"], TITLE_LIMIT)
+    name = title(summary)
     return "".join((
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n',
         f'<meta http-equiv="Content-Security-Policy" content="{html.escape(policy)}">\n',
@@ -81,6 +81,11 @@ def page(
         f'<script type="application/gzip" id="plotly">{sources["plotly"]}</script>\n'
         f"<script>{sources['page']}</script>\n</body>\n</html>\n",
     ))  # fmt: skip
+
+
+def title(summary: dict[str, Any]) -> str:
+    """What a page about this run is called: HTML."""
+    return text(summary["path"].rstrip("/").rpartition("/")[2] or summary["path"], TITLE_LIMIT)
 
 
 def _top(name: str, further: Iterable[tuple[str, str]]) -> str:
@@ -117,11 +122,9 @@ def _command(command: str) -> str:
 
 
 def _key_figures(summary: dict[str, Any]) -> str:
-    items = [
-        f"<div><dt>{word}</dt><dd>{value}<small>{note}</small></dd></div>" for word, value, note in _facts(summary)
-    ]
+    facts = (f"<div><dt>{key}</dt><dd>{value}<small>{note}</small></dd></div>" for key, value, note in _facts(summary))
     limits = f'<p class="chosen">{text(summary["limits"])}</p>' if summary["limits"] else ""
-    return f'<section class="facts" aria-label="Key figures"><dl>{"".join(items)}</dl>{limits}</section>\n'
+    return f'<section class="facts" aria-label="Key figures"><dl>{"".join(facts)}</dl>{limits}</section>\n'
 
 
 def _facts(summary: dict[str, Any]) -> Iterable[tuple[str, str, str]]:

@@ -14,6 +14,8 @@
   // Colours that can be told apart with any kind of colour vision; the cause alone is red-orange.
   const STAGES = ["#4477aa", "#66ccee", "#228833", "#aa3377", "#ccbb44", "#88a0bd", "#8fc9a5", "#7a5ea8", "#c9a66b", "#5b8a8a", "#b07aa1", "#6f7c8a", "#3d5a80", "#9dbf6b", "#d3a6cf", "#3f9c9c"];
   const state = { role: 0, stage: 0, measure: "slower", zoom: 0 };
+  const PAPER = 680;  // pixels between the margins of A4, and of Letter
+  let onScreen = null;  // the theme, while charts are drawn for paper
 
   const esc = (text) => String(text).replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;");
   function flat(packed) {
@@ -47,7 +49,7 @@
       paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", font: { family: getComputedStyle(document.body).fontFamily, color: ink, size: 12 },
       margin: { l: 12, r: 12, t: 10, b: 12 }, hoverlabel: { bgcolor: color("--raised"), bordercolor: line, font: { color: ink } }, bargap: 0.25,
       legend: { orientation: "h", x: 0, y: 1.02, yanchor: "bottom", font: { color: ink }, traceorder: "normal" }, dragmode: "zoom",
-      ...more, xaxis: merged(more.xaxis), yaxis: merged(more.yaxis),
+      ...more, xaxis: merged(more.xaxis), yaxis: merged(more.yaxis), ...(onScreen === null ? {} : { width: PAPER }),
     };
   }
   const CONFIG = { displaylogo: false, responsive: true, showTips: false, modeBarButtonsToRemove: ["select2d", "lasso2d", "autoScale2d", "toImage"] };
@@ -56,7 +58,16 @@
     plot.style.minHeight = `${more.height}px`;
     return Plotly.react(plot, traces, layout(more), CONFIG);
   }
-  const columnsOf = (r) => flat(r.steps);
+  const columnsOf = (r) => flat(r.steps), ofRole = () => (D.roles.length > 1 ? ` of ${esc(role().role)}` : "");
+  const isNarrow = (key) => onScreen !== null || $(`plot-${key}`).clientWidth < 640;
+  const legendHeight = (key, traces) => (isNarrow(key) ? 18 * traces.length : 0);
+  // Words on lines of so many letters: the chart makes room for the longest line, and cuts nothing of it.
+  function broken(text, most) {
+    return text.split(" ").reduce((lines, word) => {
+      if (lines.length && lines[lines.length - 1].length + word.length < most) lines[lines.length - 1] += ` ${word}`; else lines.push(word);
+      return lines;
+    }, []).map(esc);
+  }
   // A stage has the same colour in every chart and every page: known ones by their key, others by their name.
   function toneOf(stage) {
     const known = D.stage_keys.indexOf(stage);
@@ -71,7 +82,7 @@
         type: "bar", name: esc(r.path.stages[at]), x: steps, y: part.map((s) => s / size), marker: { color: at === last ? color("--line") : toneOf(r.path.stages[at]), line: { width: 0 } },
         customdata: part.map(seconds), hovertemplate: "step %{x}: %{customdata}<extra>%{fullData.name}</extra>",
       }));
-      draw("steps", traces, { barmode: "stack", bargap: steps.length > 120 ? 0 : 0.1, height: 360, xaxis: { title: "step" }, yaxis: { title: unit, rangemode: "tozero" } });
+      draw("steps", traces, { barmode: "stack", bargap: steps.length > 120 ? 0 : 0.1, height: 360 + legendHeight("steps", traces), xaxis: { title: `step${ofRole()}` }, yaxis: { title: unit, rangemode: "tozero" } });
     },
     heat() {
       const r = role(), entry = r.heat[state.stage] || r.heat[0], steps = columnsOf(r);
@@ -84,7 +95,7 @@
         type: "heatmap", x: steps, y: r.rows.map((name) => esc(name)), z: cells, zmin: slower ? -limit : 0, zmax: limit, colorscale: scale, hoverongaps: false, xgap: steps.length > 60 ? 0 : 1, ygap: r.rows.length > 40 ? 0 : 1,
         colorbar: { title: { text: slower ? "% longer" : "% of step" }, thickness: 10, outlinewidth: 0, len: 0.9, tickfont: { color: color("--soft") } },
         hovertemplate: `${/^\d/.test(r.rows[0]) ? "rank " : ""}%{y}, step %{x}: %{z} %${slower ? " longer than the others for its work" : " of the step waiting"}<extra></extra>`,
-      }], { height: Math.min(760, Math.max(280, 90 + r.rows.length * 15)), xaxis: { title: "step", showgrid: false }, yaxis: { title: r.members > r.rows.length ? "ranks" : "rank", type: "category", autorange: "reversed", showgrid: false } });
+      }], { height: Math.min(760, Math.max(280, 90 + r.rows.length * 15)), xaxis: { title: `step${ofRole()}, ${entry.where === "before" ? "before" : "in"} ${esc(entry.stage)}`, showgrid: false }, yaxis: { title: r.members > r.rows.length ? "ranks" : "rank", type: "category", autorange: "reversed", showgrid: false } });
     },
     zoom() {
       const step = closely()[state.zoom], blamed = new Set(D.stragglers.slice(0, state.role ? 0 : 1).map((s) => s.who));  // of the first role
@@ -107,7 +118,7 @@
         });
       }
       draw("zoom", traces, {
-        barmode: "overlay", height: Math.min(900, Math.max(240, 90 + lanes.length * (deepest ? 34 : 24))), xaxis: { title: unit, zeroline: false },
+        barmode: "overlay", height: Math.min(900, Math.max(240, 90 + lanes.length * (deepest ? 34 : 24))) + legendHeight("zoom", traces), xaxis: { title: `${unit} in step ${step.step}${ofRole()}`, zeroline: false },
         yaxis: { tickvals: lanes.map((_, at) => at), ticktext: lanes, autorange: "reversed", showgrid: false, zeroline: false },
       });
     },
@@ -130,13 +141,13 @@
       draw("rate", traces, { height: 320, xaxis: { title: "step" }, yaxis: { title: "tokens/s", rangemode: "tozero" }, showlegend: true });
     },
     saves() {
-      const list = D.what_if.slice().reverse();
+      const list = D.what_if.slice().reverse(), labels = list.map((row) => broken(row.words, isNarrow("saves") ? 24 : 90));
       const tones = { straggler: color("--cause") };
       draw("saves", [{
-        type: "bar", orientation: "h", x: list.map((row) => 100 * row.saved), y: list.map((row, at) => `${esc(row.words)}${" ".repeat(at % 2)}`), marker: { color: list.map((row) => tones[row.kind] || color("--accent")) },
+        type: "bar", orientation: "h", x: list.map((row) => 100 * row.saved), y: labels.map((lines, at) => `${lines.join("<br>")}${" ".repeat(at % 2)}`), marker: { color: list.map((row) => tones[row.kind] || color("--accent")) },
         text: list.map((row) => `${(100 * row.saved).toFixed(1)} %`), textposition: list.map((row) => (row.saved < 0 ? "inside" : "outside")), cliponaxis: false, customdata: list.map((row) => [seconds(row.step / 1e9), seconds(row.without / 1e9)]),
         hovertemplate: "%{y}: %{customdata[1]} instead of %{customdata[0]}<extra></extra>",
-      }], { height: 90 + 30 * list.length, margin: { l: 12, r: 60, t: 6, b: 12 }, xaxis: { title: "% of a step" }, yaxis: { type: "category", showgrid: false, tickfont: { color: color("--ink"), size: 12 } } });
+      }], { height: 90 + labels.reduce((sum, lines) => sum + 14 + 16 * lines.length, 0), margin: { l: 12, r: 60, t: 6, b: 12 }, xaxis: { title: "% of a step", nticks: isNarrow("saves") ? 4 : 0, tickangle: 0 }, yaxis: { type: "category", showgrid: false, tickfont: { color: color("--ink"), size: 12 } } });
     },
   };
   const drawn = new Set();
@@ -147,12 +158,20 @@
     charts[key]();
     if (isNew && key === "steps") $("plot-steps").on("plotly_click", (event) => near(event.points[0].x));
   }
+  function look(place) {
+    state.zoom = place;
+    $("zoom").value = String(place);
+    $("zoom-note").textContent = "";
+    show("zoom");
+  }
   function near(step) {
     if (!D.zoom || !$("zoom")) return;
-    const away = closely().map((one) => Math.abs(one.step - step));
-    state.zoom = away.indexOf(Math.min(...away));
-    $("zoom").value = String(state.zoom);
-    show("zoom");
+    // A bar may stand for several steps: from its own to the one before the next bar's.
+    const bars = columnsOf(role()), next = bars[bars.indexOf(step) + 1] || Infinity;
+    const away = closely().map((one) => (one.step >= step && one.step < next ? 0 : Math.abs(one.step - step)));
+    look(away.indexOf(Math.min(...away)));
+    const kept = closely()[state.zoom].step, asked = next > step + 1 && next < Infinity ? `Of steps ${step} to ${next - 1} none is` : `Step ${step} is not`;
+    if (away[state.zoom]) $("zoom-note").textContent = `${asked} kept in this page: the nearest that is, step ${kept}, is shown.`;
     $("plot-zoom").scrollIntoView({ block: "center" });
   }
   const watch = new IntersectionObserver((entries) => {
@@ -166,15 +185,15 @@
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { label(); [...drawn].forEach(show); });
   label();
   // Paper is white: the charts are drawn for it, and then again as they were.
-  let onScreen = null;
   addEventListener("beforeprint", () => { if (onScreen === null) onScreen = root.dataset.theme || ""; root.dataset.theme = "light"; all(); });
   addEventListener("afterprint", () => {
     if (onScreen === null) return;
     if (onScreen) root.dataset.theme = onScreen; else delete root.dataset.theme;
     onScreen = null; label(); [...drawn].forEach(show);
+    drawn.forEach((key) => Plotly.relayout($(`plot-${key}`), { autosize: true }));  // as wide as there is room again
   });
   const on = (id, change) => { if ($(id)) $(id).addEventListener("change", (event) => change(event.target.value)); };
-  on("zoom", (value) => { state.zoom = Number(value); show("zoom"); });
+  on("zoom", (value) => look(Number(value)));
   on("stage", (value) => { state.stage = Number(value); show("heat"); });
   // What is said of the chosen role, and charts only where it has something to draw.
   function say() {
@@ -190,6 +209,7 @@
     $("zoom").replaceChildren(...closely().map((step, at) => new Option(`step ${step.step}${step.why ? `, ${step.why}` : ""}`, at)));
     state.zoom = Math.max(0, closely().findIndex((step) => step.why === "the slowest"));
     $("zoom").value = String(state.zoom);
+    $("zoom-note").textContent = "";
   }
   on("role", (value) => {
     state.role = Number(value); state.stage = 0;

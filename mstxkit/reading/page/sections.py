@@ -66,7 +66,10 @@ def _zoom(zoom: dict[str, Any] | None) -> str:
     note = "Ranges of one step on the run’s clock; drag to look closer, double-click to go back."
     some = _by_role(list(map(_shown_of_zoom, zoom["roles"])), "span")
     other = " Other steps: <code>mstxkit report RUN --html FILE --steps A:B</code>"
-    controls = f'<div class="controls"><label>Step <select id="zoom">{options}</select></label></div>'
+    controls = (
+        f'<div class="controls"><label>Step <select id="zoom">{options}</select></label>'
+        '<output id="zoom-note" for="zoom"></output></div>'
+    )
     label = "Ranges of one step, a row for each rank, by time."
     return "<h3>A step, closely</h3>" + chart("zoom", label, note + some + other, controls)
 

@@ -49,11 +49,6 @@ def write(run: Run, summary: dict[str, Any], path: Path, choice: ReportChoice = 
     return len(content)
 
 
-def title(summary: dict[str, Any]) -> str:
-    """What a page about this run is called: HTML."""
-    return document.text(summary["path"].rstrip("/").rpartition("/")[2] or summary["path"], document.TITLE_LIMIT)
-
-
 def made(
     run: Run, summary: dict[str, Any], folder: Path, choice: ReportChoice = EVERYTHING, to_perfetto: str = "",
     bytes_at_most: int = BYTES_AT_MOST,
@@ -132,12 +127,6 @@ def _incidents(run: Run, incidents: list[dict[str, Any]], folder: Path | None) -
     return entries
 
 
-def _newest(requests: pl.DataFrame) -> list[dict[str, Any]]:
-    """The last rows, the newest request first; those of one request stay in their order."""
-    rows = requests.with_columns(age=-pl.col("request").rle_id().cast(pl.Int64)).tail(_REQUESTS)
-    return rows.sort("age", maintain_order=True).to_dicts()
-
-
 def _escalations(run: Run, requests: pl.DataFrame, folder: Path | None) -> list[dict[str, Any]]:
     """Requests with what was recorded for them; a link where the profile lies in the run, and is there.
 
@@ -150,8 +139,9 @@ def _escalations(run: Run, requests: pl.DataFrame, folder: Path | None) -> list[
     for row in run.profiles().iter_rows(named=True):
         key = row["request"], row["stage"], row["rank"]
         sizes[key] = sizes.get(key, 0) + (row["bytes"] or 0)
-    entries = []
-    for row in _newest(requests):
+    entries, by_age = [], requests.with_columns(age=-pl.col("request").rle_id().cast(pl.Int64)).tail(_REQUESTS)
+    # The newest request first; rows of one stay in their order.
+    for row in by_age.sort("age", maintain_order=True).iter_rows(named=True):
         steps = "" if row["first_step"] is None else f"{row['first_step']} to {row['last_step']}"
         total = sizes.get((row["request"], row["stage"], row["rank"]), 0)
         href = "" if folder is None else _href(Path(run.path), row["folder"], folder)

@@ -30,10 +30,8 @@ def summarise(run: Run) -> list[dict[str, Any]]:
 def lines(failures: list[dict[str, Any]]) -> list[RenderableType]:
     """A line for each."""
     shown_lines: list[RenderableType] = [_line(failure) for failure in failures[:_SHOWN]]
-    if len(failures) > _SHOWN:
-        shown_lines.append(
-            Text(f"… and {len(failures) - _SHOWN} more profiles that did not come (--json lists all)", "dim")
-        )
+    if (more := len(failures) - _SHOWN) > 0:
+        shown_lines.append(Text(f"… and {more} more profiles that did not come (--json lists all)", "dim"))
     return [Text(), *shown_lines] if shown_lines else []
 
 

@@ -94,9 +94,8 @@ def origin(devices: list[dict[str, Any]]) -> str:
     ranks = spans(row["rank"] for row in devices if row["rank"] is not None)
     steps = {row[key] for row in devices for key in ("first_step", "last_step") if row[key] is not None}
     of_ranks = f" of rank{'s' * (not ranks.isdecimal())} {ranks}" if ranks else ""
-    of_steps = (
-        f", step{'s' * (len(steps) > 1)} {' to '.join(map(str, sorted({min(steps), max(steps)})))}" if steps else ""
-    )
+    ends = " to ".join(map(str, sorted({min(steps), max(steps)}))) if steps else ""
+    of_steps = f", step{'s' * (len(steps) > 1)} {ends}" if steps else ""
     error = max((row["error_ns"] for row in devices if row["error_ns"] is not None), default=None)
     by = " by the wall clock" if any("wall clock" in row["clocks"] for row in devices) else ""
     right = "" if not error else f", right to {duration(error)}{by}"

@@ -61,7 +61,8 @@ def _ends(account: Account, attempt: int) -> list[Matter]:
         incident for incident in account.incidents
         if incident["kind"] != incidents.REQUEST and not incident["over_ns"] and incident["process"] not in others
     ]  # fmt: skip
-    dated = [(_began_ns(incident), _of_end(account, incident, members)) for incident in seen]
+    began_ns = [(end["kind"] == incidents.HANG and end["since_ns"]) or end["time_ns"] or 0 for end in seen]
+    dated = [(int(ns), _of_end(account, incident, members)) for ns, incident in zip(began_ns, seen)]
     told_of = {incident["process"] for incident in seen}
     dead = [p for p in members if endings.is_wrong(p["state"], p["how"]) and p["process"] not in told_of]
     dead += [p for p in members if p["state"] == LOST and p["host"] in account.silent]
@@ -74,10 +75,6 @@ def _ends(account: Account, attempt: int) -> list[Matter]:
         hangs = (verdict for verdict in account.verdicts if verdict["kind"] == incidents.HANG and blames(verdict))
         dated += ((verdict["time_ns"], lost_time.of_verdict(verdict)) for verdict in hangs)
     return [matter for _, matter in sorted(dated, key=lambda each: each[0])]
-
-
-def _began_ns(incident: _Row) -> int:
-    return int((incident["kind"] == incidents.HANG and incident["since_ns"]) or incident["time_ns"] or 0)
 
 
 def _as_incident(process: _Row) -> dict[str, Any]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Sequence
 
-from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
+from rich.measure import Measurement
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
@@ -13,7 +13,7 @@ from rich.text import Text
 from .units import duration
 
 NOTHING = "–"
-_NAME_LEAST = 12
+_NAME_LEAST, _NAME_MOST = 12, 28
 
 
 class PlainTable(Table):
@@ -24,19 +24,36 @@ class PlainTable(Table):
         numbers: Columns that do not.
     """
 
-    def __init__(self, names: Sequence[str], numbers: Sequence[str]) -> None:
-        super().__init__(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+    def __init__(self, names: Sequence[str] = (), numbers: Sequence[str] = (), has_header: bool = True) -> None:
+        super().__init__(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0), show_header=has_header)
         for name in names:
             self.add_column(name, overflow="fold")
         for number in numbers:
             self.add_column(number, justify="right", no_wrap=True)
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        """As wide as its numbers are, at least."""
-        texts = [[str(text) for text in (column.header, *column.cells)] for column in self.columns if column.no_wrap]
-        widths = [max(cell_len(line) for text in column for line in text.split("\n")) for column in texts]
-        others = _NAME_LEAST * (len(self.columns) - len(widths))
-        least = sum(widths) + others + 2 * len(self.columns)
+        """As wide as its numbers are. Names wrap, the longest first; columns stand closer where fewer words break."""
+        wide, names = options.update(max_width=1 << 16), [not column.no_wrap for column in self.columns]
+        texts = [[Measurement.get(console, wide, text) for text in (c.header, *c.cells)] for c in self.columns]
+        words = [
+            max(text.minimum if is_name and text.maximum > _NAME_MOST else text.maximum for text in column)
+            for column, is_name in zip(texts, names)
+        ]
+
+        def fitted(gap: int) -> tuple[list[int], int, int]:
+            """The columns of which words break, how wide all are then, and `gap`."""
+            least, broken = sum(words) + gap * len(words), []
+            for place in sorted(range(len(words)), key=words.__getitem__, reverse=True):
+                if names[place] and least > options.max_width:
+                    broken.append(place)
+                    least -= max(0, words[place] - _NAME_LEAST)
+            return broken, least, gap
+
+        broken, least, gap = min(fitted(2), fitted(1), key=lambda each: (len(each[0]), each[1] > options.max_width))
+        self.padding = (0, gap, 0, 0)
+        for place, column in enumerate(self.columns):
+            is_short = max(text.maximum for text in texts[place]) <= _NAME_MOST
+            column.no_wrap = not names[place] or (is_short and place not in broken)
         yield from super().__rich_console__(console, options.update(max_width=max(options.max_width, least)))
 
 

@@ -62,7 +62,7 @@ def _of_the_rest(rows: list[dict[str, Any]]) -> str:
 
 def _numbers(table: NumberTable, row: dict[str, Any], work: Any, is_middle: bool = False) -> list[str]:
     over, per_one = row.get("over_middle_ratio"), row[work[0]] if work else None
-    compared = "" if is_middle or over is None else "waits" if row["waits_for"] else f"{100 * over:+.0f} %"
+    compared = "" if is_middle or over is None else "waits" if row["waits_for"] else f"{round(100 * over):+} %"
     singles = [duration(row["mean_ns"]), duration(row["p99_ns"])]
     of_work = [NOTHING if per_one is None else duration(per_one * work[2])] if work else []
     return [*table.of_a_step(row), compared, *singles, *of_work]

@@ -151,9 +151,9 @@ def number(value: float | None) -> str:
 
 
 def cost(row: Mapping[str, Any]) -> str:
-    """`weight_sync 1.20 s a step (6 %)`, `dispatch of reward 12.0 ms (<1 %)`."""
+    """`weight_sync 1.20 s a step for the last rank (6 %)`, `dispatch of reward 12.0 ms a step …`."""
     what = f"dispatch of {shown(row['stage'])}" if row["kind"] == _DISPATCH else shown(row["stage"])
-    return f"{what} {duration(row['last_ns'])} a step ({percent(row['step_ratio'])})"
+    return f"{what} {duration(row['last_ns'])} a step for the last rank ({percent(row['step_ratio'])})"
 
 
 def supposed(row: Mapping[str, Any]) -> str:

@@ -28,11 +28,7 @@ if TYPE_CHECKING:
 LOSSES = (
     "dropped", "evicted", "coalesced", "slots_overflowed", "attributes_lost", "names_capped", "texts_cut", "faults",
 )  # fmt: skip
-# Of the form of the summary as JSON. 1 had no such number, 2 no verdicts, 3 no headline, stragglers and what-if,
-# 4 not in `judged` which roles were judged by how many steps, and what was withdrawn, 5 nothing of `step_means`, and of
-# stragglers and what-if the first 40 only, 6 not which ranks are missing, nor `error_ratio`, 7 not `names_by`,
-# 8 in `judged` nothing of a judge that is `behind`, 9 `killed` apart from `endings`, and no `matters`.
-SCHEMA = 10
+SCHEMA = 10  # of the form of the summary as JSON; 9 had `killed` apart from `endings`, and no `matters`
 # Hosts say every 5 s where their processes are.
 _SILENT_NS = 120 * 10**9
 # Who waits is seen in so many steps, the last ones.

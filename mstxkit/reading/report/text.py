@@ -34,9 +34,8 @@ def render(summary: dict[str, Any], everything: bool = False, top: int | None = 
     """The whole report: of a stage the slowest ranks and the longest ranges, `top` of these, or `everything`."""
     parts: list[RenderableType] = [*headline.lines(summary["matters"], everything), Text(), _of_run(summary)]
     parts += [Text(summary["judged"]["behind"], "bold yellow")] * bool(summary["judged"]["behind"])
-    parts += _apart(
-        [Text(for_terminal(device_words.line(latest, summary["path"]))) for latest in summary["by_devices"]]
-    )
+    by_devices = (device_words.line(latest, summary["path"]) for latest in summary["by_devices"])
+    parts += _apart([Text(for_terminal(line)) for line in by_devices])
     parts += [Text(), *_step_time(summary), *step_words.lines(summary, everything)]
     parts += _apart(stage_table(summary["stages"], everything) if summary["stages"] else [])
     parts += waits.lines(summary["waits"])
@@ -105,7 +104,7 @@ def _own_cost(summary: dict[str, Any]) -> Text:
 def _ended(ending: dict[str, Any]) -> Text:
     """One line for all that ended alike: how many, who, and what they were inside of."""
     alike = ending["processes"]
-    text = Text.assemble((f"{len(alike)} {ending['state']} {shown(ending['how'])}: ", "bold"))
+    text = Text.assemble((f"{len(alike)} {ending['state']} {shown(ending['how'])}".rstrip() + ": ", "bold"))
     text.append(_listed([shown(process["label"]) for process in alike]))
     inside_of = [
         f"{shown(process['label'])} in {shown(inside['name'])}{_context(inside)}"
@@ -136,10 +135,8 @@ def _lost(process: dict[str, Any]) -> Text:
 
 
 def _coalesced(ranges: list[dict[str, Any]]) -> list[RenderableType]:
-    if not ranges:
-        return []
     named = [f"{shown(r['name'])} ({r['calls']} calls in {r['records']} records)" for r in ranges]
-    return [Text.assemble(("coalesced: ", "yellow"), _listed(named))]
+    return [Text.assemble(("coalesced: ", "yellow"), _listed(named))] if named else []
 
 
 def damage_lines(damage: list[dict[str, Any]]) -> list[RenderableType]:

@@ -68,6 +68,22 @@ def test_a_click_on_a_step_shows_its_ranges_and_a_key_another_one(opened: Opened
     assert opened.page.evaluate("document.getElementById('plot-zoom').data[0].x.length") > 0
 
 
+def test_a_click_on_a_step_that_is_not_in_the_page_says_which_one_is_shown(opened: Opened) -> None:
+    words = opened.page.locator("#zoom option").all_text_contents()
+    kept = [int(option.split()[1].strip(",")) for option in words]
+    step = next(number for number in range(50) if number not in kept)
+
+    assert opened.click_on_step(step) == step
+    nearest = min(kept, key=lambda other: (abs(other - step), other))
+    said = opened.page.locator("#zoom-note").inner_text()
+    axis = opened.page.evaluate("document.getElementById('plot-zoom').layout.xaxis.title.text")
+    opened.page.locator("#zoom").select_option("0")
+
+    assert said == f"Step {step} is not kept in this page: the nearest that is, step {nearest}, is shown."
+    assert axis.startswith("seconds in step ") and int(axis.split()[3]) == nearest
+    assert opened.page.locator("#zoom-note").inner_text() == ""
+
+
 def test_dragging_looks_closer(opened: Opened) -> None:
     plot = opened.drawn("zoom")
     wide = opened.page.evaluate("document.getElementById('plot-zoom').layout.xaxis.range")
@@ -137,6 +153,37 @@ def test_nothing_is_wider_than_the_window(opened: Opened) -> None:
 
         opened.page.wait_for_function("width => document.documentElement.scrollWidth <= width", arg=width)
     opened.page.set_viewport_size({"width": 1280, "height": 900})
+
+
+# By how much texts and drawings of charts are beyond their sides, in pixels.
+CUT = """(wide) => Math.max(...[...document.querySelectorAll('.plot:has(svg)')].flatMap((plot) => {
+    const own = plot.getBoundingClientRect(), right = Math.min(own.right, own.left + wide);
+    return [...plot.querySelectorAll('svg.main-svg, svg text')].flatMap((drawn) => {
+      const box = drawn.getBoundingClientRect();
+      return box.width ? [own.left - box.left, box.right - right] : [];
+    });
+  }))"""
+PAPER_WIDE = (210 - 2 * 14) / 25.4 * 96
+
+
+def test_no_chart_is_cut_on_paper_nor_on_a_telephone(opened: Opened) -> None:
+    def drawn_again() -> float:
+        for chart in CHARTS:
+            opened.drawn(chart)
+        return float(opened.page.evaluate(CUT, PAPER_WIDE))
+
+    opened.reload()
+    drawn_again()
+    opened.page.evaluate("dispatchEvent(new Event('beforeprint'))")
+    on_paper = opened.page.evaluate(CUT, PAPER_WIDE)
+    opened.page.evaluate("dispatchEvent(new Event('afterprint'))")
+    opened.page.set_viewport_size({"width": 400, "height": 800})
+    opened.reload()
+    by_hand = drawn_again()
+    opened.page.set_viewport_size({"width": 1280, "height": 900})
+
+    assert on_paper <= 1
+    assert by_hand <= 1
 
 
 INK = """[...document.querySelectorAll('#verdict, figcaption, .facts dd'), document.body].map(

@@ -14,6 +14,7 @@ pytest.importorskip("numpy")
 pytest.importorskip("polars")
 console = pytest.importorskip("rich.console")
 
+from mstxkit.reading.report.number_table import PlainTable  # noqa: E402
 from mstxkit.reading.report.summary import summarise  # noqa: E402
 from mstxkit.reading.report.text import render  # noqa: E402
 from mstxkit.reading.run import open_run  # noqa: E402
@@ -64,6 +65,15 @@ def test_at_80_columns_no_column_is_cut_and_no_name(
         assert len(re.findall(r"\d+(?:\.\d+)? m?s\b", line)) == 3 + bool(attributes)
     for name in STAGES:
         assert name in "".join(re.split(r"\s\s+", line.strip())[0] for line in lines)
+
+
+def test_columns_stand_closer_where_names_are_whole_then() -> None:
+    out, name = io.StringIO(), "reference_compute_log_prob"
+    table = PlainTable(["stage"], ["time"] * 7)
+    table.add_row(name, *["123 ms"] * 7)
+    console.Console(file=out, width=80).print(table)
+
+    assert out.getvalue().splitlines()[1].split() == [name, *["123", "ms"] * 7]
 
 
 def test_a_thousand_ranks_are_as_many_lines_as_sixteen(tmp_path: Path) -> None:

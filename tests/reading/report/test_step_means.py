@@ -151,7 +151,8 @@ def test_what_resharding_and_a_controller_s_calls_cost_is_told(tmp_path: Path) -
         for row in summary["resharding"]
     ] == [("weights", "weight_sync", 4, 15, 20), ("dispatch", "actor_generate", 4, 10, 10)]
     assert words_of(summary)["resharding"] == (
-        "weight_sync 20.0 ms a step (21 %); dispatch of actor_generate 10.0 ms a step (10 %)"
+        "weight_sync 20.0 ms a step for the last rank (21 %); "
+        "dispatch of actor_generate 10.0 ms a step for the last rank (10 %)"
     )
 
 
