@@ -142,7 +142,7 @@ def _twin_lines(processes: list[dict[str, Any]]) -> list[Any]:
         return []
     hosts = sorted({process["host"] for process in slow})
     where = f"{hosts[0]} and {len(hosts) - 1} more hosts" if len(hosts) > 1 else hosts[0]
-    who = f"{len(slow)} of {len(processes)} processes ({where}) ran on the Python twin"
+    who = f"{len(slow)} of {len(processes)} processes ran on the Python twin ({where})"
     cost = "where a range costs a hundred times as much"
     return ["", for_rich(f"{who}, {cost}: `mstxkit doctor` says there why, and how to get the C engine")]
 
