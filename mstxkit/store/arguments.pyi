@@ -33,27 +33,27 @@ class CaptureSettings(TypedDict, total=False):
     """Each may also be MSTXKIT_<NAME> in the environment."""
 
     bank_bytes: int
-    """one bank of the live file, 24 bytes a record; more where records are dropped (default: 1048576)"""
+    """one bank of the live file, 24 bytes a record; give more where records are dropped (default: 1048576)"""
     banks: int
-    """banks of a live file: one is written, the others are ready or being sealed (default: 4)"""
+    """banks of a live file (default: 4)"""
     slots: int
-    """ranges that can be open at once and be seen after a kill (default: 1024)"""
+    """open ranges that can be seen after a kill (default: 1024)"""
     quota_bytes: int
     """sealed files of one process; the oldest go, counted as `evicted`; 0: none is kept (default: 268435456)"""
     rotate_bytes: int
-    """at this size, or a quarter of `quota_bytes`, a sealed file is followed by a new one (default: 33554432)"""
+    """at this size, or a quarter of `quota_bytes`, a new sealed file begins (default: 33554432)"""
     seal_every_s: float
-    """so often what was recorded goes from shared memory into the run (default: 30)"""
+    """so often what was recorded goes into the run (default: 30)"""
     heartbeat_s: float
     """seconds between two signs of life in the live file (default: 1)"""
     live_folder: str | os.PathLike[str] | None
-    """parent folder of live files, another tmpfs say; none: `/dev/shm` (default: none)"""
+    """parent folder of live files; none: `/dev/shm` (default: none)"""
     budget_ratio: float
     """cost of ranges over wall time; beyond it the costliest are coalesced (default: 0.005)"""
     stop_s: float
-    """so long the end of a process waits for a run folder that does not answer (default: 2)"""
+    """the end of a process waits so long for the run folder (default: 2)"""
     sealed: str | None
-    """`local:/a/folder`: sealed files are written there, on each host's own disk (default: none)"""
+    """`local:/a/folder`: sealed files go there, on each host's own disk (default: none)"""
     sealed_mb_s: float
     """megabytes a second from there into the run; 0: they stay (default: 20)"""
     sealed_host_bytes: int
@@ -61,11 +61,11 @@ class CaptureSettings(TypedDict, total=False):
     sealed_run_bytes: int
     """all sealed files in the run; the oldest go (default: 0)"""
     keep_days: float
-    """sealed files that were last written to so many days ago are removed; 0: none is (default: 0)"""
+    """sealed files not written to for so many days are removed; 0: none is (default: 0)"""
     care_every_s: float
     """so often a host looks after that (default: 120)"""
     poll_every_s: float
-    """between two looks for news while something is armed; 0: this process takes no requests (default: 0.25)"""
+    """between two looks while something is armed; 0: it takes no requests (default: 0.25)"""
     light: str | None
     """a schedule of light capture, `every 100 steps, 1 step` (default: none)"""
     cooldown_s: float
@@ -77,16 +77,16 @@ class CaptureSettings(TypedDict, total=False):
     run_s: float
     """sessions in the whole run (default: 7200)"""
     agreement_s: float
-    """in which all ranks of a request have to be ready for a step together (default: 120)"""
+    """in which all ranks of a request have to be ready (default: 120)"""
     transport_s: float
     """that a message may take to every rank; less where a job has one host (default: 4)"""
     run_bytes: int
     """raw data of all sessions of a rank (default: 0)"""
     planned: int
     judge: bool | Literal[0, 1]
-    """0: this process starts nobody who judges the job (default: 1)"""
+    """0: this process starts no judge (default: 1)"""
     profiles: str | None
-    """`local:/a/folder`: raw data are written there, on each host's own disk (default: none)"""
+    """`local:/a/folder`: raw data go there, on each host's own disk (default: none)"""
     profiles_mb_s: float
     """megabytes a second from there into the run; 0: they stay (default: 50)"""
     profiles_host_bytes: int
@@ -96,7 +96,7 @@ class CaptureSettings(TypedDict, total=False):
     rings: int
     """1: torch's rings of collectives are on, which tell who is late (default: 0)"""
     hang_s: float
-    """so long a range may stay open at least before it is a hang; 0: nobody watches (default: 30)"""
+    """a range may stay open so long before it is a hang; 0: nobody watches (default: 30)"""
     incidents: int
     """so many are kept in a run: the first, and the newest (default: 20)"""
     incidents_bytes: int

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from pathlib import Path
 from typing import Any, Callable
@@ -363,5 +364,5 @@ def test_a_run_that_is_gone_or_full_of_anything_raises_nothing(run: Path, judge:
 def test_the_table_and_the_lines_keep_why_nothing_was_asked_for() -> None:
     said = VERDICT._replace(no_request="it costs less than 2.0% of a step (acting.impact)")
 
-    (again,) = verdicts._in_lines(said.line())
-    assert again.no_request == said.no_request
+    again = verdicts.Verdict.read(json.loads(said.line()))
+    assert again is not None and again.no_request == said.no_request
