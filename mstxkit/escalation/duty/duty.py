@@ -380,9 +380,9 @@ class Duty:
         self._send()
 
     def _places_of_news(self) -> Sequence[Path] | None:
-        """Where news come from while nothing is going on; None while something is: then other ranks are waited for."""
-        is_busy = self._machine.has_work or self._inbox.is_waiting or self._to_send or self._mailbox.problem is not None
-        return None if is_busy else self._mailbox.places_of_news()
+        """Where news come from while nothing goes on and all is said; None while something does: others are awaited."""
+        is_busy = self._machine.has_work or self._inbox.is_waiting or self._to_send or self._is_changed
+        return None if is_busy or self._mailbox.problem is not None else self._mailbox.places_of_news()
 
     def _ask_patience(self) -> None:
         is_connecting = self._step is not None and self._machine.pace.step_ns is None

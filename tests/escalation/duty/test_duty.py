@@ -45,6 +45,20 @@ def test_each_occurrence_is_recorded_once_from_before_its_begin_to_after_its_end
     assert (last.state, last.recorded, last.bytes) == ("done", 2, 200)
 
 
+def test_what_ends_while_the_watcher_looks_is_said_at_its_next_look_and_not_when_news_come(
+    rank: Rank, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It waited for news of others, half a minute, with nothing to do and something to say."""
+    monkeypatch.setattr(rank.duty._mailbox, "places_of_news", lambda: [rank.host])
+    request = rank.ask(occurrences=1)
+    rank.once(UPDATE)  # once the look had asked whether there is anything to say
+
+    assert rank.said()[request.id].state != "done"
+    assert rank.duty._places_of_news() is None
+    assert rank.last(request).state == "done"
+    assert rank.duty._places_of_news() == [rank.host]
+
+
 def test_a_session_is_ordered_as_it_was_asked_for(rank: Rank) -> None:
     rank.engine.step(7)
     request = rank.ask(preset="kernels", reason="slow since yesterday", limits={"seconds": 3, "bytes": 5000})
