@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import mmap
 import os
-import threading
 import time
 from typing import Any, Callable
 
 from .. import faults
 from ..engine.choose import engine
 from ..errors import CaptureError
+from ..host.threads import Latch
 from .background import Background
 from .forking import WAITS_AT_MOST_S
 
@@ -60,7 +60,7 @@ class LateStart:
         self, parent: Any, begin: Callable[[Any], None], is_ready: Callable[[float], bool] = lambda wait_s: True
     ) -> None:
         self.parent, self.pid, self._begin, self._is_ready = parent, os.getpid(), begin, is_ready
-        self._due_s, self._asked, self._begun = time.monotonic() + _AFTER_S, threading.Event(), threading.Event()
+        self._due_s, self._asked, self._begun = time.monotonic() + _AFTER_S, Latch(), Latch()
         self._background = Background("mstxkit-begin", self._turn, self._asked.set)
 
     def start(self) -> None:

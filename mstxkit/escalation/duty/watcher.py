@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from pathlib import Path
 from typing import Callable, Sequence
@@ -10,6 +9,7 @@ from typing import Callable, Sequence
 from ... import faults
 from ...host import jitter
 from ...host.folder_events import FolderEvents
+from ...host.threads import Latch
 from ...recorder.background import Background
 
 POLL_S = 0.25
@@ -39,7 +39,7 @@ class Watcher:
         self._interval_s = jitter.own_period_s(interval_s, "poll")
         self._told_s, self._asking_s = (jitter.own_period_s(period_s, "quiet") for period_s in (TOLD_S, ASKING_S))
         self._first_s = self._asking_s
-        self._urgent = threading.Event()
+        self._urgent = Latch()
         self._events = FolderEvents()
         self.background = Background("mstxkit-control", self._look, self.look_now)
 
@@ -102,7 +102,7 @@ class Watcher:
         return max(self._interval_s, self._first_s if is_told else self._asking_s)
 
     def _wait(self, seconds: float) -> None:
-        if self.background.is_pausing or self._urgent.is_set():
+        if self.background.is_pausing or self._urgent.is_set:
             return
         wait = self._events.wait if self._events.open() else self._urgent.wait
         self.background.rest(lambda: wait(seconds))
