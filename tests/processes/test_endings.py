@@ -206,6 +206,7 @@ def test_the_rank_for_which_a_launcher_ended_the_others_is_named(
     time.sleep(2.5)  # the keeper watches who is new once a second
     ranks[1].communicate("\n")
     assert deed == "raises" or lives.wait_until(lambda: is_noted(run))
+    time.sleep(0.5)  # what is gone within 100 ms of it was signalled with it
     for rank in (ranks[0], ranks[2]):
         lives.killed(rank)
 

@@ -16,7 +16,8 @@ import ray
 import mstxkit
 from mstxkit.store import incidents, run_file
 
-WITHIN_S, LONGER_S = 60.0, 3.0
+# A range may take a multiple of what it usually does, and on a busy machine that is long.
+WITHIN_S, LONGER_S = 150.0, 3.0
 
 
 @ray.remote(num_cpus=0)
