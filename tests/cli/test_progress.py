@@ -17,12 +17,14 @@ from mstxkit.cli import _output, _progress
 from mstxkit.errors import MstxkitError
 
 WORK = """
-import time
+import sys, time
 from mstxkit.cli._progress import progress
 with progress("Counting [sheep]", total=3) as advance:
-    for _ in range(3):
+    for _ in range(2):
         time.sleep(0.12)
         advance(1)
+    sys.stdin.read()  # whoever looks has seen that
+    advance(1)
 """
 INTERRUPTED = """
 import os, signal, sys
@@ -35,19 +37,21 @@ with whole(Path(sys.argv[1]), is_folder=sys.argv[2] == "folder") as draft:
 """
 
 
-def on_a_terminal(*words: str, **environment: str) -> str:
-    """What a Python of these words shows there; what it prints goes nowhere."""
+def on_a_terminal(*words: str, until: str = "", **environment: str) -> str:
+    """What a Python of these words shows there; its input ends once it has shown `until`. What it prints is lost."""
     ours, theirs = pty.openpty()
-    command, environment = [sys.executable, *words], {**os.environ, **environment}
-    done = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=theirs, env=environment)
-    os.close(theirs)
-    shown = terminals.all_of(ours)
-    assert done.wait(30) == 0
+    command, pipes = [sys.executable, *words], {"stdin": subprocess.PIPE, "stdout": subprocess.DEVNULL}
+    with subprocess.Popen(command, stderr=theirs, env={**os.environ, **environment}, **pipes) as done:  # type: ignore[call-overload]
+        os.close(theirs)
+        shown = terminals.up_to(ours, until)
+        done.stdin.close()
+        shown += terminals.all_of(ours)
+        assert done.wait(30) == 0
     return shown
 
 
 def test_a_bar_shows_on_a_terminal_how_far_the_work_has_come() -> None:
-    shown = on_a_terminal("-c", WORK, TERM="xterm")
+    shown = on_a_terminal("-c", WORK, until="67%", TERM="xterm")
 
     assert "Counting [sheep]" in shown
     assert "67%" in shown
@@ -58,7 +62,7 @@ def test_a_dumb_terminal_shows_nothing() -> None:
 
 
 def test_a_pipe_gets_nothing() -> None:
-    done = subprocess.run([sys.executable, "-c", WORK], capture_output=True, env={**os.environ, "FORCE_COLOR": "1"})
+    done = subprocess.run([sys.executable, "-c", WORK], input=b"", capture_output=True, env={**os.environ, "FORCE_COLOR": "1"})
 
     assert (done.stdout, done.stderr) == (b"", b"")
 

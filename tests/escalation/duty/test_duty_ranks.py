@@ -83,10 +83,10 @@ class Job:
         return [report.state for _, report in sorted(self.reports(request).items())]
 
     def ended(self, request: Request) -> list[str]:
-        """The states of all ranks, once each is an end."""
-        assert lives.wait_until(lambda: all(one.has_ended for one in self.reports(request).values())), self.reports(
-            request
-        )
+        """The states of all ranks, once each is an end: who hears of a step too late waits for the others, in vain."""
+        if not lives.wait_until(lambda: all(one.has_ended for one in self.reports(request).values()), within_s=90):
+            said = [(one.rank, one.state, one.step, one.ready, one.reason) for one in self.reports(request).values()]
+            pytest.fail(f"not ended: {said}")
         return self.states(request)
 
     def kill(self, rank: int) -> None:
