@@ -72,9 +72,8 @@ class Duty:
     ) -> None:  # fmt: skip
         self.post = post
         sentry = Sentry(post, settings) if sentry is None else sentry
-        self._control, self._mailbox, self._watcher, self._words = (
-            sentry.control, sentry.mailbox, sentry.watcher, sentry.words,
-        )  # fmt: skip
+        self._control, self._mailbox = sentry.control, sentry.mailbox
+        self._watcher, self._words = sentry.watcher, sentry.words
         self._session = OneSession() if session is None else session
         schedule = None if settings.light is None else Schedule.parse(settings.light)
         self._light = LightOnDuty(
@@ -286,7 +285,7 @@ class Duty:
         if isinstance(action, (moves.Commit, moves.Drop)):
             self._to_send.append(action)
         elif isinstance(action, moves.Acknowledge) and action.report.rank != self.post.rank:
-            self._spoken_for[action.report.id, action.report.rank] = action.report
+            self._spoken_for[action.report.id, action.report.rank], self._is_changed = action.report, True
         elif isinstance(action, moves.ResumeLight):
             self._light.resume()
         return None
@@ -381,7 +380,8 @@ class Duty:
 
     def _places_of_news(self) -> Sequence[Path] | None:
         """Where news come from while nothing goes on and all is said; None while something does: others are awaited."""
-        is_busy = self._machine.has_work or self._inbox.is_waiting or self._to_send or self._is_changed
+        with self._lock:  # not in the midst of an event: it may leave no work, and something to say
+            is_busy = self._machine.has_work or self._inbox.is_waiting or self._to_send or self._is_changed
         return None if is_busy or self._mailbox.problem is not None else self._mailbox.places_of_news()
 
     def _ask_patience(self) -> None:

@@ -59,6 +59,20 @@ def test_what_ends_while_the_watcher_looks_is_said_at_its_next_look_and_not_when
     assert rank.duty._places_of_news() == [rank.host]
 
 
+def test_the_watcher_never_asks_in_the_midst_of_an_event_whether_there_is_anything_to_say(rank: Rank) -> None:
+    """As an event ends a request, there is no more to do before it is seen that there is something to say."""
+    answers: list[object] = []
+    watcher = threading.Thread(target=lambda: answers.append(rank.duty._places_of_news()))
+    rank.duty._is_changed = False
+    with rank.duty._lock:
+        watcher.start()
+        watcher.join(0.2)
+        rank.duty._is_changed = True
+    watcher.join()
+
+    assert answers == [None]
+
+
 def test_a_session_is_ordered_as_it_was_asked_for(rank: Rank) -> None:
     rank.engine.step(7)
     request = rank.ask(preset="kernels", reason="slow since yesterday", limits={"seconds": 3, "bytes": 5000})
