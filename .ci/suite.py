@@ -42,6 +42,8 @@ NOT_FOR_TESTS = ("RAY_ADDRESS", "PYTHONDONTWRITEBYTECODE")
 # What is marked as slow, or may take long, begins first (tests/conftest.py): else one worker waits for it at the end.
 # Tests of the core that wait more than they compute: they run where other lanes are through before the core is.
 OF_PROCESSES, OF_JOBS = ("tests/incidents", "tests/processes"), ("tests/cluster", "tests/telemetry")
+# Where what is slow trains real ranks and judges them: a busy machine makes everybody slow.
+OF_DEMO = ("tests/demo", "tests/cluster")
 SIDE_BY_SIDE = ("-n", "2", "--dist", "loadfile", "--no-loadscope-reorder")
 ALONE: tuple[str, ...] = ()
 # Of the time that Ray's tests take, two thirds are its own waits.
@@ -134,10 +136,17 @@ def in_lanes(
         twin = lane_of_ray.submit(on_engine, "0", of, SIDE_BY_SIDE, PIPE)
         lanes = zip((second_lane, lane_of_ray), last)
         beside += [lane.submit(run, part, PIPE) for lane, parts in lanes for part in parts]
+        beside.append(
+            lane_of_ray.submit(run, slow("slow (others)", of, [f"--ignore={part}" for part in OF_DEMO]), PIPE)
+        )
         core = on_engine("1", of, of_core)
-        # Last: what it trains is judged, and a busy machine makes everybody slow.
-        demo = run(Part("slow (demo)", Path(sys.executable), SLOW + of))
+        demo = run(slow("slow (demo)", of, OF_DEMO))
         return [core, twin.result(), demo, *(outcome.result() for outcome in beside)]
+
+
+def slow(title: str, of: str, where: Sequence[str]) -> Part:
+    """What is marked as slow, there."""
+    return Part(title, Path(sys.executable), SLOW + of, options=(*SIDE_BY_SIDE, *where))
 
 
 def on_engine(native: str, of: str, options: tuple[str, ...], output: int | None = None) -> Outcome:

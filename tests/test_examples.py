@@ -28,6 +28,7 @@ def test_the_page_shows_the_loop_that_the_demo_runs_and_every_example_there_is()
     assert "torchrun --standalone --nproc-per-node 2 -m mstxkit.demo.loop" in page
 
 
+@pytest.mark.daily(2)
 @pytest.mark.slow
 def test_the_example_trains_under_torchrun(tmp_path: Path) -> None:
     pytest.importorskip("torch")
@@ -47,6 +48,7 @@ def test_the_example_trains_under_torchrun(tmp_path: Path) -> None:
     assert list((tmp_path / "run" / "sealed").iterdir())
 
 
+@pytest.mark.daily(2)
 @pytest.mark.slow
 def test_the_example_of_escalation_profiles_its_own_slow_stage_and_says_where_that_lies(tmp_path: Path) -> None:
     pytest.importorskip("torch")
@@ -64,6 +66,7 @@ def test_the_example_of_escalation_profiles_its_own_slow_stage_and_says_where_th
     assert f"mstxkit profiles {tmp_path / 'run'} --analyse" in done.stdout
 
 
+@pytest.mark.daily(2)
 @pytest.mark.slow
 def test_the_example_of_configuration_records_the_same_sessions_with_three_systems_files(tmp_path: Path) -> None:
     pytest.importorskip("torch")

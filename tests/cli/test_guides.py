@@ -9,7 +9,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from builders import msprof_analyze, profiler_database
+from builders import msprof_analyze, profiler_database, soak
 from builders.run_files import WALL_OFFSET_NS, BankFiles, ProcessFiles, new_run
 
 pytest.importorskip("numpy")
@@ -81,7 +81,7 @@ def theirs(command: str, place: Path) -> str:
     return done.stderr if done.returncode else ""
 
 
-@pytest.mark.parametrize("page", PAGES)
+@pytest.mark.parametrize("page", soak.sample([*PAGES], 6))
 def test_the_commands_of_a_page_run(place: Path, page: str, monkeypatch: pytest.MonkeyPatch) -> None:
     said = {}
     for command in commands(page):

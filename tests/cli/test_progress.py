@@ -62,7 +62,8 @@ def test_a_dumb_terminal_shows_nothing() -> None:
 
 
 def test_a_pipe_gets_nothing() -> None:
-    done = subprocess.run([sys.executable, "-c", WORK], input=b"", capture_output=True, env={**os.environ, "FORCE_COLOR": "1"})
+    environment = {**os.environ, "FORCE_COLOR": "1"}
+    done = subprocess.run([sys.executable, "-c", WORK], input=b"", capture_output=True, env=environment)
 
     assert (done.stdout, done.stderr) == (b"", b"")
 

@@ -131,7 +131,7 @@ def blamed(run: Path) -> set[tuple[str, str | None, int | None]]:
     return {(verdict.kind, verdict.stage, verdict.rank) for verdict in verdicts.read(run) if verdict.is_blaming}
 
 
-@pytest.mark.parametrize("how", ["fork", "spawn"])
+@pytest.mark.parametrize("how", soak.sample(["fork", "spawn"], 1))
 def test_ranks_that_multiprocessing_starts_are_trainers_whose_rings_are_read(tmp_path: Path, how: str) -> None:
     """They have no RANK, make their group before their first range, and destroy it before they end."""
     folder = tmp_path / "run"

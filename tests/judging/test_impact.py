@@ -6,6 +6,7 @@ import pytest
 
 np = pytest.importorskip("numpy")
 
+from builders import soak  # noqa: E402
 from builders.judged import acting_in_every, alone, judged  # noqa: E402
 from builders.simulated_job import SimulatedJob  # noqa: E402
 
@@ -25,16 +26,18 @@ def said_and_true(
     return {verdict.kind: verdict.impact_ratio for verdict in judge.standing()}, lost_ratio(truths)
 
 
+FAULTS = [
+    ("before", "actor_generate", 3.0, "compute"), ("inside", "actor_update", 4.0, "compute"),
+    ("inside", "actor_update", 1.5, "compute"), ("behind", "actor_update", 2.0, "compute"),
+    ("input", "load_batch", 2.0, "input"), ("gap", "load_batch", 2.0, "compute"),
+    ("link", "actor_update", 6.0, "link"), ("all", "actor_update", 2.0, "all_slow"),
+]  # fmt: skip
+
+
 @pytest.mark.parametrize(
-    ("kind", "stage", "factor", "named"),
-    [
-        ("before", "actor_generate", 3.0, "compute"), ("inside", "actor_update", 4.0, "compute"),
-        ("inside", "actor_update", 1.5, "compute"), ("behind", "actor_update", 2.0, "compute"),
-        ("input", "load_batch", 2.0, "input"), ("gap", "load_batch", 2.0, "compute"),
-        ("link", "actor_update", 6.0, "link"), ("all", "actor_update", 2.0, "all_slow"),
-    ],
-)  # fmt: skip
-@pytest.mark.parametrize("ranks", [2, 8])
+    ("kind", "stage", "factor", "named", "ranks"),
+    soak.sample([(*fault, ranks) for fault in FAULTS for ranks in (2, 8)], 7),
+)
 def test_the_impact_is_what_the_fault_costs(kind: str, stage: str, factor: float, named: str, ranks: int) -> None:
     fault = InjectedFault(kind, stage, rank=1, factor=factor, since=SINCE)
     said, true = said_and_true(fault, JobShape(ranks=ranks, mismatch=0.3, step_s=2.0))

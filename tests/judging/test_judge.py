@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import tracemalloc
 from dataclasses import replace
+from itertools import product
 from typing import Any
 
 import pytest
@@ -428,8 +429,7 @@ def test_empty_and_broken_steps_are_harmless() -> None:
     assert lines(steps * 3, judge) == []
 
 
-@pytest.mark.parametrize("ranks", [2, 8])
-@pytest.mark.parametrize("kind", ["before", "inside"])
+@pytest.mark.parametrize(("kind", "ranks"), soak.sample([*product(["before", "inside"], [2, 8])], 2))
 def test_when_a_slow_rank_has_recovered_nobody_is_said_to_be_slow(kind: str, ranks: int) -> None:
     """Not all of them either: what its stage took meanwhile is explained."""
     stage = {"before": "actor_generate"}.get(kind, "actor_update")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -33,14 +34,19 @@ FORKS = """
 """
 
 
+AROUND = "", lives.ENDING_THREADS  # threads are held, or ended
+FORKED = (0.1, []), (0.01, []), (0.1, ["by a process apart"])  # how often, and who helps
+
+
 def dead(run: Path, pid: int) -> set[str]:
     """Live files of those that are gone."""
     names = (file.name for file in lives.live_folder(run).glob("*.live"))
     return {name for name in names if f"-{pid}-" not in name and not os.path.exists(f"/proc/{name.split('-')[-2]}")}
 
 
-@pytest.mark.parametrize("around", ["", lives.ENDING_THREADS], ids=["held", "ended"])
-@pytest.mark.parametrize(("gap_s", "helped"), [(0.1, []), (0.01, []), (0.1, ["by a process apart"])])
+@pytest.mark.parametrize(
+    ("around", "gap_s", "helped"), soak.sample([(around, *how) for around, how in product(AROUND, FORKED)], 2)
+)
 def test_what_its_children_left_is_sealed_while_it_forks_on(
     run: Path, gap_s: float, helped: list[str], around: str
 ) -> None:

@@ -15,7 +15,7 @@ from builders.run_files import BankFiles, ProcessFiles
 from mstxkit import open_run
 
 pytest.importorskip("polars")
-pytestmark = pytest.mark.ray
+pytestmark = [pytest.mark.daily(1), pytest.mark.ray]
 
 PROGRAM = """
 import json, sys

@@ -11,7 +11,7 @@ from builders import lives, ray_jobs
 import mstxkit
 from mstxkit.reading.report import summary
 
-pytestmark = [pytest.mark.ray, pytest.mark.slow]
+pytestmark = [pytest.mark.daily(1), pytest.mark.ray, pytest.mark.slow]
 
 
 @pytest.fixture(autouse=True)

@@ -7,7 +7,7 @@ import re
 import pytest
 from builders.ray_jobs import Start
 
-pytestmark = [pytest.mark.ray, pytest.mark.slow]
+pytestmark = [pytest.mark.daily(1), pytest.mark.ray, pytest.mark.slow]
 
 
 def test_the_actor_is_named_with_its_rank_where_it_is_inside_of_a_range(start: Start) -> None:

@@ -12,7 +12,7 @@ from builders.ray_jobs import Start
 
 from mstxkit.store import verdicts
 
-pytestmark = [pytest.mark.ray, pytest.mark.slow]
+pytestmark = [pytest.mark.daily(3), pytest.mark.ray, pytest.mark.slow]
 STEPS = 100
 JUDGED = {"MSTXKIT_JUDGE": "1"}
 

@@ -398,7 +398,7 @@ def test_ranges_join_a_copy_of_a_real_profile_on_its_time_alone(run: Path, tmp_p
 
 
 @pytest.mark.daily(4)
-@pytest.mark.parametrize("pandas", [2, 3])
+@pytest.mark.parametrize("pandas", soak.sample([2, 3], 1))
 def test_mstx_sum_counts_of_a_profile_with_tasks_what_it_counted_before(run: Path, tmp_path: Path, pandas: int) -> None:
     """It fails where a range that it counts has no task, which no added one has; marks are not counted either."""
     ProcessFiles(run, 9, rank=1).seal(BankFiles().range("own", 0, 5).mark("x_start", 1).mark("x_stop", 4))
