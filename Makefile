@@ -9,6 +9,7 @@
 #   make bench      the benchmarks against their budgets                        BENCH="--only range_off" passes options on
 #   make locks      .ci/locks from what is installed now
 #   make real-files real profiles of others against their own figures, fetched by commit    REAL_FILES=FOLDER: from clones
+#   make wheels     sdist and wheels into dist, each installed and tested: CPython 3.9 on, x86-64 and aarch64
 #   make nomem      the C engine with each of its allocations failing in turn
 #   make asan       the engine's and the recorder's tests under address and undefined-behaviour sanitizers
 #   make test-aarch64   marking, recorder, reading on aarch64, in qemu-user: half an hour, Debian's packages by root
@@ -31,10 +32,10 @@ export TORCH_DEVICE_BACKEND_AUTOLOAD := 0
 export PIP_TORCH
 
 .PHONY: help setup setup-frameworks demo test quick soak test-packaging test-all test-aarch64 check readme-tables recording \
-        bench locks real-files clean nomem asan distclean
+        bench locks real-files wheels clean nomem asan distclean
 
 help:
-	@sed -n 's/^# \{0,1\}//; 3,15p' Makefile
+	@sed -n 's/^# \{0,1\}//; 3,16p' Makefile
 
 setup:
 	@$(SET_UP) main
@@ -95,6 +96,9 @@ clean:
 
 distclean: clean
 	rm -rf $(VENV) .venvs
+
+wheels: setup
+	@$(PYTHON) .ci/wheels.py
 
 nomem: setup
 	@MSTXKIT_NATIVE=1 $(PYTHON) -m pytest -q -m nomem tests/engine/test_nomem.py

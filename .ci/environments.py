@@ -99,7 +99,7 @@ def make(name: str) -> Path:
         subprocess.CalledProcessError: something could not be installed.
     """
     environment, packages = _Environment(_folder(name)), LOCKS / f"{name}.txt"
-    environment.create(_base_python(name))
+    environment.create(base_python(name))
     if name == DEMO:
         locked = ["--constraint", str(LOCKS / "main.txt")] if _is_locked(environment.python) else []
         environment.once("packages", [*locked, TORCH], lambda: _install_for_demo(environment, locked))
@@ -218,11 +218,12 @@ def _folder(name: str) -> Path:
     return ROOT / ".venv" if name == "main" else FOLDER / name
 
 
-def _base_python(name: str) -> Path:
+def base_python(name: str) -> Path:
+    """Which Python an environment is made with: that of its version. Raises Unavailable."""
     is_main = name in ("main", DEMO)
     if name in ALL[1:] and (sys.platform != "linux" or platform.machine() not in MACHINES):
         raise Unavailable(f"no wheels for {sys.platform} on {platform.machine()}: left out")
-    version = [] if is_main else [name if name in POLARS else LOCKED_PYTHON]
+    version = [] if is_main else [name if re.fullmatch(r"3\.\d+", name) else LOCKED_PYTHON]
     command = [str(ROOT / ".ci/find-python"), *version]
     found = subprocess.run(command, stdout=subprocess.PIPE, text=True).stdout.strip()
     if not found:

@@ -11,15 +11,16 @@ from typing import Any
 
 import pytest
 
+import mstxkit
 from mstxkit.engine import choose as module
 from mstxkit.engine.twin import hot
 
-ROOT = Path(__file__).parents[2]
+PACKAGE = Path(mstxkit.__file__).parent
 
 
 def documented_names() -> set[str]:
     """What the interface file of the C engine declares."""
-    tree = ast.parse((ROOT / "mstxkit" / "engine" / "native" / "hot.pyi").read_text(encoding="utf-8"))
+    tree = ast.parse((PACKAGE / "engine/native/hot.pyi").read_text(encoding="utf-8"))
     functions = {node.name for node in tree.body if isinstance(node, (ast.FunctionDef, ast.ClassDef))}
     values = {
         node.target.id for node in tree.body if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name)
@@ -58,7 +59,7 @@ def test_an_engine_says_which_it_is(engine: Any) -> None:
 
 def run(choice: str | None, code: str) -> subprocess.CompletedProcess[str]:
     environment = {key: value for key, value in os.environ.items() if not key.startswith("MSTXKIT_")}
-    environment["PYTHONPATH"] = str(ROOT)
+    environment["PYTHONPATH"] = str(PACKAGE.parent)
     if choice is not None:
         environment[module.VARIABLE] = choice
     return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment, timeout=60)

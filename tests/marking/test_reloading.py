@@ -93,6 +93,7 @@ METHODS = {
 }
 
 
+@pytest.mark.filterwarnings("ignore:Assigning a code object of non-matching type")  # CPython 3.13 warns of superreload
 @pytest.mark.usefixtures("in_a_notebook")
 @pytest.mark.parametrize("after", METHODS)
 @pytest.mark.parametrize("before", METHODS)

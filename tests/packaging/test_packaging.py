@@ -136,6 +136,7 @@ def test_a_wheel_holds_the_package_with_its_types_and_the_pth_file_and_nothing_e
     assert {"mstxkit/py.typed", "mstxkit/engine/native/hot.pyi", "mstxkit/store/arguments.pyi"} <= names
     assert any(name.startswith("mstxkit/testing/cann/") for name in names)
     assert {name.split("/")[0] for name in names if ".dist-info" not in name} == {"mstxkit", "mstxkit.pth"}
+    assert not [name for name in names if name.endswith((".c", ".h")) and "/testing/cann/" not in name]
 
 
 def test_with_a_compiler_the_wheel_records_on_the_c_engine(wheel: Path, python: Path, tmp_path: Path) -> None:
