@@ -166,7 +166,9 @@ class RoleRun:
     def more_s(self) -> Seconds:
         """(T, M, K) by how much longer than the middle of those that it meets each was in a piece, of its own time."""
         pieces = range(len(self.kinds))
-        return self.once("more", lambda: np.stack([self.over_middle(self.own_s[:, :, at], at) for at in pieces], axis=2))
+        return self.once(
+            "more", lambda: np.stack([self.over_middle(self.own_s[:, :, at], at) for at in pieces], axis=2)
+        )
 
     def over_middle(self, values: Seconds, piece: int) -> Seconds:
         """(T, M) each value less the middle of those whom that member meets in a piece."""

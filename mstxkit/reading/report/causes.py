@@ -36,31 +36,27 @@ def waited(runs: Iterable[RoleRun], steps: frozenset[int]) -> dict[tuple[str, st
     """(process, stage) to its wait, of the stages that the members of a role leave together.
     `steps`: in which that is looked at.
     """
-    made: dict[tuple[str, str], Waited] = {}
-    for run in runs:
-        kept = np.isin(run.steps, list(steps))
-        for piece in np.flatnonzero(run.waits).tolist():
-            labels = run.labels[:, piece]
-            for label in np.unique(labels) if not run.is_gap(piece) else ():
-                made.update(_of_group(run, piece, np.flatnonzero(labels == label), kept))
-    return made
+    return {
+        (run.members[member].process, canonical(run.stage(piece))): wait
+        for run in runs for piece in np.flatnonzero(run.waits).tolist() if not run.is_gap(piece)
+        for member, wait in _of_piece(run, piece, np.isin(run.steps, list(steps)))
+    }  # fmt: skip
 
 
-def _of_group(run: RoleRun, piece: int, group: Any, kept: Any) -> Iterator[tuple[tuple[str, str], Waited]]:
-    """Of members who wait for each other there."""
-    came = np.where(np.isfinite(run.came_s), run.came_s, -np.inf)[kept][:, group, piece]
-    waits_ns = np.nan_to_num(run.wait_s[kept][:, group, piece]) * 1e9
-    ranks = [run.members[group[at]].rank for at in came.argmax(axis=1).tolist()]
-    of_all = {last: sum(waits_ns[at].sum() for at, rank in enumerate(ranks) if rank == last) for last in set(ranks)}
-    most = max(of_all, key=lambda last: of_all[last], default=None)
-    most = most if of_all and of_all[most] >= _BY_ONE_AT_LEAST * sum(of_all.values()) else None
-    for place, member in enumerate(group.tolist()):
-        count = int(np.isfinite(came[:, place]).sum())
-        by_last = {
-            last: float(sum(waits_ns[at, place] for at, rank in enumerate(ranks) if rank == last)) / count
-            for last in (set(ranks) if count else ())
-        }
-        yield (run.members[member].process, canonical(run.stage(piece))), Waited(by_last, most)
+def _of_piece(run: RoleRun, piece: int, kept: Any) -> Iterator[tuple[int, Waited]]:
+    """Of each member that waits for others in one piece."""
+    last, waits_ns = run.came_last(piece)[kept], np.nan_to_num(run.wait_s[kept][:, :, piece]) * 1e9
+    ranks = [peer.rank for peer in run.members]
+    for label in np.unique(run.labels[:, piece]):
+        members = np.flatnonzero(run.labels[:, piece] == label)
+        sums = {who: np.where(last == who, waits_ns, 0.0)[:, members].sum(axis=0) for who in set(last[:, members].flat)}
+        of_all = {ranks[who]: float(ns.sum()) for who, ns in sums.items() if who >= 0}
+        most = max(of_all, key=lambda rank: of_all[rank], default=None)
+        is_one = most is not None and of_all[most] >= _BY_ONE_AT_LEAST * sum(of_all.values())
+        count = np.maximum(1, np.isfinite(run.came_s[kept][:, members, piece]).sum(axis=0))
+        for at, member in enumerate(members.tolist()):
+            by_last = {ranks[who]: float(ns[at] / count[at]) for who, ns in sums.items() if who >= 0}
+            yield member, Waited(by_last, most if is_one else None)
 
 
 def give(

@@ -20,7 +20,7 @@ SCHEMA = {
 
 
 class WaitGates(NamedTuple):
-    """Of each step and member that waits in one piece: (T, M) who came last, and in which piece it was late.
+    """Of each step and member that waits in one piece, (T, M), who came last, and in which piece it was late.
 
     Args:
         member, piece: Their places; -1 where nobody waits.
@@ -52,6 +52,19 @@ def gates(run: RoleRun, piece: int) -> WaitGates:
     more_s = np.nan_to_num(run.more_s[:, :, before])[np.arange(len(last))[:, None], last]
     most = more_s.argmax(axis=2)
     return WaitGates(last, before[most], np.take_along_axis(more_s, most[:, :, None], axis=2)[:, :, 0])
+
+
+def held_up(run: RoleRun) -> WaitGates:
+    """(T,) of each step, by the piece in which most is waited: who came last for whom waited longest in it."""
+    waits_s, steps = np.where(run.waits, np.nan_to_num(run.wait_s), 0.0), np.arange(len(run.steps))
+    piece = waits_s.sum(axis=1).argmax(axis=1)
+    member = waits_s[steps, :, piece].argmax(axis=1)
+    held = WaitGates(np.full(len(steps), -1), np.full(len(steps), -1), np.full(len(steps), np.nan))
+    for at in np.flatnonzero(run.waits).tolist():
+        here = np.flatnonzero((piece == at) & (waits_s[steps, member, at] > 0))
+        for part, of_members in zip(held, gates(run, at)):
+            part[here] = of_members[here, member[here]]
+    return held
 
 
 def _since_all_met(run: RoleRun, piece: int) -> Iterator[int]:
