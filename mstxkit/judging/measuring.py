@@ -221,6 +221,9 @@ class Norms:
             excess[:, own] = after_those(rest[:, own], places)
             for piece in own.tolist():
                 excess[:, piece] += self._more_of_places(pieces, piece, int(place[piece]), rest[:, piece], places)
+        for piece in np.flatnonzero((mode == UNKNOWN) | (mode == WAITS)).tolist():
+            if self.rows.is_open(int(place[piece])):
+                excess[:, piece] = np.nan  # of who may have waited for the row before nobody knows anything
         sure = np.log(np.maximum(took - self._doubt_s(pieces, mode, last_came), 0.0) + base_s) - times
         learned = np.where(sure > -_DOUBT, excess, np.nan)
         noise = ranks.noise(at, learned)
