@@ -172,7 +172,7 @@ class RoleRun:
 
     def over_middle(self, values: Seconds, piece: int) -> Seconds:
         """(T, M) each value less the middle of those whom that member meets in a piece."""
-        return meeting.by_group(values.T, self.labels[:, piece], lambda part: part - middle_of(part)).T
+        return np.asarray(meeting.by_group(values.T, self.labels[:, piece], lambda part: part - middle_of(part)).T)
 
     def cells(self, at: int) -> tuple[Any, ...]:
         """An index: where the members and pieces of a step are among those of all."""
