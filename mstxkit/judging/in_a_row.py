@@ -57,11 +57,12 @@ class RowOrder:
             return
         seen.append(done_s - np.nanmin(came_s) if np.isfinite(came_s).any() else done_s - done_s.min())
         self._apart.discard(column)
-        rows = _rows_in(np.stack(seen), step_s) if len(seen) >= _STEPS else None
-        if rows is not None and _are_handed_on(np.stack(seen), rows):
-            self._known[column] = rows
-        elif rows is not None and len(seen) < _LOOKS:
-            self._apart.add(column)
+        for ends in (np.stack(seen[-_STEPS:]), np.stack(seen)) if len(seen) >= _STEPS else ():
+            rows = _rows_in(ends, step_s)
+            if rows is not None and _are_handed_on(ends, rows):
+                self._known[column] = rows
+            elif rows is not None and len(seen) < _LOOKS:
+                self._apart.add(column)
 
 
 def after_the_row_before(rows: Rows, took_s: Vector, done_s: Vector) -> Vector:

@@ -221,7 +221,8 @@ class Norms:
             excess[:, own] = after_those(rest[:, own], places)
             for piece in own.tolist():
                 excess[:, piece] += self._more_of_places(pieces, piece, int(place[piece]), rest[:, piece], places)
-        for piece in np.flatnonzero((mode == UNKNOWN) | (mode == WAITS)).tolist():
+        is_learned = self.waiting.known(np.maximum(place, 0)) != 0
+        for piece in np.flatnonzero(~is_learned & ((mode == UNKNOWN) | (mode == WAITS))).tolist():
             if self.rows.is_open(int(place[piece])):
                 excess[:, piece] = np.nan  # of who may have waited for the row before nobody knows anything
         sure = np.log(np.maximum(took - self._doubt_s(pieces, mode, last_came), 0.0) + base_s) - times
