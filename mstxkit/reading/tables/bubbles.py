@@ -122,8 +122,5 @@ def _frame(run: RoleRun, piece: int, where: str, wait_s: Seconds, gate: WaitGate
 
 def ns_column(seconds: Seconds) -> pl.Series:
     """Whole ns; null of what is not known."""
-    return (
-        pl.Series(seconds * 1e9, dtype=pl.Float64)
-        .to_frame("ns")
-        .select(pl.col("ns").fill_nan(None).round().cast(pl.Int64))["ns"]
-    )
+    ns: pl.Series = pl.Series(np.round(seconds * 1e9), dtype=pl.Float64).fill_nan(None).cast(pl.Int64)
+    return ns
