@@ -48,13 +48,13 @@ class RowOrder:
         """Are members done in rows, and too few steps seen to say whether one waits for the other?"""
         return column in self._apart
 
-    def learn(self, column: int, came_s: Vector, done_s: Vector, step_s: float) -> None:
-        """One step more of a piece."""
+    def learn(self, column: int, came_s: Vector, done_s: Vector, step_s: float) -> bool:
+        """One step more of a piece. Is it known by this one that its members are in rows?"""
         if column in self._known or not _ROWS_LEAST <= len(done_s) <= _MEMBERS_AT_MOST:
-            return
+            return False
         seen = self._seen.setdefault(column, [])
         if not np.isfinite(done_s).all() or len(seen) >= _LOOKS:  # who looks for ever finds some by chance
-            return
+            return False
         seen.append(done_s - np.nanmin(came_s) if np.isfinite(came_s).any() else done_s - done_s.min())
         self._apart.discard(column)
         for ends in (np.stack(seen[-_STEPS:]), np.stack(seen)) if len(seen) >= _STEPS else ():
@@ -63,6 +63,7 @@ class RowOrder:
                 self._known[column] = rows
             elif rows is not None and len(seen) < _LOOKS:
                 self._apart.add(column)
+        return column in self._known
 
 
 def after_the_row_before(rows: Rows, took_s: Vector, done_s: Vector) -> Vector:
