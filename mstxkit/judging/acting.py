@@ -224,7 +224,8 @@ def wish_of(
         stage = WHOLE_STEPS
     who = f"rank {verdict.rank}" if verdict.rank is not None else "no single rank"
     alone = f", without a peer: {_why_no_peer(peers)}" if len(ranks) == 1 else ""
-    reason = f"{verdict.kind} of {who} costs {verdict.impact_ratio:.0%} of a step{alone}"
+    # It is read for as long as there is a run, which says by then what the verdict costs in the end.
+    reason = f"{verdict.kind} of {who}: by step {verdict.step} it cost {verdict.impact_ratio:.0%} of each{alone}"
     return Wish(occasion_of(verdict), stage, tuple(sorted(ranks)), PRESETS[verdict.kind], reason)
 
 

@@ -131,6 +131,11 @@ class Ranks:
             kept[:, at] = new
         return sums
 
+    def begin_anew(self, column: int) -> None:
+        """What was measured in a column so far was something else."""
+        for part in (self.seen, self.level, self.variance, *self.sums):
+            part[:, column] = 0.0
+
     def forget(self, member: int, column: int) -> None:
         """The test of one begins anew."""
         for part in self.sums:

@@ -43,7 +43,7 @@ class Escalations:
         self._earlier: dict[str, Earlier] = {}
         self._request_of: dict[str, str] = {}
         self._why: dict[str, str] = {}
-        self._final: set[str] = set()
+        self._final: set[tuple[str, str]] = set()  # id and kind: another kind of it may be one to act on
         self._cancels: dict[str, str] = {}
         # Until when a verdict waits for a peer; ranks that have never answered a request that came to nothing by that.
         self._peer_until_s: dict[str, float] = {}
@@ -65,7 +65,7 @@ class Escalations:
             if id and len(self._cancels) < _CANCELS_AT_MOST:
                 self._cancels[id] = verdict.withdrawn
             self._why.pop(verdict.id, None)
-            self._final.discard(verdict.id)
+            self._final.discard((verdict.id, verdict.kind))
         verdict = verdict._replace(request=id or verdict.request, no_request=self._why.get(verdict.id, ""))
         seen_by = f"mstxkit status {shlex.quote(self._run)}"
         return verdict._replace(next=seen_by) if id and not verdict.withdrawn else verdict
@@ -90,11 +90,11 @@ class Escalations:
 
     def _ask(self, holding: Sequence[Verdict], limits: Acting, now_ns: int) -> list[Verdict]:
         waiting = [verdict for verdict in holding if verdict.id not in self._request_of]
-        waiting = [verdict for verdict in waiting if verdict.id not in self._final]
+        waiting = [verdict for verdict in waiting if (verdict.id, verdict.kind) not in self._final]
         held = {verdict.id for verdict in holding}
         self._why = {id: why for id, why in self._why.items() if id in held}
         self._peer_until_s = {id: until_s for id, until_s in self._peer_until_s.items() if id in held}
-        self._final &= held
+        self._final &= {(verdict.id, verdict.kind) for verdict in holding}
         is_new = any(verdict.id not in self._why for verdict in waiting)
         if not waiting or (not is_new and time.monotonic() < self._looks_s):
             return []
@@ -116,7 +116,7 @@ class Escalations:
             is_news = refusal is None or self._why.get(verdict.id, "") != refusal.why
             if refusal is not None:
                 self._why[verdict.id] = refusal.why
-                self._final |= {verdict.id} if refusal.is_final else set()
+                self._final |= {(verdict.id, verdict.kind)} if refusal.is_final else set()
             if is_news:
                 yield self.noted(verdict)
             if first is None and refusal is not None and refusal.may_soon:

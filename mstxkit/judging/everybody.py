@@ -8,6 +8,7 @@ from typing import Any, Callable, Collection, Hashable, Iterable, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from ..store.verdicts import ALL_SLOW
 from ..triggers import slow_stage
 from ..triggers.late_rank import middle_of
 from .columns import Vector
@@ -112,7 +113,8 @@ class Everybody:
             evidence["waited_for_by"] = ", ".join(waiting)
             is_hidden = is_hidden and change.steps[piece] <= _RINGS_COME_WITHIN
         return Finding(
-            Key("not_enough_evidence" if is_hidden else "all_slow", kind.where, kind.stage), -1,
-            int(change.steps[piece]), math.expm1(slow_stage.mean_excess(change)[piece]), float(lost_s[piece]),
+            Key(ALL_SLOW, kind.where, kind.stage), -1, int(change.steps[piece]),
+            math.expm1(slow_stage.mean_excess(change)[piece]), float(lost_s[piece]),
             float(change.score[piece] / limits.threshold), (), evidence, owner=measured.owners[piece],
+            is_hidden=is_hidden,
         )  # fmt: skip

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any, Mapping, NamedTuple
 
-from ..store.verdicts import ALL_SLOW, COMPUTE, INPUT, SERIAL
+from ..store.verdicts import ALL_SLOW, COMPUTE, INPUT, NOT_ENOUGH_EVIDENCE, SERIAL
 
 # Of `Surplus.excess`: all of its time.
 EVERYTHING = 50.0
@@ -52,6 +52,7 @@ class Finding(NamedTuple):
         slow: Groups whose collectives take too long in this step, and by how many seconds.
         owner: The stage that its time is of, where that is not the one in its key.
         members: Of a set that is slow together (a host, those with one part of a model): their keys.
+        is_hidden: May it be one of them alone, whom nothing shows?
     """
 
     key: Key
@@ -65,6 +66,12 @@ class Finding(NamedTuple):
     slow: Mapping[int, float] = {}
     owner: str = ""
     members: tuple[str, ...] = ()
+    is_hidden: bool = False
+
+    @property
+    def kind(self) -> str:
+        """Of a verdict on it."""
+        return NOT_ENOUGH_EVIDENCE if self.is_hidden else self.key.kind
 
     def part(self, excess: float | None = None) -> Surplus:
         """What it takes too much, by what was seen of it since it began or by this."""
@@ -76,7 +83,7 @@ class Finding(NamedTuple):
     @property
     def is_of_controller(self) -> bool:
         """Is it of who begins the stages, while all ranks wait?"""
-        return self.key.kind == ALL_SLOW and "of_role" in self.evidence
+        return self.kind == ALL_SLOW and "of_role" in self.evidence
 
     @property
     def blames_a_rank(self) -> bool:

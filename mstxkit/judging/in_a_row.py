@@ -7,8 +7,6 @@ before, though when all are done varies far more.
 
 from __future__ import annotations
 
-from collections import deque
-
 import numpy as np
 import numpy.typing as npt
 
@@ -28,14 +26,14 @@ class RowOrder:
     """What is known of one role: of each piece the row of each member, and how long each is after the row before."""
 
     def __init__(self) -> None:
-        self._seen: dict[int, deque[Vector]] = {}
-        self._looks: dict[int, int] = {}
+        self._seen: dict[int, list[Vector]] = {}
+        self._apart: set[int] = set()
         self._known: dict[int, Rows] = {}
 
     def forget(self) -> None:
         """Members have come or gone."""
         self._seen.clear()
-        self._looks.clear()
+        self._apart.clear()
         self._known.clear()
 
     def of(self, column: int) -> Rows | None:
@@ -44,22 +42,28 @@ class RowOrder:
 
     def may_be(self, column: int) -> bool:
         """Is it just being looked for, in the first steps of a piece?"""
-        return 0 < self._looks.get(column, 0) < _STEPS
+        return 0 < len(self._seen.get(column, ())) < _STEPS
 
-    def learn(self, column: int, came_s: Vector, done_s: Vector, step_s: float) -> None:
-        """One step more of a piece."""
-        looks = self._looks.get(column, 0)  # who looks for ever finds some by chance
-        if column in self._known or looks >= _LOOKS or not _ROWS_LEAST <= len(done_s) <= _MEMBERS_AT_MOST:
-            return
-        if not np.isfinite(done_s).all():
-            return
-        seen = self._seen.setdefault(column, deque(maxlen=_STEPS))
+    def is_open(self, column: int) -> bool:
+        """Are members done in rows, and too few steps seen to say whether one waits for the other?"""
+        return column in self._apart
+
+    def learn(self, column: int, came_s: Vector, done_s: Vector, step_s: float) -> bool:
+        """One step more of a piece. Is it known by this one that its members are in rows?"""
+        if column in self._known or not _ROWS_LEAST <= len(done_s) <= _MEMBERS_AT_MOST:
+            return False
+        seen = self._seen.setdefault(column, [])
+        if not np.isfinite(done_s).all() or len(seen) >= _LOOKS:  # who looks for ever finds some by chance
+            return False
         seen.append(done_s - np.nanmin(came_s) if np.isfinite(came_s).any() else done_s - done_s.min())
-        self._looks[column] = looks + 1
-        if len(seen) == _STEPS:
-            rows = _rows_in(np.stack(seen), step_s)
-            if rows is not None:
+        self._apart.discard(column)
+        for ends in (np.stack(seen[-_STEPS:]), np.stack(seen)) if len(seen) >= _STEPS else ():
+            rows = _rows_in(ends, step_s)
+            if rows is not None and _are_handed_on(ends, rows):
                 self._known[column] = rows
+            elif rows is not None and len(seen) < _LOOKS:
+                self._apart.add(column)
+        return column in self._known
 
 
 def after_the_row_before(rows: Rows, took_s: Vector, done_s: Vector) -> Vector:
@@ -90,7 +94,7 @@ def handed_on(rows: Rows, took_s: Vector, lead: Vector, less_s: Vector) -> Vecto
 
 
 def _rows_in(ends_s: Matrix, step_s: float) -> Rows | None:
-    """(M,) rows that these (steps, M) ends show; None: none."""
+    """(M,) rows of as many members each that lie apart, as these (steps, M) ends show; None: there are none."""
     order = np.argsort(middle_of(ends_s), kind="stable")
     ordered = ends_s[:, order]
     gaps = np.diff(ordered, axis=1)
@@ -99,12 +103,15 @@ def _rows_in(ends_s: Matrix, step_s: float) -> Rows | None:
     sizes = np.diff([0, *begins, ends_s.shape[1]])
     if len(sizes) < _ROWS_LEAST or (sizes != sizes[0]).any():
         return None
-    ends = np.stack([middle_of(part.T) for part in np.split(ordered, begins, axis=1)], axis=1)
-    if np.median(_spread(np.diff(ends, axis=1)) / np.maximum(_spread(ends)[1:], 1e-12)) > _TIGHT:
-        return None
     rows = np.empty(ends_s.shape[1], np.int64)
     rows[order] = np.repeat(np.arange(len(sizes)), sizes)
     return rows
+
+
+def _are_handed_on(ends_s: Matrix, rows: Rows) -> bool:
+    """Do the distances of rows vary far less than when they are done?"""
+    ends = np.stack([middle_of(ends_s[:, rows == row].T) for row in range(int(rows.max()) + 1)], axis=1)
+    return bool(np.median(_spread(np.diff(ends, axis=1)) / np.maximum(_spread(ends)[1:], 1e-12)) <= _TIGHT)
 
 
 def _spread(values: Matrix) -> Vector:

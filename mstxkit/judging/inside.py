@@ -31,15 +31,17 @@ class Inside(NamedTuple):
 
     Args:
         own_s: (M, S) own time up to the last collective of the stage; NaN: no collective was entered in it.
+        between_s: (M, S) the same, 0 where none was, of those too who have entered more or fewer of them than most.
         error_s: (M, S) bound of its error.
         groups: What the collectives took, where it is known when they were over.
-        entered: The entries.
+        entered: The entries; None: they are kept no more.
     """
 
     own_s: npt.NDArray[np.float64]
+    between_s: npt.NDArray[np.float64]
     error_s: npt.NDArray[np.float64]
     groups: tuple[GroupTime, ...]
-    entered: Entered
+    entered: Entered | None
 
 
 def inside(step: RoleStep, rings: Collectives) -> Inside:
@@ -47,18 +49,17 @@ def inside(step: RoleStep, rings: Collectives) -> Inside:
     shape = len(step.members), len(step.stages)
     entered = entries_of(step, rings)
     if not len(entered.call):
-        return Inside(np.full(shape, np.nan), np.zeros(shape), (), entered)
+        return Inside(np.full(shape, np.nan), np.zeros(shape), np.zeros(shape), (), entered)
     rings = entered.rings
     place = rings.member * shape[1] + rings.stage
     size = shape[0] * shape[1]
     counted = np.bincount(place, minlength=size)
     total = np.bincount(place, weights=entered.own_s, minlength=size)
     crossing = np.bincount(place, weights=entered.is_crossing, minlength=size)
-    own_s = np.asarray(np.where(counted > 0, total, np.nan).reshape(shape))
-    error_s = crossing.reshape(shape) * step.error_s[:, None]
-    own_s, error_s = own_s + entered.behind_s, error_s + (entered.behind_s > 0) * step.error_s[:, None]
-    own_s = _alike(own_s, counted.reshape(shape), [peer.place for peer in step.members])
-    return Inside(own_s, error_s, _group_times(rings, entered.call), entered)
+    between_s, counted = total.reshape(shape) + entered.behind_s, counted.reshape(shape)
+    error_s = (crossing.reshape(shape) + (entered.behind_s > 0)) * step.error_s[:, None]
+    own_s = _alike(np.where(counted > 0, between_s, np.nan), counted, [peer.place for peer in step.members])
+    return Inside(own_s, between_s, error_s, _group_times(rings, entered.call), entered)
 
 
 class Entered(NamedTuple):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Iterable, Iterator, Sequence
 
-from ..store.verdicts import ALL_SLOW, NOT_ENOUGH_EVIDENCE, Verdict
+from ..store.verdicts import ALL_SLOW, Verdict
 from ..triggers import every_n, on_request
 from .cutting import Piece
 from .evidence import Peer, RoleStep
@@ -151,8 +151,6 @@ class JobJudge:
         own = [(place, standing) for place, standing in self._standing.items() if place[0] == step.role]
         for place, standing in own:
             again = findings.pop(place[1], None)
-            if again is None and place[1].kind == ALL_SLOW:  # somebody could hide now, and yet it is as slow as it was
-                again = findings.pop(place[1]._replace(kind=NOT_ENOUGH_EVIDENCE), None)
             # What came late tells of what rings show, and of nothing else that it is gone.
             if not is_late or place[1].where in (INSIDE, LINK):
                 standing.follow(again, shown.has_rings)
@@ -191,10 +189,8 @@ class JobJudge:
     def _said_again(
         self, standing: StandingVerdict, place: tuple[str, Key], step: RoleStep, now_ns: int
     ) -> Iterator[Verdict]:
-        why, is_forgotten = "", True
-        if place[1].kind == NOT_ENOUGH_EVIDENCE and (place[0], place[1]._replace(kind=ALL_SLOW)) in self._standing:
-            why, is_forgotten = EXPLAINED, False
-        elif standing.is_gone():
+        why = ""
+        if standing.is_gone():
             why = standing.why_gone(step.step)
         elif place[1].kind in OF_NOBODY and place[1].stage in self._explained(step.role):
             why = EXPLAINED
@@ -204,8 +200,7 @@ class JobJudge:
             why = "nobody waits for it, as all wait for another rank"
         if why:
             del self._standing[place]
-            if is_forgotten:
-                standing.history.forget(standing.finding)
+            standing.history.forget(standing.finding)
             yield standing.say(self._run, step.step, now_ns, why)
         elif standing.is_news():
             yield standing.say(self._run, step.step, now_ns)
@@ -260,6 +255,7 @@ class JobJudge:
         left = self._left.take(standing.verdict, standing.finding.key.where)
         if left is not None:  # an earlier judge has shown it already
             standing.verdict = standing.verdict._replace(id=left.id, since_step=left.since_step, request=left.request)
+            standing.show_all(left.kind == ALL_SLOW)
         self._standing[step.role, standing.finding.key] = standing
         return standing.say(self._run, step.step, now_ns)
 

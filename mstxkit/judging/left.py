@@ -59,7 +59,7 @@ class LeftVerdicts:
     def has_same(self, verdict: Verdict, where: str) -> bool:
         """Is one of these of the same rank in the same place, by another name?"""
         place = verdict.role, verdict.stage, verdict.rank, where
-        others = [left for left in self.verdicts() if left.kind != verdict.kind]
+        others = [left for left in self.verdicts() if _cause(left)[0] != _cause(verdict)[0]]
         return any((left.role, left.stage, left.rank, left.evidence.get("where")) == place for left in others)
 
     def blames_another(self, verdict: Verdict) -> bool:
@@ -92,7 +92,8 @@ class LeftVerdicts:
 
 
 def _cause(verdict: Verdict) -> tuple[object, ...]:
-    return verdict.role, verdict.kind, verdict.stage, verdict.rank, verdict.group
+    kind = ALL_SLOW if verdict.kind == NOT_ENOUGH_EVIDENCE else verdict.kind
+    return kind, verdict.role, verdict.stage, verdict.rank, verdict.group
 
 
 def _followed(waiting: _Waiting, history: RoleHistory, by_rings: bool, has_rings: bool) -> _Waiting:

@@ -221,10 +221,14 @@ class Norms:
             excess[:, own] = after_those(rest[:, own], places)
             for piece in own.tolist():
                 excess[:, piece] += self._more_of_places(pieces, piece, int(place[piece]), rest[:, piece], places)
+        is_learned = self.waiting.known(np.maximum(place, 0)) != 0
+        for piece in np.flatnonzero(~is_learned & ((mode == UNKNOWN) | (mode == WAITS))).tolist():
+            if self.rows.is_open(int(place[piece])):
+                excess[:, piece] = np.nan  # of who may have waited for the row before nobody knows anything
         sure = np.log(np.maximum(took - self._doubt_s(pieces, mode, last_came), 0.0) + base_s) - times
         learned = np.where(sure > -_DOUBT, excess, np.nan)
         noise = ranks.noise(at, learned)
-        self._learn(step, pieces, at, times, features, learned / noise, step_s, together)
+        self._learn(step, pieces, at, times, features, learned / noise, step_s, together, ranks)
         kinds = tuple(kind for kind, keep in zip(chosen.kinds, chosen.kept) if keep)
         # Time is taken to go with tokens where all wait, until more is known.
         usual = np.where(waits[:, None], np.array([1.0, 0.0, 0.0, 1.0]), slopes)
@@ -257,7 +261,7 @@ class Norms:
 
     def _learn(
         self, step: RoleStep, pieces: StepPieces, at: At, times: Matrix, features: npt.NDArray[np.float64], off: Matrix,
-        step_s: float, together: _Together,
+        step_s: float, together: _Together, ranks: Ranks,
     ) -> None:  # fmt: skip
         came, error = _each(together, after_those, pieces.came_s), step.error_s[:, None]
         came = np.sign(came) * np.maximum(0.0, np.abs(came) - 2 * error)
@@ -269,8 +273,10 @@ class Norms:
         is_inside = np.array([kind.where == INSIDE for kind in pieces.kinds], bool)
         may_be = is_inside | heard & (self.waiting.known(np.maximum(place, 0)) == 0)
         for piece in np.flatnonzero(may_be).tolist():
-            if pieces.kinds[piece].where in (IN, INSIDE):
-                self.rows.learn(int(place[piece]), pieces.came_s[:, piece], pieces.done_s[:, piece], step_s)
+            came_s, done_s = pieces.came_s[:, piece], pieces.done_s[:, piece]
+            is_looked_at = pieces.kinds[piece].where in (IN, INSIDE)
+            if is_looked_at and self.rows.learn(int(place[piece]), came_s, done_s, step_s):
+                ranks.begin_anew(at[piece])  # who waited for the row before looked slow
         with np.errstate(invalid="ignore", divide="ignore"):
             weights = np.where(np.isfinite(off), np.minimum(1.0, 3 / np.abs(off)), 0.0)
         times = times - features @ _PRIOR

@@ -88,10 +88,11 @@ def last_of(came: Matrix, labels: Labels | None) -> Matrix:
 
 def after_those(values: Matrix, labels: Labels | None) -> Matrix:
     """(M, K) each value against the middle of those that it meets."""
-    return after_others(values) if labels is None else _by_group(values, labels, after_others)
+    return after_others(values) if labels is None else by_group(values, labels, after_others)
 
 
-def _by_group(values: Matrix, labels: Labels, of: Callable[[Matrix], Matrix]) -> Matrix:
+def by_group(values: Matrix, labels: Labels, of: Callable[[Matrix], Matrix]) -> Matrix:
+    """(M, K) what that gives of the rows of each label."""
     order = np.argsort(labels, kind="stable")
     _, sizes = np.unique(labels, return_counts=True)
     result = np.empty_like(values)

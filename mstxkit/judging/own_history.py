@@ -23,7 +23,7 @@ class OwnHistory:
         self._usual.clear()
 
     def excess(self, column: int, times: Vector, is_learned: bool = True) -> Vector:
-        """Logarithm of the time over what each usually takes, less what all take more; and learn from it.
+        """Logarithm of the time over what each usually takes, less what all take more; and learn from it. NaN: unknown.
 
         Args:
             column: Of the piece.
@@ -40,4 +40,4 @@ class OwnHistory:
         rate = max(1 / (count + 1), _FOLLOWS) * (is_learned or not count)
         bounded = np.clip(more, -_CLIP, _CLIP) if count > _STEPS else more
         self._usual[column] = count + 1, usual + rate * np.where(np.isnan(more), 0.0, bounded)
-        return np.asarray(more - common if count >= _STEPS else np.where(np.isfinite(times), 0.0, np.nan))
+        return np.asarray(more - common if count >= _STEPS else np.full(len(times), np.nan))

@@ -7,7 +7,7 @@ import math
 from dataclasses import dataclass, field
 from typing import Any, Iterable, Sequence
 
-from ..store.verdicts import ALL_SLOW, NOT_ENOUGH_EVIDENCE, SERIAL, Verdict
+from ..store.verdicts import ALL_SLOW, SERIAL, Verdict
 from . import wording
 from .findings import Finding, Seen, Surplus
 from .links import LINK
@@ -83,7 +83,7 @@ class StandingVerdict:
         process = peer.who if peer is not None and peer.rank is None else ""
         text = "\n".join([role, *finding.key, *map(str, finding.group), str(since)])
         verdict = Verdict(
-            hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:16], 0, step, finding.key.kind,
+            hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:16], 0, step, finding.kind,
             finding.owner or finding.key.stage, peer and peer.rank, role, since, group=finding.group, process=process,
         )  # fmt: skip
         begun = cls(finding, verdict, history, _excess_of(finding), finding.steps, finding.steps)
@@ -92,7 +92,7 @@ class StandingVerdict:
                 begun.loss.add(lost)
         if not begun.loss.times:
             begun.loss.add(StepLoss(finding.lost_s, history.step_s))
-        begun.coverage = seen.coverage if seen is not None else 0.0 if finding.key.kind == NOT_ENOUGH_EVIDENCE else 1.0
+        begun.coverage = seen.coverage if seen is not None else 0.0 if finding.is_hidden else 1.0
         begun.where = seen
         begun.evidence = _evidence(finding, history)
         return begun
@@ -133,6 +133,12 @@ class StandingVerdict:
             self.where = seen
         if again is not None:
             self.evidence = _evidence(again, self.history)
+            self.show_all(not again.is_hidden and self.costs_anything(is_alone=True))
+
+    def show_all(self, is_known: bool) -> None:
+        """Where nobody can hide that all are slow, it is known once and for all, also if somebody could hide later."""
+        if is_known and self.finding.is_hidden:
+            self.finding, self.coverage = self.finding._replace(is_hidden=False), 1.0
 
     def _is_there(self, again: Finding | None) -> bool:
         """Was it found again? Of a link a fault's test says so for long: what this step's collectives took counts."""
@@ -163,7 +169,7 @@ class StandingVerdict:
     @property
     def is_absorbed(self) -> bool:
         """Would no step be shorter without it, as something else takes as long, another role that all wait for say?"""
-        return self.verdict.kind in (ALL_SLOW, SERIAL) and not self.costs_anything(is_alone=True)
+        return self.finding.kind in (ALL_SLOW, SERIAL) and not self.costs_anything(is_alone=True)
 
     def explains(self, other: StandingVerdict) -> bool:
         """Is what the other says a part of this? Who shares a slow link leaves its collectives a little later."""
@@ -224,14 +230,16 @@ class StandingVerdict:
         """Is there more to say than was said last?"""
         moved = abs(self.loss.ratio - self.verdict.impact_ratio)
         is_moved = moved > max(_CHANGED_LEAST, _CHANGED_RATIO * self.verdict.impact_ratio)
-        return self.steps >= 2 * self.said_at or (is_moved and self.steps >= self.said_at + 10)
+        is_other = self.verdict.kind != self.finding.kind
+        return is_other or self.steps >= 2 * self.said_at or (is_moved and self.steps >= self.said_at + 10)
 
     def say(self, run: str, step: int, now_ns: int, withdrawn: str = "") -> Verdict:
         """The line that says it as it is now."""
         self.said_at = max(1, self.steps)
         certainty = min(1.0, 0.5 + 0.25 * min(2.0, self.finding.certainty) * self.times_seen / max(1, self.steps))
         self.verdict = self.verdict._replace(
-            time_ns=now_ns, step=step, impact_ratio=round(self.loss.ratio, 4), coverage_ratio=round(self.coverage, 4),
+            time_ns=now_ns, step=step, kind=self.finding.kind, impact_ratio=round(self.loss.ratio, 4),
+            coverage_ratio=round(self.coverage, 4),
             recurrence_ratio=round(self.times_seen / max(1, self.steps), 4), confidence=round(certainty, 3),
             waits_for=wording.waits_for(self.finding, self.history.members, self.where),
             evidence={**self.evidence, **self._of_several()},

@@ -18,7 +18,7 @@ from .cutting import BEFORE, IN, Piece, StepPieces
 from .evidence import Peer, RoleStep
 from .feeds import Feeds
 from .in_a_row import Rows
-from .inside import inside
+from .inside import Inside, inside
 from .judge import JobJudge
 from .judged import Want
 from .measuring import BASE_RATIO, BEHIND, BEHIND_GAP, FED, INSIDE, UNKNOWN, WAITS, MeasuredStep, Norms
@@ -70,6 +70,7 @@ class CutStep(NamedTuple):
 
     Args:
         step, pieces: The step, and its pieces.
+        tells: What collectives tell of the inside of its stages; None: it has none.
         feeds: Of each piece that another side decides by whom it was over; None: it does not, or nobody is known.
         excess: (M, K) logarithm of time over what is expected for its work; NaN: not known.
         excess_inside: (M, S) the same of the inside of its stages.
@@ -77,6 +78,7 @@ class CutStep(NamedTuple):
 
     step: RoleStep
     pieces: StepPieces
+    tells: Inside | None = None
     feeds: tuple[Feed | None, ...] = ()
     excess: Matrix = np.zeros((0, 0))
     excess_inside: Matrix = np.zeros((0, 0))
@@ -119,7 +121,8 @@ class WholeRun:
     def _learn(self, step: RoleStep) -> CutStep:
         self._feeds.closed(step)
         step = compared(step)
-        return CutStep(step, self._roles.setdefault(step.role, _RoleLessons()).learn(step, self._feeds))
+        tells = None if step.collectives is None else inside(step, step.collectives)._replace(entered=None)
+        return self._roles.setdefault(step.role, _RoleLessons()).learn(step, tells, self._feeds)
 
     def _with_feeds(self, step: RoleStep, cut: CutStep) -> CutStep:
         self._feeds.closed(step)
@@ -138,10 +141,10 @@ class _RoleLessons:
         self._of_members: dict[tuple[Peer, ...], tuple[Norms, Ranks]] = {}
         self._step_s, self._ended_s, self._number = 0.0, dict[str, float](), -2
 
-    def learn(self, step: RoleStep, feeds: Feeds) -> StepPieces:
-        """One step more, in its order; its pieces."""
+    def learn(self, step: RoleStep, tells: Inside | None, feeds: Feeds) -> CutStep:
+        """One step more, in its order."""
         if not step.stages or not step.members:
-            return cutting.nothing(len(step.members))
+            return CutStep(step, cutting.nothing(len(step.members)))
         keys = [key_of(peer) for peer in step.members]
         before_s = np.array([self._ended_s.get(key, math.nan) for key in keys])
         pieces = cutting.in_pieces(step, before_s if step.step == self._number + 1 else None)
@@ -156,13 +159,13 @@ class _RoleLessons:
             norms.fed = feeds.roles_of(step.role, step.waits_for)
             if step.collectives is not None:
                 norms.learn_groups(step, step.collectives)
-            measured = self._measure(step, pieces)
+            measured = self._measure(step, pieces, tells)
             ranks.learn(measured.at, measured.learned, measured.noise)
-        return pieces
+        return CutStep(step, pieces, tells)
 
-    def _measure(self, step: RoleStep, pieces: StepPieces) -> MeasuredStep:
-        (norms, ranks), rings = self._of_members[step.members], step.collectives
-        whole = pieces if rings is None else with_inside(pieces, step, inside(step, rings))
+    def _measure(self, step: RoleStep, pieces: StepPieces, tells: Inside | None) -> MeasuredStep:
+        norms, ranks = self._of_members[step.members]
+        whole = pieces if tells is None else with_inside(pieces, step, tells)
         return norms.measure(step, whole, self._step_s, BASE_RATIO * self._step_s, ranks)
 
     def with_excess(self, cut: CutStep) -> CutStep:
@@ -170,7 +173,7 @@ class _RoleLessons:
         step, pieces = cut.step, cut.pieces
         excess, of_inside = np.full(pieces.took_s.shape, np.nan), np.full(step.entered_s.shape, np.nan)
         if pieces.kinds and step.members in self._of_members:
-            measured = self._measure(step, pieces)
+            measured = self._measure(step, pieces, cut.tells)
             # Who is named has not waited: what may have been waiting, of who has hardly waited, is its own time.
             values = np.where(np.isfinite(measured.learned), measured.learned, measured.excess)
             for at, (where, stage) in enumerate(measured.kinds):

@@ -40,7 +40,7 @@ def next_step(finding: Finding, members: Sequence[Peer], run: str) -> str:
     key, quoted = finding.key, shlex.quote(run)
     is_between = key.where in (BEFORE, BEHIND_GAP)
     stage = WHOLE_STEPS if is_between else shlex.quote(key.stage)
-    if key.kind == "not_enough_evidence":
+    if finding.is_hidden:
         return (
             "capture(rings=True), where it is not on, or TORCH_FR_BUFFER_SIZE=512 (TORCH_HCCL_TRACE_BUFFER_SIZE on an "
             f"NPU), shows who is late inside; or: mstxkit escalate {quoted} --stage {stage} --ranks all --preset light"

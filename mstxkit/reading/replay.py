@@ -84,7 +84,7 @@ def _courses(run: RoleRun) -> list[Course]:
 
 
 def _course(run: RoleRun, at: int) -> Course:
-    (step, pieces, feeds, *_), rows, cells = run.cut[at], run.rows_of[at], run.cells(at)
+    (step, pieces, _, feeds, *_), rows, cells = run.cut[at], run.rows_of[at], run.cells(at)
     is_handed, rings = (run.mode == HANDED).any(), step.collectives
     entered = entries_of(step, rings) if is_handed and rings is not None else None
     came_s, done_s, own_s = (part[at][cells] for part in (run.came_s, run.done_s, run.own_s))

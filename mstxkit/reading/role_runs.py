@@ -17,7 +17,7 @@ from ..judging import meeting, shaping
 from ..judging.cutting import BEFORE, IN, REST, Piece
 from ..judging.evidence import Collectives, Peer, RoleStep
 from ..judging.in_a_row import after_the_row_before
-from ..judging.inside import inside
+from ..judging.inside import Inside
 from ..judging.measuring import BASE_RATIO, FED, HANDED, IN_A_ROW, WAITS
 from ..judging.whole_run import CutStep, WholeRun
 from ..triggers.late_rank import middle_of
@@ -158,6 +158,22 @@ class RoleRun:
         parts["cut"], parts["rows_of"] = (tuple(compress(part, keep)) for part in (self.cut, self.rows_of))
         return replace(self, **parts, links=links, kept={})
 
+    def came_last(self, piece: int) -> Whole:
+        """(T, M) who came last there of those that each member meets; -1: it meets nobody, or was not there."""
+        return self.once(f"who came last to {piece}", lambda: most_of(self.came_s[:, :, piece], self.labels[:, piece]))
+
+    @property
+    def more_s(self) -> Seconds:
+        """(T, M, K) by how much longer than the middle of those that it meets each was in a piece, of its own time."""
+        pieces = range(len(self.kinds))
+        return self.once(
+            "more", lambda: np.stack([self.over_middle(self.own_s[:, :, at], at) for at in pieces], axis=2)
+        )
+
+    def over_middle(self, values: Seconds, piece: int) -> Seconds:
+        """(T, M) each value less the middle of those whom that member meets in a piece."""
+        return np.asarray(meeting.by_group(values.T, self.labels[:, piece], lambda part: part - middle_of(part)).T)
+
     def cells(self, at: int) -> tuple[Any, ...]:
         """An index: where the members and pieces of a step are among those of all."""
         columns = [self.kinds.index(kind) for kind in self.cut[at].pieces.kinds]
@@ -239,7 +255,7 @@ def _but_times(cut: CutStep) -> CutStep:
     """Without what the arrays of the run have too."""
     nothing = np.zeros((0, 0))
     pieces = cut.pieces._replace(came_s=nothing, done_s=nothing, took_s=nothing, error_s=nothing)
-    return cut._replace(pieces=pieces, excess=nothing, excess_inside=nothing)
+    return cut._replace(pieces=pieces, tells=None, excess=nothing, excess_inside=nothing)
 
 
 class _Seen:
@@ -268,22 +284,20 @@ class _Seen:
             self.work[here + (number,)] = np.where(is_stage, values[:, pieces.stages], np.nan)[None]
         for column, feed in zip(columns, feeds):
             self._lag[at, rows, column] = np.nan if feed is None else feed.lag_s
-        if step.collectives is not None:
-            self._look_inside(at, cut, step.collectives, rows)
+        if step.collectives is not None and cut.tells is not None:
+            self._look_inside(at, cut, step.collectives, cut.tells, rows)
 
-    def _look_inside(self, at: int, cut: CutStep, rings: Collectives, rows: Whole) -> None:
+    def _look_inside(self, at: int, cut: CutStep, rings: Collectives, tells: Inside, rows: Whole) -> None:
         """Own times between collectives, what the collectives took, and who met in each piece."""
-        step, tells = cut.step, inside(cut.step, rings)
+        step = cut.step
         of_stage = {
             n: self._kinds.index(Piece(IN, s)) for n, s in enumerate(step.stages) if Piece(IN, s) in self._kinds
         }
         here = (rings.member >= 0) & (rings.member < len(rows))
-        entered, between = tells.entered, tells.entered.behind_s.copy()
-        np.add.at(between, (entered.rings.member, entered.rings.stage), entered.own_s)
         for stage, piece in of_stage.items():
             self.inside[at, rows, piece] = tells.own_s[:, stage]
             self.excess_inside[at, rows, piece] = cut.excess_inside[:, stage]
-            self._between[at, rows, piece] = between[:, stage]
+            self._between[at, rows, piece] = tells.between_s[:, stage]
             met = here & (rings.stage == stage) & rings.is_meeting
             places = np.unique(np.stack([rows[rings.member[met]], rings.group[met]]), axis=1)
             self._met.setdefault(piece, []).append(places)
@@ -353,6 +367,17 @@ def _in_order(cut: list[CutStep]) -> tuple[tuple[Piece, ...], tuple[str, ...]]:
 def last_of(came: Seconds, labels: Whole) -> Seconds:
     """(T, M) when the last of those came whom a member meets."""
     return np.where(np.isfinite(came), meeting.last_of(came.T, labels).T, np.nan)
+
+
+def most_of(values: Seconds, labels: Whole) -> Whole:
+    """(T, M) who has the largest value of those with a member's label; -1: there are not two, or it has none itself."""
+    last, is_there = np.full(values.shape, -1), np.isfinite(values)
+    for label in np.unique(labels):
+        members = np.flatnonzero(labels == label)
+        largest = np.where(is_there, values, -np.inf)[:, members].argmax(axis=1)
+        is_met = is_there[:, members] & (is_there[:, members].sum(axis=1) > 1)[:, None]
+        last[:, members] = np.where(is_met, members[largest][:, None], -1)
+    return last
 
 
 def shown_ns(seconds: float) -> int | None:

@@ -38,7 +38,7 @@ def test_the_suspect_and_a_healthy_peer_are_profiled_in_the_stage_that_was_named
     asked = wish(FOUR)
 
     assert asked[1:4] == ("actor_update", (1, 2), "full")
-    assert asked.reason == "compute of rank 1 costs 24% of a step"
+    assert asked.reason == "compute of rank 1: by step 40 it cost 24% of each"
 
 
 @pytest.mark.parametrize(

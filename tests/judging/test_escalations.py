@@ -123,6 +123,18 @@ def test_nothing_cheaper_goes_first_while_a_rank_has_not_said_yet_that_it_is_in_
     assert [request.ranks for request in asked(run)] == [(1, 2)]
 
 
+def test_what_nobody_could_be_profiled_for_asks_once_it_is_known_that_all_are_slow(
+    run: Path, judge: Callable[..., Escalations]
+) -> None:
+    one, hidden = judge(), OTHER._replace(kind="not_enough_evidence", rank=None)
+    consider(one, hidden)
+    assert asked(run) == []
+
+    consider(one, hidden._replace(kind="all_slow"))
+
+    assert len(asked(run)) == 1
+
+
 def test_a_profile_of_everybody_being_slow_holds_up_none_that_blames_a_rank_also_once_it_was_read_from_the_run(
     run: Path, judge: Callable[..., Escalations]
 ) -> None:

@@ -6,7 +6,11 @@ import pytest
 
 pytest.importorskip("numpy")
 
+from builders.handed_on import Row
+
 from benchmarks import detection
+from mstxkit.judging import whole_run
+from mstxkit.testing.simulator import JobShape
 
 
 @pytest.mark.parametrize(("fault", "seed"), [("rank", 0), ("rank", 2), ("two", 1), ("role", 0), ("host", 3)])
@@ -24,3 +28,11 @@ def test_a_batch_of_two_slow_rollouts_is_whole_no_sooner_than_the_second_is_done
 
     assert outcome.is_right_at_end
     assert outcome.off is not None and outcome.off < 0.1
+
+
+@pytest.mark.parametrize("seed", [5, 6])
+def test_in_a_row_of_which_nothing_is_told_nobody_is_named_before_it_is_known_for_one(seed: int) -> None:
+    """In 2 of 6 jobs it took more than 8 steps to see that each waits for who is before it: the last two were named."""
+    judged = whole_run.judged(list(Row(JobShape(has_rings=False), seed).steps(40)))
+
+    assert (judged.standing, judged.withdrawn) == ((), ())

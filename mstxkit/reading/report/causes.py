@@ -1,11 +1,11 @@
 """Where a longer duration in a stage is waiting, and for whom: so that nobody is called slow who waits for another.
 
-A verdict's cause comes first. Without one, whoever enters last again and again what all leave together.
+Who is waited for says a verdict, and nothing else; how long is what the run's steps tell of it.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Iterable, Iterator, Mapping, NamedTuple
+from typing import TYPE_CHECKING, Any, Iterable, Iterator, Mapping
 
 import numpy as np
 
@@ -15,52 +15,31 @@ from ..role_runs import RoleRun
 if TYPE_CHECKING:
     from ...store.verdicts import Verdict
 
-# A wait counts that is such a share of a rank's time in the stage. Without a verdict, it is for a rank that makes up
-# such a share of all that is waited there.
-_SHARE_AT_LEAST, _BY_ONE_AT_LEAST = 0.1, 0.6
-
-
-class Waited(NamedTuple):
-    """How long a process waits in a stage, a step, until the last of its role has come.
-
-    Args:
-        by_last: Rank that came last to the time that was waited for it, ns, as a mean of the steps.
-        most: The rank for which most is waited in this stage, by all together; None: for no one in particular.
-    """
-
-    by_last: Mapping[int | None, float]
-    most: int | None
+# A wait counts that is such a share of a rank's time in the stage.
+_SHARE_AT_LEAST = 0.1
+# Rank that came last to the time that was waited for it, ns, as a mean of the steps.
+Waited = Mapping["int | None", float]
 
 
 def waited(runs: Iterable[RoleRun], steps: frozenset[int]) -> dict[tuple[str, str], Waited]:
-    """(process, stage) to its wait, of the stages that the members of a role leave together.
+    """(process, stage) to how long it waits there for whom, of the stages that the members of a role leave together.
     `steps`: in which that is looked at.
     """
-    made: dict[tuple[str, str], Waited] = {}
-    for run in runs:
-        kept = np.isin(run.steps, list(steps))
-        for piece in np.flatnonzero(run.waits).tolist():
-            labels = run.labels[:, piece]
-            for label in np.unique(labels) if not run.is_gap(piece) else ():
-                made.update(_of_group(run, piece, np.flatnonzero(labels == label), kept))
-    return made
+    return {
+        (run.members[member].process, canonical(run.stage(piece))): wait
+        for run in runs for piece in np.flatnonzero(run.waits).tolist() if not run.is_gap(piece)
+        for member, wait in enumerate(_of_piece(run, piece, np.isin(run.steps, list(steps))))
+    }  # fmt: skip
 
 
-def _of_group(run: RoleRun, piece: int, group: Any, kept: Any) -> Iterator[tuple[tuple[str, str], Waited]]:
-    """Of members who wait for each other there."""
-    came = np.where(np.isfinite(run.came_s), run.came_s, -np.inf)[kept][:, group, piece]
-    waits_ns = np.nan_to_num(run.wait_s[kept][:, group, piece]) * 1e9
-    ranks = [run.members[group[at]].rank for at in came.argmax(axis=1).tolist()]
-    of_all = {last: sum(waits_ns[at].sum() for at, rank in enumerate(ranks) if rank == last) for last in set(ranks)}
-    most = max(of_all, key=lambda last: of_all[last], default=None)
-    most = most if of_all and of_all[most] >= _BY_ONE_AT_LEAST * sum(of_all.values()) else None
-    for place, member in enumerate(group.tolist()):
-        count = int(np.isfinite(came[:, place]).sum())
-        by_last = {
-            last: float(sum(waits_ns[at, place] for at, rank in enumerate(ranks) if rank == last)) / count
-            for last in (set(ranks) if count else ())
-        }
-        yield (run.members[member].process, canonical(run.stage(piece))), Waited(by_last, most)
+def _of_piece(run: RoleRun, piece: int, kept: Any) -> Iterator[Waited]:
+    """Of each member."""
+    last, waits_ns = run.came_last(piece)[kept], np.nan_to_num(run.wait_s[kept][:, :, piece]) * 1e9
+    count = np.maximum(1, np.isfinite(run.came_s[kept][:, :, piece]).sum(axis=0))
+    for of_member, ns, steps in zip(last.T, waits_ns.T, count.tolist()):
+        who, at = np.unique(of_member, return_inverse=True)
+        sums = np.bincount(at.reshape(-1), weights=ns, minlength=len(who)) / steps
+        yield {run.members[at].rank: float(of_it) for at, of_it in zip(who.tolist(), sums) if at >= 0}
 
 
 def give(
@@ -104,26 +83,21 @@ def _is_in(verdict: Verdict, stage: str) -> bool:
 
 
 def _waits_for(row: dict[str, Any], stage: str, verdicts: list[Verdict], wait: Waited | None) -> dict[str, Any] | None:
-    """`rank, stage, ns`: for whom it waits here, where that one is slow (None: not known), how long a step."""
+    """`rank, stage, ns`: for whom it waits here, where that one is slow, how long a step (None: not known)."""
     if row["is_cause"]:
         return None
-    of_row = [verdict for verdict in verdicts if _is_of(verdict, row)]
-    for verdict in (verdict for verdict in of_row if verdict.rank != row["rank"]):
+    for verdict in (verdict for verdict in verdicts if _is_of(verdict, row) and verdict.rank != row["rank"]):
         ns = _long_ns(row, wait, verdict.rank)
         # Is it slow inside of this stage, behind a barrier that is in there too?
         has_barrier = wait is not None or verdict.waits_for.endswith(f" in {verdict.stage}")
         if ns is not None or (has_barrier and _is_in(verdict, stage)):
             return {"rank": verdict.rank, "stage": verdict.stage, "ns": ns}
-    is_blamed = any(verdict.rank == row["rank"] for verdict in of_row)
-    if wait is None or is_blamed or wait.most in (None, row["rank"]):
-        return None
-    ns = _long_ns(row, wait, wait.most)
-    return None if ns is None else {"rank": wait.most, "stage": None, "ns": ns}
+    return None
 
 
 def _long_ns(row: dict[str, Any], wait: Waited | None, last: int | None) -> int | None:
     """How long a row waits for that rank, where that is long enough to be told."""
-    ns = 0.0 if wait is None else wait.by_last.get(last, 0.0)
+    ns = 0.0 if wait is None else wait.get(last, 0.0)
     return int(ns) if row["step_ns"] is not None and ns >= max(1.0, _SHARE_AT_LEAST * row["step_ns"]) else None
 
 

@@ -10,8 +10,7 @@ from typing import Any, Iterator, NamedTuple
 import numpy as np
 import polars as pl
 
-from ...triggers.late_rank import middle_of
-from ..role_runs import RoleRun, Seconds, Whole
+from ..role_runs import RoleRun, Seconds, Whole, most_of
 
 SCHEMA = {
     "step": pl.Int64, "role": pl.String, "stage": pl.String, "where": pl.String, "rank": pl.Int32,
@@ -21,7 +20,7 @@ SCHEMA = {
 
 
 class WaitGates(NamedTuple):
-    """Of each step and member that waits in one piece: (T, M) who came last, and in which piece it was late.
+    """Of each step and member that waits in one piece, (T, M), who came last, and in which piece it was late.
 
     Args:
         member, piece: Their places; -1 where nobody waits.
@@ -47,23 +46,25 @@ def table(runs: tuple[RoleRun, ...]) -> pl.DataFrame:
 
 def gates(run: RoleRun, piece: int) -> WaitGates:
     """Who held up whom in one piece in which members wait."""
-    came, shape = run.came_s[:, :, piece], run.came_s.shape[:2]
-    result = WaitGates(np.full(shape, -1), np.full(shape, -1), np.full(shape, np.nan))
-    before = list(_since_all_met(run, piece))
-    for label in np.unique(run.labels[:, piece]):
-        members = np.flatnonzero(run.labels[:, piece] == label)
-        own = came[:, members]
-        steps = np.flatnonzero(np.isfinite(own).sum(axis=1) > 1)
-        if not len(steps):
-            continue
-        last = members[np.nanargmax(own[steps], axis=1)]
-        result.member[np.ix_(steps, members)] = last[:, None]
-        if before:
-            more = np.stack([_more(run, steps, members, last, at) for at in before], axis=1)
-            most = more.argmax(axis=1)
-            result.piece[np.ix_(steps, members)] = np.array(before)[most][:, None]
-            result.more_s[np.ix_(steps, members)] = more[np.arange(len(steps)), most][:, None]
-    return result
+    last, before = run.came_last(piece), np.array(list(_since_all_met(run, piece)), np.int64)
+    if not len(before):
+        return WaitGates(last, np.full(last.shape, -1), np.full(last.shape, np.nan))
+    more_s = np.nan_to_num(run.more_s[:, :, before])[np.arange(len(last))[:, None], last]
+    most = more_s.argmax(axis=2)
+    return WaitGates(last, before[most], np.take_along_axis(more_s, most[:, :, None], axis=2)[:, :, 0])
+
+
+def held_up(run: RoleRun) -> WaitGates:
+    """(T,) of each step, by the piece in which most is waited: who came last for whom waited longest in it."""
+    waits_s, steps = np.where(run.waits, np.nan_to_num(run.wait_s), 0.0), np.arange(len(run.steps))
+    piece = waits_s.sum(axis=1).argmax(axis=1)
+    member = waits_s[steps, :, piece].argmax(axis=1)
+    held = WaitGates(np.full(len(steps), -1), np.full(len(steps), -1), np.full(len(steps), np.nan))
+    for at in np.flatnonzero(run.waits).tolist():
+        here = np.flatnonzero((piece == at) & (waits_s[steps, member, at] > 0))
+        for part, of_members in zip(held, gates(run, at)):
+            part[here] = of_members[here, member[here]]
+    return held
 
 
 def _since_all_met(run: RoleRun, piece: int) -> Iterator[int]:
@@ -72,12 +73,6 @@ def _since_all_met(run: RoleRun, piece: int) -> Iterator[int]:
         yield before
         if run.waits[before]:
             return
-
-
-def _more(run: RoleRun, steps: Whole, members: Whole, last: Whole, piece: int) -> Seconds:
-    """(T,) by how much longer the last one was in a piece than those in the middle."""
-    own = run.own_s[steps][:, members, piece]
-    return np.asarray(np.nan_to_num(run.own_s[steps, last, piece] - middle_of(own.T)))
 
 
 def _of_pieces(run: RoleRun) -> Iterator[pl.DataFrame]:
@@ -99,20 +94,10 @@ def _handed_on(run: RoleRun, piece: int) -> WaitGates:
 def _of_inside(run: RoleRun) -> Iterator[pl.DataFrame]:
     """Where collectives tell: how much earlier each was ready than the last of those that it meets."""
     for piece in np.flatnonzero(np.isfinite(run.inside_s).any(axis=(0, 1))).tolist():
-        inside = run.inside_s[:, :, piece]
-        wait, last, more = (np.full(inside.shape, np.nan) for _ in range(3))
-        for label in np.unique(run.labels[:, piece]):
-            members = np.flatnonzero(run.labels[:, piece] == label)
-            own = inside[:, members]
-            steps = np.flatnonzero(np.isfinite(own).sum(axis=1) > 1)
-            most = np.nanmax(own[steps], axis=1)
-            here = np.ix_(steps, members)
-            wait[here] = most[:, None] - own[steps]
-            last[here] = members[np.nanargmax(own[steps], axis=1)][:, None]
-            more[here] = (most - middle_of(own[steps].T))[:, None]
-        where = np.where(np.isfinite(last), piece, -1)
-        gate = WaitGates(np.nan_to_num(last, nan=-1).astype(np.int64), where, more)
-        yield _frame(run, piece, "inside", wait, gate)
+        own_s = run.inside_s[:, :, piece]
+        last, at = most_of(own_s, run.labels[:, piece]), np.arange(len(own_s))[:, None]
+        more_s = run.over_middle(own_s, piece)[at, last]
+        yield _frame(run, piece, "inside", own_s[at, last] - own_s, WaitGates(last, np.full(last.shape, piece), more_s))
 
 
 def _frame(run: RoleRun, piece: int, where: str, wait_s: Seconds, gate: WaitGates) -> pl.DataFrame:
@@ -137,8 +122,5 @@ def _frame(run: RoleRun, piece: int, where: str, wait_s: Seconds, gate: WaitGate
 
 def ns_column(seconds: Seconds) -> pl.Series:
     """Whole ns; null of what is not known."""
-    return (
-        pl.Series(seconds * 1e9, dtype=pl.Float64)
-        .to_frame("ns")
-        .select(pl.col("ns").fill_nan(None).round().cast(pl.Int64))["ns"]
-    )
+    ns: pl.Series = pl.Series(np.round(seconds * 1e9), dtype=pl.Float64).fill_nan(None).cast(pl.Int64)
+    return ns

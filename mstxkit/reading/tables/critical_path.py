@@ -6,12 +6,10 @@ one that came last.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import polars as pl
 
-from ..role_runs import RoleRun, Seconds, Whole, last_of
+from ..role_runs import RoleRun, Seconds, Whole
 from .bubbles import ns_column
 
 SCHEMA = {
@@ -39,53 +37,25 @@ def _of_role(run: RoleRun, origin_ns: int) -> pl.DataFrame:
     with np.errstate(all="ignore"):
         ends = np.fmax.reduce(run.done_s, axis=2)
     member = np.nanargmax(np.where(np.isfinite(ends), ends, -np.inf), axis=1)
-    until = ends[steps, member]
-    began = run.spans_s()[1] - run.length_s()
-    parts: list[dict[str, Any]] = []
+    until, began = ends[steps, member], run.spans_s()[1] - run.length_s()
+    frames = []
     for piece in reversed(range(len(run.kinds))):
-        parts.append(_segment(run, piece, member, until, began))
-        until = parts[-1]["since"]
-        if run.waits[piece]:
-            member = _who_came_last(run, piece, member)
-    return _frame(run, list(reversed(parts)), origin_ns)
-
-
-def _segment(run: RoleRun, piece: int, member: Whole, until: Seconds, began: Seconds) -> dict[str, Any]:
-    """The path's part in one piece: since when, until when, and whose; a rank that was not there takes no time."""
-    steps = np.arange(len(run.steps))
-    came = run.came_s[steps, member, piece]
-    since = last_of(run.came_s[:, :, piece], run.labels[:, piece])[steps, member] if run.waits[piece] else came
-    since = np.where(np.isfinite(since), np.maximum(since, began), until if piece else began)
-    since = np.minimum(since, until)
-    own = run.own_s[:, :, piece]
-    more = np.full(len(steps), np.nan)
-    for at in steps.tolist():
-        same = run.labels[:, piece] == run.labels[member[at], piece]
-        others = own[at, same]
-        if np.isfinite(others).any():
-            more[at] = own[at, member[at]] - np.nanmedian(others)
-    return {"piece": piece, "member": member, "since": since, "until": until, "more": more}
-
-
-def _who_came_last(run: RoleRun, piece: int, member: Whole) -> Whole:
-    came, steps = run.came_s[:, :, piece], np.arange(len(run.steps))
-    same = run.labels[:, piece][None] == run.labels[member, piece][:, None]
-    last = np.where(same & np.isfinite(came), came, -np.inf)
-    return np.where(np.isfinite(came[steps, member]), last.argmax(axis=1), member)
-
-
-def _frame(run: RoleRun, parts: list[dict[str, Any]], origin_ns: int) -> pl.DataFrame:
-    ranks = pl.Series(run.ranks, dtype=pl.Int32)
-    frames = [
-        pl.DataFrame({
-            "step": run.steps, "place": place, "rank": ranks.gather(pl.Series(part["member"])),
-            "start_ns": ns_column(part["since"]) + origin_ns,
-            "duration_ns": ns_column(part["until"] - part["since"]),
-            "more_ns": ns_column(part["more"]),
-        }).with_columns(
-            role=pl.lit(run.role), stage=pl.lit(run.stage(part["piece"])), where=pl.lit(run.where(part["piece"])),
-        )
-        for place, part in enumerate(parts)
-    ]  # fmt: skip
+        last = run.came_last(piece)[steps, member] if run.waits[piece] else member
+        last = np.where(last < 0, member, last)
+        came = run.came_s[steps, last, piece]  # who was not there takes no time
+        since = np.minimum(np.where(np.isfinite(came), np.maximum(came, began), until if piece else began), until)
+        frames.append(_frame(run, piece, member, since, until).with_columns(start_ns=pl.col("start_ns") + origin_ns))
+        member, until = last, since
     rows = pl.concat(frames).filter(pl.col("duration_ns") > 0)
     return rows.select(*SCHEMA).cast(SCHEMA)  # type: ignore[arg-type]
+
+
+def _frame(run: RoleRun, piece: int, member: Whole, since: Seconds, until: Seconds) -> pl.DataFrame:
+    """The path's part in one piece: whose, since when, until when."""
+    ranks, more_s = pl.Series(run.ranks, dtype=pl.Int32), run.more_s[np.arange(len(member)), member, piece]
+    columns = {
+        "step": run.steps, "rank": ranks.gather(pl.Series(member)), "start_ns": ns_column(since),
+        "duration_ns": ns_column(until - since), "more_ns": ns_column(more_s),
+    }  # fmt: skip
+    names = {"role": run.role, "stage": run.stage(piece), "where": run.where(piece), "place": piece}
+    return pl.DataFrame(columns).with_columns(pl.lit(value).alias(name) for name, value in names.items())

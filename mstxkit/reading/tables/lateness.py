@@ -13,16 +13,13 @@ import numpy as np
 import polars as pl
 
 from ...judging import lateness as judging_lateness
-from ...judging.evidence import DEVICE, STAGE_ENTRY, RoleStep
+from ...judging.evidence import DEVICE, STAGE_ENTRY, Collectives, RoleStep
 from ...judging.lateness import COLUMNS as LATENESS
 from ...judging.meeting import left_together, taking_part
 from ..frames import LATENESS_SCHEMA
 from ..report.units import spans
-from ..role_runs import Seconds
 from ..run_files import RunFiles
 from . import device_entries
-
-_NS = 1e9
 
 
 def table(files: RunFiles, steps: Sequence[RoleStep], ringed: Sequence[RoleStep]) -> pl.DataFrame:
@@ -40,38 +37,32 @@ def table(files: RunFiles, steps: Sequence[RoleStep], ringed: Sequence[RoleStep]
     ]
     profiled = {(row[0], row[3]) for row in by_device}
     together, has_ring = left_together(steps), {(step.role, step.step) for step in ringed}
-    rows = [row for step in steps if (step.role, step.step) not in has_ring for row in _rows(step, together)]
-    rows = [row for row in rows if (row[0], row[3]) not in profiled] + by_device
-    rows += [row for step in ringed for row in _of_ring(step)]
+    entered = (_as_collectives(step, together) for step in steps if (step.role, step.step) not in has_ring)
+    rows = [row for step in entered for row in _rows(step) if (row[0], row[3]) not in profiled] + by_device
+    rows += [row for step in ringed for row in _rows(step)]
     table = pl.DataFrame(rows, schema=LATENESS_SCHEMA, orient="row").sort("step", maintain_order=True)
     return files.chosen.of_table(table)
 
 
-def _of_ring(step: RoleStep) -> Iterator[tuple[Any, ...]]:
+def _rows(step: RoleStep) -> Iterator[tuple[Any, ...]]:
     assert step.collectives is not None
     groups, columns = step.collectives.groups, judging_lateness.table(step, step.collectives)
     numbers: set[Any] = set(columns["group"])
     texts = {number: spans(groups.get(number, ())) or str(number) for number in numbers}
     for row in zip(*(columns[name] for name in LATENESS)):
-        yield row[0], texts[row[1]], *row[2:], step.role
+        if row[2] is not None:
+            yield row[0], texts[row[1]], *row[2:], step.role
 
 
-def late_s(step: RoleStep, stage: int) -> Seconds:
-    """(M,) how much later than the first of them each member entered a stage; NaN: it did not."""
-    entered = np.where(taking_part(step), step.entered_s[:, stage], np.nan)
-    late: Seconds = entered - np.nanmin(entered) if not np.isnan(entered).all() else entered
-    return late
-
-
-def _rows(step: RoleStep, together: frozenset[tuple[str, str]]) -> Iterator[tuple[Any, ...]]:
-    for place, stage in enumerate(step.stages):
-        if (step.role, stage) not in together:
-            continue
-        late = late_s(step, place)
-        there = [at for at in np.argsort(late, kind="stable") if not np.isnan(late[at])]
-        group = spans(peer.rank for peer in (step.members[at] for at in sorted(there)) if peer.rank is not None)
-        for at in sorted(there):
-            rank, error = step.members[at].rank, step.error_s[at] + step.error_s[there[0]]
-            if rank is not None:
-                late_ns, error_ns = round(late[at] * _NS), round(error * _NS)
-                yield step.step, group, rank, stage, late_ns, error_ns, STAGE_ENTRY, step.role
+def _as_collectives(step: RoleStep, together: frozenset[tuple[str, str]]) -> RoleStep:
+    """A step in which each stage that members leave together is one collective of all who enter it."""
+    is_met = np.array([(step.role, stage) in together for stage in step.stages], bool)
+    there = np.isfinite(step.entered_s) & is_met[None, :] & taking_part(step)[:, None]
+    member, stage = np.nonzero(there)
+    groups = {
+        at: tuple(peer.rank for peer, is_there in zip(step.members, those) if is_there and peer.rank is not None)
+        for at, those in enumerate(there.T)
+    }
+    entered_s, left_s, once = step.entered_s[there], step.left_s[there], np.zeros(len(member), np.int64)
+    entries = Collectives(member, stage, once, entered_s, left_s, stage, groups, STAGE_ENTRY)
+    return step._replace(collectives=entries)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any, Iterator
 
 import numpy as np
@@ -9,6 +10,7 @@ import polars as pl
 
 from ...triggers.late_rank import middle_of
 from ..role_runs import RoleRun, shown_ns
+from . import bubbles
 
 SCHEMA = {
     "role": pl.String, "rank": pl.Int32, "host": pl.String, "steps": pl.Int64, "work_ns": pl.Int64,
@@ -37,23 +39,12 @@ def _of_role(run: RoleRun) -> Iterator[tuple[Any, ...]]:
     with np.errstate(all="ignore"):
         off = middle_of(run.longer())
         costs = np.nan_to_num(np.where(gaps & run.is_free, 0.0, off)) * np.nan_to_num(middle_of(run.own_s))
-    most, gated = costs.argmax(axis=1), _gated(run)
+    most, gated = costs.argmax(axis=1), Counter(bubbles.held_up(run).member.tolist())
     for member, peer in enumerate(run.members):
         piece, total = int(most[member]), work[member] + gap[member] + wait[member]
         yield (
             run.role, peer.rank, peer.host, int(here[:, member].sum()), shown_ns(work[member]), shown_ns(gap[member]),
             shown_ns(wait[member]), wait[member] / total if total > 0 else None,
             float(off[member, piece]) if np.isfinite(off[member, piece]) else None, run.stage(piece),
-            int(gated[member]),
+            gated[member],
         )  # fmt: skip
-
-
-def _gated(run: RoleRun) -> Any:
-    """(M,) in how many steps each came last to the piece in which most is waited."""
-    gated = np.zeros(len(run.members), np.int64)
-    waits = np.nansum(run.wait_s, axis=1)
-    for at, piece in enumerate(waits.argmax(axis=1).tolist()):
-        came = run.came_s[at, :, piece]
-        if waits[at, piece] > 0 and np.isfinite(came).any():
-            gated[int(np.nanargmax(came))] += 1
-    return gated

@@ -31,26 +31,14 @@ def table(runs: tuple[RoleRun, ...], origin_ns: int = 0) -> pl.DataFrame:
 def _of_role(run: RoleRun, origin_ns: int) -> Iterator[tuple[Any, ...]]:
     ended, lengths = run.spans_s()[1], run.length_s()
     waits = np.nansum(run.wait_s, axis=2)
-    gates = {piece: bubbles.gates(run, piece) for piece in np.flatnonzero(run.waits).tolist()}
-    for at, step in enumerate(run.steps.tolist()):
+    held = bubbles.held_up(run)
+    gates = zip(held.member.tolist(), held.piece.tolist(), held.more_s.tolist())
+    for at, (step, (gate, piece, more_s)) in enumerate(zip(run.steps.tolist(), gates)):
         there = np.isfinite(run.own_s[at]).any(axis=1)
         wait_s, length_s = float(waits[at, there].mean()), float(lengths[at])
         yield (
             step, run.role, int(there.sum()), (shown_ns(ended[at] - length_s) or 0) + origin_ns,
             (shown_ns(ended[at]) or 0) + origin_ns, shown_ns(length_s), shown_ns(wait_s),
-            wait_s / length_s if length_s > 0 else None, *_gate(run, at, gates),
+            wait_s / length_s if length_s > 0 else None,
+            None if gate < 0 else run.members[gate].rank, None if piece < 0 else run.stage(piece), shown_ns(more_s),
         )  # fmt: skip
-
-
-def _gate(run: RoleRun, at: int, gates: dict[int, bubbles.WaitGates]) -> tuple[Any, Any, Any]:
-    """Of the piece in which most is waited: rank, stage, ns."""
-    sums = {piece: float(np.nansum(run.wait_s[at, :, piece])) for piece in gates}
-    if not sums or max(sums.values()) <= 0:
-        return None, None, None
-    piece = max(sums, key=lambda place: sums[place])
-    member = int(np.nanargmax(run.wait_s[at, :, piece]))
-    gate, where = int(gates[piece].member[at, member]), int(gates[piece].piece[at, member])
-    if gate < 0:
-        return None, None, None
-    stage = run.stage(where) if where >= 0 else None
-    return run.members[gate].rank, stage, shown_ns(float(gates[piece].more_s[at, member]))

@@ -13,6 +13,7 @@ from typing import Any, Iterable, Iterator
 import numpy as np
 import polars as pl
 
+from ...judging import meeting
 from ...judging.evidence import Peer
 from ...judging.measuring import INSIDE
 from ...stages import canonical
@@ -135,21 +136,16 @@ def _balanced(run: RoleRun, piece: int) -> Seconds:
     """Own times in which all come to that piece at the same time: since they last waited, each takes the mean."""
     own: Seconds = run.own_s.copy()
     for before in reversed(range(piece)):
-        own[:, :, before] = _mean(run, before)
+        own[:, :, before] = meeting.by_group(own[:, :, before].T, run.labels[:, before], _mean_of).T
         if run.waits[before]:
             break
     return own
 
 
-def _mean(run: RoleRun, piece: int) -> Seconds:
-    """(T, M) the mean of those that a member meets; NaN where it is not there."""
-    mean = np.full(run.own_s.shape[:2], np.nan)
-    for label in np.unique(run.labels[:, piece]):
-        members = run.labels[:, piece] == label
-        own = run.own_s[:, members, piece]
-        count = np.maximum(1, np.isfinite(own).sum(axis=1, keepdims=True))
-        mean[:, members] = np.where(np.isfinite(own), np.nansum(own, axis=1, keepdims=True) / count, np.nan)
-    return mean
+def _mean_of(own_s: Seconds) -> Seconds:
+    """(M, T) the mean of all; NaN where one is not there."""
+    count = np.maximum(1, np.isfinite(own_s).sum(axis=0))
+    return np.where(np.isfinite(own_s), np.nansum(own_s, axis=0) / count, np.nan)
 
 
 def _without_tail(run: RoleRun, piece: int) -> Seconds:
