@@ -299,6 +299,9 @@ def stage_waits() -> dict[str, str]:
 def process_step() -> int | None:
     """The step in force, whatever `at_step` says."""
 
+def first_step() -> list[int] | None:
+    """The first step that was said since recording began, and when, in ticks; None: none was."""
+
 def release_bank(index: int, /) -> None:
     """The bank is free again."""
 
