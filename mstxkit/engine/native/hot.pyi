@@ -123,6 +123,7 @@ def stage(key: str, *, domain: str = "default", stream: object = None, **attribu
     """A range that is the stage `key`: reports total it by step and rank, and escalation looks it up.
 
     Called as `stage(key, *, domain="default", stream=None, **attributes)`.
+    In a generator, end it before each `yield`: else what the caller does meanwhile counts as its time.
 
     Args:
         key: Name of the stage, "actor_update" say; the range has the same name. As a decorator it may be left out.
