@@ -288,14 +288,14 @@ def _before_fork() -> None:
     """Hold our threads where they rest, with no lock taken: they do not survive a fork. Where Python would warn of it
     for them, as there are no others, end them.
 
-    A thread that hangs in a write is left behind after 25 ms, so that all of it takes no more than 50. It goes on in
+    A thread that hangs in a write is left behind after 20 ms, so that all of it takes no more than 50. It goes on in
     the parent. In the child its lock, its half-written block and its live file are nobody's: it begins with new ones.
     """
     _beside.at_forks.append(forker := threading.get_ident())
     if _beside.at_forks.count(forker) > 1:
         return
     faults.hold()  # from here on locks of logging may be held for the fork, by this very thread
-    deadline = time.monotonic() + forking.WAITS_AT_MOST_S / 2
+    deadline = time.monotonic() + forking.WAITS_AT_MOST_S * forking.SHARE
     try:
         if (late := _late_start()) is not None:  # before the lock, which it needs to end
             forking.end_threads(late.leave_off, deadline)
@@ -347,7 +347,7 @@ def _resume(due_s: float = 0.0) -> bool:
     """Start what starts the others. Where no thread can be started, a range of a second later calls this again."""
     if due_s and (time.monotonic() < due_s or _beside.at_forks):
         return True
-    if not _lock().acquire(timeout=0 if due_s else forking.WAITS_AT_MOST_S / 2):
+    if not _lock().acquire(timeout=0 if due_s else forking.WAITS_AT_MOST_S * forking.SHARE):
         return due_s > 0  # another thread is just stopping or starting all of them
     _beside.at_forks.append(threading.get_ident())
     try:

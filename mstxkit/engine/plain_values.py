@@ -116,25 +116,12 @@ def _look_around() -> None:
         _not_seen.pop(name, None)
 
 
-def _of_decimal(module: Mapping[str, Any]) -> Types:
-    yield module["Decimal"], _from_decimal
-
-
-def _of_pathlib(module: Mapping[str, Any]) -> Types:
-    for name in ("PurePosixPath", "PureWindowsPath", "PosixPath", "WindowsPath"):
-        yield module[name], str
-
-
 def _of_datetime(module: Mapping[str, Any]) -> Types:
     yield module["date"], module["date"].isoformat
     yield module["timedelta"], module["timedelta"].total_seconds
     yield module["timezone"], _from_zone
     for name in ("datetime", "time"):
         yield module[name], _from_time
-
-
-def _of_zoneinfo(module: Mapping[str, Any]) -> Types:
-    yield module["ZoneInfo"], _from_zone
 
 
 def _of_numpy(module: Mapping[str, Any]) -> Types:
@@ -183,6 +170,9 @@ def _from_array(array: Any) -> Any:
 _known: dict[int, tuple[type, Convert]] = {id(str): (str, str.__str__)}  # what a 0-d array of texts may hold
 # `_datetime`: others put classes of their own into `datetime`.
 _not_seen: dict[str, Callable[[Mapping[str, Any]], Types]] = {
-    "decimal": _of_decimal, "pathlib": _of_pathlib, "_datetime": _of_datetime, "zoneinfo": _of_zoneinfo,
+    "decimal": lambda module: iter([(module["Decimal"], _from_decimal)]),
+    "pathlib": lambda module: ((module[f"{of}Path"], str) for of in ("PurePosix", "PureWindows", "Posix", "Windows")),
+    "zoneinfo": lambda module: iter([(module["ZoneInfo"], _from_zone)]),
+    "_datetime": _of_datetime,
     "numpy": _of_numpy,
-}  # fmt: skip
+}

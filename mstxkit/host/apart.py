@@ -16,8 +16,7 @@ from typing import Sequence
 from . import environment, proc_files
 
 _SHELL, _IN_BACKGROUND = "/bin/sh", '"$@" &'
-# Of a process that is the first of its container, those that it has started.
-_children: list[int] = []
+_children: list[int] = []  # of a process that is the first of its container
 # Where the package lies: for the path of a Python that is to find it.
 ROOT = str(Path(__file__).resolve().parents[2])
 _START = (
@@ -63,10 +62,11 @@ def reap() -> None:
             _children.remove(pid)
 
 
-def end(pid: int | None, module: str) -> None:
-    """End at once who was started so, here and by this user, and gets on no more; nothing of another process."""
+def end(pid: int | None, module: str, but_in: str = "") -> None:
+    """End at once who was started so by this user, gets on no more, and is in none of these states of the kernel's."""
     try:
-        if pid and os.fsencode(module) in proc_files.content(f"/proc/{pid}/cmdline", 1 << 16).split(b"\0"):
+        words = proc_files.content(f"/proc/{pid}/cmdline", 1 << 16).split(b"\0") if pid else ()
+        if pid and os.fsencode(module) in words and proc_files.stat_of(f"/proc/{pid}")[0] not in but_in:
             os.kill(pid, signal.SIGKILL)
     except OSError:
         pass  # it is gone

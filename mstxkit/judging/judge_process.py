@@ -20,7 +20,8 @@ from .desk import Desk
 WHO = "controller"
 # Said by who starts it: one judges already, and nothing is heard of it.
 SILENT = "silent"
-_NICE = 10
+# Who has stopped it may want to look at it, and lets it go on: then it ends. Unless a page of figures is to be served.
+_NICE, _STOPPED = 10, "Tt"
 _ENDED_EVERY_S, _QUIET_S, _SAYS_WITHIN_S = 3.0, 2.0, 6.0
 # Processes of other hosts of which this one cannot tell: they live while something comes of their hosts.
 _SILENCE_S = 300.0
@@ -34,7 +35,7 @@ def main() -> None:
     try:
         lock = judge_lock.take(run)
         if lock is None and is_silent and not _is_heard(run):
-            lock = judge_lock.take_over(run, __name__)
+            lock = judge_lock.take_over(run, __name__, "" if sys.argv[3] else _STOPPED)
         if lock is not None:
             job_file.show(run, run_id)
             judge(run, run_id, lock, goes=outlets.told(run, run_id, "".join(sys.argv[3:4])))
@@ -45,12 +46,11 @@ def main() -> None:
 def judge(run: Path, run_id: str, lock: int = -1, silence_s: float = _SILENCE_S, goes: Outlets | None = None) -> None:
     """Judge a run until its processes have ended, it is gone, or another one has begun to judge in its place."""
     desk = Desk(run, run_id, WHO, lock=lock, outlets=goes)
-    hosts = desk.controller.directory
-    looked_s, was_over = 0.0, False
+    hosts, looked_s, was_over = desk.controller.directory, 0.0, False
     while desk.writes:
-        desk.look()
         if not judge_lock.is_mine(run, lock):  # another one has taken over, or will
             return
+        desk.look()
         # While something comes, somebody lives. What came before the clock was set back came long ago.
         if abs(time.time() - hosts.heard_s) > _QUIET_S and time.monotonic() - looked_s >= _ENDED_EVERY_S:
             is_over = _is_over(run, run_id, hosts.heard_s, silence_s)

@@ -9,7 +9,7 @@ from ..host import life, parts
 from ..store.fate import Liveness
 from ..store.livefile import CLOCKS, COUNTERS, Anchor, BankCopy, Slot, Texts
 from ..store.records import RECORD_BYTES
-from ..store.values import finite_number, list_of, small_number, table_of, text_of, whole_number
+from ..store.values import finite_number, list_of, small_number, step_number, table_of, text_of, whole_number
 from .align import Clock, anchor_of, wall_offset
 
 # How a process ended: it said so itself; it went on to another program, or went away in order; it was killed; nobody
@@ -118,6 +118,16 @@ class Process:
         """Processes of one group share CLOCK_MONOTONIC; one that does not say where it runs is a group of its own."""
         boot = text_of(self.identity.get("boot"))
         return (self.host, boot, text_of(self.identity.get("timens"))) if boot else tuple(map(str, self.key))
+
+    @property
+    def first_step(self) -> tuple[int, int] | None:
+        """The first step that it said, and when, ns on the wall clock; None: it said none, or that was not kept yet."""
+        import numpy as np
+
+        first = list_of(self.identity.get("first_step"))
+        step, ticks = (step_number(first[0]), whole_number(first[1])) if len(first) == 2 else (None, 0)
+        at_ns = int(self.clock.to_monotonic(np.array([ticks]))[0]) + self.offset_ns if step is not None else 0
+        return None if step is None or not 0 < at_ns < 1 << 62 else (step, at_ns)
 
     def learn(self, meta: dict[str, Any], order: float) -> None:
         """Take in what a block's meta or a live header says; `order` says which of two identities is later."""

@@ -293,7 +293,7 @@ class Run:
         """
         from .tables import step_lengths
 
-        return step_lengths.table(self.roles.runs, self.roles.origin_ns())
+        return step_lengths.table(self.roles.runs, self.roles.origin_ns(), self.files.processes)
 
     def ranks(self) -> pl.DataFrame:
         """`role, rank, host, steps, work_ns, gap_ns, wait_ns, wait_ratio, excess_ratio, excess_stage, gated_steps`.

@@ -105,18 +105,13 @@ def suspicion(rows: pl.DataFrame, wanted: Collection[str]) -> Suspicion:
     suspicions = list(filter(None, (_slowest(rows, key) for key in sorted(wanted))))
     if not suspicions:
         names = " and ".join(sorted(wanted))
-        others = _ended_by_several(rows)
+        ended = rows.select("stage", "rank").drop_nulls().unique()["stage"].value_counts().iter_rows()
+        others = sorted(name for name, count in ended if count > 1)[:_FEW]
         instead = f", or ask for {', '.join(others)}, which several have ended" if others else ""
         raise ReadError(
             f"nobody can be suspected: fewer than two ranks have ended {names} in this run; name ranks{instead}"
         )
     return max(suspicions, key=lambda suspicion: suspicion.suspect_ns / max(suspicion.peer_ns, 1))
-
-
-def _ended_by_several(rows: pl.DataFrame) -> list[str]:
-    """The stages, by any name, that more than one rank has ended; some of them."""
-    pairs = rows.select("stage", "rank").drop_nulls().unique()
-    return sorted(name for name, count in pairs["stage"].value_counts().iter_rows() if count > 1)[:_FEW]
 
 
 def _slowest(rows: pl.DataFrame, key: str) -> Suspicion | None:

@@ -19,8 +19,8 @@ from typing import Callable
 from .. import faults
 
 _COUNTS, _COUNTS_LATE = sys.version_info >= (3, 12), sys.version_info >= (3, 13)
-# What a fork takes longer at most for our threads, all together: it waits for half of that, then goes on without them.
-WAITS_AT_MOST_S = 0.05
+# What a fork takes longer at most for our threads, and which share of it is waited before it and after it each.
+WAITS_AT_MOST_S, SHARE = 0.05, 0.4
 # The fork after which our threads come back may be on its way out yet, and one that begins waits for us: not for long.
 RETURNS_WITHIN_S = 0.005
 # Threads of ours that ended by themselves, the newest: (kernel's id, when). Nobody joins them, and it may list them

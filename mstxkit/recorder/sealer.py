@@ -274,6 +274,6 @@ class Sealer:
             mark = livefile.identity_mark(self._live.view)
             if mark != self._known[0]:
                 self._known = mark, livefile.read_identity(self._live.view)
-            newest = identity.newest(self._known[1])
+            newest = {**identity.newest(self._known[1]), "first_step": engine.first_step()}
             if newest != self._known[1]:
                 livefile.write_identity(self._live.view, newest)

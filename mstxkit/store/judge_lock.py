@@ -16,11 +16,11 @@ def take(run: Path) -> int | None:
     return documents.taken(run / layout.VERDICTS / layout.JUDGE_LOCK)
 
 
-def take_over(run: Path, module: str) -> int | None:
+def take_over(run: Path, module: str, but_in: str = "") -> int | None:
     """As `take`, from who holds it and shows nothing any more: it is ended, with its page, where it is a process of
-    this host and was started as `module`. Elsewhere it finds that the file is another one, and ends.
+    this host, was started as `module`, and is in none of these states. Else it finds the file to be another, and ends.
     """
-    apart.end(life.holder_of(run / layout.VERDICTS / layout.JUDGE_LOCK), module)
+    apart.end(life.holder_of(run / layout.VERDICTS / layout.JUDGE_LOCK), module, but_in)
     (run / layout.VERDICTS / layout.JUDGE_LOCK).unlink(missing_ok=True)
     return take(run)
 

@@ -80,6 +80,19 @@ def kill(run: Path, pid: int) -> None:
     os.kill(pid, signal.SIGKILL)
 
 
+def test_who_was_stopped_is_followed_and_ends_as_it_goes_on(run: Path) -> None:
+    """Somebody may want to look at it: nobody ends it before that one lets it go on."""
+    with a_job(run) as first:
+        os.kill(first, signal.SIGSTOP)
+        at = judged(run)
+        assert lives.wait_until(lambda: judged(run) > at, 60)
+        assert first in beside.pids(run, beside.JUDGE)
+        os.kill(first, signal.SIGCONT)
+
+        assert lives.wait_until(lambda: first not in beside.pids(run, beside.JUDGE), 60)
+        assert lives.wait_until(lambda: len(beside.pids(run, beside.JUDGE)) == 1)
+
+
 @pytest.mark.parametrize("fault", [kill, clear_verdicts])
 def test_whoever_judges_no_more_is_followed_and_ends(run: Path, fault: Callable[[Path, int], None]) -> None:
     with a_job(run) as first:

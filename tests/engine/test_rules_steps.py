@@ -79,6 +79,19 @@ def test_what_is_no_step_is_a_counted_fault_and_ignored(engine: Any, recorded: W
     assert engine.counters()["faults"] == 2
 
 
+def test_when_the_first_step_was_said_is_known_of_each_recording(engine: Any, recorded: Written) -> None:
+    """A step is recorded with its ranges: the first may wait before it has any."""
+    silent, _, before = engine.first_step(), engine.step(-1), engine.now()
+    engine.step(7)
+    said, after = engine.first_step(), engine.now()
+    engine.step(8)
+
+    assert silent is None and said[0] == 7 and before <= said[1] <= after
+    assert engine.first_step() == said
+    engine.set_recording(True)
+    assert engine.first_step() is None
+
+
 def test_the_last_step_there_can_be_stays(engine: Any) -> None:
     engine.step(records.STEP_MAX)
 

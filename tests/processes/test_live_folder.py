@@ -150,9 +150,10 @@ def squat_as_somebody_else(folder: Path, elsewhere: Path) -> None:
 
 
 @pytest.mark.parametrize("squat", [squat_with_a_link, squat_as_somebody_else])
-def test_a_folder_of_our_name_that_is_not_ours_is_not_used(
-    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, squat: Callable[[Path, Path], None]
-) -> None:
+def test_a_folder_of_our_name_that_is_not_ours_is_not_used_and_named(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture,
+    squat: Callable[[Path, Path], None],
+) -> None:  # fmt: skip
     """In a world-writable place anybody can make a folder, or a link, with the name that this user's will have."""
     if os.geteuid():
         pytest.skip("only root can give a folder away")
@@ -167,6 +168,7 @@ def test_a_folder_of_our_name_that_is_not_ours_is_not_used(
 
     assert live_file.parent == lives.live_folder(run, str(run))
     assert not list(elsewhere.iterdir())
+    assert f"{shared}/mstxkit-{os.geteuid()} is another user's, or no folder: remove it" in caplog.text
 
 
 def test_a_folder_of_ours_that_others_can_look_into_is_closed(run: Path, tmp_path: Path) -> None:

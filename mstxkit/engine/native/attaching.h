@@ -129,6 +129,7 @@ static PyObject *hot_set_recording(PyObject *self, PyObject *value)
     (void)self;
     int on = PyObject_IsTrue(value);
     if (on < 0) return NULL;
+    if (on) g.first_step = NO_STEP;
     if (on && g.base) g.on |= ON_RECORD;
     else g.on &= ~(uint32_t)ON_RECORD;
     Py_RETURN_NONE;

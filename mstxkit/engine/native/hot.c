@@ -194,7 +194,7 @@ static void after_fork_in_child(void)
     g.beat_running = 0;
     g.forks++;
     g_seen_count = 0;
-    g.step = NO_STEP;
+    g.step = g.first_step = NO_STEP;
     forget_stage_times();
     forget_sums();
     if (!tls_thread) return;
@@ -219,6 +219,7 @@ static PyMethodDef hot_methods[] = {
     {"stage_keys", hot_stage_keys, METH_NOARGS, NULL},
     {"stage_waits", hot_stage_waits, METH_NOARGS, NULL},
     {"process_step", hot_process_step, METH_NOARGS, NULL},
+    {"first_step", hot_first_step, METH_NOARGS, NULL},
     {"intern", CALL(hot_intern), METH_VARARGS | METH_KEYWORDS, NULL},
     {"attach", hot_attach, METH_VARARGS, NULL},
     {"detach", hot_detach, METH_NOARGS, NULL},
@@ -382,7 +383,7 @@ static int hot_exec(PyObject *module)
     if (!make_tables() || !make_types(module) || !make_spares() || !add_wrapper_calls(module)) return -1;
     if (PyObject_SetAttrString(module, "NATIVE", Py_True) < 0 || !make_hooks_of_the_system()) return -1;
     g.counters = g.detached_counters;
-    g.step = NO_STEP;
+    g.step = g.first_step = NO_STEP;
     g.clock = CLOCK_MONO;
     g.ticks_per_ns = 1.0;
     g.first_ticks = g.first_ns = clock_ns(CLOCK_MONOTONIC);

@@ -123,6 +123,7 @@ def stage(key: str, *, domain: str = "default", stream: object = None, **attribu
     """A range that is the stage `key`: reports total it by step and rank, and escalation looks it up.
 
     Called as `stage(key, *, domain="default", stream=None, **attributes)`.
+    In a generator, end it before each `yield`: else what the caller does meanwhile counts as its time.
 
     Args:
         key: Name of the stage, "actor_update" say; the range has the same name. As a decorator it may be left out.
@@ -298,6 +299,9 @@ def stage_waits() -> dict[str, str]:
 
 def process_step() -> int | None:
     """The step in force, whatever `at_step` says."""
+
+def first_step() -> list[int] | None:
+    """The first step that was said since recording began, and when, in ticks; None: none was."""
 
 def release_bank(index: int, /) -> None:
     """The bank is free again."""

@@ -72,6 +72,8 @@ typedef struct {
     uint32_t on;
     uint32_t clock;
     uint32_t step;              /* NO_STEP until first set */
+    uint32_t first_step;        /* the first that was said while this recorder records, and when */
+    uint64_t first_step_ticks;
     uint32_t forks;             /* a child does not end in the tool what its parent began there */
     uint32_t generation;        /* of attach; a range of another generation writes nothing */
     uint64_t fake_ticks;

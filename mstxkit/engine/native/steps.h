@@ -40,6 +40,10 @@ static PyObject *hot_step(PyObject *self, PyObject *const *args, Py_ssize_t n)
     else if ((step = as_step(args[0])) == NO_STEP) return step_object(g.step);
     int moves_on = g_sums_changed && step != g.step;
     g.step = step;
+    if (UNLIKELY(g.first_step == NO_STEP) && g.on & ON_RECORD) {
+        g.first_step_ticks = now();
+        g.first_step = step;
+    }
     if (UNLIKELY(moves_on)) step_is_over();
     if (UNLIKELY(g_watch.stepped) && is_news(step)) tell_stepped(step);
     return step_object(step);
@@ -55,6 +59,13 @@ static PyObject *hot_process_step(PyObject *self, PyObject *unused)
 {
     (void)self, (void)unused;
     return step_object(g.step);
+}
+
+static PyObject *hot_first_step(PyObject *self, PyObject *unused)
+{
+    (void)self, (void)unused;
+    if (g.first_step == NO_STEP) Py_RETURN_NONE;
+    return Py_BuildValue("[IK]", g.first_step, (unsigned long long)g.first_step_ticks);
 }
 
 static PyObject *hot_current_stage(PyObject *self, PyObject *unused)

@@ -42,6 +42,7 @@ PyDoc_STRVAR(doc_stage,
     "A range that is the stage `key`: reports total it by step and rank, and escalation looks it up.\n"
     "\n"
     "Called as `stage(key, *, domain=\"default\", stream=None, **attributes)`.\n"
+    "In a generator, end it before each `yield`: else what the caller does meanwhile counts as its time.\n"
     "\n"
     "Args:\n"
     "    key: Name of the stage, \"actor_update\" say; the range has the same name. "

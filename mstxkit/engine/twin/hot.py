@@ -27,6 +27,7 @@ from .listeners import await_first, clear_direct, clear_sink, set_direct, set_si
 from .ranges import Range, mark
 from .sites import Site, add_cost, intern, stage_keys, stage_waits, stages_seen, watch_site
 from .steps import at_step, carried, carry, current_stage, current_step, process_step, stage_times, step, take_summaries
+from .tracks import first_step
 
 NATIVE = False
 Hook = Callable[..., Any]
@@ -85,6 +86,7 @@ def opened(site: Site, stream: Any = None, attributes: dict[str, Any] | None = N
 
 def set_recording(on: object) -> None:
     """Record from now on, where a live file is attached; or stop."""
+    tracks.first_said = None if on else tracks.first_said
     listeners.switch(listeners.RECORD, bool(on) and banks.live is not None)
 
 

@@ -6,7 +6,7 @@ import operator
 from typing import Any
 
 from ...store import records
-from . import banks, interruptions, listeners, sites, sums, tracks
+from . import banks, clock, interruptions, listeners, sites, sums, tracks
 from .interruptions import begins_with_try
 
 
@@ -20,6 +20,8 @@ def step(n: Any = None) -> int | None:
             tracks.step = wanted
             if listeners.on & listeners.RECORD:
                 sums.step_is_over(sites.stages())
+        if wanted is not None and tracks.first_said is None and listeners.on & listeners.RECORD:
+            tracks.first_said = [wanted, clock.now()]
         in_force = process_step()
     if wanted is not None:
         listeners.tell_step(wanted)

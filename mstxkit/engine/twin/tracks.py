@@ -27,6 +27,12 @@ unfinished: list[Opened] = []
 finish_rest: Callable[[], None] = unfinished.clear
 
 step = records.NO_STEP  # of this process, as records have it
+first_said: list[int] | None = None
+
+
+def first_step() -> list[int] | None:
+    """The first step that was said since recording began, and when, in ticks; None: none was."""
+    return first_said
 
 
 class Opened:

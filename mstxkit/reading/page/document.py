@@ -102,7 +102,8 @@ def _first(summary: dict[str, Any]) -> str:
     """What weighs most, why, what to do; what else is the matter."""
     head, others = summary["headline"], summary["matters"][1:6]
     of_head = {"Why": head["why"], "Profile": head["profile"], "Do": head["advice"]}
-    rows = [*((word, text(begun(words))) for word, words in of_head.items()), ("Next", _command(head["next"]))]
+    copied = f'<code id="next-command">{text(head["next"])}</code> <button type="button" id="copy">Copy</button>'
+    rows = [*((word, text(begun(words))) for word, words in of_head.items()), ("Next", head["next"] and copied)]
     listed = "".join(f"<dt>{word}</dt><dd>{words}</dd>" for word, words in rows if words)
     items = "".join(f"<li>{text(begun(m['words']))}{text(': ' + m['cost']) if m['cost'] else ''}.</li>" for m in others)
     left_out = len(summary["matters"]) - 1 - len(others)
@@ -114,11 +115,6 @@ def _first(summary: dict[str, Any]) -> str:
         f'<section class="first {tone}" aria-labelledby="verdict"><p class="eyebrow">Verdict</p>'
         f'<h1 id="verdict">{text(head["verdict"])}</h1>{cost_html}<dl>{listed}</dl>{more}</section>\n'
     )
-
-
-def _command(command: str) -> str:
-    shown_command = f'<code id="next-command">{text(command)}</code>'
-    return f'{shown_command} <button type="button" id="copy">Copy</button>' if command else ""
 
 
 def _key_figures(summary: dict[str, Any]) -> str:

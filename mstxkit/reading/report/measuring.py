@@ -42,7 +42,7 @@ def measured(run: Run, processes: pl.DataFrame, choice: ReportChoice) -> Measure
     first, last = (None, None) if numbers.is_empty() else (int(numbers.min()), int(numbers.max()))
     choosing.check(choice, processes["rank"].to_list(), first, last)
     names, ranks = processes.select(NAMES).to_dicts(), processes.select("rank").with_row_index("process")
-    lasted = steps.periods(sums.spans, processes["state"].to_list())
+    lasted = steps.periods(sums.spans, processes["state"].to_list(), run.files.processes)
     spans, lasted = (rows.join(ranks, on="process").filter(wanted_rows) for rows in (sums.spans, lasted))
     wanted = occurrences.filter(wanted_rows)
     by_process = _by_process(wanted, lasted)

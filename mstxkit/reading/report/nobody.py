@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Collection, Iterator, Mapping
+from typing import Any, Collection, Mapping
 
 from ...judging.gates import Gates
 from ...judging.judged import LIGHT, RINGS
@@ -54,7 +54,9 @@ def matter(account: Account, largest: float) -> Matter:
     above = f"nothing above {max(1, math.ceil(100 * largest))} % of a step" if account.steps else ""
     nobody = f"no rank was seen to make others wait{of_steps}"
     words = f"healthy: {'; '.join(filter(None, (above, nobody)))}"
-    return Matter(HEALTHY, words, why="; ".join(_short_roles(judged)), advice="; ".join(_wanted(judged)), blames=False)
+    short = [role for role in judged["roles"] if role["judged_steps"] < judging.ENOUGH_STEPS]
+    why = [f"role {shown(of['role'])} has too few steps to be judged: {of['judged_steps']} count" for of in short]
+    return Matter(HEALTHY, words, why="; ".join(why), advice="; ".join(_wanted(judged)), blames=False)
 
 
 def _with_longest(account: Account, matter: Matter) -> Matter:
@@ -91,12 +93,6 @@ def _too_short(judged: Mapping[str, Any]) -> Matter:
     why = "; ".join(filter(None, (nobody_in, _LEFT_OUT)))
     advice = f"let the job go on for {judging.ENOUGH_STEPS - most} steps more, or record a longer run"
     return Matter(TOO_SHORT, words, "", why, advice, blames=False)
-
-
-def _short_roles(judged: Mapping[str, Any]) -> Iterator[str]:
-    for role in judged["roles"]:
-        if role["judged_steps"] < judging.ENOUGH_STEPS:
-            yield f"role {shown(role['role'])} has too few steps to be judged: {role['judged_steps']} count"
 
 
 def _wanted(judged: Mapping[str, Any]) -> list[str]:

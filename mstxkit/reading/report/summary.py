@@ -162,13 +162,10 @@ def _losses(run: Run, processes: pl.DataFrame) -> list[dict[str, Any]]:
     """Processes that lost anything, with their counters; of too many names also `names_by`, the module of most."""
     kept = (*NAMES, *LOSSES)
     rows = [{key: process[key] for key in kept} for process in processes.iter_rows(named=True)]
-    makers = _makers_of_names(run) if any(row["names_capped"] for row in rows) else {}
+    makers = {}
+    if any(row["names_capped"] for row in rows):  # each process leaves a mark of it, once it has too many
+        marks = run.marks(attributes=("module",)).select("host", "pid", "message", "module")
+        makers = {tuple(who): module for *who, message, module in marks.iter_rows() if message == records.CATCH_ALL}
     for row in rows:
         row["names_by"] = makers.get((row["host"], row["pid"])) if row["names_capped"] else None
     return [row for row in rows if any(row[name] for name in LOSSES)]
-
-
-def _makers_of_names(run: Run) -> dict[tuple[str, int], str]:
-    """By host and pid, which module made most names: each process leaves a mark of it, once it has too many."""
-    marks = run.marks(attributes=("module",)).select("host", "pid", "message", "module")
-    return {(host, pid): module for host, pid, message, module in marks.iter_rows() if message == records.CATCH_ALL}

@@ -46,7 +46,8 @@ def render(summary: dict[str, Any], everything: bool = False, top: int | None = 
     parts += [_lost(process) for process in summary["losses"][:LINES_SHOWN]]
     if (more := len(summary["losses"]) - LINES_SHOWN) > 0:
         parts.append(Text(f"… and {more} more processes with losses (--json lists all)", "dim"))
-    parts += _coalesced(summary["coalesced"])
+    coalesced = [f"{shown(r['name'])} ({r['calls']} calls in {r['records']} records)" for r in summary["coalesced"]]
+    parts += [Text.assemble(("coalesced: ", "yellow"), _listed(coalesced))] if coalesced else []
     parts += captures.lines(summary["captures_failed"])
     parts += elsewhere.lines(summary["places"], summary["missing_ranks"])
     parts += map(Text, summary["autopatch"])
@@ -132,11 +133,6 @@ def _lost(process: dict[str, Any]) -> Text:
         maker = f"made most by module {shown(process['names_by'])}; " if process.get("names_by") else ""
         lost += f" (too many names, {maker}what differs from call to call belongs into attributes)"
     return Text.assemble((f"{labels.placed(process)}: ", "yellow"), lost)
-
-
-def _coalesced(ranges: list[dict[str, Any]]) -> list[RenderableType]:
-    named = [f"{shown(r['name'])} ({r['calls']} calls in {r['records']} records)" for r in ranges]
-    return [Text.assemble(("coalesced: ", "yellow"), _listed(named))] if named else []
 
 
 def damage_lines(damage: list[dict[str, Any]]) -> list[RenderableType]:

@@ -1,13 +1,17 @@
-"""How long steps take: of each process, from the first begin of a step's ranges to that of the next step's."""
+"""How long steps take: of each process, from the first begin of a step's ranges, or its word, to that of the next's."""
 
 from __future__ import annotations
 
+from typing import Iterable
+
 import polars as pl
+
+from ..processes import Process
 
 _ENDED = "ended"
 
 
-def periods(spans: pl.DataFrame, states: list[str]) -> pl.DataFrame:
+def periods(spans: pl.DataFrame, states: list[str], processes: Iterable[Process] = ()) -> pl.DataFrame:
     """`process, step, period_ns`: how long each step took each process, by process and step.
 
     Until its next step began, where that has the next number; else until the last of its ranges ended. A last step
@@ -16,8 +20,13 @@ def periods(spans: pl.DataFrame, states: list[str]) -> pl.DataFrame:
     Args:
         spans: as `inside.sums` gives them; those of a step count together.
         states: of the processes, in the order of `Run.processes()`.
+        processes: which say when their first step began.
     """
+    keys = {name: spans.schema[name] for name in ("process", "step", "start_ns")}
+    firsts = [(process.index, *first) for process in processes if (first := process.first_step)]
     whole = spans.group_by("process", "step").agg(pl.col("start_ns").min(), pl.col("end_ns").max())
+    whole = whole.join(pl.DataFrame(firsts, keys, orient="row"), on=["process", "step"], how="left", suffix="_said")
+    whole = whole.with_columns(start_ns=pl.min_horizontal("start_ns", "start_ns_said"))
     after = {name: pl.col(name).shift(-1).over("process") for name in ("step", "start_ns")}
     until_next = pl.when(after["step"] == pl.col("step") + 1).then(after["start_ns"] - pl.col("start_ns"))
     own_ns = pl.col("end_ns") - pl.col("start_ns")

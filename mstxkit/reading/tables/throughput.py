@@ -48,7 +48,7 @@ def _of_role(run: RoleRun, flops: Flops) -> Iterator[tuple[Any, ...]]:
         if not np.isfinite(run.work[:, :, piece, 0]).any():
             continue
         for at, step in enumerate(run.steps.tolist()):
-            tokens = run.work[at, :, piece, 0]
+            tokens, responses = run.work[at, :, piece, 0], run.work[at, :, piece, 1]
             if not np.isfinite(tokens).any():
                 continue
             came, done = run.came_s[at, :, piece], np.fmax.reduce(run.done_s[at][:, [piece, *rest]], axis=1)
@@ -56,14 +56,11 @@ def _of_role(run: RoleRun, flops: Flops) -> Iterator[tuple[Any, ...]]:
             total, ranks = float(np.nansum(tokens)), int(np.isfinite(came).sum())
             per_s, of_step = _over(total, stage_s), _over(total, float(lengths[at]))
             yield (
-                step, run.role, stage, ranks, total, _sum(run.work[at, :, piece, 1]), shown_ns(stage_s),
+                step, run.role, stage, ranks, total,
+                float(np.nansum(responses)) if np.isfinite(responses).any() else None, shown_ns(stage_s),
                 shown_ns(float(lengths[at])), per_s, of_step,
                 None if per_s is None else flops.mfu_ratio(stage, per_s, ranks),
             )  # fmt: skip
-
-
-def _sum(values: Any) -> float | None:
-    return float(np.nansum(values)) if np.isfinite(values).any() else None
 
 
 def _over(tokens: float, seconds: float) -> float | None:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from builders.run_files import BankFiles, ProcessFiles, new_run
+from builders.run_files import WALL_OFFSET_NS, BankFiles, ProcessFiles, new_run
 
 pytest.importorskip("numpy")
 pl = pytest.importorskip("polars")
@@ -61,3 +61,21 @@ def test_a_share_is_of_the_time_of_all_steps_of_the_process(tmp_path: Path) -> N
     (share,) = steps.shares(stages.by_step(opened.occurrences()), periods).rows()
 
     assert share == ("save", 0, 50 / 400)
+
+
+@pytest.mark.parametrize(
+    ("said", "began_ns"), [(None, 100), ([0, 30], 30), ([0, 130], 100), ([0], 100), (["x", {}], 100)]
+)
+def test_the_first_step_begins_when_it_was_said_where_that_is_known(tmp_path: Path, said: Any, began_ns: int) -> None:
+    """Its initial wait is in no range. Of runs that were written before nobody knows it."""
+    bank = BankFiles()
+    for step in range(4):
+        bank.range("work", 100 * step + 100, 100 * step + 180, step=step, stage="work", own=True)
+    run = new_run(tmp_path / "run")
+    ProcessFiles(run, first_step=said).seal(bank)
+    opened = open_run(run)
+    spans = inside.sums(opened.files, pl.lit(True)).spans
+
+    assert steps.periods(spans, ["ended"], opened.files.processes)["period_ns"].to_list()[:2] == [200 - began_ns, 100]
+    first = opened.steps().row(0, named=True)
+    assert (first["start_ns"] - WALL_OFFSET_NS, first["duration_ns"]) == (began_ns, 180 - began_ns)
