@@ -67,7 +67,7 @@ def tables() -> dict[tuple[Path, str], str]:
 def table() -> str:
     """What each recorded version holds, a row for each, oldest first."""
     rows = [_row(name, version) for name in registry.names() for version in versions(name)]
-    return "\n".join(["| framework | version | core targets | extra targets |", "|---|---|---|---|", *rows])
+    return "\n".join(["| framework | version | core targets | extra |", "|---|---|---|---|", *rows])
 
 
 def short(file: Path) -> str:
@@ -76,7 +76,7 @@ def short(file: Path) -> str:
     for name in registry.names():
         if every := versions(name):
             core = _row(name, every[-1]).split(" | ")[2]
-            lines.append(f"| {name} | {every[0]} … {every[-1]} ({len(every)}) | {core.replace(' of ', ' / ')} |")
+            lines.append(f"| {name} | {every[0]} … {every[-1]} ({len(every)}) | {core} |")
     return "\n".join(lines)
 
 
@@ -107,7 +107,7 @@ def _row(framework: str, version: str) -> str:
 
 def _count(patch: Patch, held: list[str], is_core: bool) -> str:
     declared = sum((target.tier == CORE) is is_core for target in patch.targets)
-    return f"{sum((tier == CORE) is is_core for tier in held)} of {declared}" if declared else "–"
+    return f"{sum((tier == CORE) is is_core for tier in held)}/{declared}" if declared else "–"
 
 
 def recorded(framework: str, version: str) -> Symbols:

@@ -208,10 +208,13 @@ def test_forward_passes_alone_are_micro_batches_on_a_pipeline_too(
 
 @pytest.fixture
 def vllm(install: Install, version: str) -> Any:
-    """A worker of vLLM on Ascend: one engine step is `step(worker, tokens)`."""
-    install(surface.recorded(f"vllm_ascend-{version}"))
-    mstxkit.autopatch("vllm_ascend")
-    name = "worker_v1" if version == "0.11.0" else "worker"
+    """A worker of vLLM, on Ascend or not: one engine step is `step(worker, tokens)`."""
+    install(surface.recorded(version))
+    framework = version.partition("-")[0]
+    mstxkit.autopatch(framework)
+    if framework == "vllm":
+        return instance(importlib.import_module("vllm.v1.worker.cpu_worker").CPUWorker)
+    name = "worker_v1" if version == "vllm_ascend-0.11.0" else "worker"
     return instance(importlib.import_module(f"vllm_ascend.worker.{name}").NPUWorker)
 
 
@@ -221,13 +224,16 @@ def step(worker: Any, tokens: int = 1) -> None:
         worker.execute_model,
         SimpleNamespace(
             total_num_scheduled_tokens=tokens, num_scheduled_tokens={}, scheduled_new_reqs=[],
+            scheduled_cached_reqs=None,
         ),
     )  # fmt: skip
     if hasattr(worker, "sample_tokens"):
         call(worker.sample_tokens)
 
 
-every_vllm = pytest.mark.parametrize("version", ["0.11.0", "0.13.0", "0.18.0", "0.23.0"])
+every_vllm = pytest.mark.parametrize(
+    "version", ["vllm-0.32.0", *(f"vllm_ascend-{one}" for one in ("0.11.0", "0.13.0", "0.18.0", "0.23.0"))]
+)
 
 
 @every_vllm

@@ -41,7 +41,7 @@ def test_conditions_are_well_formed(patch: Patch) -> None:
             conditions.check(text)  # raises where it is not
 
 
-@pytest.mark.parametrize("framework", ["mindspeed_llm", "mindspeed_rl", "sglang", "vllm_ascend"])
+@pytest.mark.parametrize("framework", ["mindspeed_llm", "mindspeed_rl", "sglang", "vllm", "vllm_ascend"])
 def test_conditions_name_parameters_that_every_recorded_version_has(framework: str) -> None:
     asked = [target for target in registry.load(framework).targets if target.dummy or target.sampling.mixes_if]
     found = recorded_surfaces.holders(tuple(asked), framework)
@@ -52,7 +52,7 @@ def test_conditions_name_parameters_that_every_recorded_version_has(framework: s
             conditions.compiled(text, function.signature())  # raises where it does not
 
 
-@pytest.mark.parametrize("framework", ["mindspeed_llm", "mindspeed_rl", "sglang", "verl", "vllm_ascend"])
+@pytest.mark.parametrize("framework", ["mindspeed_llm", "mindspeed_rl", "sglang", "verl", "vllm", "vllm_ascend"])
 def test_calls_of_one_name_are_the_same_pieces_within_a_version(framework: str) -> None:
     """They share a site, and that has one role."""
     roles: dict[object, set[object]] = {}

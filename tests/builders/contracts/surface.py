@@ -17,7 +17,7 @@ from builders.contracts.where import SURFACES
 from mstxkit.patching.declare import Target
 
 # Plain functions that give the context manager of another one.
-PASSES_A_CONTEXT_ON = ("disable_adapter",)
+PASSES_A_CONTEXT_ON = ("disable_adapter", "record_function_or_nullcontext")
 # Objects of these decorators are no Python functions any more.
 KERNELS = ("triton.jit", "triton.autotune")
 

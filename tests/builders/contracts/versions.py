@@ -23,6 +23,7 @@ NEWEST = (
     "mindspeed_rl-master-05a90d7",
     "sglang-0.5.23",
     "verl-0.9.1",
+    "vllm-0.32.0",
     "vllm_ascend-0.23.0",
 )
 
