@@ -58,7 +58,7 @@ def understand(
 ) -> Understood:
     """The same, with the place of each field, notes and warnings."""
     opened = sources.read(source)
-    adapter, note = _chosen(opened, flavour)
+    adapter, note = _choose_adapter(opened, flavour)
     read = adapter.read(opened)
     if adapter.FLAVOUR != OWN and own.is_manner_alone(opened):
         manner = own.read(opened)
@@ -73,10 +73,10 @@ def understand(
 
 def write(config: Config, flavour: str) -> Written:
     """A configuration in one flavour: its text, and what that cannot say. Raises: ConfigError for an unknown one."""
-    return _adapter(flavour).write(config)
+    return _find_adapter(flavour).write(config)
 
 
-def _adapter(flavour: str) -> Adapter:
+def _find_adapter(flavour: str) -> Adapter:
     choices = adapters.by_flavour()
     if flavour not in choices:
         near = difflib.get_close_matches(flavour, choices, n=1)
@@ -97,9 +97,9 @@ def _carried_out_elsewhere(source: Source, flavour: str, config: Config) -> tupl
     return tuple(enabled)
 
 
-def _chosen(source: Source, flavour: str | None) -> tuple[Adapter, tuple[str, ...]]:
+def _choose_adapter(source: Source, flavour: str | None) -> tuple[Adapter, tuple[str, ...]]:
     if flavour is not None:
-        return _adapter(flavour), ()
+        return _find_adapter(flavour), ()
     for key in source.values:  # a misspelt section of ours beside a framework's would be passed over
         if key != OWN and difflib.get_close_matches(str(key).lower(), [OWN], cutoff=0.8):
             raise ConfigError.of([Problem(*source.place(key), None, "unknown section", (OWN,))])

@@ -25,7 +25,7 @@ def yaml(text: str, name: str) -> tuple[dict[str, Any], dict[Path, int]]:
         return {}, {}
     walk = _NodeWalk(name)
     values = walk.value(root, ())
-    return _mapping(values, name), walk.lines
+    return _check_mapping(values, name), walk.lines
 
 
 def json(text: str, name: str, first_line: int = 1) -> tuple[dict[str, Any], dict[Path, int]]:
@@ -45,7 +45,7 @@ def json(text: str, name: str, first_line: int = 1) -> tuple[dict[str, Any], dic
         walk.value(composed(text.replace("\t", " "), name), ())
     except ConfigError:  # a text that YAML reads otherwise: values are known all the same
         walk.lines.clear()
-    return _mapping(values, name), walk.lines
+    return _check_mapping(values, name), walk.lines
 
 
 def scalar(text: str) -> Any:
@@ -142,7 +142,7 @@ def composed(text: str, name: str) -> Any:
         raise ConfigError(f"{name}:1: not YAML: nested too deeply") from None
 
 
-def _mapping(values: Any, name: str) -> dict[str, Any]:
+def _check_mapping(values: Any, name: str) -> dict[str, Any]:
     if not isinstance(values, dict):
         raise ConfigError(f"{name}:1: a configuration is a mapping of keys to values, not {type(values).__name__}")
     return values

@@ -97,7 +97,7 @@ class _Resolving:
         parts: list[Any] = []
         position = 0
         while (start := text.find("${", position)) >= 0:
-            end = _end(text, start)
+            end = _find_end(text, start)
             if end is None:
                 raise _Unresolved(path, text, "a ${ without its }")
             parts += [text[position:start], self.meant(text[start + 2 : end], path, text)]
@@ -114,7 +114,7 @@ class _Resolving:
             if target is _MISSING:
                 raise _Unresolved(path, text, f"there is no {inner.strip()}")
             return target
-        arguments = _arguments(rest)
+        arguments = _split_arguments(rest)
         default: Any = _MISSING
         if len(arguments) > 1:  # it may be an interpolation itself
             word = arguments[1].strip()
@@ -151,7 +151,7 @@ class _Resolving:
         return (None if default is None else str(default)) if value is None else value
 
 
-def _end(text: str, start: int) -> int | None:
+def _find_end(text: str, start: int) -> int | None:
     depth = 0
     for position in range(start, len(text)):
         if text.startswith("${", position):
@@ -163,7 +163,7 @@ def _end(text: str, start: int) -> int | None:
     return None
 
 
-def _arguments(text: str) -> list[str]:
+def _split_arguments(text: str) -> list[str]:
     """A resolver's arguments: split at its first comma outside brackets and nested interpolations."""
     depth = 0
     for position, char in enumerate(text):

@@ -126,7 +126,7 @@ class _Scope(_Fixed):
     apart from ranks (verl's Agent Loop); null: `ranks` decides."""
 
 
-def _type(option: Option) -> Any:
+def _type_of(option: Option) -> Any:
     """What pydantic takes for an option."""
     word: Any = Literal[option.values] if option.values else Text
     if option.is_list:
@@ -157,7 +157,7 @@ else:
     )  # fmt: skip
     _Depth = create_model(
         "_Depth", __base__=_Scope, __module__=__name__,
-        **{option.name: (_type(option), Field(option.default, description=option.meaning)) for option in _options},
+        **{option.name: (_type_of(option), Field(option.default, description=option.meaning)) for option in _options},
     )  # fmt: skip
 
 

@@ -55,7 +55,7 @@ def calls(text: str, name: str, chosen: Iterable[BranchChoice] = ()) -> tuple[di
         raise ConfigError(f"{name}:{getattr(exc, 'lineno', None) or 1}: not Python: {exc.args[0]}") from None
     file = _PythonFile(tree)
     nodes = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and file.dotted(node.func) in PROFILERS]
-    call = _chosen(sorted(nodes, key=lambda node: node.lineno), name, tuple(chosen))
+    call = _choose_call(sorted(nodes, key=lambda node: node.lineno), name, tuple(chosen))
     if call is None:
         return {}, {}
     profiler = file.dotted(call.func)
@@ -64,11 +64,11 @@ def calls(text: str, name: str, chosen: Iterable[BranchChoice] = ()) -> tuple[di
     return values, file.lines
 
 
-def _chosen(nodes: list[ast.Call], name: str, chosen: tuple[BranchChoice, ...]) -> ast.Call | None:
+def _choose_call(nodes: list[ast.Call], name: str, chosen: tuple[BranchChoice, ...]) -> ast.Call | None:
     taken = [choice.line for choice in chosen if choice.is_taken]
     refused = [choice.line for choice in chosen if not choice.is_taken]
-    left = [call for call in nodes if not any(_holds(call, line) for line in refused)]
-    left = [call for call in left if not taken or any(_holds(call, line) for line in taken)]
+    left = [call for call in nodes if not any(_holds_line(call, line) for line in refused)]
+    left = [call for call in left if not taken or any(_holds_line(call, line) for line in taken)]
     lines = ", ".join(str(call.lineno) for call in nodes)
     if nodes and not left:
         raise ConfigError(f"{name}: no call of a profiler is in a chosen line; they are in {lines}")
@@ -78,7 +78,7 @@ def _chosen(nodes: list[ast.Call], name: str, chosen: tuple[BranchChoice, ...]) 
     return left[0] if left else None
 
 
-def _holds(call: ast.Call, line: int) -> bool:
+def _holds_line(call: ast.Call, line: int) -> bool:
     return call.lineno <= line <= (call.end_lineno or call.lineno)
 
 
@@ -87,9 +87,9 @@ class _PythonFile:
 
     def __init__(self, tree: ast.Module) -> None:
         self.lines: dict[Path, int] = {}
-        self.imported = dict(_imports(tree))
+        self.imported = dict(_list_imports(tree))
         self.assigned: dict[str, list[ast.expr | None]] = {}
-        for name, value in _assignments(tree):
+        for name, value in _list_assignments(tree):
             self.assigned.setdefault(name, []).append(value)
 
     def dotted(self, node: ast.expr) -> str:
@@ -139,7 +139,7 @@ class _PythonFile:
         return NotKnown(ast.unparse(node), node.lineno, why)
 
 
-def _imports(tree: ast.Module) -> Iterator[tuple[str, str]]:
+def _list_imports(tree: ast.Module) -> Iterator[tuple[str, str]]:
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             for alias in node.names:
@@ -151,11 +151,11 @@ def _imports(tree: ast.Module) -> Iterator[tuple[str, str]]:
                 yield alias.asname or alias.name, _MOVED.get(whole, whole)
 
 
-def _assignments(tree: ast.Module) -> Iterator[tuple[str, ast.expr | None]]:
+def _list_assignments(tree: ast.Module) -> Iterator[tuple[str, ast.expr | None]]:
     """Every name that is bound, with the value where that is certain: None under a condition, in a loop, as a
     parameter, or where it is changed.
     """
-    certain = {id(node) for node in _straight(tree)}
+    certain = {id(node) for node in _walk_straight(tree)}
     for node in ast.walk(tree):
         targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
         for target in targets:
@@ -166,10 +166,10 @@ def _assignments(tree: ast.Module) -> Iterator[tuple[str, ast.expr | None]]:
             yield node.arg, None
 
 
-def _straight(node: ast.AST) -> Iterator[ast.AST]:
+def _walk_straight(node: ast.AST) -> Iterator[ast.AST]:
     """Statements that run whenever their function, class or file does."""
     for child in getattr(node, "body", []):
         yield child
         is_block = isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.With, ast.AsyncWith))
         if is_block or (isinstance(child, ast.If) and ast.unparse(child.test).startswith("__name__ == ")):
-            yield from _straight(child)
+            yield from _walk_straight(child)

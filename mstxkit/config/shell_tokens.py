@@ -74,7 +74,7 @@ class _Taking:
             self.tokens.append(Token(match["operator"] or REDIRECT, self.line, is_operator=True))
         elif match[0] != "\\\n":
             self.begun = self.begun if self.parts else self.line
-            self.parts.append(_unquoted(match))
+            self.parts.append(_unquote_match(match))
             self.is_bare = self.is_bare and (match["plain"] is not None or match["command"] is not None)
         self.line += match[0].count("\n")
 
@@ -84,15 +84,15 @@ class _Taking:
             self.parts, self.is_bare = [], True
 
 
-def _unquoted(match: re.Match[str]) -> str:
+def _unquote_match(match: re.Match[str]) -> str:
     if match["single"] is not None:
-        return _quoted(match[0][1:].removesuffix("'"))
+        return _quote_text(match[0][1:].removesuffix("'"))
     if match["double"] is not None:
         inner = match[0][1:-1] if match[0].endswith('"') and len(match[0]) > 1 else match[0][1:]
         # A continued line stays one, for its number.
-        return re.sub(r'\\(\n|["\\$`])', lambda escaped: _quoted(escaped[1]), inner)
-    return _quoted(match["escaped"]) if match["escaped"] else match[0]
+        return re.sub(r'\\(\n|["\\$`])', lambda escaped: _quote_text(escaped[1]), inner)
+    return _quote_text(match["escaped"]) if match["escaped"] else match[0]
 
 
-def _quoted(text: str) -> str:
+def _quote_text(text: str) -> str:
     return text.replace("$", _PLAIN_DOLLAR).replace("`", _PLAIN_BACKTICK)

@@ -123,21 +123,21 @@ def from_mapping(mapping: Any, name: str = MAPPING) -> Source:
         from omegaconf import OmegaConf
 
         mapping = OmegaConf.to_container(mapping, resolve=False)
-    values = {str(key): _plain(value) for key, value in mapping.items()}
+    values = {str(key): _as_plain(value) for key, value in mapping.items()}
     texts = {key: Word(value) for key, value in values.items() if isinstance(value, str)}
     return Source(name, values, variables=texts if len(texts) == len(values) else {})
 
 
-def _plain(value: Any, depth: int = 0) -> Any:
+def _as_plain(value: Any, depth: int = 0) -> Any:
     """Dicts, lists and scalars; OmegaConf's containers and tuples become these, anything else stays what it is."""
     if depth > documents.DEEPEST:
         raise ConfigError("the mapping is nested too deeply")
     if isinstance(value, (str, int, float, bool, bytes)) or value is None:
         return value
     if hasattr(value, "items"):
-        return {str(key): _plain(inner, depth + 1) for key, inner in value.items()}
+        return {str(key): _as_plain(inner, depth + 1) for key, inner in value.items()}
     if isinstance(value, (Sequence, set, frozenset)):
-        return [_plain(inner, depth + 1) for inner in value]
+        return [_as_plain(inner, depth + 1) for inner in value]
     return value
 
 

@@ -47,8 +47,8 @@ def check(
             Schedule.parse(config.light)
     except ConfigError as exc:
         wrong.append(("light", str(exc).partition("; ")[2]))
-    problems = tuple(_problem(config, field, why, places or {}, name) for field, why in wrong)
-    return Findings(problems, tuple(_warnings(config, total_steps)) if config.enabled else ())
+    problems = tuple(_describe_problem(config, field, why, places or {}, name) for field, why in wrong)
+    return Findings(problems, tuple(_list_warnings(config, total_steps)) if config.enabled else ())
 
 
 def expected_bytes(config: Config) -> int | None:
@@ -65,7 +65,7 @@ def expected_bytes(config: Config) -> int | None:
     return (megabytes << 20) * (window.steps * window.repeat + len(window.more_steps))
 
 
-def _problem(config: Config, field: str, why: str, places: Mapping[str, SourcePlace], name: str) -> Problem:
+def _describe_problem(config: Config, field: str, why: str, places: Mapping[str, SourcePlace], name: str) -> Problem:
     place = places.get(field) or places.get(field.partition(".")[0]) or SourcePlace(name, None, field)
     value: Any = config
     for part in field.split("."):
@@ -140,7 +140,7 @@ def _sampling(config: Config) -> Iterator[tuple[str, str]]:
         yield "sampling.per", "the stage actor_generate has decode steps, no batches"
 
 
-def _warnings(config: Config, total_steps: int | None) -> Iterator[str]:
+def _list_warnings(config: Config, total_steps: int | None) -> Iterator[str]:
     window = config.window
     if window.steps is None:
         yield "records to the end of the run, in one window: limit it with window.steps or limits"

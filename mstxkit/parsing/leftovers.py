@@ -23,14 +23,14 @@ _IN_PARTS = ("sqlite", "summary", "timeline", "data/all_file.complete")
 
 def clear(raw: Path) -> None:
     """Remove what earlier parses of a raw folder left. Raises: OSError where something cannot be removed."""
-    for path in (raw / OUTPUT, *_intermediate(raw)):
+    for path in (raw / OUTPUT, *_find_intermediate(raw)):
         if path.is_symlink() or path.is_file():
             path.unlink()
         elif path.is_dir():
             shutil.rmtree(path)
 
 
-def _intermediate(raw: Path) -> Iterator[Path]:
+def _find_intermediate(raw: Path) -> Iterator[Path]:
     for name in os.listdir(raw):
         folder = raw / name
         if not name.startswith("PROF_") or folder.is_symlink() or not folder.is_dir():

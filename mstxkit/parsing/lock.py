@@ -28,13 +28,13 @@ def take(folder: Path) -> int:
     path = folder / layout.ANALYSIS_LOCK
     try:
         descriptor = documents.open_lock_file(path)
-        is_ours = _locked(descriptor)
+        is_ours = _try_lock(descriptor)
     except OSError as exc:
         raise MstxkitError(
             f"{path} cannot be locked: {exc.strerror}; results are kept in the run, which must be writable: copy it"
         ) from exc
     if not is_ours:
-        holder = _holder(descriptor)
+        holder = _read_holder(descriptor)
         os.close(descriptor)
         raise MstxkitError(f"another `mstxkit profiles --analyse` works on this run{holder}; wait until it has ended")
     os.ftruncate(descriptor, 0)
@@ -42,7 +42,7 @@ def take(folder: Path) -> int:
     return descriptor
 
 
-def _locked(descriptor: int) -> bool:
+def _try_lock(descriptor: int) -> bool:
     # Not `lockf`: such a lock is not handed on to other processes.
     deadline = time.monotonic() + _DYING_S
     while True:
@@ -55,7 +55,7 @@ def _locked(descriptor: int) -> bool:
             time.sleep(0.05)
 
 
-def _holder(descriptor: int) -> str:
+def _read_holder(descriptor: int) -> str:
     try:
         holder: Any = json.loads(os.pread(descriptor, _LIMIT_BYTES, 0))
         return f" (process {int(holder['pid'])} on {str(holder['host'])[:64]})"

@@ -26,7 +26,7 @@ def main() -> None:
     kind, answer_fd, export, folder = sys.argv[1], int(sys.argv[2]), sys.argv[3], sys.argv[4]
     _end_with_the_command()
     give_way()
-    answer = _parsed(KINDS[kind], folder, export)
+    answer = _parse_folder(KINDS[kind], folder, export)
     with os.fdopen(answer_fd, "w") as stream:
         json.dump(answer, stream)
     sys.stdout.flush()
@@ -48,19 +48,19 @@ def _end_with_the_command() -> None:
     threading.Thread(target=watch, daemon=True).start()
 
 
-def _parsed(kind: Kind, folder: str, export: str) -> dict[str, Any]:
+def _parse_folder(kind: Kind, folder: str, export: str) -> dict[str, Any]:
     answer: dict[str, Any] = {"versions": {}, "problem": ""}
     try:
         analyse = importlib.import_module(kind.module).analyse
         answer["versions"] = {kind.name: str(getattr(sys.modules[kind.name], "__version__", "unknown"))}
         if folder:
-            _call(analyse, folder, export)
+            _call_analyse(analyse, folder, export)
     except Exception as exc:
         answer["problem"] = f"{type(exc).__name__}: {exc}"[:_TEXT_LIMIT]
     return answer
 
 
-def _call(analyse: Any, folder: str, export: str) -> None:
+def _call_analyse(analyse: Any, folder: str, export: str) -> None:
     """`analyse` with those of its options that this version has: 7.0 has no export_type, 6.0.rc1 only the path."""
     parameters = inspect.signature(analyse).parameters
     options: dict[str, Any] = {"max_process_number": 1} if "max_process_number" in parameters else {}

@@ -26,15 +26,15 @@ def problem(kind: Kind, raw: Path, wanted: tuple[str, ...], log: Path | None) ->
     """
     output = raw / OUTPUT
     if output.is_symlink() or not output.is_dir():
-        return _because(f"no {OUTPUT} was written", log)
+        return _join_reasons(f"no {OUTPUT} was written", log)
     if kind.marker and not (output / kind.marker).is_file():
-        return _because(f"{OUTPUT}/{kind.marker} is missing: the parser did not come to its end", log)
+        return _join_reasons(f"{OUTPUT}/{kind.marker} is missing: the parser did not come to its end", log)
     for export in wanted:
         lacking = _no_database(kind, output) if export == DB else _no_trace(output)
         if lacking:
-            return _because(lacking, log)
+            return _join_reasons(lacking, log)
     failed = [line for line in errors(log) if _FAILED.search(line)]
-    return _because("a part of it failed", log) if failed else ""
+    return _join_reasons("a part of it failed", log) if failed else ""
 
 
 def of_somebody_else(kind: Kind, raw: Path) -> ParseRecord | None:
@@ -47,11 +47,11 @@ def of_somebody_else(kind: Kind, raw: Path) -> ParseRecord | None:
 
 def errors(log: Path | None) -> list[str]:
     """The errors that a parser printed, each once, without time and process."""
-    matches = map(_ERROR_LINE.match, _tail(log) if log else [])
+    matches = map(_ERROR_LINE.match, _read_tail(log) if log else [])
     return list(dict.fromkeys(match[1].strip() for match in matches if match and match[1]))
 
 
-def _because(what: str, log: Path | None) -> str:
+def _join_reasons(what: str, log: Path | None) -> str:
     return "; ".join([what, *errors(log)[:3]])
 
 
@@ -68,7 +68,7 @@ def _no_trace(output: Path) -> str:
     return "" if trace.is_file() and trace.stat().st_size else f"no {_TRACE} is in {OUTPUT}"
 
 
-def _tail(log: Path) -> list[str]:
+def _read_tail(log: Path) -> list[str]:
     try:
         with open(log, "rb") as stream:
             size = stream.seek(0, 2)

@@ -43,15 +43,15 @@ def of_run(run: Path, unfinished: bool = False) -> list[Profile]:
     top = run / PROFILES
     if not top.is_dir() or top.is_symlink():
         return []
-    alive, places = _Living(run, unfinished), list(_folders(top))
+    alive, places = _Living(run, unfinished), list(_walk_folders(top))
     ours = _of_requests(top, places)
     with_their_data = set(ours.values())
     others = (place for place in places if place[0] not in with_their_data)
-    every = (profile for place in others for profile in _of(run, *place, alive, ours))
+    every = (profile for place in others for profile in _profiles_of(run, *place, alive, ours))
     return sorted(every, key=lambda profile: (profile.stage, profile.step or 0, profile.rank or 0, profile.path))
 
 
-def _folders(top: Path) -> Iterator[tuple[Path, list[str], list[str]]]:
+def _walk_folders(top: Path) -> Iterator[tuple[Path, list[str], list[str]]]:
     """Each folder that holds a session or raw profiles, with the names of these and of its files."""
     for place, inner, files in os.walk(top):
         folder = Path(place)
@@ -75,19 +75,19 @@ def _of_requests(top: Path, places: list[tuple[Path, list[str], list[str]]]) -> 
     return ours
 
 
-def _of(
+def _profiles_of(
     run: Path, folder: Path, raws: list[str], files: list[str], alive: _Living, ours: dict[Path, Path]
 ) -> Iterator[Profile]:
     for raw in [folder / raw for raw in raws if folder / raw in ours]:
         session = documents.read_json(ours[raw] / SESSION_FILE) or {}
         kept = ours[raw] / ANALYSIS_FILE
-        yield _made(run, raw, *_raw_state(raw, session, alive), kept, session, below=ours[raw])
+        yield _make_profile(run, raw, *_raw_state(raw, session, alive), kept, session, below=ours[raw])
     raws = [raw for raw in raws if folder / raw not in ours]
     if raws or SESSION_FILE in files:
-        yield from _beside(run, folder, raws, files, alive)
+        yield from _profiles_beside(run, folder, raws, files, alive)
 
 
-def _beside(run: Path, folder: Path, raws: list[str], files: list[str], alive: _Living) -> Iterator[Profile]:
+def _profiles_beside(run: Path, folder: Path, raws: list[str], files: list[str], alive: _Living) -> Iterator[Profile]:
     session = documents.read_json(folder / SESSION_FILE) if SESSION_FILE in files else None
     unreadable = SESSION_FILE in files and session is None
     for name in raws:
@@ -97,10 +97,10 @@ def _beside(run: Path, folder: Path, raws: list[str], files: list[str], alive: _
         if own is None:
             lack = f"{SESSION_FILE} cannot be read" if unreadable else f"no {SESSION_FILE}"
             reason = f"{lack}; {reason}" if reason else lack
-        yield _made(run, folder / name, state, reason, kept, own or {})
+        yield _make_profile(run, folder / name, state, reason, kept, own or {})
     if not raws:
         state, reason = (NOTHING, f"{SESSION_FILE} cannot be read") if session is None else _without_raw(session, alive)
-        yield _made(run, folder, state, reason, folder / ANALYSIS_FILE, session or {})
+        yield _make_profile(run, folder, state, reason, folder / ANALYSIS_FILE, session or {})
 
 
 def _raw_state(raw: Path, session: dict[str, Any] | None, alive: _Living) -> tuple[str, str]:
@@ -165,7 +165,7 @@ class _Living:
         return same[-1] if same else None
 
 
-def _made(
+def _make_profile(
     run: Path, path: Path, state: str, reason: str, kept: Path, session: dict[str, Any], below: Path | None = None
 ) -> Profile:
     parts = (below or path).relative_to(run / PROFILES).parts
@@ -175,12 +175,12 @@ def _made(
     return Profile(
         str(path.relative_to(run)), kind.name if kind else "", state, reason, kept,
         stage if isinstance(stage, str) and stage else parts[0] if len(parts) > 1 else "",
-        _whole(session.get("step"), step), _whole(session.get("rank"), rank),
-        request if isinstance(request, str) else "", _whole(session.get("bytes"), None),
+        _whole_or(session.get("step"), step), _whole_or(session.get("rank"), rank),
+        request if isinstance(request, str) else "", _whole_or(session.get("bytes"), None),
     )  # fmt: skip
 
 
-def _whole(value: Any, otherwise: int | None) -> int | None:
+def _whole_or(value: Any, otherwise: int | None) -> int | None:
     usable = isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 63
     return value if usable else otherwise
 

@@ -54,11 +54,11 @@ def read(file: Path) -> ParseRecord | None:
         return None
     get = document.get
     files = [file for file in list_of(get("outputs")) if isinstance(file, dict)]
-    outputs = tuple(ParsedFile(_text(file.get("name")), int(_number(file.get("bytes")))) for file in files)
-    notes = tuple(map(_text, list_of(get("notes"))))
-    versions = {_text(key): _text(value) for key, value in table_of(get("versions")).items()}
-    start_ns = int(_number(get("start_ns")))
-    seconds, error, host = _number(get("seconds")), _text(get("error")), _text(get("host"))
+    outputs = tuple(ParsedFile(_read_text(file.get("name")), int(_read_number(file.get("bytes")))) for file in files)
+    notes = tuple(map(_read_text, list_of(get("notes"))))
+    versions = {_read_text(key): _read_text(value) for key, value in table_of(get("versions")).items()}
+    start_ns = int(_read_number(get("start_ns")))
+    seconds, error, host = _read_number(get("seconds")), _read_text(get("error")), _read_text(get("host"))
     return ParseRecord(document["state"], seconds, outputs, error, notes, versions, host, start_ns)
 
 
@@ -69,11 +69,11 @@ def outputs_in(folder: Path, limit: int = 1000) -> tuple[ParsedFile, ...]:
     return tuple(files[:limit])
 
 
-def _text(value: Any) -> str:
+def _read_text(value: Any) -> str:
     return value[:_TEXT_LIMIT] if isinstance(value, str) else ""
 
 
-def _number(value: Any) -> float:
+def _read_number(value: Any) -> float:
     """A number that a table can show: JSON has infinite ones, and whole ones of any length."""
     usable = isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) < 1 << 63
     return value if usable else 0

@@ -37,7 +37,7 @@ def find_msprof(environ: Mapping[str, str]) -> Msprof:
     on_path = shutil.which("msprof", path=environ.get("PATH"))
     looked = ["PATH"]
     candidates = [on_path] if on_path else []
-    for variable, home in _homes(environ):
+    for variable, home in _list_homes(environ):
         if home is None:
             looked.append(f"${variable} (not set)")
             continue
@@ -54,7 +54,7 @@ def find_msprof(environ: Mapping[str, str]) -> Msprof:
     return Msprof(None, tuple(looked), next(iter(problems.values()), nowhere))
 
 
-def _homes(environ: Mapping[str, str]) -> list[tuple[str, str | None]]:
+def _list_homes(environ: Mapping[str, str]) -> list[tuple[str, str | None]]:
     """The folders that CANN may be in, each with the variable that names it."""
     parents = ["/usr/local", environ.get("HOME")]
     return [

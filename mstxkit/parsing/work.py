@@ -116,9 +116,9 @@ class _Child:
         status = self._process.wait()
         if self._process.stdin:
             self._process.stdin.close()
-        return self._answer(), status
+        return self._read_answer(), status
 
-    def _answer(self) -> dict[str, Any]:
+    def _read_answer(self) -> dict[str, Any]:
         try:
             answer = json.loads(os.read(self._reader, _ANSWER_LIMIT_BYTES))
             versions, problem = answer["versions"].items(), answer["problem"]
@@ -146,16 +146,16 @@ class _Parse:
         try:
             barred = profiles.leads_out(self._raw)
             if barred:
-                return self._kept(record.FAILED, f"not parsed: {barred}")
+                return self._keep_record(record.FAILED, f"not parsed: {barred}")
             self._log.unlink(missing_ok=True)
-            begun = self._kept(record.PARSING)
+            begun = self._keep_record(record.PARSING)
             if begun.state == record.PARSING:
                 leftovers.clear(self._raw)
                 raw, kind, plan = str(self._raw.resolve()), self._kind.name, self._plan
                 self._child = _Child(kind, raw, self._export, self._log, plan, (lock,), place)
             return begun
         except OSError as exc:
-            return self._kept(record.FAILED, f"not parsed: {exc}")
+            return self._keep_record(record.FAILED, f"not parsed: {exc}")
 
     def is_over(self) -> bool:
         """Has it ended, or its time?"""
@@ -171,11 +171,11 @@ class _Parse:
         if is_late:
             problem = f"stopped: not parsed within {self._plan.limit_s:g} s"
         else:
-            problem = answer["problem"] or _how_it_ended(status) or self._lacking()
+            problem = answer["problem"] or _how_it_ended(status) or self._find_lacking()
         notes = () if problem else tuple(outcome.errors(self._log)[:3])
-        return self._kept(record.FAILED if problem else record.PARSED, problem, notes, answer["versions"])
+        return self._keep_record(record.FAILED if problem else record.PARSED, problem, notes, answer["versions"])
 
-    def _lacking(self) -> str:
+    def _find_lacking(self) -> str:
         try:
             exports = tuple(self._export.split(",")) if self._export else kinds.exports_of(self._kind, self._raw)
             return outcome.problem(self._kind, self._raw, exports, self._log)
@@ -186,9 +186,9 @@ class _Parse:
         """Stop it; it is parsed anew next time."""
         if self._child is not None:
             self._child.end()
-            self._kept(record.INTERRUPTED)
+            self._keep_record(record.INTERRUPTED)
 
-    def _kept(
+    def _keep_record(
         self, state: str, error: str = "", notes: tuple[str, ...] = (), versions: Mapping[str, str] | None = None
     ) -> ParseRecord:
         seconds = round(time.monotonic() - self._began, 3)

@@ -44,7 +44,7 @@ class Active:
 
     def modules(self) -> list[str]:
         """Full names of the modules that it patches; the seam's first, which must be open before others import it."""
-        names = [name for target in self.patch.targets for name in _needed(target)]
+        names = [name for target in self.patch.targets for name in _list_needed(target)]
         return list(dict.fromkeys(names if self.patch.seam is None else [self.patch.seam.module, *names]))
 
     def watch(self) -> None:
@@ -68,9 +68,9 @@ class Active:
                 self.seam.open(module)
             installed = len(self._in_order)
             for placed in self._ordered:
-                needed = _needed(placed.target)
+                needed = _list_needed(placed.target)
                 if name in needed and all(sys.modules.get(other) is not None for other in needed):
-                    self._install(placed)
+                    self._install_placed(placed)
             counted = calls_by_site() if len(self._in_order) > installed else {}
             for placed in self._in_order[installed:]:
                 placed.calls_before = placed.calls(counted) or 0
@@ -78,13 +78,13 @@ class Active:
                 self.reach_copies(name)
                 _tell_change()
 
-    def _install(self, placed: Placed) -> None:
-        state = self._refused(placed)
+    def _install_placed(self, placed: Placed) -> None:
+        state = self._refuse_target(placed)
         if state is not None or not placed.changes:
-            placed.settled(state or self._patched(placed))
+            placed.settled(state or self._patch_target(placed))
             self._in_order.append(placed)
 
-    def _refused(self, placed: Placed) -> TargetState | None:
+    def _refuse_target(self, placed: Placed) -> TargetState | None:
         target = placed.target
         if target.tier == EXTRA and not self.has_extra:
             return placed.as_state(SKIPPED, Reason.DISABLED_TIER, f"on with {self.patch.framework}+extra")
@@ -92,7 +92,7 @@ class Active:
             return placed.as_state(SKIPPED, Reason.SUPERSEDED, target.unless)
         return None
 
-    def _patched(self, placed: Placed, cls: type | None = None) -> TargetState:
+    def _patch_target(self, placed: Placed, cls: type | None = None) -> TargetState:
         """Patch one target, all of it or nothing; its state. `cls`: in this class, which arrived by value."""
         target = placed.target
         try:
@@ -122,7 +122,7 @@ class Active:
         marks = len(placed.marks)
         try:
             for place in places:
-                for change in self._changes(placed, place):
+                for change in self._plan_changes(placed, place):
                     change.make()
                     done.append(change)
                 # What is inherited stays its parent's.
@@ -135,7 +135,7 @@ class Active:
         self._exchanged += exchanged if placed.target.kind != VALUE else []
         return done
 
-    def _changes(self, placed: Placed, place: FunctionPlace) -> list[Replacement]:
+    def _plan_changes(self, placed: Placed, place: FunctionPlace) -> list[Replacement]:
         """What has to be replaced for one place: the function, and in its class and derived ones every copy of it."""
         before, plain, inner, below = place.raw, place, [], None
         if self.seam is not None:
@@ -145,7 +145,7 @@ class Active:
             else:
                 inner = self.seam.beneath(place.raw)
                 below = inner[-1].stored() if inner else None
-        change = self._made(placed, plain, below)._replace(before=before)
+        change = self._make_replacement(placed, plain, below)._replace(before=before)
         if change.after is place.raw:  # a delegation layer without a range of its own
             return inner
         if isinstance(place.holder, type):
@@ -156,7 +156,7 @@ class Active:
             self._copied.append((placed, change._replace(before=place.raw)))
         return [*inner, change]
 
-    def _made(self, placed: Placed, place: FunctionPlace, below: Any = None) -> Replacement:
+    def _make_replacement(self, placed: Placed, place: FunctionPlace, below: Any = None) -> Replacement:
         change = apply.replacement(placed.target, place, self.has_late_steps, below)
         if placed.target.kind in (RANGE, AROUND):
             placed.marks += apply.settle(placed.target, change.after)  # before anybody can call it
@@ -185,8 +185,8 @@ class Active:
             for placed in self._ordered:
                 target = placed.target
                 parents, _, _ = target.qualname.rpartition(".")
-                if target.module == cls.__module__ and parents == cls.__qualname__ and not self._refused(placed):
-                    placed.settled(self._patched(placed, cls))
+                if target.module == cls.__module__ and parents == cls.__qualname__ and not self._refuse_target(placed):
+                    placed.settled(self._patch_target(placed, cls))
                     _tell_change()
 
     def patched_copy(self, function: Any) -> Any:
@@ -194,7 +194,7 @@ class Active:
         for placed in self.placed:
             target = placed.target
             named = (target.module, target.qualname) == (function.__module__, function.__qualname__)
-            if named and target.kind == RANGE and not self._refused(placed):
+            if named and target.kind == RANGE and not self._refuse_target(placed):
                 patched = self._by_value(placed, function)
                 placed.state = placed.state or placed.as_state(APPLIED, detail="it arrived by value")
                 _tell_change()
@@ -208,7 +208,7 @@ class Active:
         made = None if self.seam is None else self.seam.made(function)
         raw = function if made is None else made.inner
         qualname = placed.target.qualname
-        return self._made(placed, FunctionPlace(None, qualname, raw, True, qualname)).after
+        return self._make_replacement(placed, FunctionPlace(None, qualname, raw, True, qualname)).after
 
     def look(self, counted: Calls, mends: bool) -> None:
         """See what the places of its targets hold now.
@@ -222,18 +222,18 @@ class Active:
                 continue
             if placed.is_executed_again(place):
                 placed.gone, placed.changes = [*placed.gone, *placed.changes], []
-                self._install(placed)
+                self._install_placed(placed)
                 self.reach_copies(placed.target.module)
             elif was_seen and placed.can_be_put_again(place):
                 placed.was_put_again = True
-                state = self._patched(placed)
+                state = self._patch_target(placed)
                 if state.state == APPLIED:
                     placed.settled(state._replace(detail=f"around what was put there {whose(place.raw)}"))
 
     def report(self, presence: Presence) -> list[TargetState]:
         """Every target in the order declared. `presence`: whether what has not been patched yet can come."""
-        so_far = ((placed, placed.seen or placed.state or self._refused(placed)) for placed in self.placed)
-        states = (state or placed.as_state(*_coming(placed.target, presence)) for placed, state in so_far)
+        so_far = ((placed, placed.seen or placed.state or self._refuse_target(placed)) for placed in self.placed)
+        states = (state or placed.as_state(*_describe_coming(placed.target, presence)) for placed, state in so_far)
         return [state._replace(version=self.version) for state in states]
 
     def stand_on(self, undone: list[Replacement]) -> None:
@@ -263,14 +263,14 @@ class Active:
         return [*values, *own]
 
 
-def _needed(target: Target) -> tuple[str, ...]:
+def _list_needed(target: Target) -> tuple[str, ...]:
     """The modules that must be imported for it."""
     return (target.module,) if target.with_module is None else (target.module, target.with_module)
 
 
-def _coming(target: Target, presence: Presence) -> tuple[str, str, str]:
+def _describe_coming(target: Target, presence: Presence) -> tuple[str, str, str]:
     """State, reason and detail of a target for which a module is missing."""
-    comings = [presence.of_module(name) for name in _needed(target)]
+    comings = [presence.of_module(name) for name in _list_needed(target)]
     return next((coming for coming in comings if coming[0] != WAITING), comings[0])
 
 

@@ -43,7 +43,7 @@ def replacement(target: Target, place: FunctionPlace, has_late_steps: bool, belo
     if target.kind == DELEGATE:
         return change
     if target.kind == VALUE:
-        change = change._replace(after=_imported(target.value or ""))
+        change = change._replace(after=_import_path(target.value or ""))
     if change.after is raw and target.kind == VALUE or has_range(raw, below, target.kind == WRAP):
         raise Unreached(Reason.HAS_RANGE)
     if target.kind == VALUE:
@@ -51,10 +51,10 @@ def replacement(target: Target, place: FunctionPlace, has_late_steps: bool, belo
     if target.kind == CONTEXT:
         return change._replace(after=_timed(raw, target))
     if target.kind == WRAP:
-        return change._replace(after=_decided(target, raw))
+        return change._replace(after=_decide_function(target, raw))
     entry = Entry(target, inspect.signature(function_in(raw))) if _needs_entry(target, has_late_steps) else None
     settings = wrapping.RangeSettings(target.name or place.qualname, target.stage, target.domain, None, entry)
-    new = wrapping.decorate(tuple(settings), _decided(target, raw))
+    new = wrapping.decorate(tuple(settings), _decide_function(target, raw))
     if new is raw:
         raise Unreached(Reason.NOT_PATCHABLE, f"a {type(raw).__name__} could not be decorated")
     function = function_in(new)
@@ -74,7 +74,7 @@ def _needs_entry(target: Target, has_late_steps: bool) -> bool:
     return any(reasons) or (has_late_steps and target.stage is not None)
 
 
-def _decided(target: Target, raw: Any) -> Any:
+def _decide_function(target: Target, raw: Any) -> Any:
     """The function that the range is to hold: `raw`, or one that calls a function of ours with it, which decides.
 
     Why: MindSpeed-RL's own profiler must not start beside a session of mstxkit, which a range cannot prevent; what is
@@ -84,7 +84,7 @@ def _decided(target: Target, raw: Any) -> Any:
         return raw
     if not isinstance(raw, FunctionType):
         raise Unreached(Reason.NOT_PATCHABLE, f"a {type(raw).__name__} cannot be decided on")
-    decide = _imported(target.value or "")
+    decide = _import_path(target.value or "")
 
     @functools.wraps(raw)
     def wrapper(*args: Any, **kwargs: Any) -> Any:
@@ -135,7 +135,7 @@ def settle(target: Target, new: Any) -> list[Callable[[], None]]:
     return undos
 
 
-def _imported(path: str) -> Any:
+def _import_path(path: str) -> Any:
     module, _, name = path.partition(":")
     return getattr(importlib.import_module(module), name)
 

@@ -71,7 +71,7 @@ def compiled(text: str, signature: inspect.Signature) -> Condition:
     Raises:
         ExpressionError: it is malformed, or names a parameter that the function lacks.
     """
-    return _condition(_parsed(text), lambda part: expressions.compiled(part, signature))
+    return _read_condition(_parse_text(text), lambda part: expressions.compiled(part, signature))
 
 
 def check(text: object) -> None:
@@ -81,29 +81,29 @@ def check(text: object) -> None:
         expressions.check(part)
         return Expression(part, expressions.Rest(0))
 
-    _condition(_parsed(text), checked)
+    _read_condition(_parse_text(text), checked)
 
 
-def _parsed(text: object) -> ast.expr:
+def _parse_text(text: object) -> ast.expr:
     if type(text) is not str or len(text) > expressions.LONGEST:
         raise ExpressionError(f"a condition is a str of at most {expressions.LONGEST} characters, not {text!r:.60}")
     return expressions.parsed(text)
 
 
-def _condition(tree: ast.expr, expression: Callable[[str], Expression], depth: int = 0) -> Condition:
+def _read_condition(tree: ast.expr, expression: Callable[[str], Expression], depth: int = 0) -> Condition:
     if depth > expressions.DEEPEST:
         raise ExpressionError(f"a condition of more than {expressions.DEEPEST} levels")
     if isinstance(tree, ast.BoolOp):
-        parts = tuple(_condition(part, expression, depth + 1) for part in tree.values)
+        parts = tuple(_read_condition(part, expression, depth + 1) for part in tree.values)
         return Joined("and" if isinstance(tree.op, ast.And) else "or", parts)
     if isinstance(tree, ast.UnaryOp) and isinstance(tree.op, ast.Not):
-        return Joined("not", (_condition(tree.operand, expression, depth + 1),))
+        return Joined("not", (_read_condition(tree.operand, expression, depth + 1),))
     if isinstance(tree, ast.Compare):
-        return _compared(tree, expression)
+        return _read_compared(tree, expression)
     return Holds(expression(ast.unparse(tree)))
 
 
-def _compared(tree: ast.Compare, expression: Callable[[str], Expression]) -> Compared:
+def _read_compared(tree: ast.Compare, expression: Callable[[str], Expression]) -> Compared:
     compare = _COMPARE.get(type(tree.ops[0]))
     literal: Any = getattr(tree.comparators[0], "value", None)
     if len(tree.ops) != 1 or compare is None or type(literal) not in (int, str):

@@ -68,7 +68,7 @@ class AskedStep(NamedTuple):
         return self.ask(*args, **kwargs)
 
 
-def _turns() -> Iterator[bool]:
+def _count_turns() -> Iterator[bool]:
     """True for one call in so many, the cheapest way to count them."""
     return itertools.cycle([False] * (calls.EVERY - 1) + [True])
 
@@ -95,18 +95,18 @@ class Entry(Prepared):
         self.ask = target.attributes if callable(target.attributes) else None
         texts = {} if callable(target.attributes) else dict(target.attributes)
         self.problems: list[str] = []
-        read = {name: self._compiled(name, text, signature) for name, text in texts.items()}
+        read = {name: self._compile_text(name, text, signature) for name, text in texts.items()}
         self.expressions = {name: expression for name, expression in read.items() if expression is not None}
         self.step, self.step_after = self._stepped(target.step, signature), self._stepped(target.step_after, signature)
-        self.dummy = self._compiled("dummy", target.dummy, signature, condition)
-        self.mixes_if = self._compiled("mixes_if", target.sampling.mixes_if, signature, condition)
+        self.dummy = self._compile_text("dummy", target.dummy, signature, condition)
+        self.mixes_if = self._compile_text("mixes_if", target.sampling.mixes_if, signature, condition)
         self.mixes = dict(target.sampling.mixes)
-        self.constant = self._constant()
-        self.progress, self.turns = _Progress, _turns()
+        self.constant = self._find_constant()
+        self.progress, self.turns = _Progress, _count_turns()
         self.site: Any = None  # known once the function is decorated
         self._failed: dict[str, int] = {}
 
-    def _compiled(self, name: str, text: str | None, signature: Any, compile: Callable[..., Any] = compiled) -> Any:
+    def _compile_text(self, name: str, text: str | None, signature: Any, compile: Callable[..., Any] = compiled) -> Any:
         try:
             return None if text is None else compile(text, signature)
         except ExpressionError as exc:
@@ -115,9 +115,9 @@ class Entry(Prepared):
             return None
 
     def _stepped(self, step: Step, signature: Any) -> Readable | None:
-        return AskedStep(step) if callable(step) else self._compiled("step", step, signature)
+        return AskedStep(step) if callable(step) else self._compile_text("step", step, signature)
 
-    def _constant(self) -> dict[Any, Any] | None:
+    def _find_constant(self) -> dict[Any, Any] | None:
         """The attributes of all calls, or by stage; None where they must be read."""
         if self.role == INHERIT_ROLE:
             return _ROLES if not self.expressions and self.waits_for is None else None
@@ -136,7 +136,7 @@ class Entry(Prepared):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
-        self._failed, self.turns = {}, _turns()
+        self._failed, self.turns = {}, _count_turns()
 
     def prologue(self, parameters: Parameters, names: Mapping[str, str]) -> Prologue | None:
         """What the wrapper does; None where a callable of the user's is to be asked, or a name is not plain."""
@@ -146,7 +146,7 @@ class Entry(Prepared):
         if is_asked or is_twice or any(type(name) is not str for name in (*self.expressions, *self._fixed().values())):
             return None
         inlined = Inlined(parameters, names)
-        lines = self._tells(inlined)
+        lines = self._write_tells(inlined)
         if self.constant is None:
             lines += inlined.attributes(self.expressions, self._fixed(), self.role == INHERIT_ROLE)
         elif self.role == INHERIT_ROLE:
@@ -157,7 +157,7 @@ class Entry(Prepared):
             return Prologue(values=names["constant"] if self.constant else "")
         return inlined.whole(lines)
 
-    def _tells(self, inlined: Inlined) -> list[str]:
+    def _write_tells(self, inlined: Inlined) -> list[str]:
         lines = []
         step = self.step_after or self.step
         if isinstance(step, Expression):
@@ -174,14 +174,14 @@ class Entry(Prepared):
         """Read as expressions say it what the code could not read: it goes into `values`, or is left out of them."""
         for name, value in list(values.items()):
             if value is NotImplemented:
-                value = values[name] = self._read(name, self.expressions[name], args, kwargs)
+                value = values[name] = self._read_value(name, self.expressions[name], args, kwargs)
             if value is None:
                 del values[name]
 
     def read_step(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> int | None:
         """What is read for the step; None where that is no int."""
         expression = self.step_after or self.step
-        value = None if expression is None else self._read("step", expression, args, kwargs)
+        value = None if expression is None else self._read_value("step", expression, args, kwargs)
         return value if type(value) is int else None
 
     def step_has_begun(self) -> None:
@@ -197,8 +197,8 @@ class Entry(Prepared):
 
     def tell_sampling(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
         """What the call is among the pieces of its stage, as only its arguments say."""
-        is_dummy = self.dummy is not None and bool(self._read("dummy", self.dummy, args, kwargs))
-        mixes = self.mixes_if is not None and bool(self._read("mixes_if", self.mixes_if, args, kwargs))
+        is_dummy = self.dummy is not None and bool(self._read_value("dummy", self.dummy, args, kwargs))
+        mixes = self.mixes_if is not None and bool(self._read_value("mixes_if", self.mixes_if, args, kwargs))
         edges.next_call(self.site, is_dummy, tuple(self.mixes) if mixes else ())
         if self.mixes_if is not None:
             stage = self.stage or stages.canonical(ranges.current_stage() or "")
@@ -238,13 +238,13 @@ class Entry(Prepared):
         self.tell_process_role()
         values = dict(self.ask(*args, **kwargs)) if self.ask is not None else {}
         for name, expression in self.expressions.items():
-            value = self._read(name, expression, args, kwargs)
+            value = self._read_value(name, expression, args, kwargs)
             if value is not None:
                 values[name] = value
         role = self.role_here() if self.role == INHERIT_ROLE else None
         return {**values, **({"role": role} if role is not None else {}), **self._fixed()}
 
-    def _read(self, name: str, expression: Readable, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+    def _read_value(self, name: str, expression: Readable, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
         failed = self._failed.get(name, 0)
         if failed >= _GIVE_UP_AFTER:
             return None

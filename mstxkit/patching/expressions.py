@@ -137,12 +137,12 @@ def compiled(text: str, signature: inspect.Signature) -> Expression:
     Raises:
         ExpressionError: it is malformed, or names a parameter that the function lacks.
     """
-    return Expression(text, _node(parsed(text), text, _arguments(signature)))
+    return Expression(text, _read_node(parsed(text), text, _list_arguments(signature)))
 
 
 def check(text: object) -> None:
     """Raises ExpressionError where `text` is no expression, whatever the parameters are called."""
-    _node(parsed(text), text, None)
+    _read_node(parsed(text), text, None)
 
 
 def parsed(text: object) -> ast.expr:
@@ -157,7 +157,7 @@ def parsed(text: object) -> ast.expr:
         raise ExpressionError(f"{text!r}: {getattr(exc, 'msg', None) or exc or type(exc).__name__}") from None
 
 
-def _arguments(signature: inspect.Signature) -> dict[str, Node]:
+def _list_arguments(signature: inspect.Signature) -> dict[str, Node]:
     """Every parameter, by name."""
     arguments: dict[str, Node] = {}
     position = 0
@@ -179,22 +179,22 @@ def _arguments(signature: inspect.Signature) -> dict[str, Node]:
     return arguments
 
 
-def _node(tree: ast.AST, text: object, arguments: Mapping[str, Node] | None, depth: int = 0) -> Node:
+def _read_node(tree: ast.AST, text: object, arguments: Mapping[str, Node] | None, depth: int = 0) -> Node:
     """`arguments` None: any name is taken for a parameter."""
     if depth > DEEPEST:
         raise ExpressionError(f"{text!r}: more than {DEEPEST} levels deep")
     if isinstance(tree, ast.Name):
-        return _named(tree.id, text, arguments)
+        return _read_name(tree.id, text, arguments)
     if isinstance(tree, ast.Attribute):
-        return Attribute(_node(tree.value, text, arguments, depth + 1), sys.intern(tree.attr))
+        return Attribute(_read_node(tree.value, text, arguments, depth + 1), sys.intern(tree.attr))
     if isinstance(tree, ast.Subscript):
-        return Item(_node(tree.value, text, arguments, depth + 1), _literal(tree.slice, text))
+        return Item(_read_node(tree.value, text, arguments, depth + 1), _read_literal(tree.slice, text))
     if isinstance(tree, ast.Call) and ast.unparse(tree.func) == "len" and len(tree.args) == 1 and not tree.keywords:
-        return Length(_node(tree.args[0], text, arguments, depth + 1))
-    return Literal(_literal(tree, text))
+        return Length(_read_node(tree.args[0], text, arguments, depth + 1))
+    return Literal(_read_literal(tree, text))
 
 
-def _named(name: str, text: object, arguments: Mapping[str, Node] | None) -> Node:
+def _read_name(name: str, text: object, arguments: Mapping[str, Node] | None) -> Node:
     if arguments is None:
         return Rest(0)
     if name in arguments:
@@ -204,7 +204,7 @@ def _named(name: str, text: object, arguments: Mapping[str, Node] | None) -> Nod
     raise ExpressionError(f"{text!r}: the function has no parameter {name}{advice} {', '.join(arguments) or 'none'}")
 
 
-def _literal(tree: ast.AST, text: object) -> int | str:
+def _read_literal(tree: ast.AST, text: object) -> int | str:
     sign = 1
     if isinstance(tree, ast.UnaryOp) and isinstance(tree.op, ast.USub) and isinstance(tree.operand, ast.Constant):
         tree, sign = tree.operand, -1

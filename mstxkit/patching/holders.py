@@ -32,7 +32,7 @@ class Exchange(NamedTuple):
     @property
     def is_held(self) -> bool:
         """Does anybody hold the old one but the new one, who asks, this object and this call?"""
-        parts = {id(part): part for part in (*_parts(self.old), *_parts(self.new))}
+        parts = {id(part): part for part in (*_walk_parts(self.old), *_walk_parts(self.new))}
         own = sum(value is self.old for part in parts.values() for value in _held_in(part))
         return sys.getrefcount(self.old) > own + self.references + 2
 
@@ -44,17 +44,17 @@ def hand_over(exchanges: Iterable[Exchange]) -> None:
     where torch and Ray are loaded.
     """
     waiting = [pair for pair in exchanges if isinstance(pair.old, FunctionType) and pair.is_held]
-    own = {id(part) for pair in waiting for part in (*_parts(pair.old), *_parts(pair.new))}
+    own = {id(part) for pair in waiting for part in (*_walk_parts(pair.old), *_walk_parts(pair.new))}
     for _ in range(_DEEPEST):
         if waiting:
             new = {id(pair.old): pair.new for pair in waiting}
             olds = [pair.old for pair in waiting]
             own |= {id(waiting), id(olds)}
-            made = [_give(holder, new) for holder in gc.get_referrers(*olds) if id(holder) not in own]
+            made = [_give_new(holder, new) for holder in gc.get_referrers(*olds) if id(holder) not in own]
             waiting = [pair for pair in made if pair is not None]
 
 
-def _parts(function: Any) -> list[Any]:
+def _walk_parts(function: Any) -> list[Any]:
     """What holds the function beneath a wrapper, all the way down: that must go on doing so."""
     parts: list[Any] = []
     while isinstance(function, FunctionType):
@@ -68,7 +68,7 @@ def _held_in(part: Any) -> Iterable[Any]:
     return part.values() if isinstance(part, dict) else () if part == CellType() else (part.cell_contents,)
 
 
-def _give(holder: Any, new: Mapping[int, Any]) -> Exchange | None:
+def _give_new(holder: Any, new: Mapping[int, Any]) -> Exchange | None:
     """Change a holder in its place; where that cannot be, what takes its place. `new`: by id of the old one."""
     kind = type(holder)
     if kind.__module__.startswith("mstxkit") or issubclass(kind, (type, ModuleType)):
@@ -81,15 +81,15 @@ def _give(holder: Any, new: Mapping[int, Any]) -> Exchange | None:
             base.__setitem__(holder, place, new.get(id(value), value))
     elif issubclass(kind, (tuple, frozenset)):
         base = tuple if issubclass(kind, tuple) else frozenset
-        return Exchange(holder, base.__new__(kind, _exchanged(base.__iter__(holder), new)))
+        return Exchange(holder, base.__new__(kind, _exchange_values(base.__iter__(holder), new)))
     elif kind is set:
         for value in [value for value in holder if id(value) in new]:
             holder.remove(value)
             holder.add(new[id(value)])
     elif kind is MethodType:
-        return Exchange(holder, MethodType(*_exchanged((holder.__func__, holder.__self__), new)))
+        return Exchange(holder, MethodType(*_exchange_values((holder.__func__, holder.__self__), new)))
     elif issubclass(kind, functools.partial):
-        state = (*_exchanged((holder.func, holder.args), new), holder.keywords, vars(holder) or None)
+        state = (*_exchange_values((holder.func, holder.args), new), holder.keywords, vars(holder) or None)
         functools.partial.__setstate__(holder, state)  # type: ignore[attr-defined]
     elif kind is CellType:
         holder.cell_contents = new[id(holder.cell_contents)]
@@ -101,7 +101,7 @@ def _give(holder: Any, new: Mapping[int, Any]) -> Exchange | None:
     return None
 
 
-def _exchanged(values: Iterable[Any], new: Mapping[int, Any]) -> list[Any]:
+def _exchange_values(values: Iterable[Any], new: Mapping[int, Any]) -> list[Any]:
     return [new.get(id(value), value) for value in values]
 
 

@@ -33,23 +33,23 @@ class Inlined:
 
     def step(self, expression: Expression, ends: bool) -> list[str]:
         """Tell the step that begins with the call, or ends with it, where there is one."""
-        value = self._value("_step")
-        again = f"{value} = {self._entry('read_step', self._arguments)}"
+        value = self._name_value("_step")
+        again = f"{value} = {self._call_entry('read_step', self._arguments)}"
         begins = [f"{self._names['step']}({value})", self.if_ended("step_has_begun")]
         return [
-            f"{value} = {self._stored(expression)}",
+            f"{value} = {self._write_stored(expression)}",
             f"if {self._names['type']}({value}) is not {self._names['int']}: {again}",
             f"if {value} is not None and {value} >= 0:",
-            *(f" {line}" for line in ([self._entry("step_ends", value)] if ends else begins)),
+            *(f" {line}" for line in ([self._call_entry("step_ends", value)] if ends else begins)),
         ]
 
     def if_ended(self, teller: str) -> str:
         """Call the entry's method `teller` where the end of a step has been told."""
-        return f"if {self._names['attributes']}.progress.next_step is not None: {self._entry(teller)}"
+        return f"if {self._names['attributes']}.progress.next_step is not None: {self._call_entry(teller)}"
 
     def tell(self, teller: str, has_arguments: bool = True) -> str:
         """Call the entry's method `teller`, with the call's arguments or without any."""
-        return self._entry(teller, self._arguments if has_arguments else "")
+        return self._call_entry(teller, self._arguments if has_arguments else "")
 
     def attributes(
         self, expressions: Mapping[str, Expression], fixed: Mapping[str, str], inherits_role: bool
@@ -59,39 +59,39 @@ class Inlined:
         """
         lines, pairs, tests = [], [], []
         for place, (name, expression) in enumerate(expressions.items()):
-            value = self._value(f"_{place}")
+            value = self._name_value(f"_{place}")
             if isinstance(expression.root, Literal):
                 pairs.append(f"{name!r}: {expression.root.value!r}")
             elif name not in fixed:
-                lines.append(f"{value} = {self._plain(expression)}")
+                lines.append(f"{value} = {self._write_plain(expression)}")
                 pairs.append(f"{name!r}: {value}")
-                may_be_none = self._stored(expression) not in self._parameters.names
+                may_be_none = self._write_stored(expression) not in self._parameters.names
                 tests += [f"{value} is {self._names['unread']}", *([f"{value} is None"] if may_be_none else [])]
         pairs += [f"{name!r}: {text!r}" for name, text in fixed.items()]
-        lines.append(f"{self._value()} = {{{', '.join(pairs)}}}")
-        again = self._entry("read_again", f"{self._value()}, {self._arguments}")
+        lines.append(f"{self._name_value()} = {{{', '.join(pairs)}}}")
+        again = self._call_entry("read_again", f"{self._name_value()}, {self._arguments}")
         lines += [f"if {' or '.join(tests)}: {again}"] if tests else []
         if inherits_role:
-            role = self._value("_role")
-            lines.append(f"{role} = {self._entry('role_here')}")
-            lines.append(f"if {role} is not None: {self._value()}['role'] = {role}")
+            role = self._name_value("_role")
+            lines.append(f"{role} = {self._call_entry('role_here')}")
+            lines.append(f"if {role} is not None: {self._name_value()}['role'] = {role}")
         began, turns = self._names["began"], f"{self._names['attributes']}.turns"
-        begins = f"{began} = {self._entry('measure_from')} if {self._names['next']}({turns}) else 0"
-        return [begins, *lines, f"if {began}: {self._entry('measured', began)}"]
+        begins = f"{began} = {self._call_entry('measure_from')} if {self._names['next']}({turns}) else 0"
+        return [begins, *lines, f"if {began}: {self._call_entry('measured', began)}"]
 
     def whole(self, lines: list[str]) -> Prologue:
         """The code: an exception in it, which nobody expects, is a fault, and the range goes without attributes."""
-        failed = f"{self._value()} = {self._entry('failed', self._names['fault'])}"
+        failed = f"{self._name_value()} = {self._call_entry('failed', self._names['fault'])}"
         caught = "except {failure} as {fault}: ".format(**self._names) + failed
-        return Prologue(("try:", *(f" {line}" for line in lines), caught), self._value())
+        return Prologue(("try:", *(f" {line}" for line in lines), caught), self._name_value())
 
-    def _value(self, suffix: str = "") -> str:
+    def _name_value(self, suffix: str = "") -> str:
         return self._names["value"] + suffix
 
-    def _entry(self, method: str, arguments: str = "") -> str:
+    def _call_entry(self, method: str, arguments: str = "") -> str:
         return f"{self._names['attributes']}.{method}({arguments})"
 
-    def _stored(self, expression: Expression) -> str:
+    def _write_stored(self, expression: Expression) -> str:
         """Code for a parameter as it is, a literal, or what is stored; `unread` for what only the entry reads."""
         begin, path = _path_of(expression.root)
         parameter = self._parameter_of(begin)
@@ -101,9 +101,9 @@ class Inlined:
             return self._names["unread"]
         return f"{self._names['stored']}({parameter}, {path!r})" if path else parameter
 
-    def _plain(self, expression: Expression) -> str:
+    def _write_plain(self, expression: Expression) -> str:
         """The same for a plain value: a parameter that is none, or None, is `unread` too."""
-        stored = self._stored(expression)
+        stored = self._write_stored(expression)
         if stored not in self._parameters.names:
             return stored
         kind, first, *others = (self._names[name] for name in ("kind", "int", "str", "float", "bool"))

@@ -63,7 +63,7 @@ class Placed:
             return None
         calls = self.calls(counted)
         calls = calls if calls or engine.recording() else None
-        place, by = self._replaced()
+        place, by = self._find_replaced()
         is_called = self.calls_then is not None and (calls or 0) > self.calls_then
         if not by or (is_called and not (place and self.is_executed_again(place))):
             self.seen, self.calls_then = self.state._replace(calls=calls), self.calls_then if by else None
@@ -72,7 +72,7 @@ class Placed:
         self.calls_then = calls if self.calls_then is None else self.calls_then
         return place
 
-    def _replaced(self) -> tuple[FunctionPlace | None, str]:
+    def _find_replaced(self) -> tuple[FunctionPlace | None, str]:
         """The first of its places that holds what does not lead to ours, and by whom; or why there is none any more."""
         try:
             places = reach.places(self.target)
@@ -88,7 +88,7 @@ class Placed:
         """Is what the place holds the framework's own, as it was before it was patched?"""
         code = getattr(function_in(place.raw), "__code__", None)
         codes = [getattr(function_in(change.before), "__code__", None) for change in self.changes]
-        return code is not None and any(own and _source(own) == _source(code) for own in codes)
+        return code is not None and any(own and _source_of(own) == _source_of(code) for own in codes)
 
     def can_be_put_again(self, place: FunctionPlace) -> bool:
         """May what somebody else has put there become a range, too? Only a function of the same kind, and once."""
@@ -108,7 +108,7 @@ def calls_by_site() -> dict[int, int | None]:
     return {site.id: calls for site, calls, *_ in engine.site_costs()}
 
 
-def _source(code: Any) -> tuple[str, str]:
+def _source_of(code: Any) -> tuple[str, str]:
     return code.co_filename, code.co_name
 
 

@@ -31,39 +31,39 @@ class Presence:
     def of_module(self, name: str) -> tuple[str, str, str]:
         """State, reason and detail of a target in a module that is not imported yet. Never raises."""
         try:
-            if self._folders(name.partition(".")[0]) is None:
+            if self._find_folders(name.partition(".")[0]) is None:
                 return SKIPPED, Reason.NOT_INSTALLED, ""
-            if self._folders(name) is None:
+            if self._find_folders(name) is None:
                 return SKIPPED, Reason.ABSENT, ""
             return WAITING, Reason.NOT_IMPORTED, ""
         except Unknown as exc:
             return WAITING, Reason.NOT_IMPORTED, str(exc)
 
-    def _folders(self, name: str) -> tuple[str, ...] | None:
+    def _find_folders(self, name: str) -> tuple[str, ...] | None:
         """Where submodules of a module lie: () for one that has none, None where there is no such module."""
         if name not in self._searched:
             try:
-                self._searched[name] = self._search(name)
+                self._searched[name] = self._search_module(name)
             except Unknown as exc:
                 self._searched[name] = exc
             except Exception as exc:
-                self._searched[name] = _unknown(name, exc)
+                self._searched[name] = _describe_unknown(name, exc)
         folders = self._searched[name]
         if isinstance(folders, Unknown):
             raise folders
         return folders
 
-    def _search(self, name: str) -> tuple[str, ...] | None:
+    def _search_module(self, name: str) -> tuple[str, ...] | None:
         module = sys.modules.get(name, _MISSING)
         if module is None:  # so Python is told that there is none
             return None
         if module is not _MISSING:
-            return _texts(getattr(module, "__path__", None))
+            return _keep_texts(getattr(module, "__path__", None))
         package = name.rpartition(".")[0]
         if not package:
             return _folders_of(top_level(name))
-        folders = self._folders(package)
-        return None if folders is None else _below(name, folders)
+        folders = self._find_folders(package)
+        return None if folders is None else _find_below(name, folders)
 
 
 def top_level(name: str, first: str = "") -> Any:
@@ -76,10 +76,10 @@ def top_level(name: str, first: str = "") -> Any:
     except (ModuleNotFoundError, ValueError):  # ValueError: it is `__main__`, or put into sys.modules without a spec
         return None
     except Exception as exc:
-        raise _unknown(name, exc) from None
+        raise _describe_unknown(name, exc) from None
 
 
-def _below(name: str, folders: Sequence[str]) -> tuple[str, ...] | None:
+def _find_below(name: str, folders: Sequence[str]) -> tuple[str, ...] | None:
     """As `PathFinder.find_spec`: the first folder that has the module; else those that are parts of a namespace."""
     portions: list[str] = []
     for folder in folders:
@@ -93,12 +93,12 @@ def _below(name: str, folders: Sequence[str]) -> tuple[str, ...] | None:
 
 
 def _folders_of(spec: Any) -> tuple[str, ...] | None:
-    return None if spec is None else _texts(spec.submodule_search_locations)
+    return None if spec is None else _keep_texts(spec.submodule_search_locations)
 
 
-def _texts(folders: Any) -> tuple[str, ...]:
+def _keep_texts(folders: Any) -> tuple[str, ...]:
     return tuple(folder for folder in folders or () if isinstance(folder, str))
 
 
-def _unknown(name: str, exc: Exception) -> Unknown:
+def _describe_unknown(name: str, exc: Exception) -> Unknown:
     return Unknown(f"looking for {name} raised {type(exc).__name__}: {exc}"[:300])

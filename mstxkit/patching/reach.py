@@ -46,10 +46,10 @@ def places(target: Target, cls: type | None = None) -> list[FunctionPlace]:
     `cls`: look into this class instead of the one of that name in the module: it arrived by value.
     """
     parents, _, last = target.qualname.rpartition(".")
-    holder = _holder(sys.modules[target.module], parents) if cls is None else cls
+    holder = _find_holder(sys.modules[target.module], parents) if cls is None else cls
     if "*" in last:
-        return _matching(holder, parents, last)
-    return [_checked(_place(holder, last, target.qualname), is_value=target.kind == VALUE and cls is None)]
+        return _find_matching(holder, parents, last)
+    return [_check_place(_make_place(holder, last, target.qualname), is_value=target.kind == VALUE and cls is None)]
 
 
 def exists(path: str) -> bool:
@@ -57,22 +57,22 @@ def exists(path: str) -> bool:
     module, _, qualname = path.partition(":")
     parents, _, last = qualname.rpartition(".")
     try:
-        _place(_holder(sys.modules[module], parents), last, qualname)
+        _make_place(_find_holder(sys.modules[module], parents), last, qualname)
         return True
     except Exception:  # not imported, not there, or what `sys.modules` holds of it is no module
         return False
 
 
-def _holder(module: ModuleType, parents: str) -> Any:
+def _find_holder(module: ModuleType, parents: str) -> Any:
     holder: Any = module
     for part in parents.split(".") if parents else ():
-        holder = class_behind(_resolved(holder, part))
+        holder = class_behind(_resolve_attribute(holder, part))
         if not isinstance(holder, type):
             raise Unreached(Reason.NOT_PATCHABLE, f"{part} is no class, but a {type(holder).__name__}")
     return holder
 
 
-def _resolved(holder: Any, attribute: str) -> Any:
+def _resolve_attribute(holder: Any, attribute: str) -> Any:
     from wrapt import resolve_path
 
     try:
@@ -83,15 +83,15 @@ def _resolved(holder: Any, attribute: str) -> Any:
         raise Unreached(Reason.FAILED, f"{type(exc).__name__}: {exc}") from exc
 
 
-def _place(holder: Any, attribute: str, qualname: str) -> FunctionPlace:
+def _make_place(holder: Any, attribute: str, qualname: str) -> FunctionPlace:
     is_own = attribute in vars(holder)
-    raw = vars(holder)[attribute] if is_own else _resolved(holder, attribute)
+    raw = vars(holder)[attribute] if is_own else _resolve_attribute(holder, attribute)
     if is_remote_function(raw):
         return FunctionPlace(raw, "_function", raw._function, True, qualname)
     return FunctionPlace(holder, attribute, raw, is_own, qualname)
 
 
-def _matching(holder: Any, parents: str, pattern: str) -> list[FunctionPlace]:
+def _find_matching(holder: Any, parents: str, pattern: str) -> list[FunctionPlace]:
     """What a wildcard matches: Python functions that the holder defines itself, not those that a module imports."""
     places = []
     for name, raw in list(vars(holder).items()):
@@ -108,7 +108,7 @@ def fits(name: str, pattern: str) -> bool:
     return fnmatchcase(name, pattern) and (pattern[0] == "_" or not name.startswith("_"))
 
 
-def _checked(place: FunctionPlace, is_value: bool) -> FunctionPlace:
+def _check_place(place: FunctionPlace, is_value: bool) -> FunctionPlace:
     if is_value:
         return place
     raw = place.raw

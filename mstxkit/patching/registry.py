@@ -81,11 +81,11 @@ def install(chosen_patches: Sequence[tuple[Patch, bool]]) -> None:
             if active is None:
                 active = Active(patch, has_extra)
                 _actives.append(active)  # a handler of a signal may remove it from here on
-                _guarded(patch, active.watch)
-                _guarded(patch, partial(versions.warn, patch, active.version))
+                _guard_act(patch, active.watch)
+                _guard_act(patch, partial(versions.warn, patch, active.version))
             elif has_extra and not active.has_extra:
                 active.has_extra = True
-                _guarded(patch, active.look_again)
+                _guard_act(patch, active.look_again)
             else:
                 look(mends=True)
 
@@ -96,10 +96,10 @@ def remove(frameworks: Sequence[str] = ()) -> None:
         for active in reversed(_actives[:]):
             if active in _actives and (not frameworks or active.patch.framework in frameworks):
                 _actives[:] = [other for other in _actives if other is not active]
-                _guarded(active.patch, partial(_put_back, active))
+                _guard_act(active.patch, partial(_put_back, active))
         for active in _actives:
             if any(placed.state is not None and placed.state.reason == Reason.HAS_RANGE for placed in active.placed):
-                _guarded(active.patch, active.look_again)  # it may have it now
+                _guard_act(active.patch, active.look_again)  # it may have it now
 
 
 def _put_back(active: Active) -> None:
@@ -109,7 +109,7 @@ def _put_back(active: Active) -> None:
         other.stand_on(undone)
 
 
-def _guarded(patch: Patch, act: Callable[[], object]) -> None:
+def _guard_act(patch: Patch, act: Callable[[], object]) -> None:
     try:
         act()
     except Exception as exc:
@@ -134,7 +134,7 @@ def look(mends: bool = False) -> None:
         sites = Counter(site for active in _actives for placed in active.placed for site in placed.sites())
         counted.update({site: None for site, count in sites.items() if count > 1})
         for active in _actives:
-            _guarded(active.patch, partial(active.look, counted, mends))
+            _guard_act(active.patch, partial(active.look, counted, mends))
 
 
 def states(presence: Presence | None = None) -> list[TargetState]:

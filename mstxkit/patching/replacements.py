@@ -136,7 +136,7 @@ def near(name: str) -> list[ModuleType]:
 def in_classes(cls: type, before: Any, after: Any) -> list[Replacement]:
     """Other names of a method in its class and in classes derived from it, Ray's copies included."""
     changes = []
-    for holder in (cls, *_derived(cls)):
+    for holder in (cls, *_walk_derived(cls)):
         for name, value in list(vars(holder).items()):
             if value is before:
                 changes.append(Replacement(holder, name, before, after))
@@ -145,7 +145,7 @@ def in_classes(cls: type, before: Any, after: Any) -> list[Replacement]:
     return changes
 
 
-def _derived(cls: type) -> Iterator[type]:
+def _walk_derived(cls: type) -> Iterator[type]:
     seen: set[type] = set()
     waiting: list[type] = type.__subclasses__(cls)
     while waiting:
@@ -190,11 +190,11 @@ def put_back(changes: Sequence[Replacement], gone: Sequence[Replacement] = ()) -
     for copy in copies:
         copy.make()
     for change in changes:
-        _silence(function_in(change.after))
+        _silence_wrapper(function_in(change.after))
     hand_over(exchanges([change._replace(before=change.after, after=change.before) for change in changes], changes))
 
 
-def _silence(wrapper: Any) -> None:
+def _silence_wrapper(wrapper: Any) -> None:
     held = signatures.held_by(wrapper)
     if held is not None:
         inner = held["function"]

@@ -42,10 +42,10 @@ class OpenSeam:
         name = self.seam.path.partition(":")[2]
         upstream = vars(module).get(name)
         if self.change is None and callable(upstream):
-            self.change = Replacement(module, name, upstream, self._decorator(upstream))
+            self.change = Replacement(module, name, upstream, self._make_decorator(upstream))
             self.change.make()
 
-    def _decorator(self, upstream: Callable[..., Any]) -> Callable[..., Any]:
+    def _make_decorator(self, upstream: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(upstream)
         def decorator(*args: Any, **kwargs: Any) -> Any:
             theirs, func = upstream(*args, **kwargs), next(iter(args), None)
@@ -94,11 +94,11 @@ class OpenSeam:
 
     def changes(self) -> list[Replacement]:
         """The decorator, and where the functions that no target declares are held: to put back what would be there."""
-        stored = [change for made in self._decorated for change in _stored(made.ours, made.upstream)]
+        stored = [change for made in self._decorated for change in _find_stored(made.ours, made.upstream)]
         return stored if self.change is None else [self.change, *stored]
 
 
-def _stored(ours: Any, upstream: Any) -> list[Replacement]:
+def _find_stored(ours: Any, upstream: Any) -> list[Replacement]:
     module, qualname = getattr(ours, "__module__", ""), getattr(ours, "__qualname__", "")
     holder: Any = sys.modules.get(module)
     *parents, last = qualname.split(".")

@@ -76,7 +76,7 @@ class Sheet:
     def is_a(self, kind: str, node: Any, where: str) -> bool:
         """Is this node a mapping, a sequence or a scalar, without a tag of its own?"""
         if node.id != kind:
-            self.wrong(node, f"{where or 'the file'}: {_KINDS[kind]} is needed, not {_shown(node)}")
+            self.wrong(node, f"{where or 'the file'}: {_KINDS[kind]} is needed, not {_show_node(node)}")
         elif node.tag[len(_TAG) :] not in _TAGS[kind] or not node.tag.startswith(_TAG):
             self.wrong(node, f"{where or 'the file'}: a tag is not allowed here: {node.tag}")
         else:
@@ -146,7 +146,7 @@ def is_null(node: Any) -> bool:
     return bool(node.tag == f"{_TAG}null")
 
 
-def _shown(node: Any) -> str:
+def _show_node(node: Any) -> str:
     if node.id != "scalar":
         return _KINDS[node.id]
     return "nothing" if is_null(node) else repr(node.value)

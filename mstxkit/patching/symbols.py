@@ -55,9 +55,9 @@ class Symbols:
 
     def states(self, patch: Patch) -> list[TargetState]:
         """Every target of a patch: held, or skipped with a reason."""
-        return [self._state(patch, target) for target in patch.targets]
+        return [self._state_of(patch, target) for target in patch.targets]
 
-    def _state(self, patch: Patch, target: Target) -> TargetState:
+    def _state_of(self, patch: Patch, target: Target) -> TargetState:
         reason = detail = ""
         if self.module(target.module.partition(".")[0]) is None and self.module(target.module) is None:
             reason = Reason.NOT_INSTALLED
@@ -71,8 +71,8 @@ class Symbols:
         """Is there what a target names? A class is not: its methods would be."""
         parents, _, last = target.qualname.rpartition(".")
         if "*" in last:
-            return any(fits(name, last) for name in self._names(target.module, parents))
-        symbol, here = self._symbol(target.module, target.qualname), self.module(target.module)
+            return any(fits(name, last) for name in self._list_names(target.module, parents))
+        symbol, here = self._find_symbol(target.module, target.qualname), self.module(target.module)
         if symbol is None and target.kind == VALUE and parents and here is not None:
             compiled, _ = here.imports.get(parents, ("", ""))
             return bool(compiled) and self.module(compiled) is None  # a class in C: importing it tells its methods
@@ -81,18 +81,18 @@ class Symbols:
     def has(self, path: str) -> bool:
         """Is there a symbol `package.module:Class.method`, whatever it is?"""
         module, _, qualname = path.partition(":")
-        return self._symbol(module, qualname) is not None
+        return self._find_symbol(module, qualname) is not None
 
-    def _names(self, module: str, parents: str) -> list[str]:
+    def _list_names(self, module: str, parents: str) -> list[str]:
         """What a wildcard may match: functions that a module or class defines itself."""
         if not parents:
             here = self.module(module)
             return [] if here is None else [name for name, other in here.names.items() if not other]
-        holder = self._symbol(module, parents)
+        holder = self._find_symbol(module, parents)
         members = {} if holder is None or holder.of_class is None else holder.of_class.members
         return [name for name, other in members.items() if not other]
 
-    def _symbol(self, module: str, dotted: str, depth: int = 0) -> _Symbol | None:
+    def _find_symbol(self, module: str, dotted: str, depth: int = 0) -> _Symbol | None:
         first, *rest = dotted.split(".")
         symbol = self._in_module(module, first, depth)
         for part in rest:
@@ -112,7 +112,7 @@ class Symbols:
             return _Symbol(module, name, here.classes[name])
         if name in here.names:
             other = here.names[name]
-            return (self._symbol(module, other, depth + 1) if other else None) or _Symbol(module, name)
+            return (self._find_symbol(module, other, depth + 1) if other else None) or _Symbol(module, name)
         return self._passed_on(module, here, name, depth)
 
     def _passed_on(self, module: str, here: ModuleSymbols, name: str, depth: int) -> _Symbol | None:
@@ -136,7 +136,7 @@ class Symbols:
         if name in owner.of_class.members:
             return _Symbol(owner.module, f"{owner.name}.{name}")
         for base in owner.of_class.bases:
-            base_class = self._symbol(owner.module, base, depth + 1)
+            base_class = self._find_symbol(owner.module, base, depth + 1)
             if base_class is not None and base_class.of_class is not None:
                 member = self._in_class(base_class, name, depth + 1)
                 if member is not None:
@@ -149,23 +149,23 @@ def installed(first: str = "") -> Symbols:
     looked into before `sys.path`, as `python -m` does with the one it is started in.
     """
     root_spec = functools.cache(partial(spec_of, first=first))
-    return Symbols(functools.cache(lambda name: _read(name, root_spec(name.partition(".")[0]))))
+    return Symbols(functools.cache(lambda name: _read_source(name, root_spec(name.partition(".")[0]))))
 
 
-def _read(name: str, spec: Any) -> ModuleSymbols | None:
+def _read_source(name: str, spec: Any) -> ModuleSymbols | None:
     """What the source file of a module holds. Of its package, `spec`, only the folder is looked up."""
     parts = name.split(".")[1:]
     if spec is None:
         return None
     folders = [Path(folder) for folder in spec.submodule_search_locations or ()]
     if not parts and not folders:
-        return _parsed(Path(spec.origin or ""), name, is_package=False)
+        return _parse_file(Path(spec.origin or ""), name, is_package=False)
     for folder in folders:
         path = folder.joinpath(*parts)
         if path.is_dir():
-            return _parsed(path / "__init__.py", name, is_package=True)
+            return _parse_file(path / "__init__.py", name, is_package=True)
         if parts and path.with_name(path.name + ".py").is_file():
-            return _parsed(path.with_name(path.name + ".py"), name, is_package=False)
+            return _parse_file(path.with_name(path.name + ".py"), name, is_package=False)
     return None
 
 
@@ -177,7 +177,7 @@ def spec_of(root: str, first: str = "") -> Any:
         return None
 
 
-def _parsed(path: Path, name: str, is_package: bool) -> ModuleSymbols:
+def _parse_file(path: Path, name: str, is_package: bool) -> ModuleSymbols:
     """What a source file holds; nothing where it is missing (a namespace package) or cannot be parsed."""
     try:
         tree = ast.parse(path.read_bytes())
@@ -188,8 +188,8 @@ def _parsed(path: Path, name: str, is_package: bool) -> ModuleSymbols:
 
 def from_source(tree: ast.Module, package: str) -> ModuleSymbols:
     """What a parsed module holds; its relative imports start from `package`."""
-    statements = list(_statements(tree.body))
-    classes = {node.name: _class(node) for node in statements if isinstance(node, ast.ClassDef)}
+    statements = list(_walk_statements(tree.body))
+    classes = {node.name: _read_class(node) for node in statements if isinstance(node, ast.ClassDef)}
     imports: dict[str, tuple[str, str]] = {}
     stars = []
     for node in statements:
@@ -198,30 +198,30 @@ def from_source(tree: ast.Module, package: str) -> ModuleSymbols:
                 whole = alias.name if alias.asname else alias.name.partition(".")[0]
                 imports[alias.asname or whole] = (whole, "")
         elif isinstance(node, ast.ImportFrom):
-            source = _source(node, package)
+            source = _source_of(node, package)
             stars += [source for alias in node.names if alias.name == "*"]
             imports.update({alias.asname or alias.name: (source, alias.name) for alias in node.names})
-    return ModuleSymbols(classes, dict(_named(statements)), imports, tuple(stars))
+    return ModuleSymbols(classes, dict(_list_names(statements)), imports, tuple(stars))
 
 
-def _statements(body: list[ast.stmt]) -> Iterator[ast.stmt]:
+def _walk_statements(body: list[ast.stmt]) -> Iterator[ast.stmt]:
     """The statements of a module or class, and those under its conditions; both branches count."""
     for node in body:
         yield node
         if isinstance(node, (ast.If, ast.Try, ast.With, ast.For, ast.While)):
             for field in ("body", "orelse", "finalbody"):
-                yield from _statements(getattr(node, field, []))
+                yield from _walk_statements(getattr(node, field, []))
             for handler in getattr(node, "handlers", ()):
-                yield from _statements(handler.body)
+                yield from _walk_statements(handler.body)
 
 
-def _class(node: ast.ClassDef) -> ClassSymbols:
+def _read_class(node: ast.ClassDef) -> ClassSymbols:
     # `Base[T]` names Base.
     bases = [base.value if isinstance(base, ast.Subscript) else base for base in node.bases]
-    return ClassSymbols(tuple(filter(None, map(_dotted, bases))), dict(_named(list(_statements(node.body)))))
+    return ClassSymbols(tuple(filter(None, map(_dotted, bases))), dict(_list_names(list(_walk_statements(node.body)))))
 
 
-def _named(statements: list[ast.stmt]) -> Iterator[tuple[str, str]]:
+def _list_names(statements: list[ast.stmt]) -> Iterator[tuple[str, str]]:
     """Functions, and names that are assigned, as `ModuleSymbols.names`."""
     for node in statements:
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
@@ -244,7 +244,7 @@ def _dotted(node: ast.AST) -> str:
     return ""
 
 
-def _source(node: ast.ImportFrom, package: str) -> str:
+def _source_of(node: ast.ImportFrom, package: str) -> str:
     """Full name of the module that `from … import` names."""
     if not node.level:
         return node.module or ""

@@ -47,32 +47,32 @@ def as_patches(targets: Any) -> list[Patch]:
     Raises:
         PatchError: it is none of these, a file is wrong, or an expression is malformed.
     """
-    patches = _patches(targets)
+    patches = _read_patches(targets)
     for patch in patches:
         _check_made_in_python(patch)
     return patches
 
 
-def _patches(targets: Any) -> list[Patch]:
+def _read_patches(targets: Any) -> list[Patch]:
     if isinstance(targets, Patch):
         return [targets]
     if isinstance(targets, Target):
-        return [Patch(_root(targets.path), "", (targets,))]
+        return [Patch(_root_of(targets.path), "", (targets,))]
     if isinstance(targets, (str, os.PathLike)):
         return [read(targets)]
     if isinstance(targets, Mapping) or not isinstance(targets, Iterable):
         raise PatchError(f"targets={targets!r}: give a Patch, Targets, or the path of a YAML file")
     wanted = list(targets)
-    loose = [_target(target) for target in wanted if not _is_patch_or_file(target)]
-    patches = [patch for target in wanted if _is_patch_or_file(target) for patch in _patches(target)]
-    return [*patches, *([Patch(_root(loose[0].path), "", tuple(loose))] if loose else [])]
+    loose = [_as_target(target) for target in wanted if not _is_patch_or_file(target)]
+    patches = [patch for target in wanted if _is_patch_or_file(target) for patch in _read_patches(target)]
+    return [*patches, *([Patch(_root_of(loose[0].path), "", tuple(loose))] if loose else [])]
 
 
 def _is_patch_or_file(target: Any) -> bool:
     return isinstance(target, (Patch, os.PathLike)) or (isinstance(target, str) and target.endswith(YAML_SUFFIXES))
 
 
-def _target(target: Any) -> Target:
+def _as_target(target: Any) -> Target:
     if isinstance(target, (Target, str)):
         return target if isinstance(target, Target) else Target(target)
     raise PatchError(f"{target!r} is no target: give Target(...), or its path package.module:Class.method")
@@ -92,7 +92,7 @@ def _check_made_in_python(patch: Patch) -> None:
             conditions.check(text)
 
 
-def _root(path: str) -> str:
+def _root_of(path: str) -> str:
     return path.partition(":")[0].partition(".")[0]
 
 
@@ -103,15 +103,15 @@ def read(path: str | os.PathLike[str]) -> Patch:
         PatchError: the file cannot be read or is wrong. All that is wrong is in the message, with file, line and field.
     """
     sheet = Sheet(os.fspath(path))
-    patch = _patch(sheet, composed(sheet.name))
+    patch = _read_patch(sheet, composed(sheet.name))
     sheet.stop_if_wrong()
     assert patch is not None
     return patch
 
 
-def _patch(sheet: Sheet, root: Any) -> Patch | None:
+def _read_patch(sheet: Sheet, root: Any) -> Patch | None:
     """None, or a patch that lacks what is wrong, where something is."""
-    fields = _fields(sheet, root, "", Patch)
+    fields = _read_fields(sheet, root, "", Patch)
     if "targets" not in fields:
         sheet.wrong(root, "targets: missing: a list of what is to become a range")
         return None
@@ -125,7 +125,7 @@ def _patch(sheet: Sheet, root: Any) -> Patch | None:
     if not targets:
         return None
     fields_set = {name: value for name, value in values.items() if value is not None}
-    return Patch(**{"framework": _root(targets[0].path), "versions": "", **fields_set, "targets": targets})
+    return Patch(**{"framework": _root_of(targets[0].path), "versions": "", **fields_set, "targets": targets})
 
 
 def _read_target(sheet: Sheet, node: Any, where: str) -> Target | None:
@@ -133,7 +133,7 @@ def _read_target(sheet: Sheet, node: Any, where: str) -> Target | None:
         path = _path(sheet, node, where)
         return None if path is None else Target(path)
     before = len(sheet.problems)
-    fields = _fields(sheet, node, where, Target)
+    fields = _read_fields(sheet, node, where, Target)
     values = {name: _TARGET_FIELDS[name](sheet, field, f"{where}.{name}") for name, field in fields.items()}
     if node.id == "mapping" and ("path" not in fields or is_null(fields["path"])):
         sheet.wrong(node, f"{where}.path: missing: package.module:Class.method")
@@ -146,7 +146,7 @@ def _read_target(sheet: Sheet, node: Any, where: str) -> Target | None:
         return None
 
 
-def _fields(sheet: Sheet, node: Any, where: str, kind: Any) -> dict[str, Any]:
+def _read_fields(sheet: Sheet, node: Any, where: str, kind: Any) -> dict[str, Any]:
     """The nodes of a mapping that is to become an object of this kind, by field."""
     allowed = [field.name for field in dataclasses.fields(kind) if field.name not in _PYTHON_ONLY]
     entries = sheet.entries(node, where, len(allowed) + MOST_PROBLEMS)
@@ -156,14 +156,14 @@ def _fields(sheet: Sheet, node: Any, where: str, kind: Any) -> dict[str, Any]:
     return {name: value for name, (_, value) in entries.items() if name in allowed}
 
 
-def _shaped(sheet: Sheet, node: Any, where: str, fits: Callable[[str], object], what: str) -> str | None:
+def _read_shaped(sheet: Sheet, node: Any, where: str, fits: Callable[[str], object], what: str) -> str | None:
     text = sheet.text(node, where)
     if text is not None and not fits(text):
         sheet.wrong(node, f"{where}={text!r}: {what}")
     return text
 
 
-def _checked(sheet: Sheet, node: Any, where: str, check: Callable[[str], object]) -> str | None:
+def _read_checked(sheet: Sheet, node: Any, where: str, check: Callable[[str], object]) -> str | None:
     """A text that passes a check which raises; None where it does not."""
     text = sheet.text(node, where)
     try:
@@ -175,9 +175,9 @@ def _checked(sheet: Sheet, node: Any, where: str, check: Callable[[str], object]
         return None
 
 
-_path, _expression = partial(_checked, check=Target), partial(_checked, check=expressions.check)
-_symbol = partial(_shaped, fits=_SYMBOL.fullmatch, what="a symbol is written package.module:name")
-_framework = partial(_shaped, fits=str.isidentifier, what="the import root is needed, what follows `import`")
+_path, _expression = partial(_read_checked, check=Target), partial(_read_checked, check=expressions.check)
+_symbol = partial(_read_shaped, fits=_SYMBOL.fullmatch, what="a symbol is written package.module:name")
+_framework = partial(_read_shaped, fits=str.isidentifier, what="the import root is needed, what follows `import`")
 
 
 def _choice(sheet: Sheet, node: Any, where: str) -> str | None:
@@ -197,11 +197,11 @@ def _named(sheet: Sheet, node: Any, where: str, value_of: Callable[..., str | No
     return {name: value for name, value in texts.items() if value is not None}
 
 
-def _waits(sheet: Sheet, node: Any, where: str) -> bool | tuple[str, ...] | None:
-    return sheet.flag(node, where) if node.id == "scalar" else _notes(sheet, node, where)
+def _read_waits(sheet: Sheet, node: Any, where: str) -> bool | tuple[str, ...] | None:
+    return sheet.flag(node, where) if node.id == "scalar" else _read_notes(sheet, node, where)
 
 
-def _notes(sheet: Sheet, node: Any, where: str) -> tuple[str, ...] | None:
+def _read_notes(sheet: Sheet, node: Any, where: str) -> tuple[str, ...] | None:
     nodes = [node] if node.id == "scalar" else sheet.items(node, where, MOST_PROBLEMS)
     texts = [sheet.text(child, where) for child in nodes]
     return tuple(text for text in texts if text is not None)
@@ -210,7 +210,7 @@ def _notes(sheet: Sheet, node: Any, where: str) -> tuple[str, ...] | None:
 def _seam(sheet: Sheet, node: Any, where: str) -> Seam | None:
     if node.id == "scalar" and is_null(node):
         return None
-    fields = _fields(sheet, node, where, Seam)
+    fields = _read_fields(sheet, node, where, Seam)
     readers: dict[str, _FieldReader] = {"path": _symbol, "code_name": Sheet.text, "file": Sheet.text}
     values = {name: readers[name](sheet, field, f"{where}.{name}") for name, field in fields.items()}
     for name in [name for name in readers if values.get(name) is None]:
@@ -224,11 +224,11 @@ _TARGET_FIELDS: dict[str, _FieldReader] = {
     "path": _path, "name": Sheet.text, "stage": Sheet.text, "attributes": partial(_named, value_of=_expression),
     "step": _expression, "step_after": _expression, "role": Sheet.text, "process_role": Sheet.text, "kind": _choice,
     "value": _symbol, "tier": _choice, "coalesce": Sheet.flag, "max_depth": Sheet.number, "max_per_s": Sheet.number,
-    "boundary": _choice, "dummy": partial(_checked, check=conditions.check), "unless": _symbol,
-    "with_module": Sheet.text, "domain": Sheet.text, "waits": _waits,
-    "leaves_out": _notes,
+    "boundary": _choice, "dummy": partial(_read_checked, check=conditions.check), "unless": _symbol,
+    "with_module": Sheet.text, "domain": Sheet.text, "waits": _read_waits,
+    "leaves_out": _read_notes,
 }  # fmt: skip
 _PATCH_FIELDS: dict[str, _FieldReader] = {
     "framework": _framework, "versions": Sheet.text, "seam": _seam, "roles": partial(_named, value_of=Sheet.text),
-    "default": Sheet.flag, "notes": _notes,
+    "default": Sheet.flag, "notes": _read_notes,
 }  # fmt: skip

@@ -51,12 +51,12 @@ def learn(owner: Any, name: str = "") -> None:
 def flat(settings: Any) -> Settings:
     """Numbers and switches by their names, `data.train_batch_size`; what is nearest to the top first."""
     kept: Settings = {}
-    top = _plain(settings)
-    waiting: list[tuple[str, Any, int]] = [("", top if type(top) is dict else _stored(settings), 0)]
+    top = _as_plain(settings)
+    waiting: list[tuple[str, Any, int]] = [("", top if type(top) is dict else _find_stored(settings), 0)]
     for name, value, depth in waiting:  # it grows meanwhile
         if type(value) is dict and depth < _DEEPEST:
             room = _LOOKED_AT_MOST - len(waiting)
-            waiting += [(f"{name}.{key}".lstrip("."), part, depth + 1) for key, part in _parts(value, room)]
+            waiting += [(f"{name}.{key}".lstrip("."), part, depth + 1) for key, part in _walk_parts(value, room)]
         elif type(value) in (bool, int, float) and math.isfinite(value) and abs(value) < 1 << 63:
             kept[name] = value
         if len(kept) == KEPT_AT_MOST:
@@ -64,21 +64,21 @@ def flat(settings: Any) -> Settings:
     return kept
 
 
-def _parts(stored: dict[Any, Any], room: int) -> Iterator[tuple[str, Any]]:
+def _walk_parts(stored: dict[Any, Any], room: int) -> Iterator[tuple[str, Any]]:
     for key, part in islice(stored.items(), max(0, room)):
         if type(key) is str and _NAME.fullmatch(key) and not _SECRET.search(key):
-            yield key, _plain(part)
+            yield key, _as_plain(part)
 
 
-def _plain(value: Any) -> Any:
+def _as_plain(value: Any) -> Any:
     """What a node of OmegaConf holds, as it stands there; anything else is itself."""
     if not _module(type(value)).startswith("omegaconf."):
         return value
-    own = _stored(value)
+    own = _find_stored(value)
     return own.get("_content", own.get("_val"))
 
 
-def _stored(value: Any) -> dict[str, Any]:
+def _find_stored(value: Any) -> dict[str, Any]:
     try:
         own = object.__getattribute__(value, "__dict__")
     except AttributeError:
@@ -97,9 +97,9 @@ def of_config(self: Any, *args: Any, **kwargs: Any) -> dict[str, Any]:
 
 def of_trainer(self: Any, *args: Any, **kwargs: Any) -> dict[str, Any]:
     """Of a trainer that stores its settings itself, and with the group of its workers those of model and generation."""
-    own = _stored(self)
-    group = _stored(own.get("actor_worker"))
-    learn({**own, **{name: _stored(group.get(name)) for name in ("generate_config", "megatron_config")}})
+    own = _find_stored(self)
+    group = _find_stored(own.get("actor_worker"))
+    learn({**own, **{name: _find_stored(group.get(name)) for name in ("generate_config", "megatron_config")}})
     return {}
 
 

@@ -15,15 +15,15 @@ _BOUND = re.compile(r"(>=|<=|<|)\s*(\d+(?:\.\d+)*)")
 
 def unknown(patch: Patch) -> str:
     """`9.9.9 is newer than autopatch knows (0.20.0 to 1.16.0)`; "" for a version that it knows, or none."""
-    version, bounds = _installed(patch.framework), _BOUND.findall(patch.versions)
-    here = _numbers(version)
+    version, bounds = _find_installed(patch.framework), _BOUND.findall(patch.versions)
+    here = _read_numbers(version)
     if not here or not bounds:
         return ""
     (_, low), (sign, high) = bounds[0], bounds[-1]
     is_open = sign == ">=" and len(bounds) == 1
-    top = _numbers(high)
+    top = _read_numbers(high)
     is_newer = not is_open and (here >= top if sign == "<" else here[: len(top)] > top)
-    word = "newer" if is_newer else "older" if bounds[0][0] not in ("<", "<=") and here < _numbers(low) else ""
+    word = "newer" if is_newer else "older" if bounds[0][0] not in ("<", "<=") and here < _read_numbers(low) else ""
     range_of = low if low == high else f"{low} to {high}"
     return f"{version} is {word} than autopatch knows ({range_of})" if word else ""
 
@@ -39,7 +39,7 @@ def warn(patch: Patch, words: str) -> None:
         faults.warn_once(f"version of {patch.framework}", f"{patch.framework} {words}: {there}")
 
 
-def _installed(name: str) -> str:
+def _find_installed(name: str) -> str:
     try:
         import importlib.metadata
 
@@ -49,6 +49,6 @@ def _installed(name: str) -> str:
         return version if type(version) is str else ""
 
 
-def _numbers(version: str) -> tuple[int, ...]:
+def _read_numbers(version: str) -> tuple[int, ...]:
     numbers = re.match(r"\d+(?:\.\d+)*", version)
     return tuple(map(int, numbers.group().split("."))) if numbers else ()

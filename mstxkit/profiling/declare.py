@@ -33,7 +33,7 @@ else:
             ("est_mb_per_step", int, field(default=0)),
             ("cost", str, field(default="")),
         ],
-        namespace={"__post_init__": lambda preset: preset._check()},
+        namespace={"__post_init__": lambda preset: preset._check_options()},
         frozen=True,
     )
 
@@ -53,7 +53,7 @@ class Preset(_PresetFields):
             something heavier.
     """
 
-    def _check(self) -> None:
+    def _check_options(self) -> None:
         of_host = [option for option in settable(PRESET) if option.needs_cpu]
         if not self.activities:
             problem = "activities is empty: name cpu, npu or both"

@@ -171,7 +171,7 @@ def physical_device(
         nodes: Numbers of the /dev/davinci nodes; default: those that there are.
     """
     variables = os.environ if environment is None else environment
-    there = _nodes() if nodes is None else sorted(nodes)
+    there = _list_nodes() if nodes is None else sorted(nodes)
     there = there or _devices_of_container(variables.get("ASCEND_VISIBLE_DEVICES", ""))
     # CANN reads up to the first character that belongs to no list of numbers: "1, 2" is 1.
     listed = re.match(r"\d+(,\d+)*", variables.get("ASCEND_RT_VISIBLE_DEVICES", ""))
@@ -180,7 +180,7 @@ def physical_device(
     return there[logical] if 0 <= logical < len(there) else logical
 
 
-def _nodes() -> list[int]:
+def _list_nodes() -> list[int]:
     try:
         matches = [re.fullmatch(r"davinci(\d+)", name) for name in os.listdir("/dev")]
     except OSError:

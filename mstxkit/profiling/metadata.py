@@ -38,16 +38,16 @@ def complete(output: Path, order: Order, distributed_args: dict[str, Any]) -> No
     file = output / METADATA
     written = documents.read_json(file, _LIMIT_BYTES)
     if written is not None or not file.exists():  # whatever else it is, it is not ours to replace
-        _write(file, {**metadata, **(written or {})})
+        _write_json(file, {**metadata, **(written or {})})
     # Where the profiler did not know its rank, neither would anybody who reads its data.
     unnamed = output / f"{INFO}.json"
     info = documents.read_json(unnamed, _LIMIT_BYTES) if order.world_size > 1 else None
     if info is not None and not any(output.glob(f"{INFO}_*.json")):
-        _write(output / f"{INFO}_{order.rank}.json", {**info, "rank_id": order.rank})
+        _write_json(output / f"{INFO}_{order.rank}.json", {**info, "rank_id": order.rank})
         unnamed.unlink()
 
 
-def _write(file: Path, content: dict[str, Any]) -> None:
+def _write_json(file: Path, content: dict[str, Any]) -> None:
     documents.replace_file(file, json.dumps(content, ensure_ascii=False).encode("utf-8", "backslashreplace"))
 
 

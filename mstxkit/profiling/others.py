@@ -40,7 +40,7 @@ def others(environment: Mapping[str, str] | None = None) -> tuple[Other, ...]:
     A session of mstxkit's own shows as what it is made with: ask before it starts. torch's
     and torch_npu's own are named only where nothing else is found. Never raises. Cost: microseconds.
     """
-    return _here(threading.get_ident(), os.environ if environment is None else environment)
+    return _find_here(threading.get_ident(), os.environ if environment is None else environment)
 
 
 def in_the_way() -> str:
@@ -54,29 +54,29 @@ def coming(thread: int | None) -> tuple[tuple[str, int], ...]:
 
     `thread` is the one that trains; None: not known.
     """
-    on = [other for other in _here(thread, os.environ) if other.waits_for]
-    later = [other for other in _scheduled(thread) if other.begins_in]
-    return tuple((other.waits_for, other.begins_in) for other in _once([*on, *later]))
+    on = [other for other in _find_here(thread, os.environ) if other.waits_for]
+    later = [other for other in _find_scheduled(thread) if other.begins_in]
+    return tuple((other.waits_for, other.begins_in) for other in _keep_once([*on, *later]))
 
 
-def _here(thread: int | None, variables: Mapping[str, str]) -> tuple[Other, ...]:
-    inside = [other for other in _scheduled(thread) if other.begins_in == 0]
-    inside = inside or _look(_verl, _mindspore) or _look(_torch_npu, _torch)
-    return (*_in_environment(variables), *_once(inside))
+def _find_here(thread: int | None, variables: Mapping[str, str]) -> tuple[Other, ...]:
+    inside = [other for other in _find_scheduled(thread) if other.begins_in == 0]
+    inside = inside or _look_around(_find_verl, _find_mindspore) or _look_around(_torch_npu, _find_torch)
+    return (*_in_environment(variables), *_keep_once(inside))
 
 
-def _scheduled(thread: int | None) -> list[Other]:
+def _find_scheduled(thread: int | None) -> list[Other]:
     """Profilers whose steps can be foreseen, and those that may begin on any thread but this one."""
     seen = [lambda each=each: _of_live(each, thread) for each in theirs.live()]
-    return _look(*seen, _dynamic)
+    return _look_around(*seen, _find_dynamic)
 
 
-def _once(others_here: list[Other]) -> list[Other]:
+def _keep_once(others_here: list[Other]) -> list[Other]:
     """One of each owner, as it is seen first."""
     return list({other.who: other for other in reversed(others_here)}.values())
 
 
-def _look(*places_to_look: Callable[[], Other | None]) -> list[Other]:
+def _look_around(*places_to_look: Callable[[], Other | None]) -> list[Other]:
     others_here = []
     for look in places_to_look:
         try:
@@ -94,28 +94,28 @@ def _of_live(each: theirs.Theirs, thread: int | None) -> Other | None:
     window = planned(profiler)
     if window is not None and each.is_started:
         is_elsewhere = thread is not None and each.thread != thread and window.begins_in == 1
-        return _windowed(each.who, window._replace(begins_in=0) if is_elsewhere else window, each)
+        return _describe_window(each.who, window._replace(begins_in=0) if is_elsewhere else window, each)
     is_over = each.is_started and is_known(profiler.schedule)
     if is_over or thread is None or each.thread == thread:
         return None
-    return _windowed(each.who, StepWindow(), each)
+    return _describe_window(each.who, StepWindow(), each)
 
 
-def _dynamic() -> Other | None:
+def _find_dynamic() -> Other | None:
     """torch_npu's dynamic profiler once it has read what to record; that may begin within a step, by an optimizer."""
     holder = getattr(sys.modules.get("torch_npu.profiler.dynamic_profile"), "_DynamicProfile", None)
     state = None if holder is None else holder._instance.get(holder._cls)
     if state is None or (state.prof is None and state.cfg_ctx is None):
         return None
     if state.prof is not None:
-        return _windowed(theirs.dynamic_name(), StepWindow(0, state.step_num or None))
+        return _describe_window(theirs.dynamic_name(), StepWindow(0, state.step_num or None))
     wanted = state.cfg_ctx
     begins_in = 1 if wanted.start() else wanted.start_step() - state.cur_step
     lasts = wanted.active() + wanted.warmup()
-    return _windowed(theirs.dynamic_name(), StepWindow(begins_in - 1, lasts)) if begins_in > 0 else None
+    return _describe_window(theirs.dynamic_name(), StepWindow(begins_in - 1, lasts)) if begins_in > 0 else None
 
 
-def _windowed(who: str, window: StepWindow, each: theirs.Theirs | None = None) -> Other:
+def _describe_window(who: str, window: StepWindow, each: theirs.Theirs | None = None) -> Other:
     steps, since = window.words(engine.current_step()), ""
     if each is not None:
         at = time.strftime("%H:%M:%S UTC", time.gmtime(each.since_ns / 1e9))
@@ -150,19 +150,19 @@ def _in_environment(variables: Mapping[str, str]) -> Iterator[Other]:
         yield Other("MindSpore", sentence)
 
 
-def _verl() -> Other | None:
+def _find_verl() -> Other | None:
     profiler = getattr(sys.modules.get("verl.utils.profiler.mstx_profile"), "NPUProfiler", None)
     if not getattr(profiler, "_define_count", 0):
         return None
     return Other(
         "verl",
-        f"verl's own profiler records this step{_into()} (global_profiler.steps); take the step out of "
+        f"verl's own profiler records this step{_find_target()} (global_profiler.steps); take the step out of "
         "global_profiler.steps, or ask again after it",
         "verl's profile",
     )
 
 
-def _mindspore() -> Other | None:
+def _find_mindspore() -> Other | None:
     interface = getattr(sys.modules.get("mindspore.profiler.profiler_interface"), "ProfilerInterface", None)
     sentence = "MindSpore's profiler is on in this process; ask again when it has stopped, or take it out"
     is_on = getattr(interface, "is_initialized", False)
@@ -178,25 +178,25 @@ def _torch_npu() -> Other | None:
     creator = _path_creator()
     autograd = getattr(getattr(sys.modules.get("torch"), "_C", None), "_autograd", None)
     enabled = getattr(autograd, "_profiler_enabled", None)
-    if not getattr(creator, "is_prof_inited", False) and (_torch() or enabled is None or not enabled()):
+    if not getattr(creator, "is_prof_inited", False) and (_find_torch() or enabled is None or not enabled()):
         return None
     if "torch_npu" not in sys.modules:
         return _OF_TORCH
     if "mindspeed_rl" in sys.modules:
         return Other(
             "MindSpeed-RL",
-            f"torch_npu's profiler records in this process{_into()}, as MindSpeed-RL starts it for "
+            f"torch_npu's profiler records in this process{_find_target()}, as MindSpeed-RL starts it for "
             "profiler_config.integrated; set profile: false there, or ask again after profile_step_end",
             "MindSpeed-RL's profile",
         )
     return Other(
         "torch_npu",
-        f"torch_npu's profiler records in this process{_into()}; ask again when it has stopped, or take it out",
+        f"torch_npu's profiler records in this process{_find_target()}; ask again when it has stopped, or take it out",
         "torch_npu's profile",
     )
 
 
-def _torch() -> Other | None:
+def _find_torch() -> Other | None:
     is_on = getattr(sys.modules.get("torch.autograd.profiler"), "_is_profiler_enabled", False)
     return _OF_TORCH if is_on else None
 
@@ -207,7 +207,7 @@ def _path_creator() -> Any:
     return None if made is None else made()
 
 
-def _into() -> str:
+def _find_target() -> str:
     creator = _path_creator()
     path = creator.get_prof_dir() if getattr(creator, "is_prof_inited", False) else None
     return f" into {path}" if path else ""

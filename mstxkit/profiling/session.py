@@ -71,26 +71,26 @@ class OneSession:
     @property
     def is_open(self) -> bool:
         """Does a session record, as far as we know?"""
-        return self._own() is not None
+        return self._own_session() is not None
 
     @property
     def order(self) -> Order | None:
         """What the open session was ordered as."""
-        opened = self._own()
+        opened = self._own_session()
         return None if opened is None else opened.order
 
     def begin(self, order: Order) -> str | None:
         """Record from now on: None where that is so, else why not, in whole sentences. `session.json` has the cost."""
-        opened = self._own()
+        opened = self._own_session()
         if opened is not None:
             return f"a session of stage {opened.order.stage} is open in this process already"
         try:
-            return self._begin(order)
+            return self._begin_order(order)
         except Exception as exc:
             faults.note("session.begin", exc)
-            return f"the session could not begin: {_shown(exc)}"
+            return f"the session could not begin: {_show_error(exc)}"
 
-    def _begin(self, order: Order) -> str | None:
+    def _begin_order(self, order: Order) -> str | None:
         before_ns = time.perf_counter_ns()
         backend, refused = backends.chosen()
         if backend is None:
@@ -120,14 +120,14 @@ class OneSession:
         On a thread that did not begin it nothing is touched, and the session stays open: the problems say so. They
         also say where somebody else ended it meanwhile.
         """
-        opened = self._own()
+        opened = self._own_session()
         if opened is None:
             return None
         try:
             return opened.end(why, steps, holds)
         except Exception as exc:
             faults.note("session.end", exc)
-            return Recorded(None, 0, (f"the session could not be ended as it should: {_shown(exc)}",), 0, 0)
+            return Recorded(None, 0, (f"the session could not be ended as it should: {_show_error(exc)}",), 0, 0)
         finally:
             self._close_unless_recording(opened)
 
@@ -140,10 +140,10 @@ class OneSession:
 
     def bytes_so_far(self) -> int | None:
         """Raw data of the open session on disk, as of the last look; None where there is none, or all is in memory."""
-        opened = self._own()
+        opened = self._own_session()
         return None if opened is None else opened.bytes_so_far()
 
-    def _own(self) -> _Opened | None:
+    def _own_session(self) -> _Opened | None:
         opened = self._opened
         return opened if opened is not None and opened.pid == os.getpid() else None
 
@@ -170,7 +170,7 @@ class _Opened:
             left = f"only {room >> 20} MiB are left on the disk of {place}"
             return f"{left}, too little to record; make room there"
         try:
-            self._file = SessionFile(self.order.run, self._start())
+            self._file = SessionFile(self.order.run, self._describe_start())
         except (OSError, MstxkitError) as exc:
             return f"the session's folder cannot be made: {exc}"
         try:
@@ -204,9 +204,9 @@ class _Opened:
         if self.records:  # another thread's
             return Recorded(None, 0, outcome.problems, outcome.start_ns, 0)
         try:
-            problems = self._completed(outcome)
+            problems = self._complete_data(outcome)
         except BaseException as exc:  # an interrupt, or a fault of ours: the file must not say that it still records
-            self._file.end(outcome, why, [f"what was recorded is as the profiler left it: {_shown(exc)}"])
+            self._file.end(outcome, why, [f"what was recorded is as the profiler left it: {_show_error(exc)}"])
             raise
         self._file.document["stop_cost_ns"] = time.perf_counter_ns() - before_ns
         unwritten = self._file.end(outcome, why, problems)
@@ -214,7 +214,7 @@ class _Opened:
         folder = self._file.folder if outcome.is_whole else None
         return Recorded(folder, outcome.bytes, (*outcome.problems, *problems), outcome.start_ns, outcome.end_ns)
 
-    def _completed(self, outcome: SessionOutcome) -> list[str]:
+    def _complete_data(self, outcome: SessionOutcome) -> list[str]:
         """Add to the data what the profiler cannot know; what is wrong with it or with the disk."""
         assert self._file is not None
         room = _room_bytes(self._file.data)
@@ -238,7 +238,7 @@ class _Opened:
             self._look_at_ns = ended_ns + max(_LOOK_EVERY_NS, _LOOK_SHARE * (ended_ns - now_ns))
         return self._size
 
-    def _start(self) -> SessionStart:
+    def _describe_start(self) -> SessionStart:
         order, backend = self.order, self.backend
         options, notes = backend.described(order.preset)
         try:
@@ -263,5 +263,5 @@ def _room_bytes(folder: Path) -> int | None:
     return disk.f_bavail * disk.f_frsize if disk.f_blocks else None
 
 
-def _shown(exc: BaseException) -> str:
+def _show_error(exc: BaseException) -> str:
     return f"{type(exc).__name__}: {exc}"

@@ -108,20 +108,20 @@ def _forget_all() -> None:
 os.register_at_fork(after_in_child=_forget_all)
 
 
-def _listen(owner: Any, name: str, **listeners: Any) -> None:
+def _listen_to(owner: Any, name: str, **listeners: Any) -> None:
     if hasattr(owner, name):
         _undo.append(seams.listen(owner, name, **listeners))
 
 
-def _follow(kind: Any, framework: str) -> None:
+def _follow_class(kind: Any, framework: str) -> None:
     """Look on at a class of profilers."""
-    _listen(kind, "__init__", after=lambda profiler, *_: _seen(profiler, framework, False))
+    _listen_to(kind, "__init__", after=lambda profiler, *_: _note_seen(profiler, framework, False))
     for name in ("start", "step"):
-        _listen(kind, name, before=lambda profiler, *_: _seen(profiler, framework, True))
-    _listen(kind, "stop", after=lambda profiler, *_: _live.pop(id(profiler), None))
+        _listen_to(kind, name, before=lambda profiler, *_: _note_seen(profiler, framework, True))
+    _listen_to(kind, "stop", after=lambda profiler, *_: _live.pop(id(profiler), None))
 
 
-def _seen(profiler: Any, framework: str, is_started: bool) -> None:
+def _note_seen(profiler: Any, framework: str, is_started: bool) -> None:
     key, before = id(profiler), _live.get(id(profiler))
     is_news = before is None or before.profiler() is not profiler or (is_started and not before.is_started)
     if is_news and not getattr(_here, "is_ours", False):
@@ -130,14 +130,14 @@ def _seen(profiler: Any, framework: str, is_started: bool) -> None:
             _live.pop(key, None)
 
         mark = weakref.ref(profiler, gone)
-        _live[key] = Theirs(mark, _owner(framework), threading.get_ident(), time.time_ns(), is_started)
+        _live[key] = Theirs(mark, _find_owner(framework), threading.get_ident(), time.time_ns(), is_started)
 
 
-def _begins(framework: str) -> None:
+def _note_begin(framework: str) -> None:
     """One of theirs is about to record, or to warm up."""
     if getattr(_here, "is_ours", False) or not _give_way:
         return
-    who = _owner(framework)
+    who = _find_owner(framework)
     for give_way in tuple(_give_way):
         try:
             give_way(who)
@@ -145,7 +145,7 @@ def _begins(framework: str) -> None:
             faults.note("theirs.give_way", exc)
 
 
-def _owner(framework: str) -> str:
+def _find_owner(framework: str) -> str:
     """Whose code is calling: a framework's that is known, else the profiler's own name."""
     frame: FrameType | None = sys._getframe(1)
     left = _FRAMES
@@ -168,39 +168,39 @@ def dynamic_name() -> str:
 
 
 def _on_torch_autograd(profiler: ModuleType) -> None:
-    _listen(profiler.profile, "_prepare_trace", before=lambda *_: _begins(TORCH))
-    _listen(profiler, "_run_on_profiler_start", before=lambda *_: _begins(TORCH))
+    _listen_to(profiler.profile, "_prepare_trace", before=lambda *_: _note_begin(TORCH))
+    _listen_to(profiler, "_run_on_profiler_start", before=lambda *_: _note_begin(TORCH))
 
 
 def _on_torch_npu_interface(interface: ModuleType) -> None:
     creator = interface.ProfPathCreator
-    _listen(getattr(creator, "_cls", creator), "create_prof_dir", before=lambda *_: _begins(TORCH_NPU))
+    _listen_to(getattr(creator, "_cls", creator), "create_prof_dir", before=lambda *_: _note_begin(TORCH_NPU))
 
 
 def _on_mindspore(profiler: ModuleType) -> None:
     for kind in filter(None, (getattr(profiler, name, None) for name in ("Profile", "Profiler"))):
-        _listen(kind, "__init__", before=lambda *_: _begins(MINDSPORE))  # making one sets options of all
-        _follow(kind, MINDSPORE)
+        _listen_to(kind, "__init__", before=lambda *_: _note_begin(MINDSPORE))  # making one sets options of all
+        _follow_class(kind, MINDSPORE)
 
 
 def _on_mindspore_actions(controller: ModuleType) -> None:
     def transit(_: Any, before: Any, after: Any) -> None:
         if getattr(before, "name", "") == "NONE" and getattr(after, "name", "NONE") != "NONE":
-            _begins(MINDSPORE)
+            _note_begin(MINDSPORE)
 
-    _listen(controller.ProfilerActionController, "transit_action", before=transit)
+    _listen_to(controller.ProfilerActionController, "transit_action", before=transit)
 
 
 def _on_mindspore_monitor(dynamic: ModuleType) -> None:
     base = dynamic.DynamicProfilerMonitorBase
     for name in ("__init__", "step", "step_begin"):
-        _listen(base, name, after=lambda monitor, *_: _monitors.add(monitor))
+        _listen_to(base, name, after=lambda monitor, *_: _monitors.add(monitor))
 
 
 _HOOKS: dict[str, imports.Hook] = {
-    "torch.profiler.profiler": lambda profiler: _follow(profiler.profile, TORCH),
+    "torch.profiler.profiler": lambda profiler: _follow_class(profiler.profile, TORCH),
     "torch.autograd.profiler": _on_torch_autograd,
-    "torch_npu.profiler.profiler": lambda profiler: _follow(profiler.profile, TORCH_NPU),
+    "torch_npu.profiler.profiler": lambda profiler: _follow_class(profiler.profile, TORCH_NPU),
     "torch_npu.profiler.profiler_interface": _on_torch_npu_interface,
     "mindspore.profiler.profiler": _on_mindspore,
     "mindspore.profiler.profiler_action_controller": _on_mindspore_actions,

@@ -67,14 +67,14 @@ def take_care(care: Care) -> list[Fetched]:
         # Where nothing is kept on a disk of this host there is nothing to be alone at.
         lock = documents.alone(root / _LOCK) if root is not None and root.is_dir() else nullcontext(True)
         with lock as is_alone:
-            new = _once(care, root) if is_alone else []
+            new = _fetch_once(care, root) if is_alone else []
         # What came while the lock was held found it held: look again without it.
         done += new
         if not is_alone or all(fetched.problem for fetched in new):
             return done
 
 
-def _once(care: Care, root: Path | None) -> list[Fetched]:
+def _fetch_once(care: Care, root: Path | None) -> list[Fetched]:
     done: list[Fetched] = []
     if root is not None and root.is_dir():
         if care.mb_s > 0:

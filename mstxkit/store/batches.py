@@ -238,11 +238,11 @@ def _batch_at(data: bytes, start: int, run_id: str) -> Batch | None:
     head = documents.object_in(data[start + _FRAME.size : middle])
     if head.get("format") != FORMAT or (run_id and head.get("run") != run_id):
         return None
-    parts = _parts(head, data, middle, end)
+    parts = _split_body(head, data, middle, end)
     return None if parts is None else Batch(head, parts, end - start)
 
 
-def _parts(head: Mapping[str, Any], data: bytes, at: int, end: int) -> list[tuple[str, int, bytes]] | None:
+def _split_body(head: Mapping[str, Any], data: bytes, at: int, end: int) -> list[tuple[str, int, bytes]] | None:
     """None: they do not fit the body. Of a kind that is not known here nobody knows how long it is."""
     parts = []
     for section in list_of(head.get("sections")):
@@ -283,11 +283,11 @@ class BatchFile:
     def read(self) -> Iterator[Batch]:
         """What has come since the last time. What cannot be read now is read later."""
         try:
-            yield from self._read()
+            yield from self._read_batches()
         except (OSError, FormatError):
             self._size = -1
 
-    def _read(self) -> Iterator[Batch]:
+    def _read_batches(self) -> Iterator[Batch]:
         status = os.lstat(self._path)
         which = status.st_dev, status.st_ino
         if which == self._which and status.st_size == self._size:
@@ -298,9 +298,9 @@ class BatchFile:
             yield from self._of_old(self._which)  # it has been put aside since: its rest first
             self._at = 0
         with documents.closing(documents.open_regular(self._path)) as descriptor:
-            yield from self._rest(descriptor)
+            yield from self._read_rest(descriptor)
 
-    def _rest(self, descriptor: int) -> Iterator[Batch]:
+    def _read_rest(self, descriptor: int) -> Iterator[Batch]:
         status = os.fstat(descriptor)
         if self._which is None and status.st_ino == self._was_at[0]:
             self._at = max(0, self._was_at[1] - READ_AGAIN_BYTES)
@@ -326,7 +326,7 @@ class BatchFile:
         try:
             status = os.fstat(descriptor)
             if which in (None, (status.st_dev, status.st_ino)):
-                yield from self._rest(descriptor)
+                yield from self._read_rest(descriptor)
         finally:
             os.close(descriptor)
             self._at, self._which = 0, None

@@ -105,13 +105,13 @@ class Growing:
         anchors = sorted(self._anchors)
         while len(anchors) > _ANCHORS_AT_MOST:
             anchors = [*anchors[:-1:2], anchors[-1]]
-        index = _packed(self._about, self._entries, anchors)
+        index = _pack_index(self._about, self._entries, anchors)
         self._last_bytes = len(index.data)
         self._indexed_blocks, self._indexed_bytes = len(self._entries) + 1, self._end + len(index.data)
         return index
 
 
-def _packed(about: Mapping[str, Any], entries: list[IndexEntry], anchors: list[tuple[int, ...]]) -> Indexed:
+def _pack_index(about: Mapping[str, Any], entries: list[IndexEntry], anchors: list[tuple[int, ...]]) -> Indexed:
     columns = {name: [getattr(entry, name) for entry in entries] for name in _PLACES}
     columns |= {name: [entry.fields.get(name) for entry in entries] for name in FIELDS}
     codec, content = segment.compress(json.dumps([columns, anchors], separators=(",", ":")).encode())
@@ -150,13 +150,13 @@ def read(data: bytes, head: segment.Head) -> FileIndex:
         listed = [list_of(columns.get(name)) for name in (*_PLACES, *FIELDS)]
     except (ValueError, TypeError, AttributeError, RecursionError) as exc:
         raise FormatError("an index that is none", head.offset) from exc
-    entries = [_entry(row) for row in zip(*listed)]
+    entries = [_read_entry(row) for row in zip(*listed)]
     if len({len(column) for column in listed}) != 1 or not _lie_within(entries, head.offset):
         raise FormatError("an index that does not fit its file", head.offset)
     return FileIndex({**meta, "clock": {**table_of(meta.get("clock")), "anchors": anchors}}, entries)
 
 
-def _entry(row: tuple[Any, ...]) -> IndexEntry:
+def _read_entry(row: tuple[Any, ...]) -> IndexEntry:
     kind, payload_at, size, crc = (whole_number(value) for value in row[: len(_PLACES)])
     fields = {name: value for name, value in zip(FIELDS, row[len(_PLACES) :]) if value is not None}
     return IndexEntry(kind, payload_at, size, crc, fields)

@@ -181,13 +181,13 @@ def _of_fields(fields: dict[str, Any]) -> CareRecord:
     host, folder, token, problem = (text_of(fields.get(key)) for key in ("host", "folder", "token", "problem"))
     files, size, as_of_ns = (whole_number(fields.get(key)) for key in ("files", "bytes", "as_of_ns"))
     removed, removing = (
-        {text_of(name): _cost(cost) for name, cost in table_of(fields.get(key)).items()}
+        {text_of(name): _read_cost(cost) for name, cost in table_of(fields.get(key)).items()}
         for key in ("removed", "removing")
     )
     return CareRecord(host, folder, token, files, size, problem, as_of_ns, removed, removing)
 
 
-def _cost(value: Any) -> Cost:
+def _read_cost(value: Any) -> Cost:
     """Three whole numbers, whatever stands there."""
     numbers = [whole_number(number) for number in value[:3]] if isinstance(value, list) else []
     return Cost(*numbers) if len(numbers) == len(Cost._fields) else Cost()

@@ -39,29 +39,29 @@ class ControlFolder:
         `message`: what JSON can hold; `id` is a text that no other message has. Raises MstxkitError: it is no such
         message, or the folder cannot be used.
         """
-        return self._send([fit_to_send(message)])
+        return self._send_fitting([fit_to_send(message)])
 
     def send_all(self, several: Sequence[Mapping[str, Any]]) -> bool:
         """As `send`, in one writing; those whose id is there already are left out. Every rank may do it at once: who
         finds all of them there writes nothing, and waits for nobody.
         """
         fit = [fit_to_send(message) for message in several]
-        return bool(_missing(fit, self._usable_messages())) and self._send(fit)
+        return bool(_find_missing(fit, self._usable_messages())) and self._send_fitting(fit)
 
-    def _send(self, fit: list[dict[str, Any]]) -> bool:
+    def _send_fitting(self, fit: list[dict[str, Any]]) -> bool:
         try:
             folders.make_folder(self.path)
             os.close(documents.open_folder(self.path, is_private=True))
             with documents.locked(self.path / layout.REQUESTS_LOCK, _SEND_WITHIN_S):
-                return self._add(fit)
+                return self._add_messages(fit)
         except (OSError, Unusable, CaptureError) as exc:
             raise MstxkitError(f"no request can be left in {self.path}: {exc}") from exc
 
-    def _add(self, several: list[dict[str, Any]]) -> bool:
+    def _add_messages(self, several: list[dict[str, Any]]) -> bool:
         for attempt in range(_TRIES + 1):
             # Looked at again after each writing: on a file system without locks another writer may have been faster.
             earlier = self._usable_messages()
-            missing = _missing(several, earlier)
+            missing = _find_missing(several, earlier)
             if not missing:
                 return attempt > 0
             if attempt < _TRIES:
@@ -87,15 +87,15 @@ class ControlFolder:
 
     def acknowledgement(self, rank: int, role: str = "") -> Acknowledgement | None:
         """What a rank said last, in an earlier process of its too; None when that cannot be read."""
-        return self._read(layout.ack_name(rank, role), [])
+        return self._read_acknowledgement(layout.ack_name(rank, role), [])
 
     def acknowledgements(self, unusable: list[Unusable] | None = None) -> list[Acknowledgement]:
         """What every rank said last, by rank and role. Files that cannot be used are added to `unusable`."""
         names = [name for name in documents.names_in(self.path / layout.ACKS) if layout.ack_of(name)]
-        acks = (self._read(name, [] if unusable is None else unusable) for name in names)
+        acks = (self._read_acknowledgement(name, [] if unusable is None else unusable) for name in names)
         return sorted(filter(None, acks), key=lambda ack: (ack.rank, ack.role))
 
-    def _read(self, name: str, unusable: list[Unusable]) -> Acknowledgement | None:
+    def _read_acknowledgement(self, name: str, unusable: list[Unusable]) -> Acknowledgement | None:
         try:
             return report.read(self.path / layout.ACKS / name, self.run_id, self._is_private)
         except Unusable as exc:
@@ -103,7 +103,7 @@ class ControlFolder:
             return None
 
 
-def _missing(several: list[dict[str, Any]], sent: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _find_missing(several: list[dict[str, Any]], sent: list[dict[str, Any]]) -> list[dict[str, Any]]:
     ids = {message["id"] for message in sent}
     return [message for message in several if message["id"] not in ids]
 

@@ -95,10 +95,10 @@ def batches(
             unusable.append(exc)
             continue
         if fields is not None:
-            yield _batch(match[1], int(match[2]), fields)
+            yield _read_batch(match[1], int(match[2]), fields)
 
 
-def _batch(host: str, number: int, fields: dict[str, Any]) -> CompactedBatch:
+def _read_batch(host: str, number: int, fields: dict[str, Any]) -> CompactedBatch:
     sources = tuple(name for name in map(text_of, list_of(fields.get("sources"))) if layout.is_sealed(name))
     files = tuple(name for name in map(text_of, list_of(fields.get("files"))) if _is_own(name, host, number))
     processes = {text_of(name): table_of(about) for name, about in table_of(fields.get("processes")).items()}

@@ -128,12 +128,12 @@ def appended(descriptor: int, before: int, block: bytes, first: bytes) -> int:
 def state_of(file: Path) -> tuple[int, ...]:
     """What changes with a file's content, and where it is replaced; () where there is none. *Cost*: one call."""
     try:
-        return _state(os.lstat(file))
+        return _state_of(os.lstat(file))
     except OSError:
         return ()
 
 
-def _state(status: os.stat_result) -> tuple[int, ...]:
+def _state_of(status: os.stat_result) -> tuple[int, ...]:
     return status.st_ino, status.st_dev, status.st_size, status.st_mtime_ns, status.st_ctime_ns
 
 
@@ -150,7 +150,7 @@ def settled_state(descriptor: int) -> tuple[int, ...]:
     """
     status = os.fstat(descriptor)
     is_settled = abs(time.time_ns() - status.st_mtime_ns) > _SETTLES_WITHIN_NS
-    return _state(status) if is_settled else ()
+    return _state_of(status) if is_settled else ()
 
 
 def read(file: Path, limit_bytes: int = LIMIT_BYTES, is_private: bool = False) -> bytes | None:
@@ -174,10 +174,10 @@ def read(file: Path, limit_bytes: int = LIMIT_BYTES, is_private: bool = False) -
         raise Unusable(file, f"cannot be opened (a file is needed, no link): {exc}") from None
     finally:
         os.close(folder)
-    return _whole(descriptor, file, limit_bytes, is_private)
+    return _read_whole(descriptor, file, limit_bytes, is_private)
 
 
-def _whole(descriptor: int, file: Path, limit_bytes: int, is_private: bool) -> bytes:
+def _read_whole(descriptor: int, file: Path, limit_bytes: int, is_private: bool) -> bytes:
     try:
         with closing(descriptor):
             if is_private:
@@ -234,7 +234,7 @@ def object_in(content: bytes | str) -> dict[str, Any]:
 def read_json(file: Path, limit_bytes: int = LIMIT_BYTES) -> dict[str, Any] | None:
     """A JSON object from a regular file; None when it is missing, a link, too large, or no JSON object."""
     try:
-        value = json.loads(_whole(open_regular(file), file, limit_bytes, False))
+        value = json.loads(_read_whole(open_regular(file), file, limit_bytes, False))
     except (OSError, ValueError, RecursionError, MstxkitError):
         return None
     return value if isinstance(value, dict) else None

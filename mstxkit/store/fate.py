@@ -196,17 +196,17 @@ class Fates:
         for speaker, seen, report in self._words.get(id, ()):
             if report.rank == speaker.rank:
                 runs_it = request is None or not seen.isdisjoint(request.stages)
-                own.setdefault(speaker.rank, []).append((runs_it, self._outlived(report, speaker, request)))
+                own.setdefault(speaker.rank, []).append((runs_it, self._outlive_speaker(report, speaker, request)))
             elif report.has_ended:
                 of_others[report.rank] = report
-        spoken = {rank: _weightiest(words) for rank, words in own.items()}
+        spoken = {rank: _find_weightiest(words) for rank, words in own.items()}
         # What a lost rank said last is outdated by what the agreeing rank says of it, unless it was its end.
         lost = {rank: report for rank, report in of_others.items() if rank not in spoken or not spoken[rank].has_ended}
         return {**spoken, **lost}
 
     def silence(self, id: str, rank: int | None, asked: Asked | None) -> Report:
         """What it means that a rank says nothing of a request. A rank of None: sessions that do not name theirs."""
-        silent, recorded = Report(id, rank or 0, states.QUEUED), self._recorded.get((id, rank), [])
+        silent, recorded = Report(id, rank or 0, states.QUEUED), self._list_recorded.get((id, rank), [])
         if recorded:
             return self._by_sessions(silent, recorded, None if asked is None else asked.request)
         if asked is not None and asked.cancelled is not None:
@@ -226,7 +226,7 @@ class Fates:
         return silent._replace(reason=planned)
 
     @cached_property
-    def _recorded(self) -> dict[tuple[str, int | None], list[RecordedSession]]:
+    def _list_recorded(self) -> dict[tuple[str, int | None], list[RecordedSession]]:
         recorded: dict[tuple[str, int | None], list[RecordedSession]] = {}
         for session in self._sessions():
             recorded.setdefault((session.key[0], session.key[2]), []).append(session)
@@ -244,13 +244,13 @@ class Fates:
         limit_s = self._limit_s(silent, request)
         return self._in_a_session(silent._replace(state=states.RUNNING), self._is_alive(last), _began_ns(last), limit_s)
 
-    def _outlived(self, report: Report, speaker: Heard, request: Request | None) -> Report:
+    def _outlive_speaker(self, report: Report, speaker: Heard, request: Request | None) -> Report:
         """A word as it counts now: whoever is gone ends nothing any more, and who lives would have spoken again."""
         if report.has_ended or speaker.is_alive:
             return report
         written_ns = speaker.acknowledgement.written_ns
         if report.state == states.DRAINING and speaker.is_alive is False:  # its session says how it has ended
-            recorded = self._recorded.get((report.id, report.rank), [])
+            recorded = self._list_recorded.get((report.id, report.rank), [])
             if recorded:
                 return self._by_sessions(report, recorded, request)
         if report.state in states.IN_A_SESSION:
@@ -280,7 +280,7 @@ class Fates:
     def _limit_s(self, report: Report, request: Request | None) -> float:
         if request is not None and request.limits.seconds is not None:
             return request.limits.seconds
-        recorded = self._recorded.get((report.id, report.rank), [])
+        recorded = self._list_recorded.get((report.id, report.rank), [])
         limits: list[Any] = [table_of(session.document.get("limits")).get("seconds") for session in recorded]
         in_s = (float(limit) for limit in limits if type(limit) in (int, float) and 0 < limit < 1e9)
         return max(in_s, default=SESSION_S)
@@ -302,7 +302,7 @@ def is_sound(report: Report) -> bool:
     return are_small and all(type(number) is int and 0 <= number < 1 << 63 for number in numbers)
 
 
-def _weightiest(words: list[tuple[bool, Report]]) -> Report:
+def _find_weightiest(words: list[tuple[bool, Report]]) -> Report:
     """Of processes with one rank and several roles: of those that run the stage, the farthest from a good end; with
     what others say that came to the same end, such as who has the device.
     """

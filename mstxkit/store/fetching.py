@@ -86,16 +86,16 @@ class _Move:
             if why := why_no_room(self._folder, folders.size_bytes(self._source)):
                 raise MstxkitError(why)
             for name in documents.listed(self._source):
-                count += self._bring(name)
+                count += self._bring_over(name)
             # From then on it says where there may still be something to do, to whoever comes next.
             self._document.update(fetched_from=self._document["stored"], stored=None)
             self._say()
         self._into_request()
         shutil.rmtree(self._source)
-        self._prune()
+        self._prune_empty()
         return count
 
-    def _bring(self, name: str) -> int:
+    def _bring_over(self, name: str) -> int:
         """One file or folder of the source."""
         source, place = self._source / name, self._folder / name
         if name == SESSION_FILE or name.endswith((_PART, _DRAFT)):
@@ -103,8 +103,8 @@ class _Move:
         if os.path.lexists(place):  # the one before came so far
             return 0
         partial = self._folder / f"{name}{_PART}"
-        count = _copy(source, partial, self._pace)
-        if _sizes(partial) != _sizes(source):
+        count = _copy_paced(source, partial, self._pace)
+        if _measure_sizes(partial) != _measure_sizes(source):
             raise MstxkitError(f"{partial} has not become what {source} is")
         os.rename(partial, place)
         return count
@@ -128,7 +128,7 @@ class _Move:
         text = json.dumps(self._document, indent=1).encode("utf-8", "backslashreplace")
         documents.replace_file(self._folder / SESSION_FILE, text)
 
-    def _prune(self) -> None:
+    def _prune_empty(self) -> None:
         """Folders in which nothing is left."""
         folder = self._source.parent
         while folder != self._root:
@@ -139,12 +139,12 @@ class _Move:
             folder = folder.parent
 
 
-def _copy(source: Path, place: Path, pace: Pace) -> int:
+def _copy_paced(source: Path, place: Path, pace: Pace) -> int:
     """A file or a folder; what is there already stays. Links, pipes and devices are refused."""
     mode = os.lstat(source).st_mode
     if stat.S_ISDIR(mode):
         folders.make_folder(place)
-        return sum(_copy(source / name, place / name, pace) for name in documents.listed(source))
+        return sum(_copy_paced(source / name, place / name, pace) for name in documents.listed(source))
     if not stat.S_ISREG(mode):
         raise MstxkitError(f"{source} is neither a file nor a folder")
     return 0 if is_same(source, place) else copy_file(source, place, pace)
@@ -188,7 +188,7 @@ def copy_file(source: Path, place: Path, pace: Pace) -> int:
     return count
 
 
-def _sizes(path: Path) -> dict[str, int]:
+def _measure_sizes(path: Path) -> dict[str, int]:
     """The files below a folder, or a file, with their sizes."""
     if not path.is_dir():
         return {"": path.lstat().st_size}

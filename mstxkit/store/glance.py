@@ -62,9 +62,9 @@ class LiveGlance:
         if self._is_beside:
             return None
         with documents.closing(documents.open_regular(self._file)) as descriptor:
-            return self._looked(descriptor)
+            return self._look_at(descriptor)
 
-    def _looked(self, descriptor: int) -> Glimpse | None:
+    def _look_at(self, descriptor: int) -> Glimpse | None:
         raw = documents.read_part(descriptor, 0, livefile.HEADER_BYTES + SLOTS * livefile.SLOT_BYTES)
         head = raw[: livefile.HEADER_BYTES]
         header = livefile.read_header(head, os.fstat(descriptor).st_size)
@@ -81,10 +81,10 @@ class LiveGlance:
         used = used_slots(descriptor, header, raw[livefile.HEADER_BYTES :])
         seen = head[livefile.IDENTITY_AT :], used, bank
         if self._last is None or self._last[0] != seen:  # most processes of a host do nothing between two looks
-            self._last = seen, self._new(descriptor, head, header, open_slots(head, header, used), (at, bank))
+            self._last = seen, self._look_anew(descriptor, head, header, open_slots(head, header, used), (at, bank))
         return self._last[1]
 
-    def _new(
+    def _look_anew(
         self, descriptor: int, head: bytes, header: livefile.Header, slots: list[livefile.Slot],
         placed: tuple[int, livefile.BankHead],
     ) -> Glimpse:  # fmt: skip
@@ -94,11 +94,11 @@ class LiveGlance:
         stepped = (record for record in newest if record.step != records.NO_STEP)
         seen += [(bank.origin + record.end, record.step) for record in itertools.islice(stepped, 1)]
         self._step = max(seen)[1] if seen else self._step
-        stage, start = self._stage(descriptor, at + header.layout.bank_bytes, bank, slots)
+        stage, start = self._find_stage(descriptor, at + header.layout.bank_bytes, bank, slots)
         since_ns = None if start is None else monotonic_ns(head, header, start)
         return Glimpse(livefile.read_identity(head), self._step, stage, since_ns)
 
-    def _stage(
+    def _find_stage(
         self, descriptor: int, end: int, bank: livefile.BankHead, slots: Sequence[livefile.Slot]
     ) -> tuple[str | None, int | None]:
         """Its key, and the ticks at which it was entered."""

@@ -48,31 +48,31 @@ def plain(text: str) -> str:
         raise ValueError(f"must have at most {_TEXT_AT_MOST} printable characters")
     parts = [":".join(word.strip() for word in part.split(":", 1)) for part in text.split(",")]
     for part in parts:
-        _group(part)
+        _read_group(part)
     return ",".join(parts)
 
 
 def groups_in(text: str) -> tuple[Group, ...]:
     """Its parts. Raises ValueError: as `plain`."""
-    return tuple(_group(part) for part in plain(text).split(","))
+    return tuple(_read_group(part) for part in plain(text).split(","))
 
 
-def _group(part: str) -> Group:
+def _read_group(part: str) -> Group:
     kind, colon, name = part.partition(":")
     if not colon:
-        return _span(part, RANKS)
+        return _read_span(part, RANKS)
     if kind in (HOST, ROLE) and name:
         return Group(kind, name)
     if kind == PEERS:
-        return _span(name, PEERS)
+        return _read_span(name, PEERS)
     if kind in DIMENSIONS and name in (FIRST, LAST):
         return Group(kind, name, *((0, 0) if name == FIRST else (-1, -1)))
     if kind in DIMENSIONS:
-        return _span(name, kind)
+        return _read_span(name, kind)
     raise ValueError(f"{part!r} is no group of ranks")
 
 
-def _span(text: str, kind: str) -> Group:
+def _read_span(text: str, kind: str) -> Group:
     match = _SPAN.fullmatch(text.strip())
     first, last = (0, -1) if match is None else (int(match[1]), int(match[2] or match[1]))
     if not 0 <= last - first < _RANKS_AT_MOST:

@@ -119,7 +119,7 @@ class HandedOver:
             if (owner := os.fstat(descriptor).st_uid) != os.geteuid():
                 raise Unusable(self.path, f"belongs to user {owner}, not to {os.geteuid()}")
             self._state, state = None, documents.settled_state(descriptor)
-            new = self._read(descriptor)
+            new = self._read_news(descriptor)
             self._state = state if state and self._torn is None else None
             return new
         except OSError as exc:
@@ -127,8 +127,8 @@ class HandedOver:
         finally:
             os.close(descriptor)
 
-    def _read(self, descriptor: int) -> NewSummaries:
-        head = self._head(descriptor)
+    def _read_news(self, descriptor: int) -> NewSummaries:
+        head = self._read_head(descriptor)
         if self._nonce not in (None, head.nonce):
             self.position, self._document_of = 0, (0, 0)  # it was made anew
         self._nonce = head.nonce
@@ -136,14 +136,14 @@ class HandedOver:
         first = max(position, head.written - head.capacity)
         rows = _read_rows(descriptor, first, head, self._kind.row_bytes)
         # Whatever was being overwritten meanwhile is older than this.
-        overwritten = min(max(0, self._head(descriptor).begun - head.capacity - first), head.written - first)
+        overwritten = min(max(0, self._read_head(descriptor).begun - head.capacity - first), head.written - first)
         # After the rows: it knows their stages.
         if not self._read_document(descriptor):
             return NewSummaries(b"", 0, self._document)
         self.position = head.written
         return NewSummaries(rows[overwritten * self._kind.row_bytes :], first - position + overwritten, self._document)
 
-    def _head(self, descriptor: int) -> _Head:
+    def _read_head(self, descriptor: int) -> _Head:
         raw = documents.read_part(descriptor, 0, _HEAD.size)
         if len(raw) < _HEAD.size or raw[: len(MAGIC)] != self._kind.magic:
             raise Unusable(self.path, "is no file of its kind, or is being made")
@@ -211,22 +211,22 @@ class SummaryRing:
         """Add whole rows; of more than it holds, the newest. The document is replaced where it is another. `fixed`:
         more of the document, which seldom changes. Raises OSError: they were not added; a later call may succeed.
         """
-        with documents.closing(self._opened()) as descriptor:
-            self._put(descriptor, rows, self._text_of(document, fixed))
+        with documents.closing(self._open_file()) as descriptor:
+            self._put_block(descriptor, rows, self._text_of(document, fixed))
 
-    def _opened(self) -> int:
+    def _open_file(self) -> int:
         if not self._nonce:
-            return self._make()
+            return self._make_file()
         try:
             descriptor = os.open(self.path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
         except FileNotFoundError:
-            return self._make()  # somebody has cleared away
+            return self._make_file()  # somebody has cleared away
         if os.pread(descriptor, len(self._nonce), _NONCE_AT) == self._nonce:
             return descriptor
         os.close(descriptor)
         raise OSError(errno.ESTALE, f"{self.path} is another file by now")
 
-    def _make(self) -> int:
+    def _make_file(self) -> int:
         size = ROWS_AT + self.capacity * self._kind.row_bytes
         space = os.statvfs(self.path.parent)
         if space.f_bavail * space.f_frsize < size + _RESERVE_BYTES:
@@ -245,7 +245,7 @@ class SummaryRing:
             os.close(descriptor)
             raise
 
-    def _put(self, descriptor: int, rows: bytes, text: bytes) -> None:
+    def _put_block(self, descriptor: int, rows: bytes, text: bytes) -> None:
         """First how far it goes, then all of it, then that it is there: a reader always knows what is whole."""
         written = self._written + len(rows) // self._kind.row_bytes
         is_new = text != self._text
@@ -273,25 +273,25 @@ class SummaryRing:
 
     def _text_of(self, document: dict[str, Any], fixed: dict[str, Any] | None) -> bytes:
         if fixed is None:
-            return _fitting(document)
+            return _fit_document(document)
         if fixed != self._fixed:
-            self._fixed, self._fixed_text = dict(fixed), _json(fixed)
-        text = self._fixed_text[:-1] + b"," + _json(document)[1:]
-        return text if len(text) <= DOCUMENT_ROOM else _fitting({**fixed, **document})
+            self._fixed, self._fixed_text = dict(fixed), _as_json(fixed)
+        text = self._fixed_text[:-1] + b"," + _as_json(document)[1:]
+        return text if len(text) <= DOCUMENT_ROOM else _fit_document({**fixed, **document})
 
 
-def _fitting(document: dict[str, Any]) -> bytes:
+def _fit_document(document: dict[str, Any]) -> bytes:
     """JSON that fits; where it would not, the last stages are left out, and their number is said."""
-    text = _json(document)
+    text = _as_json(document)
     stages = list(document.get(STAGES, ()))
     left_out = 0
     while len(text) > DOCUMENT_ROOM and stages:
         drop = max(1, len(stages) // 8)
         del stages[-drop:]
         left_out += drop
-        text = _json({**document, STAGES: stages, LEFT_OUT: left_out})
+        text = _as_json({**document, STAGES: stages, LEFT_OUT: left_out})
     return text if len(text) <= DOCUMENT_ROOM else b"{}"
 
 
-def _json(document: dict[str, Any]) -> bytes:
+def _as_json(document: dict[str, Any]) -> bytes:
     return json.dumps(document, separators=(",", ":"), default=str).encode("ascii", "backslashreplace")

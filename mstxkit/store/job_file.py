@@ -163,7 +163,7 @@ def _role_of(fields: Mapping[str, Any]) -> RoleFigures:
     late = (table_of(rank) for rank in list_of(fields.get("late"))[:LATE_AT_MOST])
     return RoleFigures(
         _name(fields.get("role")), step_number(fields.get("step")) or 0, small_number(fields.get("members")) or 0,
-        min(1.0, _number(fields.get("wait_ratio")) or 0.0), *_span(fields), tuple(stages),
+        min(1.0, _number(fields.get("wait_ratio")) or 0.0), *_read_span(fields), tuple(stages),
         tuple(
             Latecomer(small_number(r.get("rank")), _name(r.get("host")), _name(r.get("stage")),
                      _number(r.get("late_s")) or 0.0)
@@ -175,7 +175,7 @@ def _role_of(fields: Mapping[str, Any]) -> RoleFigures:
 def _stage_of(fields: Mapping[str, Any]) -> StageFigures:
     return StageFigures(
         _name(fields.get("stage")), _number(fields.get("max_s")) or 0.0, _number(fields.get("median_s")) or 0.0,
-        small_number(fields.get("slowest_rank")), *_span(fields), small_number(fields.get("members")) or 0,
+        small_number(fields.get("slowest_rank")), *_read_span(fields), small_number(fields.get("members")) or 0,
         _number(fields.get("tokens_per_s")), _number(fields.get("mfu_ratio")),
     )  # fmt: skip
 
@@ -185,7 +185,7 @@ def _position_of(value: Any) -> tuple[int, int]:
     return which, at
 
 
-def _span(fields: Mapping[str, Any]) -> tuple[int, int]:
+def _read_span(fields: Mapping[str, Any]) -> tuple[int, int]:
     return whole_number(fields.get("begin_ns")), whole_number(fields.get("end_ns"))
 
 

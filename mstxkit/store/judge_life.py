@@ -34,7 +34,7 @@ class JudgeLife:
 
     def _has_begun(self) -> bool:
         """Make its file, unless another one has made it meanwhile."""
-        before = self._lives()
+        before = self._list_lives()
         sizes = {name: os.stat(self._folder / name, follow_symlinks=False).st_size for name in before}
         self._fence, self._life = judge_files.fence(sizes), max(before.values(), default=0) + 1
         self._file = self._folder / LifeName(self._who, self._life).file
@@ -49,7 +49,7 @@ class JudgeLife:
             raise
         return True
 
-    def _lives(self) -> dict[str, int]:
+    def _list_lives(self) -> dict[str, int]:
         """The files of this judge, to which life each is of."""
         names = documents.names_in(self._folder, layout.VERDICTS_SUFFIX)
         lives = {name: judge_files.life_of(name) for name in names}
@@ -57,7 +57,7 @@ class JudgeLife:
 
     def is_over(self) -> bool:
         """Has a later life begun? Then nothing that this one says counts."""
-        return max(self._lives().values(), default=0) > self._life
+        return max(self._list_lives().values(), default=0) > self._life
 
     def append(self, judged: Iterable[verdicts.Verdict]) -> None:
         """Add lines. Raises OSError: they cannot be written; nothing of them is left."""

@@ -73,20 +73,20 @@ def read(message: Mapping[str, Any], presets: Iterable[str] | None = None) -> Me
     if kind not in KINDS:
         raise ConfigError(f"{source}: kind={shortened(kind)}: one of {', '.join(KINDS)} is needed")
     if kind == REQUEST:
-        request, suspects = _request(message, presets, source), message.get("suspects", [])
+        request, suspects = _read_request(message, presets, source), message.get("suspects", [])
         if not isinstance(suspects, list):
             raise ConfigError(f"{source}: suspects={shortened(suspects)}: a list of ranks is needed")
-        return RequestReceived(request, tuple(_whole(rank, "suspects", source) for rank in suspects))
-    id = _text(message, "request", source)
+        return RequestReceived(request, tuple(_check_whole(rank, "suspects", source) for rank in suspects))
+    id = _text_at(message, "request", source)
     if len(id) > ID_AT_MOST:
         raise ConfigError(f"{source}: request={shortened(id)}: no request has an id of {len(id)} characters")
     if kind == COMMIT:
-        return Commit(id, _whole(message.get("first_step"), "first_step", source, NO_STEP))
-    reason = _text(message, "reason", source)[:_REASON_AT_MOST]
+        return Commit(id, _check_whole(message.get("first_step"), "first_step", source, NO_STEP))
+    reason = _text_at(message, "reason", source)[:_REASON_AT_MOST]
     return CancelReceived(id, reason) if kind == CANCEL else Drop(id, reason)
 
 
-def _request(message: Mapping[str, Any], presets: Iterable[str] | None, source: str) -> Request:
+def _read_request(message: Mapping[str, Any], presets: Iterable[str] | None, source: str) -> Request:
     """Its stages are known: whoever delivers it looks whether they run here."""
     fields = message.get("request")
     table = fields if isinstance(fields, dict) else {}
@@ -102,14 +102,14 @@ def _texts(field: Any) -> list[str]:
     return [text for text in (field if isinstance(field, list) else [field]) if isinstance(text, str)]
 
 
-def _text(message: Mapping[str, Any], key: str, source: str) -> str:
+def _text_at(message: Mapping[str, Any], key: str, source: str) -> str:
     value = message.get(key)
     if not isinstance(value, str) or not value.isprintable():
         raise ConfigError(f"{source}: {key}={shortened(value)}: a printable text is needed")
     return value
 
 
-def _whole(value: Any, key: str, source: str, below: int = _RANKS_AT_MOST) -> int:
+def _check_whole(value: Any, key: str, source: str, below: int = _RANKS_AT_MOST) -> int:
     if type(value) is not int or not 0 <= value < below:
         raise ConfigError(f"{source}: {key}={shortened(value)}: a whole number from 0 to {below - 1} is needed")
     return value

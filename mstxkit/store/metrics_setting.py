@@ -73,11 +73,11 @@ class Flops(NamedTuple):
 
     def mfu_ratio(self, stage: str, tokens_per_s: float, members: int) -> float | None:
         """Share of the peak of all members that the work of a stage took; None where that is not known."""
-        cost, peak = _of(self.per_token, stage), _of(self.peak, stage)
+        cost, peak = _value_of(self.per_token, stage), _value_of(self.peak, stage)
         return tokens_per_s * cost / (peak * members) if cost > 0 and peak > 0 and members else None
 
 
-def _of(values: ByStage, stage: str) -> float:
+def _value_of(values: ByStage, stage: str) -> float:
     return float(values.get(stage, 0.0)) if isinstance(values, Mapping) else float(values)
 
 
@@ -104,10 +104,10 @@ def outlets_in(text: Any) -> tuple[Outlet, ...]:
     words = [word.strip() for word in text.split(",")] if isinstance(text, str) else [repr(text)]
     if len(words) > _OUTLETS_AT_MOST:
         raise SettingError("metrics", repr(str(text)[:_SHOWN]), f"{_OUTLETS_AT_MOST} ways out are the most")
-    return tuple(_outlet(word) for word in words)
+    return tuple(_read_outlet(word) for word in words)
 
 
-def _outlet(word: str) -> Outlet:
+def _read_outlet(word: str) -> Outlet:
     kind, _, place = word.partition(":")
     if word in (AUTO, OFF, RAY, TEXTFILE):
         return Outlet(word)

@@ -153,7 +153,7 @@ def terms(profiler: str) -> dict[str, Term]:
     return {name: term for name, term in terms if isinstance(term, Term)}
 
 
-def _alike(name: str) -> tuple[Term, Term, Term]:
+def _name_alike(name: str) -> tuple[Term, Term, Term]:
     """A flag that all three profilers call the same."""
     return (Term(name, PROFILE),) * 3
 
@@ -192,11 +192,11 @@ OPTIONS: tuple[Option, ...] = (
         "mstx domains that are left out; torch_npu's own for collectives is `communication`.",
         Term("mstx_domain_exclude"), Term("mstx_domain_exclude"), Lacking("all ranges show"),
         kind=NAMES, default=(), where=EVERYWHERE),
-    Option("memory", "Allocations on the device (`profile_memory`).", *_alike("profile_memory"), where=EVERYWHERE),
+    Option("memory", "Allocations on the device (`profile_memory`).", *_name_alike("profile_memory"), where=EVERYWHERE),
     Option("shapes", "Shapes of operator inputs (`record_shapes`); needs the activity cpu.",
-        *_alike("record_shapes"), where=EVERYWHERE, needs_cpu=True),
+        *_name_alike("record_shapes"), where=EVERYWHERE, needs_cpu=True),
     Option("stacks", "Python call stacks of operators (`with_stack`); needs the activity cpu.",
-        *_alike("with_stack"), where=EVERYWHERE, needs_cpu=True),
+        *_name_alike("with_stack"), where=EVERYWHERE, needs_cpu=True),
     Option("modules", "Call stacks by module (`with_modules`, cheaper than stacks); needs the activity cpu.",
         Term("with_modules", PROFILE), Lacking("MindSpore has no such option", "with_modules"),
         Term("with_modules", PROFILE), where=EVERYWHERE, needs_cpu=True),

@@ -84,10 +84,10 @@ def look(file: IO[bytes]) -> list[RowGroup]:
         raise FormatError("is no whole Parquet file", offset=max(size - 8, 0))
     end = size - 8 - length
     footer = _Reading(_bytes_at(file, end, length), end).struct()
-    columns = _columns(footer, end)
-    groups = _structs(footer, _GROUPS, end)
-    rows = [_number(group, _GROUP_ROWS, ROWS_AT_MOST, end) for group in groups]
-    if sum(rows) != _number(footer, _ROWS, ROWS_AT_MOST, end):
+    columns = _list_columns(footer, end)
+    groups = _list_structs(footer, _GROUPS, end)
+    rows = [_number_at(group, _GROUP_ROWS, ROWS_AT_MOST, end) for group in groups]
+    if sum(rows) != _number_at(footer, _ROWS, ROWS_AT_MOST, end):
         raise FormatError("its parts have other rows than it says", offset=end)
     file.seek(0)
     places = accumulate(rows, initial=0)
@@ -103,7 +103,7 @@ def check_pages(file: IO[bytes], group: RowGroup, names: Collection[str] | None 
         if names is None or chunk.column in names:
             left, at = chunk.values, chunk.at
             while at < chunk.stop:
-                count, at = _page(file, at, chunk.stop)
+                count, at = _read_page(file, at, chunk.stop)
                 left -= count
             if left:
                 raise FormatError("a column of it has other values than it says", offset=at)
@@ -112,24 +112,24 @@ def check_pages(file: IO[bytes], group: RowGroup, names: Collection[str] | None 
 
 def _row_group(group: Mapping[int, Any], first: int, rows: int, columns: Sequence[str], end: int) -> RowGroup:
     """What is said of a group; what cannot be read of its values is as if it were not said."""
-    listed = _structs(group, _COLUMNS, end)
+    listed = _list_structs(group, _COLUMNS, end)
     if len(listed) != len(columns):
         raise FormatError("a part of it has other columns than it says", offset=end)
-    chunks = tuple(_chunk(column, name, rows, end) for column, name in zip(listed, columns))
+    chunks = tuple(_read_chunk(column, name, rows, end) for column, name in zip(listed, columns))
     metas = {name: column[_COLUMN_META] for column, name in zip(listed, columns)}
     bounds = {name: (_value(meta, _LEAST), _value(meta, _MOST)) for name, meta in metas.items()}
-    empty = frozenset(name for name, meta in metas.items() if _statistics(meta).get(_NULLS) == rows)
+    empty = frozenset(name for name, meta in metas.items() if _statistics_of(meta).get(_NULLS) == rows)
     whole = {name: both for name, both in bounds.items() if None not in both}
     return RowGroup(first, rows, frozenset(metas), whole, empty, chunks)
 
 
-def _statistics(meta: Mapping[int, Any]) -> Mapping[int, Any]:
+def _statistics_of(meta: Mapping[int, Any]) -> Mapping[int, Any]:
     fields = meta.get(_STATISTICS)
     return fields if isinstance(fields, dict) else {}
 
 
 def _value(meta: Mapping[int, Any], key: int) -> Any:
-    content, kind = _statistics(meta).get(key), meta.get(_TYPE)
+    content, kind = _statistics_of(meta).get(key), meta.get(_TYPE)
     if not isinstance(content, bytes):
         return None
     if kind == _TEXT:
@@ -139,14 +139,14 @@ def _value(meta: Mapping[int, Any], key: int) -> Any:
     return int.from_bytes(content, "little", signed=True) if kind in _WHOLE else None
 
 
-def _columns(footer: Mapping[int, Any], end: int) -> list[str]:
+def _list_columns(footer: Mapping[int, Any], end: int) -> list[str]:
     """The column that each leaf of the schema is of: a reader takes chunks by their place, whatever they are called."""
-    elements = _structs(footer, _SCHEMA, end)
+    elements = _list_structs(footer, _SCHEMA, end)
     if not elements:
         raise FormatError("has no schema", offset=end)
-    children = [_number(element, _CHILDREN, len(elements), end, 0) for element in elements]
+    children = [_number_at(element, _CHILDREN, len(elements), end, 0) for element in elements]
     widths = [
-        _number(column, _TYPE_LENGTH, _WIDEST_FIXED, end, 0) for column in elements if column.get(_TYPE) == _FIXED
+        _number_at(column, _TYPE_LENGTH, _WIDEST_FIXED, end, 0) for column in elements if column.get(_TYPE) == _FIXED
     ]
     if sum(children) != len(elements) - 1 or 0 in widths:
         raise FormatError("its schema is none", offset=end)
@@ -161,37 +161,37 @@ def _columns(footer: Mapping[int, Any], end: int) -> list[str]:
     return names
 
 
-def _chunk(column: Mapping[int, Any], name: str, rows: int, end: int) -> _Chunk:
+def _read_chunk(column: Mapping[int, Any], name: str, rows: int, end: int) -> _Chunk:
     meta = column.get(_COLUMN_META)
     if not isinstance(meta, dict) or _COLUMN_FILE in column:
         raise FormatError("a column of it is elsewhere", offset=end)
-    data = _number(meta, _DATA_AT, end, end)
-    at = min(data, _number(meta, _DICTIONARY_AT, end, end, data) or data)
-    stop = at + _number(meta, _COMPRESSED, end - at, end)
-    values = _number(meta, _VALUES, VALUES_AT_MOST, end)
+    data = _number_at(meta, _DATA_AT, end, end)
+    at = min(data, _number_at(meta, _DICTIONARY_AT, end, end, data) or data)
+    stop = at + _number_at(meta, _COMPRESSED, end - at, end)
+    values = _number_at(meta, _VALUES, VALUES_AT_MOST, end)
     if at < len(MAGIC) or values < rows:
         raise FormatError("a column of it has too few values", offset=end)
     return _Chunk(name, at, stop, values)
 
 
-def _page(file: IO[bytes], at: int, stop: int) -> tuple[int, int]:
+def _read_page(file: IO[bytes], at: int, stop: int) -> tuple[int, int]:
     """Values of a page of data (a dictionary's do not count), and where the next page begins."""
-    reading, header = _header(file, at, stop - at)
-    unpacked = _number(header, _PAGE_UNPACKED, PAGE_BYTES_AT_MOST, at)
+    reading, header = _read_header(file, at, stop - at)
+    unpacked = _number_at(header, _PAGE_UNPACKED, PAGE_BYTES_AT_MOST, at)
     begin = at + reading.at
-    packed = _number(header, _PAGE_PACKED, stop - begin, at)
+    packed = _number_at(header, _PAGE_PACKED, stop - begin, at)
     kinds = [kind for kind in (_DATA, _DICTIONARY, _DATA_2) if isinstance(header.get(kind), dict)]
     if len(kinds) != 1:
         raise FormatError("a page of it is of no kind", offset=at)
     of_kind = header[kinds[0]]
-    count = _number(of_kind, 1, unpacked if kinds[0] == _DICTIONARY else VALUES_AT_MOST, at)
-    levels = [_number(of_kind, key, packed, at) for key in (_DEFINITIONS, _REPETITIONS) if kinds[0] == _DATA_2]
+    count = _number_at(of_kind, 1, unpacked if kinds[0] == _DICTIONARY else VALUES_AT_MOST, at)
+    levels = [_number_at(of_kind, key, packed, at) for key in (_DEFINITIONS, _REPETITIONS) if kinds[0] == _DATA_2]
     if sum(levels) > min(packed, unpacked):
         raise FormatError("a page of it is shorter than it says", offset=at)
     return 0 if kinds[0] == _DICTIONARY else count, begin + packed
 
 
-def _header(file: IO[bytes], at: int, there: int) -> tuple[_Reading, dict[int, Any]]:
+def _read_header(file: IO[bytes], at: int, there: int) -> tuple[_Reading, dict[int, Any]]:
     try:
         reading = _Reading(_bytes_at(file, at, min(there, _HEADER_MOSTLY)), at)
         return reading, reading.struct()
@@ -200,14 +200,14 @@ def _header(file: IO[bytes], at: int, there: int) -> tuple[_Reading, dict[int, A
         return reading, reading.struct()
 
 
-def _structs(fields: Mapping[int, Any], key: int, at: int) -> list[dict[int, Any]]:
+def _list_structs(fields: Mapping[int, Any], key: int, at: int) -> list[dict[int, Any]]:
     values = fields.get(key, [])
     if not isinstance(values, list) or not all(isinstance(value, dict) for value in values):
         raise FormatError("its footer is none", offset=at)
     return values
 
 
-def _number(fields: Mapping[int, Any], key: int, at_most: int, at: int, missing: int = -1) -> int:
+def _number_at(fields: Mapping[int, Any], key: int, at_most: int, at: int, missing: int = -1) -> int:
     value = fields.get(key, missing)
     if type(value) is not int or not 0 <= value <= at_most:
         raise FormatError(f"claims a number that cannot be (field {key})", offset=at)
@@ -228,65 +228,65 @@ class _Reading:
     def struct(self, deep: int = 0) -> dict[int, Any]:
         """Fields by number."""
         if deep > _DEEPEST:
-            raise self._wrong("is nested too deep")
+            raise self._say_wrong("is nested too deep")
         fields: dict[int, Any] = {}
         number = 0
-        while (head := self._byte()) != 0:
-            number = number + (head >> 4) if head >> 4 else _signed(self._varint())
+        while (head := self._read_byte()) != 0:
+            number = number + (head >> 4) if head >> 4 else _as_signed(self._read_varint())
             kind = head & 15
             if number in fields:
-                raise self._wrong("says a thing twice")
+                raise self._say_wrong("says a thing twice")
             fields[number] = kind == _TRUE if kind in (_TRUE, _FALSE) else self._value(kind, deep)
         return fields
 
     def _value(self, kind: int, deep: int) -> Any:
         if kind in _INTEGERS:
-            return _signed(self._varint())
+            return _as_signed(self._read_varint())
         if kind == _BINARY:
-            return self._bytes(self._varint())
+            return self._bytes(self._read_varint())
         if kind in _LISTS:
-            return self._list(deep + 1)
+            return self._read_list(deep + 1)
         if kind == _STRUCT:
             return self.struct(deep + 1)
         if kind in (_TRUE, _FALSE, _BYTE):
-            return self._byte()
+            return self._read_byte()
         if kind == _DOUBLE:
             return self._bytes(8)
-        raise self._wrong("holds a kind of value that there is not")
+        raise self._say_wrong("holds a kind of value that there is not")
 
-    def _list(self, deep: int) -> list[Any]:
-        head = self._byte()
-        count = self._varint() if head >> 4 == 15 else head >> 4
+    def _read_list(self, deep: int) -> list[Any]:
+        head = self._read_byte()
+        count = self._read_varint() if head >> 4 == 15 else head >> 4
         if count > len(self._content) - self.at:
-            raise self._wrong("claims more than it holds")
+            raise self._say_wrong("claims more than it holds")
         return [self._value(head & 15, deep) for _ in range(count)]
 
     def _bytes(self, size: int) -> bytes:
         if size > len(self._content) - self.at:
-            raise self._wrong("claims more than it holds")
+            raise self._say_wrong("claims more than it holds")
         self.at += size
         return self._content[self.at - size : self.at]
 
-    def _varint(self) -> int:
+    def _read_varint(self) -> int:
         value = shift = 0
         while True:
-            byte = self._byte()
+            byte = self._read_byte()
             value |= (byte & 127) << shift
             if byte < 128:
                 return value
             shift += 7
             if shift > 63:
-                raise self._wrong("holds a number that is too long")
+                raise self._say_wrong("holds a number that is too long")
 
-    def _byte(self) -> int:
+    def _read_byte(self) -> int:
         if self.at >= len(self._content):
-            raise self._wrong("ends in the middle")
+            raise self._say_wrong("ends in the middle")
         self.at += 1
         return self._content[self.at - 1]
 
-    def _wrong(self, what: str) -> FormatError:
+    def _say_wrong(self, what: str) -> FormatError:
         return FormatError(what, offset=self._offset + self.at)
 
 
-def _signed(value: int) -> int:
+def _as_signed(value: int) -> int:
     return value >> 1 if not value & 1 else -(value + 1 >> 1)

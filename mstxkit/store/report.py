@@ -139,7 +139,7 @@ class Standing(NamedTuple):
                 phase=str(document["phase"]),
                 backend=None if backend is None else str(backend),
                 why_no_backend={str(name): str(why) for name, why in document["why_no_backend"].items()},
-                reports=tuple(_reports(document["reports"])),
+                reports=tuple(_read_reports(document["reports"])),
                 groups={
                     str(dimension): (int(index), int(size))
                     for dimension, (index, size) in document.get("groups", {}).items()
@@ -205,7 +205,7 @@ def _newer(listed: list[Any]) -> list[Any]:
     return listed[(len(listed) + 1) // 2 :]
 
 
-def _reports(listed: Iterable[Any]) -> Iterator[Report]:
+def _read_reports(listed: Iterable[Any]) -> Iterator[Report]:
     for fields in listed:
         try:
             yield Report.read(fields)

@@ -115,7 +115,7 @@ class Request:
     @property
     def id(self) -> str:
         """16 hexadecimal digits of what is asked for: equal content is one request, whoever asks, and when."""
-        asked = {key: v for key, v in self._content().items() if key not in ("reason", "created_ns", "expires_ns")}
+        asked = {key: v for key, v in self._as_content().items() if key not in ("reason", "created_ns", "expires_ns")}
         text = json.dumps(asked, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
@@ -126,7 +126,7 @@ class Request:
 
     def as_json(self) -> dict[str, Any]:
         """A plain dict for `json.dumps`; `checked` makes an equal request of it."""
-        return {"id": self.id, **self._content()}
+        return {"id": self.id, **self._as_content()}
 
     def ranks_in(self, world_size: int, suspects: Collection[int] = ()) -> tuple[int, ...]:
         """The ranks meant, in a run of `world_size`; `suspects`: those that words stand for, other than "all"."""
@@ -138,7 +138,7 @@ class Request:
         """Is it for processes of this role, of those that have its ranks? It is where either is of no role."""
         return len({layout.role_in_names(name) for name in (self.role, role) if name}) < 2
 
-    def _content(self) -> dict[str, Any]:
+    def _as_content(self) -> dict[str, Any]:
         return {
             "stages": list(self.stages), "ranks": self.ranks if isinstance(self.ranks, str) else list(self.ranks),
             "steps": self.steps, "occurrences": self.occurrences, "preset": self.preset,
@@ -176,15 +176,15 @@ class _RequestFields:
     def request(self) -> Request:
         if not isinstance(self.fields, dict):
             raise ConfigError(f"{self.source}: a request is a JSON object, not {shortened(self.fields)}")
-        self._keys("", self.fields, _KEYS)
-        steps, occurrences = self._window()
-        options = self._options()
+        self._check_keys("", self.fields, _KEYS)
+        steps, occurrences = self._read_window()
+        options = self._read_options()
         created_ns, expires_ns = self._times()
         made = Request(
-            stages=self._stages(), ranks=self._ranks(), steps=steps, occurrences=occurrences,
-            preset=self._preset(bool(options)), options=options, sample=self._sample(), limits=self._limits(),
-            reason=self._text("reason"), occasion=self._text("occasion"), planned=self._planned(),
-            created_ns=created_ns, expires_ns=expires_ns, force=self._flag("force"), role=self._text("role"),
+            stages=self._read_stages(), ranks=self._read_ranks(), steps=steps, occurrences=occurrences,
+            preset=self._read_preset(bool(options)), options=options, sample=self._read_sample(), limits=self._limits(),
+            reason=self._text_at("reason"), occasion=self._text_at("occasion"), planned=self._read_planned(),
+            created_ns=created_ns, expires_ns=expires_ns, force=self._flag_at("force"), role=self._text_at("role"),
         )  # fmt: skip
         id = self.fields.get("id")
         if not self.problems and id is not None and id != made.id:
@@ -197,13 +197,13 @@ class _RequestFields:
         if len(self.problems) < _PROBLEMS_AT_MOST:
             self.problems.append(Problem(self.source, None, key, value, why, tuple(allowed)))
 
-    def _keys(self, place: str, table: Mapping[Any, Any], allowed: Collection[str]) -> None:
+    def _check_keys(self, place: str, table: Mapping[Any, Any], allowed: Collection[str]) -> None:
         for key in table:
             if key not in allowed:
                 shown = key if isinstance(key, str) and key.isprintable() and len(key) < 80 else shortened(key)
                 self._wrong(f"{place}{shown}", None, "there is no such key", sorted(allowed))
 
-    def _stages(self) -> tuple[str, ...]:
+    def _read_stages(self) -> tuple[str, ...]:
         if "stage" in self.fields and "stages" in self.fields:
             self._wrong("stages", None, "stage and stages are both given; give one")
         key = "stage" if "stage" in self.fields else "stages"
@@ -218,43 +218,43 @@ class _RequestFields:
                 self._wrong(key, name, "no stage of this run", sorted(self.names.stages))
         return tuple(sorted({stage_names.canonical(name) for name in names if isinstance(name, str)}))
 
-    def _ranks(self) -> Ranks:
+    def _read_ranks(self) -> Ranks:
         ranks = self.fields.get("ranks")
         if "ranks" not in self.fields:
             self._wrong("ranks", None, f"must be given: a list of ranks, {ALL} or {SUSPECT_AND_PEER}")
         elif isinstance(ranks, str) and ranks in (ALL, SUSPECT_AND_PEER):
             return ranks
         elif groups.are_groups(ranks):
-            return self._groups(str(ranks))
+            return self._read_groups(str(ranks))
         elif not isinstance(ranks, (list, tuple)) or not ranks:
             self._wrong("ranks", ranks, "must be a list of ranks, or a word", (ALL, SUSPECT_AND_PEER, *groups.FORMS))
         else:
-            return self._numbered(ranks)
+            return self._check_numbered(ranks)
         return ()
 
-    def _groups(self, words: str) -> Ranks:
+    def _read_groups(self, words: str) -> Ranks:
         try:
             return groups.plain(words)
         except ValueError as exc:
             self._wrong("ranks", words, f"{exc}; give numbers, {', '.join(groups.FORMS)}")
             return ()
 
-    def _numbered(self, ranks: Collection[Any]) -> tuple[int, ...]:
+    def _check_numbered(self, ranks: Collection[Any]) -> tuple[int, ...]:
         for rank in ranks:
             if type(rank) is not int or rank not in self.names.ranks:
-                self._wrong("ranks", rank, "no rank of this run", _spans(self.names.ranks))
+                self._wrong("ranks", rank, "no rank of this run", _join_spans(self.names.ranks))
         distinct = sorted({rank for rank in ranks if type(rank) is int})
         if not self.problems and len(distinct) < len(ranks):
             self._wrong("ranks", list(ranks), "a rank is given twice")
         return tuple(distinct)
 
-    def _window(self) -> tuple[int | None, int | None]:
-        steps, occurrences = (self._count("", self.fields, key, 1) for key in ("steps", "occurrences"))
+    def _read_window(self) -> tuple[int | None, int | None]:
+        steps, occurrences = (self._count_at("", self.fields, key, 1) for key in ("steps", "occurrences"))
         if steps is not None and occurrences is not None:
             self._wrong("occurrences", occurrences, f"steps={steps} is given too; give one of them")
         return (1 if steps is None and occurrences is None else steps), occurrences
 
-    def _preset(self, has_options: bool) -> str | None:
+    def _read_preset(self, has_options: bool) -> str | None:
         preset = self.fields.get("preset")
         if preset is None and has_options:
             return None
@@ -263,12 +263,12 @@ class _RequestFields:
             self._wrong("preset", preset, "no preset", sorted(self.names.presets))
         return str(preset)
 
-    def _options(self) -> tuple[tuple[str, Any], ...]:
+    def _read_options(self) -> tuple[tuple[str, Any], ...]:
         options = {option.name: option for option in settable(REQUEST)}
-        values = self._table("options", options)
-        return tuple((key, self._option(options[key], values[key])) for key in sorted(values) if key in options)
+        values = self._table_at("options", options)
+        return tuple((key, self._read_option(options[key], values[key])) for key in sorted(values) if key in options)
 
-    def _option(self, option: Option, value: Any) -> Any:
+    def _read_option(self, option: Option, value: Any) -> Any:
         place, value = f"options.{option.name}", option.meant(value)
         if not option.takes(value) or (option.is_list and option.default and not value):
             self._wrong(place, value, _DEMANDS[option.kind], option.values)
@@ -277,23 +277,23 @@ class _RequestFields:
         names = value if isinstance(value, (list, tuple)) else ()
         return tuple(sorted({name for name in names if isinstance(name, str) and self._is_text(place, name)}))
 
-    def _sample(self) -> Sample | None:
-        table = self._table("sample", Sample._fields)
+    def _read_sample(self) -> Sample | None:
+        table = self._table_at("sample", Sample._fields)
         if not table:
             return None
         per = table.get("per")
         if per not in BOUNDARIES:
             self._wrong("sample.per", per, "must say what is counted", BOUNDARIES)
-        skip, record = self._count("sample.", table, "skip", 0), self._count("sample.", table, "record", 1)
+        skip, record = self._count_at("sample.", table, "skip", 0), self._count_at("sample.", table, "record", 1)
         return Sample(str(per), skip or 0, 1 if record is None else record)
 
-    def _planned(self) -> Planned | None:
-        table = self._table("planned", Planned._fields)
+    def _read_planned(self) -> Planned | None:
+        table = self._table_at("planned", Planned._fields)
         if not table:
             return None
         if self.fields.get("occurrences") is not None:
             self._wrong("planned", None, "occurrences are counted from now on: a planned window has steps")
-        first_step = self._count("planned.", table, "first_step", 1, most=STEP_MAX + 1)
+        first_step = self._count_at("planned.", table, "first_step", 1, most=STEP_MAX + 1)
         counted_from = table.get("counted_from", COUNTED_FROM[0])
         if counted_from not in COUNTED_FROM:
             self._wrong("planned.counted_from", counted_from, "must say what step 1 is", COUNTED_FROM)
@@ -303,7 +303,7 @@ class _RequestFields:
 
     def _limits(self) -> SessionLimits:
         by_name = limits.by_name()
-        table = self._table("limits", by_name)
+        table = self._table_at("limits", by_name)
         values: dict[str, Any] = {}
         for name in (name for name in table if name in by_name and table[name] is not None):
             if by_name[name].takes(table[name]):
@@ -313,24 +313,24 @@ class _RequestFields:
         return SessionLimits(**values)
 
     def _times(self) -> tuple[int, int]:
-        created_ns = self._count("", self.fields, "created_ns", 0, most=1 << 62)
+        created_ns = self._count_at("", self.fields, "created_ns", 0, most=1 << 62)
         created_ns = self.now_ns if created_ns is None else created_ns
-        expires_ns = self._count("", self.fields, "expires_ns", 1, most=1 << 62)
+        expires_ns = self._count_at("", self.fields, "expires_ns", 1, most=1 << 62)
         expires_ns = created_ns + LIVES_S * 10**9 if expires_ns is None else expires_ns
         if not 0 < expires_ns - created_ns <= LIVES_AT_MOST_S * 10**9:
             self._wrong("expires_ns", expires_ns, f"must be after created_ns, by at most {LIVES_AT_MOST_S} s")
         return created_ns, expires_ns
 
-    def _table(self, key: str, allowed: Collection[str]) -> Mapping[str, Any]:
+    def _table_at(self, key: str, allowed: Collection[str]) -> Mapping[str, Any]:
         table = self.fields.get(key)
         if table is not None and not isinstance(table, dict):
             self._wrong(key, table, f"must be an object of {', '.join(allowed)}")
         if not isinstance(table, dict):
             return {}
-        self._keys(f"{key}.", table, allowed)
+        self._check_keys(f"{key}.", table, allowed)
         return table
 
-    def _count(
+    def _count_at(
         self, place: str, table: Mapping[str, Any], key: str, least: int, most: int = COUNT_AT_MOST
     ) -> int | None:
         value = table.get(key)
@@ -339,13 +339,13 @@ class _RequestFields:
         self._wrong(f"{place}{key}", value, f"must be a whole number from {least} to {most}")
         return None
 
-    def _flag(self, key: str) -> bool:
+    def _flag_at(self, key: str) -> bool:
         value = self.fields.get(key)
         if value is not None and type(value) is not bool:
             self._wrong(key, value, "must be true or false")
         return value is True
 
-    def _text(self, key: str) -> str:
+    def _text_at(self, key: str) -> str:
         value = self.fields.get(key)
         return str(value) if value is not None and self._is_text(key, value) else ""
 
@@ -364,7 +364,7 @@ _DEMANDS = {
 _KEYS = ("id", "stage", *Request.__dataclass_fields__)
 
 
-def _spans(ranks: Collection[int]) -> tuple[str, ...]:
+def _join_spans(ranks: Collection[int]) -> tuple[str, ...]:
     """0, 1, 2, 5 -> `0 to 2`, `5`: a run may have thousands."""
     if isinstance(ranks, range) and ranks.step == 1 and len(ranks) > 1:
         return (f"{ranks[0]} to {ranks[-1]}",)  # not one by one: where any rank may be named, these are billions

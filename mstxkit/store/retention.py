@@ -53,10 +53,10 @@ def make_room(run: Path, run_id: str, limit_bytes: int, root: Path | None = None
     if limit_bytes <= 0 or not (run / layout.PROFILES).is_dir():
         return []
     with documents.locked(run / layout.PROFILES / _LOCK, _WAIT_S):
-        every = [kept for session in sessions(run, run_id) if (kept := _kept(run, session, root)) is not None]
-        _finish(kept for kept in every if kept.session.document.get("removed"))
+        every = [kept for session in sessions(run, run_id) if (kept := _find_kept(run, session, root)) is not None]
+        _finish_removals(kept for kept in every if kept.session.document.get("removed"))
         present = [kept for kept in every if not kept.session.document.get("removed")]
-        return [_removed(run, kept, limit_bytes) for kept in _too_much(present, limit_bytes)]
+        return [_remove_kept(run, kept, limit_bytes) for kept in _too_much(present, limit_bytes)]
 
 
 def _too_much(present: list[_Kept], limit_bytes: int) -> list[_Kept]:
@@ -73,7 +73,7 @@ def _too_much(present: list[_Kept], limit_bytes: int) -> list[_Kept]:
     return chosen
 
 
-def _kept(run: Path, session: RecordedSession, root: Path | None) -> _Kept | None:
+def _find_kept(run: Path, session: RecordedSession, root: Path | None) -> _Kept | None:
     """Its data, where they are in the run, or below the root; None where they are elsewhere, or in use."""
     document, below = session.document, tuple(session.folder.split(os.sep)[1:])
     gone = document.get("removed")
@@ -92,7 +92,7 @@ def _kept(run: Path, session: RecordedSession, root: Path | None) -> _Kept | Non
     return _Kept(session, path, folders.size_bytes(path))
 
 
-def _removed(run: Path, kept: _Kept, limit_bytes: int) -> Removed:
+def _remove_kept(run: Path, kept: _Kept, limit_bytes: int) -> Removed:
     """Say it first: what is cut off after that is finished by the next one."""
     document = kept.session.document
     document["removed"] = {
@@ -102,10 +102,10 @@ def _removed(run: Path, kept: _Kept, limit_bytes: int) -> Removed:
     document.update(output=None, stored=None)
     text = json.dumps(document, indent=1).encode("utf-8", "backslashreplace")
     documents.replace_file(run / kept.session.folder / layout.SESSION_FILE, text)
-    _finish([kept])
+    _finish_removals([kept])
     return Removed(kept.session.folder, kept.bytes)
 
 
-def _finish(gone: Iterable[_Kept]) -> None:
+def _finish_removals(gone: Iterable[_Kept]) -> None:
     for kept in gone:
         shutil.rmtree(kept.path) if kept.path.is_dir() else kept.path.unlink(missing_ok=True)

@@ -33,7 +33,7 @@ def open_run_folder(path: str | os.PathLike[str], new_id: str = "") -> tuple[Pat
     asked = Path(path)
     try:
         folder = Path(os.path.realpath(asked))
-        _make(folder)
+        _make_folders(folder)
         return folder, _agreed_id(folder, new_id if is_run_id(new_id) else likely_id(asked))
     except (OSError, ValueError) as exc:
         raise CaptureError(
@@ -56,8 +56,8 @@ def put_back_run_folder(folder: Path, run_id: str) -> None:
     """Make a run folder again that was removed under its running processes, as the same run.
     Raises CaptureError: something else stands there now; OSError: it cannot be made.
     """
-    _make(folder)
-    _write(folder, run_id)
+    _make_folders(folder)
+    _write_run(folder, run_id)
 
 
 def remove_empty(folder: Path) -> None:
@@ -99,7 +99,7 @@ def is_run_id(value: object) -> bool:
     return isinstance(value, str) and len(value) == 32 and all(c in "0123456789abcdef" for c in value)
 
 
-def _make(folder: Path) -> None:
+def _make_folders(folder: Path) -> None:
     for part in (folder, folder / layout.LIVE, folder / layout.SEALED):
         folders.make_folder(part)
 
@@ -109,12 +109,12 @@ def _agreed_id(folder: Path, new_id: str) -> str:
         run_id = id_of(folder)
         if run_id is not None:
             return run_id
-        if _write(folder, new_id):
+        if _write_run(folder, new_id):
             return new_id
         time.sleep(0.01)
     raise CaptureError(f"{folder / layout.RUN_FILE} is there but says no run id; remove it, or name another run folder")
 
 
-def _write(folder: Path, run_id: str) -> bool:
+def _write_run(folder: Path, run_id: str) -> bool:
     content = {"format": documents.FORMAT, "run": run_id, "created_ns": time.time_ns()}
     return documents.write_new(folder / layout.RUN_FILE, json.dumps(content).encode())

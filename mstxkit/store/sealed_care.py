@@ -94,20 +94,20 @@ class _Ledger:
         """What the one before has begun to remove, and could not say to be done."""
         if self.record.removing:
             for name in filter(layout.is_sealed, self.record.removing):
-                self._unlink(name)
+                self._unlink_file(name)
             removed = care_record.counted(self.record.removed, self.record.removing)
-            self._keep(self.record._replace(removed=removed, removing={}))
+            self._keep_record(self.record._replace(removed=removed, removing={}))
 
     def remove(self, files: list[tidying.SealedFile]) -> None:
         """Remove these, and count what it costs. Raises OSError: it could not be written down first."""
         for some in (files[at : at + _AT_ONCE] for at in range(0, len(files), _AT_ONCE)):
             paths = {file.name: sealed_place.path_of(self._care.folders, file.name) for file in some}
             costs = {file.name: Cost(1, file.bytes, tidying.records_in(paths[file.name])) for file in some}
-            self._keep(self.record._replace(removing=costs))
-            gone = {name: cost for name, cost in costs.items() if self._unlink(name)}
-            self._keep(self.record._replace(removed=care_record.counted(self.record.removed, gone), removing={}))
+            self._keep_record(self.record._replace(removing=costs))
+            gone = {name: cost for name, cost in costs.items() if self._unlink_file(name)}
+            self._keep_record(self.record._replace(removed=care_record.counted(self.record.removed, gone), removing={}))
 
-    def _unlink(self, name: str) -> bool:
+    def _unlink_file(self, name: str) -> bool:
         """Was it there? Another one that removes it counts it."""
         try:
             path = sealed_place.path_of(self._care.folders, name)
@@ -117,7 +117,7 @@ class _Ledger:
         except FileNotFoundError:
             return False
 
-    def _keep(self, record: CareRecord) -> None:
+    def _keep_record(self, record: CareRecord) -> None:
         self.record = record
         if self._own is None:
             care_record.write(self._care.run, self._care.run_id, self._name, record)
@@ -128,11 +128,11 @@ class _Ledger:
         """Let the run know: what is here still, and what was removed.
         Raises OSError, CaptureError: it cannot be written there; it is kept here, and said the next time.
         """
-        sizes = [] if self._care.place is None or self._is_of_run else _listed(self._care, self._care.folders[:1])
+        sizes = [] if self._care.place is None or self._is_of_run else _list_sealed(self._care, self._care.folders[:1])
         record = self.record._replace(files=len(sizes), bytes=sum(file.bytes for file in sizes), problem=problem)
         is_news = record != self._before._replace(as_of_ns=record.as_of_ns)
         if is_news or self._is_of_run or care_record.read(self._care.run, self._care.run_id, self._name) is None:
-            self._keep(record._replace(as_of_ns=time.time_ns()))
+            self._keep_record(record._replace(as_of_ns=time.time_ns()))
             if self._own is not None:
                 care_record.write(self._care.run, self._care.run_id, self._name, self.record)
 
@@ -141,14 +141,14 @@ def _tidied_here(care: SealedCare, ledger: _Ledger, moved: Moved) -> None:
     """The quotas of processes and of this host, and what is too old on its own disk."""
     writers = Writers(care.run, care.live)
     if care.place is not None:
-        here = _listed(care, [care.place])
+        here = _list_sealed(care, [care.place])
         names = [file.name for file in here]
         # What of a process is in the run is newer than nothing that is here.
         ledger.remove(tidying.too_old(here, care.before_ns(), writers.may_write, layout.newest_of_each(names)))
         for process in sorted({layout.sealed_process(name) for name in moved.names}):
             ledger.remove(tidying.beyond(_of_process(care, process), care.quota_bytes))
     if care.host_bytes:
-        ledger.remove(tidying.beyond(_listed(care, care.folders, f"{identity.host()}-"), care.host_bytes))
+        ledger.remove(tidying.beyond(_list_sealed(care, care.folders, f"{identity.host()}-"), care.host_bytes))
 
 
 def _of_process(care: SealedCare, process: str) -> list[tidying.SealedFile]:
@@ -157,7 +157,7 @@ def _of_process(care: SealedCare, process: str) -> list[tidying.SealedFile]:
     files = [tidying.looked_at(sealed_place.path_of(care.folders, name), name) for name in here]
     number = min(map(layout.sealed_number, here), default=0)
     if not number:  # all is in the run, and nothing will follow
-        files = [file for file in _listed(care, care.folders, f"{process}.") if file.name not in here]
+        files = [file for file in _list_sealed(care, care.folders, f"{process}.") if file.name not in here]
     misses = 0
     while number > 0 and misses < 2:
         number -= 1
@@ -178,7 +178,7 @@ def _tidied_as_a_whole(care: SealedCare) -> None:
             if _is_due(care, name):
                 ledger = _Ledger(care._replace(place=None), name)
                 ledger.finish()
-                files = _listed(care, care.folders[-1:])
+                files = _list_sealed(care, care.folders[-1:])
                 newest = layout.newest_of_each([file.name for file in files])
                 writers = Writers(care.run, care.live)
                 old = tidying.too_old(files, care.before_ns(), writers.may_write, newest)
@@ -194,7 +194,7 @@ def _is_due(care: SealedCare, name: str) -> bool:
     return record is None or abs(time.time_ns() - record.as_of_ns) / 1e9 >= RUN_EVERY * care.every_s
 
 
-def _listed(care: SealedCare, folders: list[Path], prefix: str = "") -> list[tidying.SealedFile]:
+def _list_sealed(care: SealedCare, folders: list[Path], prefix: str = "") -> list[tidying.SealedFile]:
     """The sealed files of these folders that begin so, each once; links and what is none are left out."""
     names = (name for name in sealed_place.all_names(folders) if name.startswith(prefix) and layout.is_sealed(name))
     looks = (tidying.looked_at(sealed_place.path_of(care.folders, name), name) for name in names)

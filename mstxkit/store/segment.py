@@ -139,7 +139,7 @@ def scan(data: Buffer) -> Iterator[Block | BlockDamage]:
     at = FILE_HEADER_BYTES
     while at < len(data):
         block = _block_at(data, at)
-        block = _widen(data, block) if isinstance(block, BlockDamage) else block
+        block = _widen_damage(data, block) if isinstance(block, BlockDamage) else block
         yield block
         at = block.offset + block.size if isinstance(block, BlockDamage) else block.payload_at + len(block.payload)
 
@@ -219,7 +219,7 @@ def is_payload(payload: Buffer, head: Head) -> bool:
     return head.version == JOINT or zlib.crc32(payload) == head.crc
 
 
-def _widen(data: Buffer, damage: BlockDamage) -> BlockDamage:
+def _widen_damage(data: Buffer, damage: BlockDamage) -> BlockDamage:
     """Extend a damaged stretch to where the next block's magic stands, or to the end of the file.
 
     A block whose header holds ends where it says, unless bytes of it are missing: then no block stands there.
@@ -256,10 +256,10 @@ def encode_bank(raw: bytes, text: bytes, salt: int) -> Payload:
         n += 1
     planes = to_planes(words)
     kept = livefile.without_checksums(text)
-    return Payload(kept, planes, to_planes(attributes), n, len(attributes) // 3, _extent(words))
+    return Payload(kept, planes, to_planes(attributes), n, len(attributes) // 3, _extent_of(words))
 
 
-def _extent(words: list[int]) -> Extent:
+def _extent_of(words: list[int]) -> Extent:
     """Of records as they are encoded: each first word is its difference to that of the record before."""
     w0s = [w0 & records.U64 for w0 in accumulate(words[0::3])]
     rows = [records.unpack(*each) for each in zip(w0s, words[1::3], words[2::3])]
@@ -291,7 +291,7 @@ def split(stream: bytes, meta: dict[str, Any]) -> Payload:
         FormatError: the meta does not say how long they are, the stream is not as long as it says, or texts that are
             stored as columns are none.
     """
-    n, m, text_bytes = (_size(meta, name) for name in ("records", "attributes", "text_bytes"))
+    n, m, text_bytes = (_size_at(meta, name) for name in ("records", "attributes", "text_bytes"))
     planes_end = text_bytes + n * records.RECORD_BYTES
     if len(stream) != planes_end + m * records.RECORD_BYTES:
         raise FormatError("a block whose content is not as long as it says")
@@ -300,7 +300,7 @@ def split(stream: bytes, meta: dict[str, Any]) -> Payload:
     return Payload(texts, view[text_bytes:planes_end], view[planes_end:], n, m)
 
 
-def _size(meta: dict[str, Any], name: str) -> int:
+def _size_at(meta: dict[str, Any], name: str) -> int:
     size = meta.get(name)
     if not isinstance(size, int) or size < 0:
         raise FormatError(f"a block whose {name!r} is no size: {str(size)[:40]}")

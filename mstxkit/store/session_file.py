@@ -111,28 +111,28 @@ class SessionFile:
     """
 
     def __init__(self, run: Path, start: SessionStart) -> None:
-        self.folder = self.data = _made(run, start)
-        self.document = _begun(start)
+        self.folder = self.data = _make_folder(run, start)
+        self.document = _describe_begin(start)
         self._run, self._is_only_window = run, start.is_only_window
         if start.local is not None:
             below = self.folder.relative_to(run / layout.PROFILES).parts
             self.data = local_place.made(start.local, start.run_id, below)
             self.document["stored"] = {"host": identity.host(), "folder": str(self.data)}
         self.is_settled = False
-        text = _text(self.document)
+        text = _as_text(self.document)
         documents.replace_file(self.folder / SESSION_FILE, text + b" " * (_ROOM_BYTES - len(text)))
 
     def end(self, outcome: SessionOutcome, why: str, problems: Sequence[str] = ()) -> str | None:
         """Replace the document; why that could not be done, or None."""
-        self.document.update(_ended(self.document, outcome, why))
+        self.document.update(_describe_end(self.document, outcome, why))
         self.document["problems"] += problems
         try:
-            self._place(outcome)
+            self._place_data(outcome)
         except (OSError, MstxkitError) as exc:
             self.document["notes"].append(f"its data stay beside this file: {exc}")
-        return self._replaced()
+        return self._replace_document()
 
-    def _place(self, outcome: SessionOutcome) -> None:
+    def _place_data(self, outcome: SessionOutcome) -> None:
         """Put whole data of a request into its folder; the document says where they are from then on."""
         is_for_tools = outcome.is_whole and self.document["request"] and self.data == self.folder
         if outcome.folder is not None and is_for_tools:
@@ -142,19 +142,19 @@ class SessionFile:
     def fail(self, why: str) -> str | None:
         """Say that nothing was recorded."""
         self.document.update(state=FAILED, end_ns=time.time_ns(), problems=[why], ended_because=why)
-        return self._replaced()
+        return self._replace_document()
 
-    def _replaced(self) -> str | None:
-        text, problem = _text(self.document), None
+    def _replace_document(self) -> str | None:
+        text, problem = _as_text(self.document), None
         try:
             documents.replace_file(self.folder / SESSION_FILE, text)
         except OSError as exc:
-            self._overwrite(text)
+            self._overwrite_document(text)
             problem = f"{SESSION_FILE} could not be replaced as a whole: {exc}"
         self.is_settled = True
         return problem
 
-    def _overwrite(self, text: bytes) -> None:
+    def _overwrite_document(self, text: bytes) -> None:
         """In the place that it has: a reader may see it half written, which beats one that says it still records."""
         flags = os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC
         with suppress(OSError):  # it was said that the file is not what it should be
@@ -162,11 +162,11 @@ class SessionFile:
                 os.pwrite(descriptor, text + b" " * (_ROOM_BYTES - len(text)), 0)
 
 
-def _text(document: dict[str, Any]) -> bytes:
+def _as_text(document: dict[str, Any]) -> bytes:
     return json.dumps(document, indent=1, default=str).encode("utf-8", "backslashreplace")
 
 
-def _made(run: Path, start: SessionStart) -> Path:
+def _make_folder(run: Path, start: SessionStart) -> Path:
     """The new folder. Each part of the way is a folder of this user's own: no link leads out of the run."""
     if not run.is_dir():
         raise FileNotFoundError(f"the run folder {run} is not there")
@@ -205,7 +205,7 @@ def place_in_request(run: Path, folder: Path, document: dict[str, Any], is_only_
     return place
 
 
-def _begun(start: SessionStart) -> dict[str, Any]:
+def _describe_begin(start: SessionStart) -> dict[str, Any]:
     notes = list(start.notes)
     if start.bytes is not None and not start.bytes_enforceable:
         why = f"{start.backend} keeps data in memory until the stop"
@@ -225,7 +225,7 @@ def _begun(start: SessionStart) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _ended(document: dict[str, Any], outcome: SessionOutcome, why: str) -> dict[str, Any]:
+def _describe_end(document: dict[str, Any], outcome: SessionOutcome, why: str) -> dict[str, Any]:
     limits, lasted_s = document["limits"], max(0, outcome.end_ns - outcome.start_ns) / 1e9
     too_long_s = None if limits["seconds"] is None else round(max(0.0, lasted_s - limits["seconds"]), 6)
     too_many_bytes = None if limits["bytes"] is None else max(0, outcome.bytes - limits["bytes"])
@@ -277,7 +277,7 @@ def sessions(
         unusable: What cannot be read is added here.
     """
     top, unusable = os.path.join(run, layout.PROFILES), [] if unusable is None else unusable
-    for count, place in enumerate(_folders(top, layout.SESSION_DEPTH)):
+    for count, place in enumerate(_list_folders(top, layout.SESSION_DEPTH)):
         if count == SESSIONS_AT_MOST:
             unusable.append(Unusable(top, f"more than {count} profiles: the rest is left out"))
             return
@@ -290,14 +290,14 @@ def sessions(
             yield RecordedSession(text_of(os.path.relpath(place, run)), document)
 
 
-def _folders(path: str, depth: int) -> Iterator[str]:
+def _list_folders(path: str, depth: int) -> Iterator[str]:
     """Those so many levels below; what is no folder, or a link to one, has none below it."""
     if depth == 0:
         yield path
         return
     names = (name for name in documents.names_in(path) if not name.endswith(layout.RAW_SUFFIXES))
     for name in sorted(names, key=_in_order):
-        yield from _folders(os.path.join(path, name), depth - 1)
+        yield from _list_folders(os.path.join(path, name), depth - 1)
 
 
 def _in_order(name: str) -> tuple[str, int, str]:

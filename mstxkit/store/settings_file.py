@@ -56,7 +56,7 @@ def read_settings(run: Path, run_id: str) -> LiveSettings:
     fields = documents.document(run / layout.CONTROL / layout.SETTINGS, run_id, is_private=True)
     if fields is None:
         return LiveSettings()
-    return LiveSettings(small_number(fields.get("version")) or 0, _numbers(fields.get("values"), VALUES_AT_MOST))
+    return LiveSettings(small_number(fields.get("version")) or 0, _read_numbers(fields.get("values"), VALUES_AT_MOST))
 
 
 def change_settings(run: Path, run_id: str, changed: Mapping[str, float]) -> LiveSettings:
@@ -97,13 +97,13 @@ def figures_of(fields: Mapping[str, Any]) -> Figures:
     """Of its JSON."""
     written_ns = fields.get("written_ns")
     return Figures(
-        step_number(fields.get("step")), _numbers(fields.get("values"), FIGURES_AT_MOST),
+        step_number(fields.get("step")), _read_numbers(fields.get("values"), FIGURES_AT_MOST),
         small_number(fields.get("settings")) or 0, written_ns if type(written_ns) is int else 0,
         fields.get("is_final") is True, small_number(fields.get("asks")) or 0,
     )  # fmt: skip
 
 
-def _numbers(values: Any, at_most: int) -> dict[str, float]:
+def _read_numbers(values: Any, at_most: int) -> dict[str, float]:
     kept = list(table_of(values).items())[:at_most]
     numbers = ((text_of(name)[:NAME_AT_MOST], finite_number(value)) for name, value in kept)
     return {name: number for name, number in numbers if number is not None}

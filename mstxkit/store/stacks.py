@@ -160,7 +160,7 @@ def read(text: str) -> LastWords:
             word, _, rest = line[len(_MARK) :].partition(" ")
             fields = documents.object_in(rest)
             if word in (BEGIN, THREADS):
-                about, threads = _about(fields), {}
+                about, threads = _read_threads(fields), {}
                 sent = small_number(fields.get("signal")) or sent
                 answers += word == THREADS
             elif word == EXCEPTION:
@@ -184,7 +184,7 @@ def read(text: str) -> LastWords:
     return LastWords(tuple(stacks), tuple(exceptions[-THREADS_AT_MOST:]), fatal, sent, answers, full_answers, gone)
 
 
-def _about(fields: Mapping[str, Any]) -> dict[int, tuple[int, str]]:
+def _read_threads(fields: Mapping[str, Any]) -> dict[int, tuple[int, str]]:
     """(tid, name) of each thread by Python's number of it."""
     listed = [list_of(row) for row in list_of(fields.get(THREADS))[:THREADS_AT_MOST]]
     return {

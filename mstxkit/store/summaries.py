@@ -65,8 +65,8 @@ class StageSummary(NamedTuple):
         return ROW.pack(
             records.NO_STEP if self.step is None else self.step, self.stage, min(self.occurrences, UNKNOWN_16),
             self.entered_ns, _packed(self.left_ns - self.entered_ns), _packed(self.total_ns), _packed(self.longest_ns),
-            _busy(self.busy_ns, self.total_ns), _known(self.responses, UNKNOWN_16),
-            _known(self.tokens, UNKNOWN_32), _known(self.longest_response, UNKNOWN_32),
+            _pack_busy(self.busy_ns, self.total_ns), _pack_known(self.responses, UNKNOWN_16),
+            _pack_known(self.tokens, UNKNOWN_32), _pack_known(self.longest_response, UNKNOWN_32),
         )  # fmt: skip
 
 
@@ -75,11 +75,11 @@ def _packed(ns: int) -> int:
     return us if us < COARSE else COARSE | min(us >> COARSE_SHIFT, COARSE - 1)
 
 
-def _busy(busy_ns: int | None, total_ns: int) -> int:
+def _pack_busy(busy_ns: int | None, total_ns: int) -> int:
     if busy_ns is None:
         return UNKNOWN_16
     return min(BUSY_PARTS, busy_ns * BUSY_PARTS // total_ns) if total_ns > 0 else 0
 
 
-def _known(value: int | None, unknown: int) -> int:
+def _pack_known(value: int | None, unknown: int) -> int:
     return unknown if value is None else min(max(0, value), unknown - 1)

@@ -44,7 +44,7 @@ def read(stored: bytes) -> bytes:
 
 def to_columns(texts: bytes) -> bytes | None:
     """The texts of a bank, without checksums, as columns; None where they are not what a bank has."""
-    entries = list(_entries(texts))
+    entries = list(_read_entries(texts))
     rest = len(texts) - sum(TRAILER.size + len(payload) + -len(payload) % 8 for _, _, payload in entries)
     if rest or any(len(payload) > 0xFFFF for _, _, payload in entries):
         return None
@@ -61,7 +61,7 @@ def to_columns(texts: bytes) -> bytes | None:
     return b"".join([_COUNT.pack(len(rows)), *columns, *parts])
 
 
-def _entries(texts: bytes) -> Iterator[tuple[int, int, bytes]]:
+def _read_entries(texts: bytes) -> Iterator[tuple[int, int, bytes]]:
     """(kind, id, payload) in the order in which they were written; up to the first odd one."""
     end = len(texts)
     for first, payload, (length, kind, zero, entry_id, crc) in text_entries(texts):

@@ -31,7 +31,7 @@ def beyond(files: Iterable[SealedFile], limit_bytes: int) -> list[SealedFile]:
     files = list(files)
     newest = layout.newest_of_each([file.name for file in files])
     total, chosen = sum(file.bytes for file in files), []
-    for file in sorted(files, key=_age):
+    for file in sorted(files, key=_age_of):
         if 0 < limit_bytes < total and file.name not in newest:
             chosen.append(file)
             total -= file.bytes
@@ -47,11 +47,11 @@ def too_old(
         may_write: May this process still write to its newest file?
         newest: Names of the newest files of each process.
     """
-    old = [file for file in sorted(files, key=_age) if file.mtime_ns < before_ns]
+    old = [file for file in sorted(files, key=_age_of) if file.mtime_ns < before_ns]
     return [file for file in old if file.name not in newest or not may_write(layout.sealed_process(file.name))]
 
 
-def _age(file: SealedFile) -> tuple[int, str, int]:
+def _age_of(file: SealedFile) -> tuple[int, str, int]:
     """Files of one process in the order of their numbers, also where the clock was put back between them."""
     return file.mtime_ns, layout.sealed_process(file.name), layout.sealed_number(file.name)
 

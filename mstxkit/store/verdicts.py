@@ -105,13 +105,13 @@ class Verdict(NamedTuple):
         return cls(
             id=id, time_ns=whole_number(fields.get("time_ns")), step=step_number(fields.get("step")),
             kind=kind, stage=text_of(fields.get("stage"))[:_TEXT_AT_MOST] or None,
-            rank=small_number(fields.get("rank")), evidence=_plain(table_of(fields.get("evidence"))),
+            rank=small_number(fields.get("rank")), evidence=_keep_plain(table_of(fields.get("evidence"))),
             since_step=step_number(fields.get("since_step")), group=tuple(rank for rank in ranks if rank is not None),
             **texts, **ratios,
         )  # fmt: skip
 
 
-def _plain(evidence: Mapping[str, Any]) -> dict[str, Any]:
+def _keep_plain(evidence: Mapping[str, Any]) -> dict[str, Any]:
     """Numbers and texts by name; what else there is as text."""
     kept = list(evidence.items())[:_EVIDENCE_AT_MOST]
     return {
@@ -132,7 +132,7 @@ def read(run: Path, unusable: list[documents.Unusable] | None = None, by: str = 
         by: Of those alone whose name begins so: `BY_WATCHMEN`.
     """
     newest: dict[str, tuple[str, Verdict]] = {}
-    for life, content in judge_files.in_order(_contents(run / layout.VERDICTS, unusable, by)):
+    for life, content in judge_files.in_order(_read_contents(run / layout.VERDICTS, unusable, by)):
         # The last line may be half written.
         lines = (Verdict.read(documents.object_in(line)) for line in content.split(b"\n"))
         for verdict in filter(None, lines):
@@ -142,7 +142,7 @@ def read(run: Path, unusable: list[documents.Unusable] | None = None, by: str = 
     return sorted((verdict for _, verdict in newest.values()), key=lambda verdict: (verdict.time_ns, verdict.id))
 
 
-def _contents(folder: Path, unusable: list[documents.Unusable] | None, by: str) -> dict[str, bytes]:
+def _read_contents(folder: Path, unusable: list[documents.Unusable] | None, by: str) -> dict[str, bytes]:
     contents = {}
     for name in (name for name in documents.names_in(folder, layout.VERDICTS_SUFFIX) if name.startswith(by)):
         try:

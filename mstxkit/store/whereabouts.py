@@ -128,10 +128,10 @@ def files_in(run: Path) -> list[Path]:
 def in_file(file: Path, run_id: str) -> list[Whereabouts]:
     """Where the processes of one host were; none where there is no file. Unusable: it is no such file."""
     fields = documents.document(file, run_id)
-    return [] if fields is None else _read(fields)
+    return [] if fields is None else _read_places(fields)
 
 
-def _read(fields: Mapping[str, Any]) -> list[Whereabouts]:
+def _read_places(fields: Mapping[str, Any]) -> list[Whereabouts]:
     host, written_ns = text_of(fields.get("host")), whole_number(fields.get("written_ns"))
     age = _age_of(fields)
     processes = map(table_of, list_of(fields.get("processes"))[:PROCESSES_AT_MOST])
@@ -139,14 +139,14 @@ def _read(fields: Mapping[str, Any]) -> list[Whereabouts]:
         Whereabouts(
             text_of(process.get("host")) or host, whole_number(process.get("pid")), small_number(process.get("rank")),
             text_of(process.get("role")), text_of(process.get("part")), step_number(process.get("step")),
-            text_of(process.get("stage")) or None, _seconds(process.get("in_stage_ns")), written_ns, age,
+            text_of(process.get("stage")) or None, _read_seconds(process.get("in_stage_ns")), written_ns, age,
             text_of(process.get("under")),
         )
         for process in processes
     ]  # fmt: skip
 
 
-def _seconds(value: Any) -> float | None:
+def _read_seconds(value: Any) -> float | None:
     return value / _NS if type(value) is int and 0 <= value < 1 << 63 else None
 
 

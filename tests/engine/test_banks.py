@@ -207,16 +207,17 @@ def test_what_begins_while_another_thread_hands_the_bank_on_is_named(
     for _ in range(2):
         with twin.mstx_range("x"):
             pass
-    banks = import_module("mstxkit.engine.twin.banks")
-    open_slot = banks.open_slot
+    slot_mark = livefile.slot_mark
 
-    def meanwhile(*arguments: Any) -> None:
+    def meanwhile(*arguments: Any) -> int:
         assert twin.rotate()
         twin.release_bank(twin.full_bank())
-        open_slot(*arguments)
+        return slot_mark(*arguments)
 
-    monkeypatch.setattr(banks, "open_slot", meanwhile)
-    with twin.mstx_range("x"):
+    with ExitStack() as stack:
+        with monkeypatch.context() as patched:
+            patched.setattr(livefile, "slot_mark", meanwhile)
+            stack.enter_context(twin.mstx_range("x"))
         assert [found.name for found in recorded.open] == ["x"]
 
 

@@ -310,11 +310,11 @@ def built(source: Source, places: Mapping[str, SourcePlace], fields: Mapping[str
             field = ".".join(map(str, error["loc"][: 2 if error["loc"][0] in _GROUPS else 1]))
             depth, deepest = len(error["loc"]), problems[field][0] if field in problems else 0
             if depth > deepest or (depth == deepest and not isinstance(error["input"], str)):
-                problems[field] = depth, _problem(source, places, field, error)
+                problems[field] = depth, _describe_problem(source, places, field, error)
         raise ConfigError.of(problem for _, problem in problems.values()) from None
 
 
-def _problem(source: Source, places: Mapping[str, SourcePlace], field: str, error: Any) -> Problem:
+def _describe_problem(source: Source, places: Mapping[str, SourcePlace], field: str, error: Any) -> Problem:
     group, _, below = field.partition(".")
     place = places.get(field) or places.get(group) or SourcePlace(source.name, None, group)
     key = f"{place.key}.{below}" if below and field not in places else place.key

@@ -42,13 +42,13 @@ def arguments(source: Source, profiler: str, ignored: tuple[str, ...] = ()) -> R
     notes = [] if not isinstance(values.get(HANDLER), NotKnown) else [_OWN_HANDLER]
     values = {key: value for key, value in values.items() if key != HANDLER or not notes}
     problems: list[Problem] = []
-    plain = _plain(values, (), Source(source.name, values, lines), problems)
+    plain = _keep_plain(values, (), Source(source.name, values, lines), problems)
     reading = Reading(Source(source.name, plain, lines), problems=problems)
     reading.notes += notes
     return reading
 
 
-def _plain(values: Any, path: tuple[str, ...], source: Source, problems: list[Problem]) -> Any:
+def _keep_plain(values: Any, path: tuple[str, ...], source: Source, problems: list[Problem]) -> Any:
     """The same without what is not known, and without what is called."""
     if isinstance(values, Mapping):
         wanted = _CALLED.get(path[-1]) if path else None
@@ -56,11 +56,11 @@ def _plain(values: Any, path: tuple[str, ...], source: Source, problems: list[Pr
         if wanted is not None and called is not None and str(called).rpartition(".")[2] != wanted:
             problems.append(Problem(*source.place(*path), str(called), f"a call of {wanted} is needed"))
         inner = {
-            key: _plain(value, (*path, str(key)), source, problems) for key, value in values.items() if key != CALL
+            key: _keep_plain(value, (*path, str(key)), source, problems) for key, value in values.items() if key != CALL
         }
         return {key: value for key, value in inner.items() if not isinstance(value, NotKnown)}
     if isinstance(values, list):
-        inner_list = [_plain(value, path, source, problems) for value in values]
+        inner_list = [_keep_plain(value, path, source, problems) for value in values]
         return [value for value in inner_list if not isinstance(value, NotKnown)]
     if isinstance(values, NotKnown):
         problems.append(Problem(source.name, values.line, ".".join(path), values.text, values.why))
@@ -157,12 +157,12 @@ def call_of(
     named = f"worker_name={worker}{flags}" if worker else flags
     arguments[HANDLER] = f"{module}.tensorboard_trace_handler({path!r}, {named})"
     deep.update(more)
-    arguments[DEEP] = f"{module}._ExperimentalConfig(\n{_lines(deep, 8)}    )"
+    arguments[DEEP] = f"{module}._ExperimentalConfig(\n{_write_lines(deep, 8)}    )"
     arguments.update({name: repr(value) for name, value in extras.items() if name != "worker_name"})
-    return f"{module}.profile(\n{_lines(arguments, 4)})\n"
+    return f"{module}.profile(\n{_write_lines(arguments, 4)})\n"
 
 
-def _lines(arguments: Mapping[str, str], indent: int) -> str:
+def _write_lines(arguments: Mapping[str, str], indent: int) -> str:
     return "".join(f"{' ' * indent}{name}={code},\n" for name, code in arguments.items())
 
 

@@ -91,13 +91,13 @@ class VerlRole(NamedTuple):
 def roles_of(reading: Reading, path: str) -> dict[str, VerlRole]:
     """Every role by its name, with what it has by default in the verl that is meant, or follows."""
     default = VerlRole("actor", save_path=path, level="level0" if at_least(0, 7) else "level1")
-    actor = _role(reading, default)
+    actor = _read_role(reading, default)
     followed = {"rollout": actor._replace(save_path=path, tokens=(None, None))}
     others = {name: followed.get(name, default)._replace(name=name) for name in ROLES if name != "actor"}
-    return {"actor": actor, **{name: _role(reading, other) for name, other in others.items()}}
+    return {"actor": actor, **{name: _read_role(reading, other) for name, other in others.items()}}
 
 
-def _role(reading: Reading, default: VerlRole) -> VerlRole:
+def _read_role(reading: Reading, default: VerlRole) -> VerlRole:
     section = ROLES[default.name][0]
     role, npu = Reading(reading.source, section), Reading(reading.source, (*section, "tool_config", "npu"))
     role.only(_ROLE_KEYS)
@@ -113,7 +113,7 @@ def _role(reading: Reading, default: VerlRole) -> VerlRole:
         role.text("save_path", "path", default.save_path), npu.flag("discrete", "stages", default.discrete),
         npu.items("contents", "activities", {name: name for name in CONTENTS}, default.contents),
         npu.choice("level", "level", LEVELS, default.level), npu.flag("analysis", "analysis", default.analysis),
-        _tokens(npu),
+        _read_tokens(npu),
     )  # fmt: skip
     reading.problems += [*role.problems, *npu.problems]
     if default.name == "rollout":
@@ -123,7 +123,7 @@ def _role(reading: Reading, default: VerlRole) -> VerlRole:
     return verl_role
 
 
-def _tokens(npu: Reading) -> tuple[int | None, int | None]:
+def _read_tokens(npu: Reading) -> tuple[int | None, int | None]:
     start, end = (
         None if npu.values.get(key) is None else npu.number(key, "sampling", 0, least=0)
         for key in ("profile_token_start", "profile_token_end")

@@ -68,12 +68,12 @@ MONITOR_OPTIONS = (*_SWITCHES, "duration", "mspti-activity-kind", "log-file", "e
 
 def detect(source: Source) -> bool:
     """Is there a command `dyno nputrace` or `dyno npu-monitor`?"""
-    return bool(_commands(source))
+    return bool(_find_commands(source))
 
 
 def read(source: Source) -> Read:
     """What the command asks for. Raises: ConfigError with all that is wrong in it, or where there are several."""
-    commands = _commands(source)
+    commands = _find_commands(source)
     if len(commands) > 1:
         lines = ", ".join(str(words[0].line) for words in commands)
         raise ConfigError(f"{source.name}: several commands of dyno, in lines {lines}: keep the one that is meant")
@@ -83,18 +83,18 @@ def read(source: Source) -> Read:
     return _read_trace(words, source.name)
 
 
-def _commands(source: Source) -> list[list[Word]]:
+def _find_commands(source: Source) -> list[list[Word]]:
     begun = [words for words in commands_of(source.words) if is_of(PROGRAM, words)]
     return [words for words in begun if any(word.text in (TRACE, MONITOR) for word in words)]
 
 
 def _read_trace(words: list[Word], name: str) -> Read:
-    reading = _reading(words, name)
+    reading = _read_words(words, name)
     level = reading.choice("profiler-level", "level", torch_npu.LEVELS, "level0")
     ranks = reading.ranks("rank-list", "ranks") if "rank-list" in reading.values else "all"
     fields = {
-        "enabled": True, "window": _window(reading), "level": level, **reading.flags(_FLAGS), "ranks": ranks,
-        "analysis": _analysis(reading, ranks), "path": reading.text("log-file", "path", OWN_PATH),
+        "enabled": True, "window": _read_window(reading), "level": level, **reading.flags(_FLAGS), "ranks": ranks,
+        "analysis": _read_analysis(reading, ranks), "path": reading.text("log-file", "path", OWN_PATH),
         "activities": reading.items("activities", "activities", torch_npu.ACTIVITIES, ("cpu", "npu")),
         "aic_metrics": reading.choice("aic-metrics", "aic_metrics", METRICS, "none"),
         "export": reading.choice("export-type", "export", {"Text": "text", "Db": "db"}, "text"),
@@ -112,7 +112,7 @@ def _read_trace(words: list[Word], name: str) -> Read:
     return reading.read(FLAVOUR, extras, **fields)
 
 
-def _reading(words: list[Word], name: str) -> Reading:
+def _read_words(words: list[Word], name: str) -> Reading:
     lists = ("activities", "host-sys", "rank-list", *_LISTS)
     reading = _reading_of(words, name, TRACE, OPTIONS, _ACTIONS, lists)
     reading.values = {key: value for key, value in reading.values.items() if (key, value) != ("host-sys", ["None"])}
@@ -122,7 +122,7 @@ def _reading(words: list[Word], name: str) -> Reading:
     return reading
 
 
-def _window(reading: Reading) -> Window:
+def _read_window(reading: Reading) -> Window:
     start = reading.number("start-step", "window.first_step", 1, least=torch_npu.NEXT_STEP)
     steps = reading.number("iterations", "window.steps", 1, least=1)
     if start == torch_npu.NEXT_STEP:
@@ -135,7 +135,7 @@ def _window(reading: Reading) -> Window:
     return Window(first_step=first, steps=None if steps >= ENDLESS_STEPS else max(steps, 1), counted_from="process")
 
 
-def _analysis(reading: Reading, ranks: Any) -> str:
+def _read_analysis(reading: Reading, ranks: Any) -> str:
     is_wanted, is_async = ("analyse" in reading.values, "async-mode" in reading.values)
     for key in [key for key in ("analyse", "async-mode") if key in reading.values]:
         reading.places["analysis"] = reading.place(key)

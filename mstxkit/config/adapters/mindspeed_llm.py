@@ -60,9 +60,9 @@ def detect(source: Source) -> bool:
 
 def read(source: Source) -> Read:
     """What the arguments say. Raises: ConfigError with all that is wrong in them."""
-    reading = _reading(source)
+    reading = _read_words(source)
     fields = options(reading, OWN_PATH)
-    fields["window"] = _window(reading, fields["enabled"])
+    fields["window"] = _read_window(reading, fields["enabled"])
     fields["ranks"] = ranks(reading, [0], "--profile-ranks 0 1")
     return reading.read(FLAVOUR, **fields)
 
@@ -75,7 +75,7 @@ def write(config: Config) -> Written:
     for name, value in values.items():
         if value is not False:
             words = [] if value is True else value if isinstance(value, list) else [value]
-            lines.append(" ".join([_spelled(name), *(shlex.quote(str(word)) for word in words)]))
+            lines.append(" ".join([_spell_flag(name), *(shlex.quote(str(word)) for word in words)]))
     text = "# Arguments of MindSpeed-LLM (Megatron-Core), for its training script.\n" + " \\\n".join(lines) + "\n"
     return Written(text, left_out(config, read(from_shell(text, FLAVOUR)).config, FLAVOUR, REASONS))
 
@@ -133,25 +133,25 @@ def words_of(source: Source) -> list[Word]:
     return [word._replace(doubts=(*script.doubts, *word.doubts)) for script, words in held for word in words]
 
 
-def _reading(source: Source) -> Reading:
+def _read_words(source: Source) -> Reading:
     words = words_of(source)
     if not any(_is_option(word.text) for word in words):
         return Reading(source)
-    names = {_spelled(name): name for name in OPTIONS}
+    names = {_spell_flag(name): name for name in OPTIONS}
     section, problems = section_of_words(words, source.name, "--profile", names, flags=FLAGS)
     values: dict[str, Any] = {}
     for key, behind in section.values.items():
         if key in FLAGS:
             values[key] = True
             if behind and behind[0].lower() in _AS_FLAGS:
-                place = (source.name, section.lines.get((key,)), _spelled(key))
+                place = (source.name, section.lines.get((key,)), _spell_flag(key))
                 problems.append(Problem(*place, behind[0], "takes no value: leave it out for off"))
         else:
             values[key] = behind if key == "profile_ranks" else one_word(behind)
-    return Reading(Source(source.name, values, section.lines), (), True, _spelled, problems)
+    return Reading(Source(source.name, values, section.lines), (), True, _spell_flag, problems)
 
 
-def _window(reading: Reading, enabled: bool) -> Window:
+def _read_window(reading: Reading, enabled: bool) -> Window:
     start = reading.number("profile_step_start", "window.first_step", _DEFAULT_START)
     end = reading.number("profile_step_end", "window.steps", _DEFAULT_END)
     if start < 1:
@@ -170,5 +170,5 @@ def _is_option(text: str) -> bool:
     return text == "--profile" or text.startswith(("--profile-", "--profile_", "--profile="))
 
 
-def _spelled(name: str) -> str:
+def _spell_flag(name: str) -> str:
     return f"--{name.replace('_', '-')}"

@@ -40,9 +40,9 @@ def detect(source: Source) -> bool:
 
 def read(source: Source) -> Read:
     """What the section says. Raises: ConfigError with all that is wrong in it."""
-    reading = _reading(source)
+    reading = _read_words(source)
     fields = mindspeed_llm.options(reading, OWN_PATH)
-    fields["window"] = _window(reading, fields["enabled"])
+    fields["window"] = _read_window(reading, fields["enabled"])
     fields["ranks"] = mindspeed_llm.ranks(reading, [-1], "profile_ranks: [0, 1]")
     if fields["enabled"] and fields["ranks"] == "all" and fields["window"].steps is None:
         reading.note("every rank is recorded for the whole run, in one window: that is what profile: true alone means")
@@ -57,7 +57,7 @@ def write(config: Config) -> Written:
     return Written(text, left_out(config, read(from_yaml(text, FLAVOUR)).config, FLAVOUR, REASONS))
 
 
-def _reading(source: Source) -> Reading:
+def _read_words(source: Source) -> Reading:
     words = mindspeed_llm.words_of(source)
     if any(word.text.startswith(_PREFIX) for word in words):
         names = {f"--{SECTION}.{name}": name for name in OPTIONS}
@@ -65,7 +65,7 @@ def _reading(source: Source) -> Reading:
         values: dict[str, Any] = dict(section.values)
         for key, behind in section.values.items():
             if key in FLAGS:
-                values[key] = _flag(one_word(behind or ["true"]))
+                values[key] = _read_flag(one_word(behind or ["true"]))
             elif key != "profile_ranks":
                 values[key] = one_word(behind)
         own = Source(source.name, values, section.lines)
@@ -74,7 +74,7 @@ def _reading(source: Source) -> Reading:
     reading = Reading(source, path, from_text=True)
     # As the framework sees it, which turns all into texts and parses these.
     values_given = {key: value for key, value in reading.values.items() if value is not None}
-    reading.values = {key: _flag(value) if key in FLAGS else value for key, value in values_given.items()}
+    reading.values = {key: _read_flag(value) if key in FLAGS else value for key, value in values_given.items()}
     if not isinstance(values_given.get("profile_ranks", []), list):
         reading.values["profile_ranks"] = [values_given["profile_ranks"]]
     for key in reading.values:
@@ -83,12 +83,12 @@ def _reading(source: Source) -> Reading:
     return reading
 
 
-def _flag(value: Any) -> Any:
+def _read_flag(value: Any) -> Any:
     text = str(value).lower()
     return text in _TRUE if text in (*_TRUE, *_FALSE) else value
 
 
-def _window(reading: Reading, enabled: bool) -> Window:
+def _read_window(reading: Reading, enabled: bool) -> Window:
     start = reading.number("profile_step_start", "window.first_step", 0)
     end = reading.number("profile_step_end", "window.steps", -1)
     if enabled and start < 0:

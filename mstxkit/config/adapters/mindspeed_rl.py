@@ -64,7 +64,7 @@ def read(source: Source) -> Read:
     source = _with_underscores(source, section)
     reading = Reading(source, section)
     reading.only(KEYS)
-    fields = _fields(reading)
+    fields = _read_fields(reading)
     first = reading.number("profile_step_start", "window.first_step", 1, least=1)
     end = reading.number("profile_step_end", "window.steps", 2)
     if end <= first and not reading.problems:
@@ -76,21 +76,21 @@ def read(source: Source) -> Read:
     return reading.read(FLAVOUR, {} if role == "integrated" else {"role": role}, **fields)
 
 
-def _fields(reading: Reading) -> dict[str, Any]:
+def _read_fields(reading: Reading) -> dict[str, Any]:
     level = reading.choice("profile_level", "level", LEVELS, "level0")
     mstx = reading.flag("mstx", "mstx", False)
     if level == "none" and not mstx:
         reading.note("level_none turns mstx on in torch_npu, whatever mstx says")
     return {
         **reading.flags(_FLAGS), "level": level, "mstx": mstx or level == "none", "aic_metrics": usual_metrics(level),
-        "stages": _stages(reading), "ranks": _ranks(reading), "activities": _activities(reading),
+        "stages": _read_stages(reading), "ranks": _read_ranks(reading), "activities": _read_activities(reading),
         "export": reading.choice("profile_export_type", "export", EXPORTS, "text"),
         "analysis": "sync" if reading.flag("profile_analysis", "analysis", False) else "off",
         "path": reading.text("profile_save_path", "path", ""),
     }  # fmt: skip
 
 
-def _stages(reading: Reading) -> Any:
+def _read_stages(reading: Reading) -> Any:
     value = reading.get("stage", "stages", "all")
     if value == "all":
         return "all"
@@ -103,7 +103,7 @@ def _stages(reading: Reading) -> Any:
     return tuple(dict.fromkeys(stages.canonical(str(name)) for name in names))
 
 
-def _ranks(reading: Reading) -> Any:
+def _read_ranks(reading: Reading) -> Any:
     value = reading.get("profile_ranks", "ranks", "all")
     if value == "all":
         return "all"
@@ -113,7 +113,7 @@ def _ranks(reading: Reading) -> Any:
     return reading.refuse("all", "profile_ranks", f"all or a list is needed, [0, 1]{becomes}", value)
 
 
-def _activities(reading: Reading) -> tuple[str, ...]:
+def _read_activities(reading: Reading) -> tuple[str, ...]:
     cpu = reading.flag("profile_with_cpu", "activities", True)
     npu = reading.flag("profile_with_npu", "activities", True)
     if not cpu and not npu:

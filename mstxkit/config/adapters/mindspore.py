@@ -85,7 +85,7 @@ def read(source: Source) -> Read:
     fields, extras = options(reading, {**LEVELS, **LEVEL_CODES}, METRICS)
     start = reading.number("start_step", "window.first_step", -1)
     fields["enabled"] = reading.get("start_step", "enabled", -1) != -1
-    fields["window"] = _window(reading, start)
+    fields["window"] = _read_window(reading, start)
     mode = str(reading.choice("analyse_mode", "analysis", ANALYSE_MODES, "sync"))
     fields["analysis"] = mode if reading.flag("analyse", "analysis", False) else "off"
     if fields["analysis"] == "off" and reading.values.get("analyse_mode", -1) != -1:
@@ -107,7 +107,7 @@ def write(config: Config) -> Written:
     }  # fmt: skip
     text = json.dumps(values, indent=4, ensure_ascii=False) + "\n"
     lost = left_out(config, read(from_json(text, FLAVOUR)).config, FLAVOUR, reasons(config, REASONS))
-    # What to change where the program counts steps in MindSpore's other way: see `_window`.
+    # What to change where the program counts steps in MindSpore's other way: see `_read_window`.
     meant = "start_step and stop_step are for DynamicProfilerMonitor as a callback, or step() at the start of the loop"
     instead = f"write {start - 1} and {last - 1}" if start > 1 else "step 1 cannot be recorded, 2 is the first"
     note = f"{meant}; with step() at its end, as in MindSpore's examples, {instead}"
@@ -123,7 +123,7 @@ def options(
     """
     level = reading.choice("profiler_level", "level", levels, "level0")
     fields: dict[str, Any] = {
-        "level": level, "activities": _activities(reading, any(type(key) is int for key in levels)),
+        "level": level, "activities": _read_activities(reading, any(type(key) is int for key in levels)),
         "export": export_of(reading, EXPORT_CODES),
         "domains_include": reading.texts("mstx_domain_include", "domains_include"),
         "domains_exclude": reading.texts("mstx_domain_exclude", "domains_exclude"),
@@ -131,7 +131,7 @@ def options(
         "data_simplification": reading.flag("data_simplification", "data_simplification", True),
         **reading.flags(FLAGS),
     }  # fmt: skip
-    fields["aic_metrics"] = _metrics(reading, level, metrics)
+    fields["aic_metrics"] = _read_metrics(reading, level, metrics)
     if level == "none" and not fields["mstx"]:
         reading.wrong("profiler_level", "MindSpore takes Level0, which is heavier, where mstx is not true", "LevelNone")
     strategy = reading.flag("parallel_strategy", "extras", False)
@@ -171,7 +171,7 @@ def reasons(config: Config, usual: Mapping[str, str]) -> Mapping[str, str]:
     return usual if not config.path or takes_path(config.path) else {**usual, "path": PATH_RULE}
 
 
-def _activities(reading: Reading, numbers_too: bool) -> tuple[str, ...]:
+def _read_activities(reading: Reading, numbers_too: bool) -> tuple[str, ...]:
     listed = reading.values.get("activities")
     if numbers_too and type(listed) is int:
         return tuple(reading.choice("activities", "activities", ACTIVITY_CODES, ("cpu", "npu")))
@@ -182,7 +182,7 @@ def _activities(reading: Reading, numbers_too: bool) -> tuple[str, ...]:
     return activities or ("cpu", "npu")
 
 
-def _metrics(reading: Reading, level: str, metrics: Mapping[Any, Any]) -> str:
+def _read_metrics(reading: Reading, level: str, metrics: Mapping[Any, Any]) -> str:
     default = "none"
     if "aicore_metrics" in reading.values:
         default = reading.choice("aicore_metrics", "aic_metrics", OLD_METRICS, "none")
@@ -194,7 +194,7 @@ def _metrics(reading: Reading, level: str, metrics: Mapping[Any, Any]) -> str:
     return metric
 
 
-def _window(reading: Reading, start: int) -> Window:
+def _read_window(reading: Reading, start: int) -> Window:
     problems_before = len(reading.problems)
     stop = reading.number("stop_step", "window.steps", -1)
     if start == -1:

@@ -40,7 +40,7 @@ def detect(source: Source) -> bool:
 def read(source: Source) -> Read:
     """What the variable says. Raises: ConfigError where it is no JSON object, else with all that is wrong in it."""
     word = source.variables.get(VARIABLE, Word(""))
-    reading = Reading(_opened(word, source.name), spelled=f"{VARIABLE}.{{}}".format)
+    reading = Reading(_open_source(word, source.name), spelled=f"{VARIABLE}.{{}}".format)
     reading.only(KEYS)
     fields, extras = mindspore.options(reading, mindspore.LEVELS, mindspore.METRIC_NAMES)
     start: Any = reading.get("start", "enabled", False)
@@ -73,18 +73,18 @@ def write(config: Config) -> Written:
     return Written(text, left_out(config, read(from_shell(text, FLAVOUR)).config, FLAVOUR, reasons))
 
 
-def _opened(word: Word, name: str) -> Source:
+def _open_source(word: Word, name: str) -> Source:
     line, text = word.line or 1, certain(word, name)
     try:
         values = json.loads(text)
     except (ValueError, RecursionError):
         values = None  # `documents.json` names the line, below
     if isinstance(values, list):
-        _refuse(word, name, "a list makes the import of mindspore itself fail; an object is needed")
+        _refuse_word(word, name, "a list makes the import of mindspore itself fail; an object is needed")
     if not text:  # as good as not set
         return Source(name)
     if values == {} or not text.strip():
-        _refuse(word, name, "MindSpore calls an empty object a decode error and profiles nothing")
+        _refuse_word(word, name, "MindSpore calls an empty object a decode error and profiles nothing")
     try:
         values, lines = documents.json(text, name, line)
     except ConfigError as exc:
@@ -92,5 +92,5 @@ def _opened(word: Word, name: str) -> Source:
     return Source(name, values, lines if word.line is not None else {})
 
 
-def _refuse(word: Word, name: str, why: str) -> None:
+def _refuse_word(word: Word, name: str, why: str) -> None:
     raise ConfigError.of([Problem(name, word.line, VARIABLE, word.text, why)])

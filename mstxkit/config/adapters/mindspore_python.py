@@ -31,7 +31,7 @@ def detect(source: Source) -> bool:
 def read(source: Source) -> Read:
     """What the call asks for. Raises: ConfigError with all that is wrong in it, or known to the program alone."""
     is_older = PROFILER not in source.values
-    reading = _flat(_python.arguments(source, OLDER if is_older else PROFILER))
+    reading = _flatten_reading(_python.arguments(source, OLDER if is_older else PROFILER))
     reading.only((*_KEYS, "output_path") if is_older else _KEYS)
     fields, extras = mindspore.options(reading, mindspore.LEVELS, mindspore.METRICS)
     own = reading.text("output_path", "path", OWN_PATH)
@@ -44,7 +44,7 @@ def read(source: Source) -> Read:
     return reading.read(FLAVOUR, {**extras, **more}, **fields)
 
 
-def _flat(reading: Reading) -> Reading:
+def _flatten_reading(reading: Reading) -> Reading:
     """The same with what `_ExperimentalConfig` is given beside the rest, as in MindSpore's file."""
     deep = reading.values.get(_python.DEEP)
     inner = dict(deep) if isinstance(deep, Mapping) else {}

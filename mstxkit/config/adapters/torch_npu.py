@@ -72,7 +72,7 @@ def read(source: Source) -> Read:
         reading.wrong(key, f"torch_npu looks for it in {_SECTION}")
     reading.only((*KEYS, "is_valid", *misplaced))
     fields = {**reading.flags(FLAGS), **_window(reading), "activities": _activities(reading), "ranks": _ranks(reading)}
-    fields["analysis"] = _analysis(reading, fields["ranks"])
+    fields["analysis"] = _read_analysis(reading, fields["ranks"])
     fields["path"] = reading.text("prof_dir", "path", OWN_PATH)
     extras: dict[str, Any] = {"start_step": NEXT_STEP} if reading.values.get("start_step") == NEXT_STEP else {}
     metadata = reading.get("metadata", "extras", {})
@@ -94,13 +94,13 @@ def write(config: Config) -> Written:
         "active": window.steps or ENDLESS_STEPS, "warmup": window.warmup, "start_step": _start_step(config),
         "is_rank": bool(ranks), "rank_list": ranks,
         **{key: config.extras[FLAVOUR][key] for key in ("metadata",) if key in config.extras.get(FLAVOUR, {})},
-        _SECTION: _deep(config),
+        _SECTION: _write_deep(config),
     }  # fmt: skip
     text = json.dumps(values, indent=4, ensure_ascii=False) + "\n"
     return Written(text, left_out(config, read(from_json(text, FLAVOUR)).config, FLAVOUR, REASONS))
 
 
-def _deep(config: Config) -> dict[str, Any]:
+def _write_deep(config: Config) -> dict[str, Any]:
     return {
         "profiler_level": next(own for own, canonical in LEVELS.items() if canonical == config.level),
         "aic_metrics": "AiCoreNone" if config.aic_metrics == "none" else config.aic_metrics,
@@ -158,7 +158,7 @@ def _ranks(reading: Reading) -> Any:
     return "all"
 
 
-def _analysis(reading: Reading, ranks: Any) -> str:
+def _read_analysis(reading: Reading, ranks: Any) -> str:
     wanted = reading.flag("analyse", "analysis", False)
     if reading.flag("async_mode", "analysis", False):
         if not wanted:
@@ -181,20 +181,20 @@ def depth(top: Reading) -> dict[str, Any]:
         why = "milliseconds are needed, 0 or more, or null"
         threshold = reading.refuse(None, "gc_detect_threshold", why, threshold)
     fields = {
-        **reading.flags(_DEEP_FLAGS), "level": level, "mstx": _mstx(reading, level),
+        **reading.flags(_DEEP_FLAGS), "level": level, "mstx": _read_mstx(reading, level),
         "aic_metrics": reading.choice("aic_metrics", "aic_metrics", METRICS, "none"),
         "gc_detect_threshold_ms": threshold if threshold is None else float(threshold),
         "export": export_of(reading, EXPORTS),
         "data_simplification": reading.flag("data_simplification", "data_simplification", True),
         "host_sys": reading.items("host_sys", "host_sys", HOST_SYSTEMS, ()),
-        "domains_include": _texts(reading, "mstx_domain_include", "domains_include"),
-        "domains_exclude": _texts(reading, "mstx_domain_exclude", "domains_exclude"),
+        "domains_include": _read_texts(reading, "mstx_domain_include", "domains_include"),
+        "domains_exclude": _read_texts(reading, "mstx_domain_exclude", "domains_exclude"),
     }  # fmt: skip
     top.take_over(reading)
     return fields
 
 
-def _mstx(reading: Reading, level: str) -> bool:
+def _read_mstx(reading: Reading, level: str) -> bool:
     old = reading.flag("msprof_tx", "mstx", False)
     wanted = reading.flag("mstx", "mstx", False) or old
     if old:
@@ -204,5 +204,5 @@ def _mstx(reading: Reading, level: str) -> bool:
     return wanted or level == "none"
 
 
-def _texts(reading: Reading, key: str, field: str) -> tuple[str, ...]:
+def _read_texts(reading: Reading, key: str, field: str) -> tuple[str, ...]:
     return () if reading.values.get(key, ()) is None else reading.texts(key, field)

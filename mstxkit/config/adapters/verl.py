@@ -75,8 +75,8 @@ def read(source: Source) -> Read:
     variables = _vllm_variables(reading, source)
     reading.stop_if_wrong()
     plain = reading.read(FLAVOUR, **_fields(reading, tool, steps, roles))
-    extras = _extras(plain.config, raw, resolved, roles)
-    return plain._replace(config=_with(plain.config, {**variables, **extras}))
+    extras = _find_extras(plain.config, raw, resolved, roles)
+    return plain._replace(config=_with_extras(plain.config, {**variables, **extras}))
 
 
 def _vllm_variables(reading: Reading, source: Source) -> dict[str, str]:
@@ -113,13 +113,13 @@ def _fields(reading: Reading, tool: str | None, steps: tuple[int, ...], roles: d
     }  # fmt: skip
 
 
-def _extras(config: Config, raw: Source, resolved: Source, roles: dict[str, VerlRole]) -> dict[str, Any]:
+def _find_extras(config: Config, raw: Source, resolved: Source, roles: dict[str, VerlRole]) -> dict[str, Any]:
     """What `write` would not write again as it was, by dotted name: keys, and what roles do apart from each other."""
     enabled = [name for name, role in roles.items() if role.enable]
     kept = {"roles": enabled} if config.stages == "all" and enabled != _roles_of(config) else {}
-    tree = _tree(_with(config, kept))
-    again = dict(_leaves(tree, ()))
-    own = [(path, value) for path, value in _leaves(resolved.values, ()) if path[-1] != "_target_"]
+    tree = _build_tree(_with_extras(config, kept))
+    again = dict(_list_leaves(tree, ()))
+    own = [(path, value) for path, value in _list_leaves(resolved.values, ()) if path[-1] != "_target_"]
     differing = [(path, value) for path, value in own if path not in again or again[path] != value]
     kept.update({".".join(path): value for path, value in differing if "${" not in str(raw.at(*path))})
     reading = Reading(Source("", _kept_in(tree, kept)), (GLOBAL,))
@@ -135,14 +135,14 @@ def _kept_in(tree: dict[str, Any], kept: Mapping[str, Any]) -> dict[str, Any]:
     return whole
 
 
-def _with(config: Config, extras: dict[str, Any]) -> Config:
+def _with_extras(config: Config, extras: dict[str, Any]) -> Config:
     return config.model_copy(update={"extras": {FLAVOUR: extras} if extras else {}})
 
 
-def _leaves(values: Any, path: tuple[str, ...]) -> list[tuple[tuple[str, ...], Any]]:
+def _list_leaves(values: Any, path: tuple[str, ...]) -> list[tuple[tuple[str, ...], Any]]:
     if not isinstance(values, Mapping):
         return [(path, values)]
-    return [leaf for key, value in values.items() for leaf in _leaves(value, (*path, str(key)))]
+    return [leaf for key, value in values.items() for leaf in _list_leaves(value, (*path, str(key)))]
 
 
 def write(config: Config) -> Written:
@@ -152,32 +152,32 @@ def write(config: Config) -> Written:
     configuration has changed and would say something else with it.
     """
     kept = {name: value for name, value in config.extras.get(FLAVOUR, {}).items() if "." in name}
-    written = _written(config, kept)
+    written = _write_config(config, kept)
     if not written.lost:
         return written
-    generated = {".".join(path) for path, _ in _leaves(_tree(config), ())}
+    generated = {".".join(path) for path, _ in _list_leaves(_build_tree(config), ())}
     for name in [name for name in kept if name in generated]:
         fewer = {other: value for other, value in kept.items() if other != name}
-        without = _written(config, fewer)
+        without = _write_config(config, fewer)
         kept, written = (fewer, without) if len(without.lost) < len(written.lost) else (kept, written)
-    anew = _written(config, {name: value for name, value in kept.items() if name not in generated})
+    anew = _write_config(config, {name: value for name, value in kept.items() if name not in generated})
     return written if len(written.lost) <= len(anew.lost) else anew
 
 
-def _written(config: Config, kept: Mapping[str, Any]) -> Written:
-    text = yaml_of(_kept_in(_tree(config), kept))
-    comment = _environment(config) if config.stages != "all" and "actor_generate" in config.stages else ""
+def _write_config(config: Config, kept: Mapping[str, Any]) -> Written:
+    text = yaml_of(_kept_in(_build_tree(config), kept))
+    comment = _write_environment(config) if config.stages != "all" and "actor_generate" in config.stages else ""
     return Written(comment + text, left_out(config, read(from_yaml(text, "")).config, FLAVOUR, _REASONS))
 
 
-def _tree(config: Config) -> dict[str, Any]:
+def _build_tree(config: Config) -> dict[str, Any]:
     steps = _verl_roles.steps_listed(config.window)
     tool, save_path = "npu" if config.enabled else None, config.path or "outputs/profile"
     tree: dict[str, Any] = {GLOBAL: {"tool": tool, "steps": steps, "save_path": save_path}}
     wanted = _roles_of(config)
     for name, (path, _) in ROLES.items():
         if name in wanted or name != "reward_model":
-            hydra.put(tree, path, _block(config, name, name in wanted))
+            hydra.put(tree, path, _write_block(config, name, name in wanted))
     return tree
 
 
@@ -193,7 +193,7 @@ def _roles_of(config: Config) -> list[str]:
     return [name for name in chosen if name != "reward_model" or has_reward_model]
 
 
-def _block(config: Config, role: str, is_on: bool) -> dict[str, Any]:
+def _write_block(config: Config, role: str, is_on: bool) -> dict[str, Any]:
     ranks = config.replicas if role == "rollout" and config.replicas is not None else config.ranks
     npu = {
         "discrete": config.stages != "all",
@@ -211,7 +211,7 @@ def _block(config: Config, role: str, is_on: bool) -> dict[str, Any]:
     return {"enable": is_on, "all_ranks": ranks == "all", "ranks": listed, "tool_config": {"npu": npu}}
 
 
-def _environment(config: Config) -> str:
+def _write_environment(config: Config) -> str:
     kept = config.extras.get(FLAVOUR, {})
     lines = ["# In the environment of a vLLM engine:"]
     for short, field in VLLM.items():

@@ -59,7 +59,7 @@ def read(source: Source) -> Read:
     chosen: Any = "all" if ranks.flag("all_ranks", "ranks", False) else None
     if chosen is None and ranks.values.get("ranks"):
         chosen = ranks.ranks("ranks", "ranks")
-    fields = {**_depth(options), "window": window_of(steps), "enabled": bool(steps) and chosen is not None}
+    fields = {**_read_depth(options), "window": window_of(steps), "enabled": bool(steps) and chosen is not None}
     fields["ranks"] = "all" if chosen is None else chosen
     if ranks.flag("discrete", "stages", False):
         fields.update(stages=STAGES, stage_names={key: name for key, name in STAGE_NAMES.items() if key in STAGES})
@@ -71,7 +71,7 @@ def read(source: Source) -> Read:
     return options.read(FLAVOUR, **fields)
 
 
-def _depth(reading: Reading) -> dict[str, Any]:
+def _read_depth(reading: Reading) -> dict[str, Any]:
     level = reading.choice("level", "level", LEVELS, "level1")
     sides = {side: reading.flag(f"with_{side}", "activities", True) for side in ("cpu", "npu")}
     if not any(sides.values()):

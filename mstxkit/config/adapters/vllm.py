@@ -70,10 +70,10 @@ def _section_in(source: Source) -> str | None:
 
 def read(source: Source) -> Read:
     """What vLLM would do. Raises: ConfigError with all that is wrong in it."""
-    reading = _reading(source)
+    reading = _read_words(source)
     reading.only(KEYS)
     profiler = reading.choice("profiler", "enabled", {"torch": "torch", "cuda": "cuda", None: None}, None)
-    path = _path(reading, profiler)
+    path = _read_path(reading, profiler)
     counts = {key: reading.number(key, "sampling", default, least=int(default > 0)) for key, default in _COUNTS.items()}
     flags = {field: reading.flag(key, field, default) for key, (field, default) in _FLAGS.items()}
     own = {key: reading.flag(key, "extras", default) for key, default in _EXTRAS.items()}
@@ -87,7 +87,7 @@ def read(source: Source) -> Read:
     )  # fmt: skip
 
 
-def _path(reading: Reading, profiler: Any) -> str:
+def _read_path(reading: Reading, profiler: Any) -> str:
     key = f"{_PREFIX}dir"
     path = reading.text(key, "path", "")
     if path and profiler != "torch":
@@ -113,12 +113,12 @@ def write(config: Config) -> Written:
     values.update({f"{_PREFIX}dir": config.path or OWN_PATH} if config.enabled else {})
     values.update({key: getattr(config, field) for key, (field, _) in _FLAGS.items()})
     values.update({key: own.get(key, default) for key, default in _EXTRAS.items()})
-    values.update(_counts(config, {key: own.get(key, default) for key, default in _COUNTS.items()}))
+    values.update(_keep_counts(config, {key: own.get(key, default) for key, default in _COUNTS.items()}))
     text = f"# An option of vLLM's server.\n--{KEY} {shlex.quote(json.dumps(values, ensure_ascii=False))}\n"
     return Written(text, left_out(config, read(from_shell(text, FLAVOUR)).config, FLAVOUR, _REASONS))
 
 
-def _counts(config: Config, own: Mapping[str, int]) -> dict[str, int]:
+def _keep_counts(config: Config, own: Mapping[str, int]) -> dict[str, int]:
     """Those that were read, where they still say what is recorded."""
     sampling = config.sampling.model_dump() if config.sampling is not None else None
     if sampling == _sampling(own):
@@ -128,7 +128,7 @@ def _counts(config: Config, own: Mapping[str, int]) -> dict[str, int]:
     return {"delay_iterations": sampling["skip"], "max_iterations": sampling["record"]}
 
 
-def _reading(source: Source) -> Reading:
+def _read_words(source: Source) -> Reading:
     words = [(number, word) for number, word in enumerate(source.words) if _is_option(word.text)]
     if not words:
         return Reading(source, (_section_in(source) or KEY,))

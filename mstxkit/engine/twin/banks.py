@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import struct
 import threading
-from typing import Any, Callable, Sequence
+from typing import Any, Callable
 
 from ...errors import FormatError
 from ...host import names
@@ -22,9 +22,9 @@ COUNTERS_AT = livefile.COUNTERS_AT // 8
 _STATE_AT, _COUNT_AT, _TEXT_BYTES_AT = 1, 4, 5  # words of a bank's header
 _ATTRIBUTE = records.ATTRIBUTE << records.KIND_SHIFT
 _PRIME, _CHECK_SHIFT, _pack = records.CHECK_PRIME, records.CHECK_SHIFT, records.WORDS.pack
+_BYTES = records.RECORD_BYTES
 _CLOSED = 1 << 63
 _PATIENCE_S = 0.2
-_TRIES = 16  # of a record, while what its texts let run takes its place
 # A record that made its bank rotate ended before the new one was activated.
 _ORIGIN_SLACK = 4_000_000
 
@@ -70,31 +70,25 @@ class Bank:
         at = live.layout.bank_at(index)
         self.first, self.end, self.head = at + livefile.BANK_HEADER_BYTES, at + live.layout.bank_bytes, at // 8
         self.count = self.text_bytes = 0
-        self.texts: dict[str, int] = {}
+        self.numbers: dict[str, int] = {}  # of texts
         self.salt = int.from_bytes(os.urandom(8), "little")
         livefile.activate_bank(live.view, live.layout, index, seq, self.salt, origin, clock.monotonic_ns())
-
-    def has_room(self, count: int, text_bytes: int = 0) -> bool:
-        """Do so many more records fit between the others and the texts?"""
-        records_end = self.first + (self.count + count) * records.RECORD_BYTES
-        return records_end <= self.end - self.text_bytes - text_bytes
 
     def put_text(self, text: tuple[int, int, bytes], spare: int) -> bool:
         """Append a text entry, where so many records still fit then."""
         entry = livefile.pack_text(*text, self.salt)
-        size = len(entry)
-        if not self.has_room(spare, size):
+        text_bytes = self.text_bytes + len(entry)
+        at = self.end - text_bytes
+        if self.first + (self.count + spare) * _BYTES > at:
             return False
-        at = self.end - self.text_bytes - size
-        self.view[at : at + size] = entry
-        self.text_bytes += size
-        self.words[self.head + _TEXT_BYTES_AT] = self.text_bytes
+        self.view[at : at + len(entry)] = entry
+        self.text_bytes = self.words[self.head + _TEXT_BYTES_AT] = text_bytes
         return True
 
     def number_of(self, text: str, spare: int) -> int:
         """The number of a text in this bank; 0 where there is no room for it."""
-        if text in self.texts:
-            return self.texts[text]
+        if text in self.numbers:
+            return self.numbers[text]
         try:
             raw = utf8(text)  # may run others, who may put texts
         except Exception as exc:
@@ -102,16 +96,16 @@ class Bank:
                 raise
             interruptions.note("attributes", exc)
             return 0
-        number = len(self.texts) + 1
+        number = len(self.numbers) + 1
         if not self.put_text((livefile.TEXT, number, raw), spare):
             return 0
-        self.texts[text] = number
+        self.numbers[text] = number
         count_cut(text, raw)
         return number
 
-    def encode(self, attributes: dict[str, Any], spare: int) -> list[tuple[int, int]]:
-        """The first two words of each attribute whose texts found room. Of what is no plain value, its type's name."""
-        encoded = []
+    def encode(self, attributes: dict[str, Any], spare: int) -> list[tuple[int, int, int]]:
+        """Each attribute whose texts found room, as a record has it. Of what is no plain value, its type's name."""
+        rows = []
         for key, value in attributes.items():
             kind = type(value)
             if kind is bool or value is None:
@@ -127,32 +121,30 @@ class Bank:
                     continue
             key_id = self.number_of(key, spare)
             if key_id:
-                encoded.append((bits, key_id | word << 32))
-        return encoded
+                rows.append((bits, key_id | word << 32, _ATTRIBUTE))
+        return rows
 
-    def append(self, entry: Any, w2: int, more: Sequence[tuple[int, int]] = ()) -> bool:
+    def append(self, entry: Any, more: list[tuple[int, int, int]]) -> bool:
         """Write a record, and those of its attributes, one after the other. False: there is no room.
 
         A signal handler, or a garbage collection, may write in between: then all is made again, to stand behind that.
         """
-        w0, salt = max(entry.end - self.origin, 0), self.salt
-        if w0 > records.LOW_48:
-            return False
-        w0 |= entry.stage.id << 48 if entry.stage is not None else 0
-        rows = [(w0, entry.w1, w2)]
-        if more:
-            rows += [(bits, key, _ATTRIBUTE) for bits, key in more]
-        while self.has_room(len(rows)):
-            place, text_bytes = self.count, self.text_bytes
-            at = self.first + place * records.RECORD_BYTES
-            block = b""
+        since, salt = max(entry.end - self.origin, 0), self.salt
+        w0 = since | (0 if entry.stage is None else entry.stage.id) << 48
+        w2 = records.duration_bits(entry.end - entry.start) | entry.depth << 40 | entry.kind << records.KIND_SHIFT
+        rows = [(w0, entry.w1, w2 | records.ERROR if entry.failed else w2), *more]
+        if entry.busy:
+            rows.append((entry.busy, records.BUSY << 32, _ATTRIBUTE))
+        place = -1
+        while self.count != place and since <= records.LOW_48:
+            place, block = self.count, b""
             for index, (a, b, c) in enumerate(rows, place):
                 block += _pack(a, b, c | (a ^ b ^ c ^ salt ^ index) % _PRIME + 1 << _CHECK_SHIFT)
-            end, count = at + len(block), place + len(rows)
-            if self.count == place and self.text_bytes == text_bytes:  # from here on nobody comes in between
+            at, end = self.first + place * _BYTES, self.first + (index + 1) * _BYTES
+            if self.count == place and end <= self.end - self.text_bytes:  # from here on nobody comes in between
                 entry.is_written = True
                 self.view[at:end] = block
-                self.count = self.words[self.head + _COUNT_AT] = count
+                self.count = self.words[self.head + _COUNT_AT] = index + 1
                 return True
         return False
 
@@ -183,23 +175,18 @@ class Live:
         ends = [window.end for window in tuple(self.windows.values()) if window.calls]
         self.bank = Bank(self, index, self._seq, min([max(clock.now() - _ORIGIN_SLACK, 0), *ends]))
         for opened in tuple(self.open.values()):
-            self._tell(opened, 1)
+            self.tell(opened, 1)
 
-    def _tell(self, entry: Any, spare: int) -> bool:
+    def tell(self, entry: Any, spare: int) -> bool:
         """Put what it names into the active bank, where there is room."""
         bank = self.bank
         for owner in entry.owners:
-            if owner is not None and owner.bank is not bank:
-                if not bank.put_text(owner.entry, spare):
-                    return False
-                owner.bank = bank
+            if owner.bank is not bank:
+                with lock:
+                    if not bank.put_text(owner.entry, spare):
+                        return False
+                    owner.bank = bank
         return True
-
-    def define(self, entry: Any) -> None:
-        """What begins must be known in the active bank, where that is possible."""
-        with lock:
-            if not self._tell(entry, 1) and self.rotate():
-                self._tell(entry, 1)
 
     def rotate(self) -> bool:
         """Hand the active bank to the sealer and take a free one. False: there is none.
@@ -212,8 +199,8 @@ class Live:
         try:
             bank, count = self.bank, self.layout.bank_count
             others = [(bank.index + i) % count for i in range(1, count)]
-            free = [index for index in others if self.state(index) == livefile.FREE] if bank.count else [bank.index]
             is_full = bank.count > 0
+            free = [index for index in others if self.state(index) == livefile.FREE] if is_full else [bank.index]
             if free:
                 bank.count = _CLOSED  # what is about to be written here is written elsewhere
                 self._activate(free[0])
@@ -233,57 +220,58 @@ class Live:
             self.words[at] = state
         return self.words[at] & 0xFFFFFFFF
 
-    def write(self, entry: Any, w2: int, attributes: dict[str, Any], is_lost: bool = False) -> None:
+    def write(self, entry: Any) -> None:
         """Write a record and its attributes into one bank; else count a drop.
 
         A text without room goes into a new bank; where there is none, the record goes without it.
         """
-        spare, is_last = len(attributes) + 2, False
+        attributes, spare = entry.settled, len(entry.settled) + 2
         with lock:
-            for _ in range(_TRIES):
+            for is_last in (False, True):
                 bank = self.bank
-                if bank.has_room(spare) and self._tell(entry, spare):
-                    more = bank.encode(attributes, spare) if attributes else []
-                    is_whole = len(more) == len(attributes)
-                    if entry.busy:
-                        more.append((entry.busy, records.BUSY << 32))
-                    if self.bank is not bank:
-                        continue  # others have written meanwhile
-                    if (is_whole or is_last) and bank.append(entry, w2, more):
-                        if is_lost or not is_whole:
+                if self.tell(entry, spare):
+                    rows = bank.encode(attributes, spare) if attributes else []
+                    is_whole = len(rows) == len(attributes)
+                    if (is_whole or is_last) and bank.append(entry, rows):
+                        if entry.is_lost or not is_whole:
                             count(ATTRIBUTES_LOST)
                         return
-                if is_last:
-                    break
-                self.rotate()
-                is_last = True
+                if not is_last:
+                    self.rotate()
             entry.is_written = True
             count(DROPPED)
 
 
 def open_slot(opened: Any) -> None:
-    """Say in a slot that a range is open, where there is one; else count that."""
-    to, start, w1, stage = opened.live, opened.start, opened.w1, opened.stage
+    """Begin it in the live file: a slot says that it is open, also after a kill. Where there is none, that is counted.
+
+    What it names must be known in the active bank, where that is possible, also in one that comes meanwhile.
+    """
+    to, stage = opened.live, opened.stage
     if len(to.free) <= (0 if opened.site.own_stage is not None else to.stage_slots):
         count(SLOTS_OVERFLOWED)
-        return
-    w2 = opened.depth << 16 | opened.home.os_id << 32 | (0 if stage is None else stage.id)
-    mark = livefile.slot_mark(start, w1, w2, to.nonce)
-    opened.slot = slot = to.free[-1]
-    to.open[slot] = opened
-    del to.free[-1]
-    livefile.SLOT.pack_into(to.view, slot, start, w1, w2, mark)
+    else:
+        opened.slot = slot = to.free[-1]
+        to.open[slot] = opened
+        del to.free[-1]
+        if not to.tell(opened, 1):
+            with lock:
+                to.rotate() and to.tell(opened, 1)
+    opened.is_written, opened.start = False, clock.now()
+    if opened.slot:
+        w2 = opened.depth << 16 | opened.home.os_id << 32 | (0 if stage is None else stage.id)
+        mark = livefile.slot_mark(opened.start, opened.w1, w2, to.nonce)
+        livefile.SLOT.pack_into(to.view, opened.slot, opened.start, opened.w1, w2, mark)
 
 
 def close_slot(opened: Any) -> None:
     """It is not open any more."""
     slot, of = opened.slot, opened.live
-    if slot:
-        if of is live:
-            of.words[slot // 8 + 3] = 0
-        opened.slot = 0
-        del of.open[slot]
-        of.free.append(slot)
+    if of is live:
+        of.words[slot // 8 + 3] = 0
+    opened.slot = 0
+    del of.open[slot]
+    of.free.append(slot)
 
 
 def count(which: int) -> None:

@@ -22,18 +22,16 @@ _EARLY_ANCHORS_NS, _ANCHOR_EVERY_NS = (10_000_000, 90_000_000, 900_000_000), 2_0
 # The kernel's, taken once: who freezes time in a test replaces functions of `time`, also where modules hold them.
 monotonic_ns: Callable[[], int] = partial(time.clock_gettime_ns, time.CLOCK_MONOTONIC)
 _realtime_ns: Callable[[], int] = partial(time.clock_gettime_ns, time.CLOCK_REALTIME)
-kind, _fake_ticks = MONOTONIC, 0
+kind, now, _fake_ticks = MONOTONIC, monotonic_ns, 0  # `now`: ticks of the clock in use
 beat: tuple[threading.Thread, Latch] | None = None
 
 
-def now() -> int:
-    """Ticks of the clock in use."""
-    return monotonic_ns() if kind == MONOTONIC else _fake_ticks
-
-
-def clock_kind() -> int:
-    """1 CLOCK_MONOTONIC, 4 fake."""
-    return kind
+def choose(wanted: int) -> None:
+    """Use this clock from now on: 1 CLOCK_MONOTONIC, 4 the fake one."""
+    global kind, now
+    if wanted not in (MONOTONIC, FAKE):
+        raise ValueError(f"clock {wanted!r} is not one of the Python engine: 1 is CLOCK_MONOTONIC, 4 the fake clock")
+    kind, now = wanted, monotonic_ns if wanted == MONOTONIC else lambda: _fake_ticks
 
 
 def set_fake_ticks(n: int) -> None:

@@ -28,8 +28,7 @@ class Span:
 
     def close(self, error: object) -> None:
         """End the span; `error` says whether it failed."""
-        if self.has_begun:
-            self.end(bool(error))
+        self.end(bool(error))
 
     def _opened(self) -> Opened | None:
         """The range while it is open; None where everything was off at its begin."""
@@ -40,18 +39,15 @@ class Span:
         if True in (self._is_running, self._is_over):
             return
         self._resumed_at, self._is_running = clock.now(), True
-        if self.has_begun:
-            opened = self._opened()
-            if opened is not None:
-                tracks.unpark(opened, self._parked)
-        else:
-            self.has_begun = True
+        is_first, self.has_begun = not self.has_begun, True
+        if is_first:
             self._range.__enter__(True)
-            opened = self._opened()
-            if opened is not None:
-                opened.is_body = True
-            if self._is_over:  # ended by whom a hook or sink let run
-                self._range.__exit__(RuntimeError)
+        opened = self._opened()
+        if opened is not None:
+            opened.is_body = True
+            tracks.unpark(opened, self._parked)
+        if is_first and self._is_over:  # ended by whom a hook or sink let run
+            self._range.__exit__(RuntimeError)
         self._resumed_at = clock.now()
 
     def suspend(self) -> None:
@@ -69,14 +65,14 @@ class Span:
 
     @begins_with_try
     def end(self, failed: bool) -> None:
-        """End the range. Once."""
+        """End the range, where it has begun. Once."""
         try:
             opened = self._opened()
             if opened is not None and not self._is_over:
                 self._count_busy(opened)
                 tracks.unpark(opened, self._parked)
         finally:
-            if not self._is_over:
+            if self.has_begun and not self._is_over:
                 self._is_over, self._is_running = True, False
                 if self._range._entries:
                     self._range.__exit__(RuntimeError if failed else None)
@@ -142,18 +138,18 @@ class Driven:
             self._body = _FINISHED
 
     def _leave(self, failed: bool) -> None:
-        if not self._ends_span:
-            self._span.suspend()
-        elif self._span.has_begun:
+        if self._ends_span:
             self._span.end(failed)
+        else:
+            self._span.suspend()
 
     def close(self) -> None:
         """Close the body, and the range with it."""
+        failed = True
         try:
             if self._span.has_begun:
                 self._span.resume()
             self._body.close()
-        except BaseException:
-            self._leave(True)
-            raise
-        self._leave(False)
+            failed = False
+        finally:
+            self._leave(failed)

@@ -2,8 +2,8 @@
 
 Differences that cannot be helped: a range costs about a hundred times what it costs C; the clock is CLOCK_MONOTONIC or
 the fake one; the heartbeat needs the GIL; a context that was copied without an event loop (by `Context.run`, say) takes
-a track of its own from its first range on; and a child forked from C, past `os.fork()`, notices it as late as after 16
-calls of a site, and may until then write into its parent's file.
+a track of its own from its first range on; and a child forked from C, past `os.fork()`, notices it with its first
+range.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ..plain_paths import stored
 from . import banks, clock, interruptions, listeners, ranges, sites, sums, tracks
 from .banks import ring as wake
 from .banks import wait
-from .clock import clock_kind, now, set_fake_ticks, stop_heartbeat
+from .clock import set_fake_ticks, stop_heartbeat
 from .driven import Driven, Span
 from .limits import flush as flush_coalesced
 from .limits import limit, site_costs, throttle
@@ -53,11 +53,13 @@ def stage(key: Any = _UNGIVEN, /, *, domain: Any = None, stream: Any = None, **a
 
 
 def _made(keyword: str, name: Any, stage: Any, domain: Any, stream: Any, attributes: dict[str, Any]) -> Any:
-    if name is _UNGIVEN and keyword not in attributes:
-        raise TypeError(f"a range needs a {keyword}")
-    name = attributes.pop(keyword) if name is _UNGIVEN else name
+    """A range, or what it decorates where that is given in place of a name. A stage's name is its key, too."""
+    if name is _UNGIVEN:
+        if keyword not in attributes:
+            raise TypeError(f"a range needs a {keyword}")
+        name = attributes.pop(keyword)
     made = Range(name, name if keyword == "key" else stage, domain, stream, attributes)
-    return made(name) if type(name) in names.FUNCTIONS else made  # `@mstx_range`, without a name
+    return made(name) if type(name) in names.FUNCTIONS else made
 
 
 def is_on(site: object = None) -> bool:
@@ -195,13 +197,21 @@ def anchor() -> None:
         clock.write_anchor(banks.live.view)
 
 
+def now() -> int:
+    """Ticks of the clock in use."""
+    return clock.now()
+
+
+def clock_kind() -> int:
+    """1 CLOCK_MONOTONIC, 4 fake."""
+    return clock.kind
+
+
 def set_clock(kind: int) -> None:
     """Choose the clock; only while detached."""
     if banks.live is not None:
         raise ValueError("the clock cannot change while a live file is attached")
-    if kind not in (clock.MONOTONIC, clock.FAKE):
-        raise ValueError(f"clock {kind!r} is not one of the Python engine: 1 is CLOCK_MONOTONIC, 4 the fake clock")
-    clock.kind = kind
+    clock.choose(kind)
 
 
 def ticks_per_ns() -> float:

@@ -24,14 +24,34 @@ class SiteLimits:
     max_per_s: int | None = None
     second = in_second = 0
 
+    def change(self, **changes: Any) -> SiteLimits | None:
+        """Set these; None where nothing is limited then."""
+        vars(self).update(changes)
+        is_any = self.coalesce or self.is_throttled or self.max_depth is not None or self.max_per_s is not None
+        return self if is_any else None
+
+    def is_over(self, nest: int) -> bool:
+        """Is a call that begins now, in this place among those inside each other, beyond them?"""
+        if self.coalesce or self.is_throttled or self.max_depth is not None and nest > self.max_depth:
+            return True
+        if self.max_per_s is None:
+            return False
+        now = clock.now()
+        if not self.second or now - self.second >= _SECOND:
+            self.second, self.in_second = now, 0
+        self.in_second += 1
+        return self.in_second > self.max_per_s
+
 
 class CoalescedCalls:
     """Coalesced calls of one site, track, stage and step that are not written yet: one record. Times in ticks."""
 
+    kind, is_lost, failed, is_written = records.RANGE, False, False, False
+    busy = calls = total = longest = start = end = depth = 0
+
     def __init__(self, opened: Any) -> None:
         self.owners, self.stage, self.w1 = opened.owners, opened.stage, opened.w1
-        self.busy, self.is_written, self.failed = 0, False, False
-        self.calls = self.total = self.longest = self.start = self.end = self.depth = 0
+        self.settled: dict[str, int] = {}
 
     def add(self, opened: Any) -> None:
         """One more call. What ends over a second after the window's start begins another."""
@@ -49,38 +69,30 @@ class CoalescedCalls:
 
     def write(self, live: banks.Live) -> None:
         """Make a record of it; it is empty then."""
-        w2 = records.duration_bits(self.end - self.start) | self.depth << 40 | records.ERROR * self.failed
-        values = {"coalesced": self.calls, "total_ns": self.total, "max_ns": self.longest}
+        self.settled = {"coalesced": self.calls, "total_ns": self.total, "max_ns": self.longest}
         self.busy = max(self.total, 1)
         self.calls = self.total = self.longest = 0
+        live.write(self)
         self.failed = False
-        live.write(self, w2, values)
 
 
 def limit(site: Site, coalesce: bool = False, max_depth: int | None = None, max_per_s: int | None = None) -> None:
     """What is beyond these limits is coalesced from now on; without any, nothing is. Not for sites with a stage."""
-    depth, per_s = _checked(max_depth, "max_depth"), _checked(max_per_s, "max_per_s")
-    _change(checked(site), coalesce=bool(coalesce), max_depth=depth, max_per_s=per_s, second=0)
+    wanted: dict[str, Any] = {"max_depth": max_depth, "max_per_s": max_per_s}
+    for name, value in wanted.items():
+        if value is not None and not (isinstance(value, int) and 0 <= value < records.NO_STEP):
+            raise ValueError(f"{name}={value!r}: None or an int from 0 is needed")
+    _change(site, coalesce=bool(coalesce), second=0, **wanted)
 
 
 def throttle(site: Site, on: bool, /) -> None:
     """Coalesce every call of the site, whatever its limits say; or no more."""
-    _change(checked(site), is_throttled=bool(on))
+    _change(site, is_throttled=bool(on))
 
 
 def _change(site: Site, **changes: Any) -> None:
-    """A site has limits only where not everything is recorded."""
-    if site.own_stage is None:
-        limits = site.limits or SiteLimits()
-        vars(limits).update(changes)
-        is_any = limits.coalesce or limits.is_throttled or limits.max_depth is not None or limits.max_per_s is not None
-        site.limits = limits if is_any else None
-
-
-def _checked(value: Any, name: str) -> int | None:
-    if value is None or (isinstance(value, int) and 0 <= value < records.NO_STEP):
-        return value
-    raise ValueError(f"{name}={value!r}: None or an int from 0 is needed")
+    if checked(site).own_stage is None:
+        site.limits = (site.limits or SiteLimits()).change(**changes)
 
 
 def look(opened: Any) -> None:
@@ -88,15 +100,8 @@ def look(opened: Any) -> None:
     site, limits = opened.site, opened.site.limits or SiteLimits()  # another thread may just have lifted them
     around = [other.nest for other in tracks.track_here().open if other.site is site]
     opened.nest = max(around[-1], 1) + 1 if around else 1
-    is_over = limits.coalesce or limits.is_throttled or limits.max_depth is not None and opened.nest > limits.max_depth
-    if not is_over and limits.max_per_s is not None:
-        now = clock.now()
-        if not limits.second or now - limits.second >= _SECOND:
-            limits.second, limits.in_second = now, 0
-        limits.in_second += 1
-        is_over = limits.in_second > limits.max_per_s
-    if is_over:
-        opened.is_coalesced = True
+    opened.is_coalesced = limits.is_over(opened.nest)
+    if opened.is_coalesced:
         site.coalesced += 1
         if opened.live is not None:
             banks.count(banks.COALESCED)

@@ -17,7 +17,6 @@ RECORD, TOOLS, WATCH, AWAITED = 1, 2, 4, 8  # bits of `on`
 _SINKS = ("sink.torch_npu", "sink.mindspore", "sink.torch", "sink.mstx")
 _MSTX = 3
 
-
 Sink = tuple[Callable[..., Any], Hook, Hook, Hook]  # what `set_sink` is given
 on = 0
 process = object()  # another one in a forked child: what was begun before is the parent's

@@ -1,7 +1,7 @@
 """Ranges and marks: how one begins, is on its track and in its stage, is told to tools, and ends as a record.
 
     begin     a hook is told · sinks are told · a place on its track · its clock · a slot in the live file · its stage
-    end       its clock · a record · the slot · its stage and its track · sinks are told · a hook is told
+    end       its clock · a record · the slot · its track and its stage · sinks are told · a hook is told
 
 Whatever interrupts a begin takes back what has been done; whatever interrupts an end, the rest is done all the same.
 """
@@ -19,10 +19,6 @@ from .interruptions import begins_with_try
 from .listeners import AWAITED, RECORD, TOOLS, WATCH
 from .tracks import Opened
 
-# One call of a site in so many, less one, is timed, and looks whether this process is still the one that recorded.
-_LOOKED_AT = 15
-_DEAR_NS = 10_000  # what a call takes beyond this is not taken for the usual
-
 on_decorate: Callable[[tuple[Any, ...], Any], Any] | None = None
 # Called where a process is found to be a child that was forked past `os.fork`.
 on_forked: Callable[[], None] = lambda: None  # noqa: E731
@@ -39,13 +35,11 @@ def begin(opened: Opened, stream: Any, may_move: bool) -> None:
     if not on and opened.told_in is None:
         return
     live = banks.live if on & RECORD else None
-    if on & TOOLS or not site.calls & _LOOKED_AT:
-        opened.before = clock.now()
-        if live is not None and live.pid != os.getpid():
-            on_forked()
-            return
+    if live is not None and live.pid != os.getpid():
+        on_forked()
+        return
+    opened.before, opened.live = clock.now(), live
     site.calls += 1
-    opened.live = live
     if site.limits is not None:
         limits.look(opened)
     if on & TOOLS and not opened.is_coalesced:
@@ -59,7 +53,7 @@ def begin(opened: Opened, stream: Any, may_move: bool) -> None:
     opened.track = track
     track.open.append(opened)
     if live is not None and not opened.is_coalesced:
-        _show(opened, live)
+        banks.open_slot(opened)
     else:
         opened.start, opened.is_written = clock.now(), live is None
     if stage is not None:
@@ -68,71 +62,38 @@ def begin(opened: Opened, stream: Any, may_move: bool) -> None:
         tracks.stage_changed(track)
 
 
-def _show(opened: Opened, live: Any) -> None:
-    """A process that is killed leaves its open ranges in slots; the active bank says what they are."""
-    bank = live.bank
-    live.define(opened)
-    opened.start = clock.now()
-    opened.is_written = False
-    banks.open_slot(opened)
-    if live.bank is not bank:
-        live.define(opened)  # another thread has rotated before it saw the slot
+def finish(opened: Opened) -> None:
+    """Do what is left of its end. What is done is not done again."""
+    if not opened.is_written:
+        opened.busy = opened.busy or int(opened.is_body)
+        if opened.live is not banks.live:
+            opened.is_written = True  # it was let go of
+        elif opened.is_coalesced:
+            limits.ended(opened)
+        else:
+            if opened.made_with or opened.added:
+                _settle(opened)
+            opened.live.write(opened)
+    if opened.slot:
+        banks.close_slot(opened)
+    track, stage = opened.track, opened.site.own_stage
+    if track is not None:
+        track.leave(opened)
+        if stage is not None:
+            stage.ends(opened)
+            tracks.stage_changed(track)
+        opened.track = None
+    if opened.ends:
+        listeners.end_in_sinks(opened)
+    if opened.before:  # what it took its thread, sinks included
+        opened.site.cost_ns += clock.now() - opened.end + (opened.start or opened.end) - opened.before
+        opened.before = 0
+    if opened.told_in is not None:
+        listeners.tell_left(opened)
 
 
-@begins_with_try
-def finish(opened: Opened, failed: bool) -> None:
-    """End a range, all of it and once. An exception of the program's that comes up meanwhile passes on after that."""
-    try:
-        opened.failed, opened.end = failed, clock.now()
-        for act in _ACTS:
-            act(opened)
-    except BaseException as exc:
-        if _undo("range.end", exc, opened):
-            raise
-
-
-def _undo(where: str, exc: BaseException, opened: Opened | None) -> bool:
-    """End what has begun of it. Is it the program's, and passes on? A fault of ours is noted."""
-    if opened is not None:
-        tracks.unfinished.append(opened)
-        finish_rest()
-    is_ours = interruptions.is_ours(exc)
-    if is_ours and (opened is None or opened.live in (None, banks.live)):  # else it was let go of meanwhile
-        interruptions.note(where, exc)
-    return not is_ours
-
-
-def finish_rest() -> None:
-    """End what was interrupted in its begin or end, as far as that can be done here."""
-    for opened in tuple(tracks.unfinished):
-        is_whole, opened.failed, opened.end = True, True, opened.end or clock.now()
-        for act in _ACTS:
-            try:
-                act(opened)  # what is done is not done again
-            except BaseException:  # one is enough, and it passes on
-                is_whole = False
-        if is_whole and opened in tracks.unfinished:  # a signal's handler may have been faster
-            tracks.unfinished.remove(opened)
-
-
-tracks.finish_rest = finish_rest
-
-
-def _write(opened: Opened) -> None:
-    live = opened.live
-    if opened.is_written or live is not banks.live:
-        return
-    opened.busy = opened.busy or int(opened.is_body)
-    if opened.is_coalesced:
-        limits.ended(opened)
-        return
-    w2 = records.duration_bits(opened.end - opened.start) | opened.depth << 40 | records.ERROR * opened.failed
-    attributes, is_lost = _attributes_of(opened) if opened.made_with or opened.added else ({}, False)
-    live.write(opened, w2, attributes, is_lost)
-
-
-def _attributes_of(opened: Opened) -> tuple[dict[str, Any], bool]:
-    """All attributes of a range in order, within the limit, of plain values; and is any of them lost?
+def _settle(opened: Opened) -> None:
+    """All attributes of a range in order, within the limit, of plain values.
 
     A later value of a key replaces the earlier one. What is neither plain nor can be made so stays what it is.
     """
@@ -145,36 +106,35 @@ def _attributes_of(opened: Opened) -> tuple[dict[str, Any], bool]:
             else:
                 is_lost = True  # a wrapper's callable may give any dict
     limited = list(together.items())[: records.ATTRIBUTE_LIMIT]
-    settled, is_lost = settle(limited, is_lost or len(limited) < len(together))
-    return dict(settled), is_lost
+    settled, opened.is_lost = settle(limited, is_lost or len(limited) < len(together))
+    opened.settled = dict(settled)
 
 
-def _leave(opened: Opened) -> None:
-    track, stage = opened.track, opened.site.own_stage
-    if track is None:
-        return
-    tracks.unlink(opened)
-    if stage is not None:
-        stage.ends(opened)
-        tracks.stage_changed(track)
-    opened.home.parked.discard(track)  # where it was parked
-    tracks.let_go(track)
-    opened.track = None
+def finish_rest(where: str = "range.end", exc: BaseException | None = None, opened: Opened | None = None) -> bool:
+    """End what was interrupted in its begin or end, as far as that can be done here.
+
+    Is what has interrupted this one now the program's, and passes on? A fault of ours is noted, but for one of a live
+    file that was let go of meanwhile.
+    """
+    if opened is not None:
+        tracks.unfinished.append(opened)  # before all that may be interrupted too
+    is_ours = exc is not None and interruptions.is_ours(exc)
+    if opened is not None and is_ours:
+        opened.is_written = True
+    for unfinished in tuple(tracks.unfinished):
+        unfinished.failed, unfinished.end = True, unfinished.end or clock.now()
+        try:
+            finish(unfinished)
+        except BaseException:  # one is enough, and it passes on
+            continue
+        if unfinished in tracks.unfinished:  # a signal's handler may have been faster
+            tracks.unfinished.remove(unfinished)
+    if is_ours and exc is not None and (opened is None or opened.live in (None, banks.live)):
+        interruptions.note(where, exc)
+    return not is_ours
 
 
-def _add_cost(opened: Opened) -> None:
-    """What it took its thread, sinks included; where that was not timed, as much as the last that was."""
-    site, spent = opened.site, opened.site.usual_ns
-    if opened.before:
-        spent = clock.now() - opened.end + (opened.start or opened.end) - opened.before
-        site.usual_ns = min(spent, _DEAR_NS)
-    site.cost_ns += spent
-
-
-# In this order. Each does nothing where it was done before.
-_ACTS: tuple[Callable[[Opened], None], ...] = (
-    _write, banks.close_slot, _leave, listeners.end_in_sinks, _add_cost, listeners.tell_left,
-)  # fmt: skip
+tracks.finish_rest = finish_rest
 
 
 def mark(message: Any, /, *, domain: Any = names.DEFAULT_DOMAIN, stream: Any = None, **attributes: object) -> None:
@@ -190,11 +150,12 @@ def mark(message: Any, /, *, domain: Any = names.DEFAULT_DOMAIN, stream: Any = N
             listeners.mark_in_sinks(site, stream)
         if listeners.on & RECORD and live is not None:
             instant, track = Opened(site, attributes), tracks.track_here()
-            instant.end = clock.now()
+            instant.start = instant.end = clock.now()
+            instant.kind = records.MARK
             instant.take_place(track)
-            w2 = instant.depth << 40 | records.MARK << records.KIND_SHIFT
-            live.write(instant, w2, *_attributes_of(instant))
-            tracks.let_go(track)
+            _settle(instant)
+            live.write(instant)
+            track.leave(instant)
     except Exception as exc:
         if not interruptions.is_ours(exc):
             raise
@@ -230,7 +191,7 @@ class Range:
         except BaseException as exc:
             if opened is not None and opened in self._entries:
                 self._entries.remove(opened)
-            if _undo("range.begin", exc, opened):
+            if finish_rest("range.begin", exc, opened):
                 raise
             self._entries.append(None)
             return self
@@ -244,13 +205,14 @@ class Range:
             opened = self._entries[-1]
             del self._entries[-1]
             if opened is not None:
-                finish(opened, kind is not None and kind not in _NO_FAILURES)
+                opened.failed, opened.end = kind is not None and kind not in _NO_FAILURES, clock.now()
+                finish(opened)
             if not self._entries:
                 self.__class__ = Range
         except BaseException as exc:
             if self._entries and opened in (None, self._entries[-1]):  # up to Python 3.9, anywhere
                 opened = self._entries.pop()
-            if _undo("range.end", exc, opened):
+            if finish_rest("range.end", exc, opened):
                 raise
 
     async def __aenter__(self) -> Range:
@@ -290,9 +252,7 @@ class _OpenRange(Range):
     def __del__(self) -> None:
         try:
             while self._entries:
-                opened = self._entries.pop()
-                if opened is not None:
-                    finish(opened, True)
+                self.__exit__(RuntimeError)
         except Exception:
             pass  # the interpreter is going away
 

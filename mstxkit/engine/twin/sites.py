@@ -15,8 +15,8 @@ describe: Callable[[object, object, object], Any] = names.describe
 unpickle: Callable[[str, Any, Any], Any] | None = None
 mark: Callable[..., None] = lambda message, **attributes: None  # noqa: E731
 
-_by_description: dict[tuple[bytes, bytes, str | None], Site] = {}
-_by_name: dict[tuple[Any, Any, Any], Site] = {}  # of exact texts
+_by_description: dict[Any, Site] = {}
+_by_name: dict[Any, Site] = {}  # of exact texts
 by_id: list[Site] = []
 _stages: dict[str, StageTotal] = {}
 seen: dict[str, None] = {}  # keys of the stages that have begun in this process, in order
@@ -27,7 +27,7 @@ class Site:
 
     __slots__ = (
         "bank", "calls", "coalesced", "cost_ns", "domain", "entry", "id", "is_watched", "limits", "message",
-        "message_domain", "name", "own_stage", "stage", "usual_ns",
+        "message_domain", "name", "own_stage", "stage",
     )  # fmt: skip
 
     def __init__(self, site_id: int, name: Any, stage: Any, domain: Any, described: Any) -> None:
@@ -40,7 +40,7 @@ class Site:
         self.bank: Any = None
         self.limits: Any = None  # see `limits`
         self.calls = self.coalesced = 0
-        self.cost_ns = self.usual_ns = 0.0
+        self.cost_ns = 0.0
         if isinstance(name, str):
             banks.count_cut(name, name_bytes)
 
@@ -53,36 +53,35 @@ class Site:
         return f"Site({self.name!r}, stage={self.stage!r}, domain={self.domain!r})"
 
 
-def intern(name: str, stage: str | None = None, domain: str | None = names.DEFAULT_DOMAIN) -> Site:
+def intern(name: Any, stage: Any = None, domain: Any = names.DEFAULT_DOMAIN) -> Site:
     """The site of this name, stage and domain. Never raises for bad values: what is no str is named by its type."""
     domain = names.DEFAULT_DOMAIN if domain is None else domain
     is_exact = type(name) is str and type(domain) is str and (stage is None or type(stage) is str)
-    key = (name, stage, domain)
-    site = _by_name.get(key) if is_exact else None
+    site = _by_name.get((name, stage, domain)) if is_exact else None
     if site is None:
         with banks.lock:
             site = _described(name, stage, domain)
             is_kept = site is not by_id[0] or name == records.CATCH_ALL
             if is_exact and is_kept and len(_by_name) < records.SITE_LIMIT:
-                _by_name[key] = site
+                _by_name[name, stage, domain] = site
     return site
 
 
 def _described(name: Any, stage: Any, domain: Any) -> Site:
     try:
-        described = describe(name, stage, domain)
+        described = tuple(describe(name, stage, domain))
     except Exception as exc:
         if not interruptions.is_ours(exc, describe):
             raise
         interruptions.note("engine.intern", exc)
         return by_id[0]
-    key = name_bytes, domain_bytes, stage_key = tuple(described[:3])
-    site = _by_description.get(key)
+    name_bytes, domain_bytes, key = described[:3]
+    site = _by_description.get(described[:3])
     if site is None:
-        is_as_its_stage = stage_key is not None and (name_bytes, domain_bytes) == (stage_key.encode(), b"default")
-        if len(by_id) >= records.SITE_LIMIT and not (is_as_its_stage and _stage_of(stage_key) is not None):
-            return _catch_all(stage_key)
-        site = _by_description[key] = Site(len(by_id) + 1, name, stage, domain, described)
+        is_as_its_stage = key is not None and (name_bytes, domain_bytes) == (key.encode(), b"default")
+        if len(by_id) >= records.SITE_LIMIT and not (is_as_its_stage and _stage_of(key) is not None):
+            return _catch_all(key)
+        site = _by_description[described[:3]] = Site(len(by_id) + 1, name, stage, domain, described)
         by_id.append(site)
     return site
 

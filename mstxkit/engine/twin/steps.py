@@ -29,6 +29,7 @@ def step(n: Any = None) -> int | None:
 
 
 def _as_step(n: Any) -> int | None:
+    """Step n; None, and a fault, where there is no such step."""
     if type(n) is int and 0 <= n <= records.STEP_MAX:
         return n
     try:
@@ -51,8 +52,7 @@ class at_step:
     def __enter__(self) -> int | None:
         self._before, self._process = tracks.ambient.get()[1], listeners.process
         try:
-            if self._step is not None:
-                tracks.be_inside(tracks.stage_here(), self._step)
+            self._be_at(self._step)
             return current_step()
         except BaseException:
             self.__exit__()
@@ -61,33 +61,32 @@ class at_step:
     @begins_with_try
     def __exit__(self, *error: object) -> None:
         try:
-            self._leave()
+            self._be_at(self._before)
         finally:
-            self._leave()  # where the first time was interrupted
+            self._be_at(self._before)  # where the first time was interrupted
 
-    def _leave(self) -> None:
+    def _be_at(self, step: int | None) -> None:
         if self._step is not None and self._process is listeners.process:  # a forked child is not inside of it
-            tracks.be_inside(tracks.stage_here(), self._before)
+            tracks.be_inside(tracks.stage_here(), step)
 
 
 def carried() -> int | None:
     """Stage and step that the caller is inside of, for `carry` on another thread; None outside of any."""
-    stage = tracks.stage_here()
-    return None if stage is None and tracks.ambient.get()[1] is None else _packed(stage, current_step())
+    return None if tracks.stage_here() is None and tracks.ambient.get()[1] is None else _pack_place(current_step())
 
 
 def carry(carried: int | None) -> int | None:
     """Be inside of these from now on, in the calling context; returns what to give to `carry` to leave them."""
     if carried is None:
         return None
-    before = _packed(tracks.stage_here(), tracks.ambient.get()[1])
-    stage_id = carried & 0xFFFF
+    before, stage_id = _pack_place(tracks.ambient.get()[1]), carried & 0xFFFF
     stage = sites.stages()[stage_id - 1] if stage_id else None
     tracks.be_inside(stage, carried >> 16 & records.NO_STEP if carried >> 48 else None)
     return before
 
 
-def _packed(stage: Any, step: int | None) -> int:
+def _pack_place(step: int | None) -> int:
+    stage = tracks.stage_here()
     return (0 if stage is None else stage.id) | (0 if step is None else step << 16 | 1 << 48)
 
 
@@ -108,13 +107,12 @@ def stage_times(step: Any = None) -> dict[str, float]:
     None: of the latest step before the one in force that has any, else of the latest that has any.
     """
     times = {stage.key: dict(stage.times) for stage in sites.stages()}
-    if step is None:
-        steps = {step for by_step in times.values() for step in by_step} - {records.NO_STEP}
-        in_force = current_step()
-        finished = [step for step in steps if in_force is not None and step < in_force]
-        wanted: Any = max(finished or steps, default=records.NO_STEP)
-    else:
+    if step is not None:
         wanted = _as_step(step)
+    else:
+        steps, in_force = {step for by_step in times.values() for step in by_step} - {records.NO_STEP}, current_step()
+        finished = [step for step in steps if in_force is not None and step < in_force]
+        wanted = max(finished or steps, default=records.NO_STEP)
     return {key: by_step[wanted] * 1e-9 for key, by_step in times.items() if wanted in by_step}
 
 

@@ -25,12 +25,12 @@ waits: dict[str, str] = {}  # key of each stage whose ranges have said `waits_fo
 class StepSum:
     """What one stage adds up to in one step. Times in ticks, which are ns."""
 
+    since = count = first = last = total = longest = busy = 0
+    has_busy = is_changed = False  # `is_changed`: is there anything that was not taken?
+
     def __init__(self, step: int) -> None:
         self.step = step
         self.open: set[Any] = set()
-        self.since = self.count = self.first = self.last = self.total = self.longest = self.busy = 0
-        self.has_busy = False
-        self.is_changed = False  # is there anything that was not taken?
         self.work: dict[str, int] = {}
         self.own: set[str] = set()  # what of these the outermost occurrences say themselves
 
@@ -55,7 +55,8 @@ class StepSum:
             self.busy += busy or duration
             self.has_busy = self.has_busy or busy > 0
         self.open.discard(opened)
-        self._add_work({**(opened.made_with or {}), **(opened.added or {})}, opened.stage, is_outer)
+        if opened.made_with or opened.added:
+            self._add_work({**(opened.made_with or {}), **(opened.added or {})}, opened.stage, is_outer)
 
     def _add_work(self, attributes: dict[str, Any], stage: Any, is_outer: bool) -> None:
         """What an occurrence says that it did: only whole numbers count.
@@ -65,7 +66,7 @@ class StepSum:
         waits_for = attributes.get(summaries.WAITS_FOR)
         if waits_for is not None and stage is not None:
             waits[stage.key] = waits_for if type(waits_for) is str else ""
-        for name in _WORK if attributes else ():
+        for name in _WORK:
             is_prompts = name == summaries.RESPONSES and name not in attributes
             amount = attributes.get(summaries.PROMPTS if is_prompts else name)
             if not isinstance(amount, int):

@@ -24,7 +24,7 @@ tracks: list[Track] = []
 
 # Ranges whose end could not be done, as at the limit of recursion: whoever looks at tracks next does it.
 unfinished: list[Opened] = []
-finish_rest: Callable[[], None] = unfinished.clear
+finish_rest: Callable[[], object] = unfinished.clear
 
 step = records.NO_STEP  # of this process, as records have it
 first_said: list[int] | None = None
@@ -38,31 +38,37 @@ def first_step() -> list[int] | None:
 class Opened:
     """A range between its begin and its end, or a mark, which ends as it begins."""
 
+    added: Any = None  # attributes that came by `set`
+    settled: dict[str, Any] = {}  # its attributes as its record has them
+    is_lost = False  # is any of them not there?
+    kind = records.RANGE
+    ends: Any = None  # how to end it in sinks
+    home: Any = None  # the track on which it began
+    track: Any = None  # the one on which it is, if on any
+    depth = 0  # ranges around it at its begin
+    stage: Any = None  # that of its record
+    owners: tuple[Any, ...] = ()  # what its record names by number
+    inner: Any = None  # the stage that is current inside of it
+    live: Any = None  # the live file into which it is recorded
+    is_written = True  # there, or is nothing to be?
+    nest = 0  # of a limited site: its place, from 1, among its calls inside each other
+    is_inner = False  # of a stage: is it inside of itself on its track?
+    before = 0  # when it was about to begin
+    told_in: Any = None  # in which process a hook was told of it
+    is_coalesced = is_body = failed = False
+    start = end = busy = slot = w1 = 0
+
     def __init__(self, site: Any, made_with: Any) -> None:
         self.site, self.made_with = site, made_with
-        self.added: Any = None  # attributes that came by `set`
-        self.ends: Any = None  # how to end it in sinks
-        self.home: Any = None  # the track on which it began
-        self.track: Any = None  # the one on which it is, if on any
-        self.depth = 0  # ranges around it at its begin
-        self.stage: Any = None  # that of its record
-        self.owners: tuple[Any, ...] = ()  # what its record names by number, or None
-        self.inner: Any = None  # the stage that is current inside of it
-        self.live: Any = None  # the live file into which it is recorded
-        self.is_written = True  # there, or is nothing to be?
-        self.nest = 0  # of a limited site: its place, from 1, among its calls inside each other
-        self.is_inner = False  # of a stage: is it inside of itself on its track?
-        self.before = 0  # when it was about to begin, where that is timed
-        self.told_in: Any = None  # in which process a hook was told of it
-        self.is_coalesced = self.is_body = self.failed = False
-        self.start = self.end = self.busy = self.slot = self.w1 = 0
 
     def take_place(self, track: Track) -> None:
         """Work out what its record says. It is not on the track yet."""
-        self.home, self.depth = track, min(len(track.open), records.DEPTH_MAX)
-        self.inner = self.stage = self.site.own_stage or track.inner_stage()
-        self.w1 = self.site.id | track.id << 16 | (step if track.at is None else track.at) << 32
-        self.owners = self.site, track, self.stage
+        site, around = self.site, track.open
+        stage = site.own_stage or (around[-1].inner if around else track.stage)
+        self.home, self.depth = track, min(len(around), records.DEPTH_MAX)
+        self.inner = self.stage = stage
+        self.w1 = site.id | track.id << 16 | (step if track.at is None else track.at) << 32
+        self.owners = (site, track) if stage is None else (site, track, stage)
 
 
 class Track:
@@ -75,7 +81,7 @@ class Track:
     def __init__(self, track_id: int) -> None:
         self.id = track_id
         self.life: Callable[[], ThreadLife | None] = lambda: None  # the thread's, while that lives
-        self.os_id = 0
+        self.os_id, self.is_own = 0, False
         self.token: Token[Track] | None = None
         self.open: list[Opened] = []
         self.stage: Any = None  # around all of them
@@ -88,11 +94,34 @@ class Track:
         """The stage that is current on it."""
         return self.open[-1].inner if self.open else self.stage
 
+    def leave(self, opened: Opened) -> None:
+        """Take a range off. What is inside of it stays, and is in the stage around it from now on."""
+        if self.open and self.open[-1] is opened:
+            del self.open[-1]
+        elif opened in self.open:
+            self.open.remove(opened)
+            self.inherit()
+        if opened.home is not self:
+            opened.home.parked.discard(self)  # where it was parked
+        self.let_go()
+
+    def let_go(self) -> None:
+        """A context that has no open range left lets go of its track, unless that is its thread's own."""
+        if not self.open and not self.is_own:
+            self.token = None
+
+    def inherit(self) -> None:
+        """Work out anew what is current inside of each."""
+        stage = self.stage
+        for opened in self.open:
+            opened.inner = stage = opened.site.own_stage or stage
+
     def rename(self, life: ThreadLife) -> None:
         """Records on it name this thread from now on."""
-        self.life, self.os_id = weakref.ref(life), life.os_id
+        life.own = life.own or self
+        self.life, self.os_id, self.is_own = weakref.ref(life), life.os_id, self is life.own
         self.token = self.bank = None
-        self.entry = livefile.TRACK, self.id, livefile.track_payload(life.os_id, self is not life.own, life.name)
+        self.entry = livefile.TRACK, self.id, livefile.track_payload(life.os_id, not self.is_own, life.name)
 
 
 class ThreadLife:
@@ -124,7 +153,6 @@ def _idle_track(life: ThreadLife) -> Track:
         if not idle:
             tracks.append(track)
         if track.life() is not life:
-            life.own = life.own or track
             track.rename(life)
     return track
 
@@ -162,13 +190,6 @@ def track_here(wanted: Track | None = None) -> Track:
     return wanted
 
 
-def let_go(track: Track) -> None:
-    """A context that has no open range left lets go of its track, unless that is its thread's own."""
-    life = track.life()
-    if not track.open and (life is None or life.own is not track):
-        track.token = None
-
-
 def stage_here() -> Any:
     """The innermost stage of the calling context."""
     if unfinished:
@@ -196,22 +217,6 @@ def be_inside(stage: Any, at: int | None) -> None:
         track.stage = stage
 
 
-def unlink(opened: Opened) -> None:
-    """Take a range off its track. What is inside of it stays, and is in the stage around it from now on."""
-    track: Any = opened.track
-    if track.open and track.open[-1] is opened:
-        del track.open[-1]
-    elif opened in track.open:
-        track.open.remove(opened)
-        _inherit(track)
-
-
-def _inherit(track: Track) -> None:
-    stage = track.stage
-    for opened in track.open:
-        opened.inner = stage = opened.site.own_stage or stage
-
-
 def park(bottom: Opened, parked: Track) -> None:
     """Take a range, and all that is open inside of it, off its track, where it is on one."""
     track = bottom.track
@@ -224,7 +229,7 @@ def park(bottom: Opened, parked: Track) -> None:
     for opened in parked.open[::-1]:  # the outermost last: who is interrupted here does all of it again
         opened.track = parked
     stage_changed(track)
-    let_go(track)
+    track.let_go()
 
 
 def unpark(bottom: Opened, parked: Track) -> None:
@@ -235,5 +240,5 @@ def unpark(bottom: Opened, parked: Track) -> None:
         for opened in moved:
             opened.track = track
         bottom.home.parked.discard(parked)
-        _inherit(track)
+        track.inherit()
         stage_changed(track)

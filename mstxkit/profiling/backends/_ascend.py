@@ -36,7 +36,7 @@ class AscendBackend(Backend):
         """Options by the profiler's names, and what this version drops; as for the newest known if not imported."""
         options, config, lacking = spoken(preset, self.name)
         options.update(self.always)
-        notes, surface = list(lacking.values()), self._surface()
+        notes, surface = list(lacking.values()), self._find_surface()
         if surface is not None:
             for term in terms(self.name).values():
                 if term.name in config and term.name not in surface.config and term.before in surface.config:
@@ -54,7 +54,7 @@ class AscendBackend(Backend):
         """
 
         def build(made: Path) -> Profiler:
-            reason = self.why_not() or impossible(preset, self.name, self._surface())
+            reason = self.why_not() or impossible(preset, self.name, self._find_surface())
             if reason or self.recorder.is_recording():
                 raise Refused(reason or self.other)
             recorder: Profiler = self.recorder(self.described(preset)[0], made, limit_bytes)
@@ -62,7 +62,7 @@ class AscendBackend(Backend):
 
         return ProfilerSession.begun(self.name, folder, build)
 
-    def _surface(self) -> Surface | None:
+    def _find_surface(self) -> Surface | None:
         profiler = getattr(sys.modules.get(self.name), "profiler", None)
         return Surface.of(profiler, self.name) if hasattr(profiler, "profile") else None
 

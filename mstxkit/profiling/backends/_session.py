@@ -76,7 +76,7 @@ class ProfilerSession:
             session._problems.append(f"refused: a session of {other.name} records in this process already")
             return session
         try:
-            session._begin(build)
+            session._begin_recording(build)
         finally:
             if not session.is_running:
                 _open.pop(os.getpid(), None)
@@ -108,22 +108,22 @@ class ProfilerSession:
             return self._outcome
         if self.is_running and self._owner != (os.getpid(), threading.get_ident()):
             return self._nothing(steps, "not stopped: only the thread that started a session may stop it")
-        self._outcome = self._end(self._recorder, steps, holds) if self._recorder else self._nothing(steps)
+        self._outcome = self._end_it(self._recorder, steps, holds) if self._recorder else self._nothing(steps)
         return self._outcome
 
     def _nothing(self, steps: Sequence[int], *more: str) -> SessionOutcome:
         problems = (*self._problems, *more)
         return SessionOutcome(None, tuple(steps), self._start_ns, 0, self._start_cost_ns, 0, 0, problems)
 
-    def _begin(self, build: Build) -> None:
+    def _begin_recording(self, build: Build) -> None:
         before = time.perf_counter_ns()
-        _, recorder = self._tried("start", lambda: self._built(build))
+        _, recorder = self._try_action("start", lambda: self._build_profiler(build))
         if recorder is None:
             return
         try:
-            started, _ = self._tried("start", recorder.start)
+            started, _ = self._try_action("start", recorder.start)
         except BaseException:  # an interrupt, which goes on to the program
-            self._stopped(recorder)
+            self._stop_recorder(recorder)
             raise
         self._start_ns, self._start_cost_ns = time.time_ns(), time.perf_counter_ns() - before
         if started and recorder.is_recording() is not False:
@@ -131,22 +131,22 @@ class ProfilerSession:
             return
         if started:
             self._problems.append(f"{self.name} did not start: it said so in its own log, if at all")
-        self._stopped(recorder)
+        self._stop_recorder(recorder)
         self._start_ns = 0
 
-    def _built(self, build: Build) -> Profiler:
+    def _build_profiler(self, build: Build) -> Profiler:
         self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         return build(self._folder)
 
-    def _end(self, recorder: Profiler, steps: Sequence[int], holds: str) -> SessionOutcome:
+    def _end_it(self, recorder: Profiler, steps: Sequence[int], holds: str) -> SessionOutcome:
         end_ns, before = time.time_ns(), time.perf_counter_ns()
         if recorder.is_recording() is False:
             self._problems.append(f"{self.name} had ended before it was told to: somebody else stopped it")
         try:
-            self._stopped(recorder)
+            self._stop_recorder(recorder)
         except BaseException:  # an interrupt, which goes on to the program
             self._problems.append("the stop was interrupted: data may be missing")
-            self._closed(recorder)
+            self._close_recorder(recorder)
             raise
         finally:
             self._recorder = None
@@ -160,28 +160,28 @@ class ProfilerSession:
 
     def _looked_at(self, recorder: Profiler, holds: str) -> tuple[Path | None, bool]:
         """What was written, and whether it holds what it must."""
-        could_look, output = self._tried("look", recorder.output)
+        could_look, output = self._try_action("look", recorder.output)
         if output is None:
             self._problems += ["nothing was written"] * could_look
             return None, False
-        could_look, lacking = self._tried("look", lambda: recorder.lacking(output, holds))
+        could_look, lacking = self._try_action("look", lambda: recorder.lacking(output, holds))
         self._problems += [lacking] if lacking else []
         return output, could_look and not lacking
 
-    def _stopped(self, recorder: Profiler) -> None:
-        self._tried("stop", recorder.stop)
+    def _stop_recorder(self, recorder: Profiler) -> None:
+        self._try_action("stop", recorder.stop)
         if recorder.is_recording():
             problem = f"{self.name} did not stop when told to, and was closed by force: data may be missing"
             self._problems.append(problem)
-            self._closed(recorder)
+            self._close_recorder(recorder)
 
-    def _closed(self, recorder: Profiler) -> None:
+    def _close_recorder(self, recorder: Profiler) -> None:
         if recorder.is_recording():
-            self._tried("close", recorder.close)
+            self._try_action("close", recorder.close)
         if recorder.is_recording():
             self._problems.append(f"{self.name} still records: no other session can begin on this thread")
 
-    def _tried(self, what: str, action: Callable[[], T]) -> tuple[bool, T | None]:
+    def _try_action(self, what: str, action: Callable[[], T]) -> tuple[bool, T | None]:
         """Did it go well, and its answer."""
         try:
             return True, action()

@@ -36,10 +36,10 @@ class Surface(NamedTuple):
             for call in calls
         )
         levels, metrics = (getattr(module, terms(profiler)[name].enum) for name in ("level", "aic_metrics"))
-        return cls(profile, config, handler, _members(levels), _members(metrics), metrics.AiCoreNone)
+        return cls(profile, config, handler, _list_members(levels), _list_members(metrics), metrics.AiCoreNone)
 
 
-def _members(enumeration: Any) -> frozenset[str]:
+def _list_members(enumeration: Any) -> frozenset[str]:
     return frozenset(name for name in dir(enumeration) if not name.startswith("__"))
 
 

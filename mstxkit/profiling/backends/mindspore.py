@@ -26,7 +26,7 @@ def _has_device() -> bool:
     return bool(mindspore.get_context("device_target") == "Ascend")
 
 
-def _interface() -> Any:
+def _find_interface() -> Any:
     """The one state of all profilers of a process; None in a version that keeps it elsewhere."""
     return getattr(sys.modules.get("mindspore.profiler.profiler_interface"), "ProfilerInterface", None)
 
@@ -36,13 +36,13 @@ def _interface() -> Any:
 _CONTEXT = ("_profiler_params_mgr", "_profiler_path_mgr", "_on_trace_ready_output_path")
 
 
-def _context() -> Any:
+def _find_context() -> Any:
     module = sys.modules.get("mindspore.profiler.common.profiler_context")
     return getattr(module, "ProfilerContext", lambda: None)()
 
 
 def _in_context() -> dict[str, Any]:
-    context = _context()
+    context = _find_context()
     return {name: getattr(context, name) for name in _CONTEXT if hasattr(context, name)}
 
 
@@ -65,16 +65,16 @@ class _MindsporeProfiler(AscendOutput):
             # A profiler of the user's that waits finds its own options; what was set meanwhile stays.
             for name, value in _in_context().items():
                 if value is self._ours.get(name):
-                    setattr(_context(), name, self._theirs[name])
+                    setattr(_find_context(), name, self._theirs[name])
 
     def close(self) -> None:
         for name in ("stop", "finalize", "clear"):
-            getattr(_interface(), name)()
+            getattr(_find_interface(), name)()
 
     @staticmethod
     def is_recording() -> bool | None:
         """True from the start of any profiler of this process to its end."""
-        return getattr(_interface(), "is_initialized", None)
+        return getattr(_find_interface(), "is_initialized", None)
 
 
 class MindSpore(AscendBackend):

@@ -174,16 +174,16 @@ class _TorchProfiler:
     def lacking(self, output: Path, holds: str = "") -> str | None:
         if not size_bytes(output):
             return f"{output} is empty"
-        if not _has(output, _EVENT, _EVENT_BYTES):
+        if not _has_pattern(output, _EVENT, _EVENT_BYTES):
             return f"nothing was recorded: {output} holds no event"
         # As a trace has it, in whatever domain (`sinks/torch.py`).
         named = re.compile(rb'[":]' + re.escape(holds.encode()) + rb'"')
-        if not _PLAIN_NAME.fullmatch(holds) or _has(output, named, 2 * len(holds) + _EVENT_BYTES):
+        if not _PLAIN_NAME.fullmatch(holds) or _has_pattern(output, named, 2 * len(holds) + _EVENT_BYTES):
             return None
         return f"its range was not recorded: {output} holds events, and none of them is {holds}"
 
 
-def _has(trace: Path, pattern: re.Pattern[bytes], at_most_bytes: int) -> bool:
+def _has_pattern(trace: Path, pattern: re.Pattern[bytes], at_most_bytes: int) -> bool:
     """Does it hold this, which has so many bytes at most? All of it is read only where it does not; of one that is
     too large to be read while training waits, the beginning.
     """

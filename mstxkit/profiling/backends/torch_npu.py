@@ -84,7 +84,7 @@ class _NpuProfiler(AscendOutput):
             self._profiler.step()
             self._profiler.stop()
         finally:
-            self._settle()
+            self._settle_threads()
 
     def close(self) -> None:
         # What `stop_trace` of torch_npu leaves undone when waiting for the device raises.
@@ -94,9 +94,9 @@ class _NpuProfiler(AscendOutput):
             interface._disable_event_record()
             self._profiler.prof_if.finalize_trace()
         finally:
-            self._settle()
+            self._settle_threads()
 
-    def _settle(self) -> None:
+    def _settle_threads(self) -> None:
         if not torch_records():
             self._path.give_back()
 
@@ -163,7 +163,7 @@ class TorchNpu(AscendBackend):
     def described(self, preset: Preset) -> tuple[Options, tuple[str, ...]]:
         """As for MindSpore; what some versions record in place of no metrics is said here."""
         options, notes = super().described(preset)
-        surface = self._surface()
+        surface = self._find_surface()
         # `_ExperimentalConfig` of versions whose default is none, 2.7.1 say, replaces it at the levels that have some.
         is_replaced = surface is not None and surface.config.get("aic_metrics") == surface.no_metrics
         if is_replaced and preset.aic_metrics == "none" and preset.level in METRIC_LEVELS:

@@ -71,7 +71,7 @@ def made_preset(name: str | None, options: Sequence[tuple[str, Any]]) -> MadePre
     Raises:
         ConfigError: no such preset or option, a value that it cannot have, or options that exclude each other.
     """
-    values = _checked(dict(options))
+    values = _check_values(dict(options))
     if name is None and not values:
         raise ConfigError("neither a preset nor options: give a preset's name, options, or both")
     if name is None:
@@ -79,10 +79,10 @@ def made_preset(name: str | None, options: Sequence[tuple[str, Any]]) -> MadePre
         usual: dict[str, Any] = {"activities": ("npu",)} if only_ranges else {}
         usual["mstx"] = only_ranges or bool(values.get("domains_exclude"))
         return MadePreset(estimated(Preset(**{"name": CUSTOM, **usual, **values})))
-    return _over(load(name), values) if values else MadePreset(load(name))
+    return _lay_over(load(name), values) if values else MadePreset(load(name))
 
 
-def _checked(values: dict[str, Any]) -> dict[str, Any]:
+def _check_values(values: dict[str, Any]) -> dict[str, Any]:
     table = {option.name: option for option in settable(PRESET)}
     for key, value in values.items():
         if key not in table:
@@ -92,19 +92,19 @@ def _checked(values: dict[str, Any]) -> dict[str, Any]:
     return {key: tuple(value) if table[key].is_list else value for key, value in values.items()}
 
 
-def _over(base: Preset, options: dict[str, Any]) -> MadePreset:
+def _lay_over(base: Preset, options: dict[str, Any]) -> MadePreset:
     """The options of a preset with others over them; those of its own that they exclude give way."""
     usual = {"activities": ("npu",), "mstx": True} if options.get("level") == "none" else {}
     own = {option.name: getattr(base, option.name) for option in settable(PRESET)}
     fields = {**own, **usual, **options}
-    gone = {name: why for name, why in _excluded(fields).items() if name not in options}
+    gone = {name: why for name, why in _find_excluded(fields).items() if name not in options}
     fields.update({option.name: option.default for option in settable(PRESET) if option.name in gone})
-    name = f"{base.name}+{','.join(f'{key}={_shown(value)}' for key, value in sorted(options.items()))}"
+    name = f"{base.name}+{','.join(f'{key}={_show_value(value)}' for key, value in sorted(options.items()))}"
     made = estimated(Preset(name=name, **fields, cost=base.cost))
     return MadePreset(made, tuple(f"{name} of {base.name} is left out: {why}" for name, why in gone.items()))
 
 
-def _excluded(fields: dict[str, Any]) -> dict[str, str]:
+def _find_excluded(fields: dict[str, Any]) -> dict[str, str]:
     """Options that are set and have no place beside the others, and why: as `Preset` would refuse them."""
     gone = {}
     if fields["aic_metrics"] != "none" and fields["level"] not in METRIC_LEVELS:
@@ -117,7 +117,7 @@ def _excluded(fields: dict[str, Any]) -> dict[str, str]:
     return gone
 
 
-def _shown(value: Any) -> str:
+def _show_value(value: Any) -> str:
     if isinstance(value, tuple):
         return "+".join(value) or "none"
     return str(value).lower() if isinstance(value, bool) else str(value)
