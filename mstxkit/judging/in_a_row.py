@@ -40,13 +40,11 @@ class RowOrder:
         """(M,) the row of each member in a piece, from 0 on; None: they are in none, as far as is known."""
         return self._known.get(column)
 
-    def may_be(self, column: int) -> bool:
-        """Is it just being looked for, in the first steps of a piece?"""
-        return 0 < len(self._seen.get(column, ())) < _STEPS
-
-    def is_open(self, column: int) -> bool:
-        """Are members done in rows, and too few steps seen to say whether one waits for the other?"""
-        return column in self._apart
+    def may_be(self, column: int, is_inside: bool) -> bool:
+        """Are members done one after another, in too few steps to say whether each waits for the one before? Between
+        collectives also in the first steps, whatever they show.
+        """
+        return column in self._apart or (is_inside and 0 < len(self._seen.get(column, ())) < _STEPS)
 
     def learn(self, column: int, came_s: Vector, done_s: Vector, step_s: float) -> bool:
         """One step more of a piece. Is it known by this one that its members are in rows?"""
@@ -58,8 +56,8 @@ class RowOrder:
         seen.append(done_s - np.nanmin(came_s) if np.isfinite(came_s).any() else done_s - done_s.min())
         self._apart.discard(column)
         for ends in (np.stack(seen[-_STEPS:]), np.stack(seen)) if len(seen) >= _STEPS else ():
-            rows = _rows_in(ends, step_s)
-            if rows is not None and _are_handed_on(ends, rows):
+            rows, are_handed_on = _rows_in(ends, step_s)
+            if rows is not None and are_handed_on:
                 self._known[column] = rows
             elif rows is not None and len(seen) < _LOOKS:
                 self._apart.add(column)
@@ -93,8 +91,10 @@ def handed_on(rows: Rows, took_s: Vector, lead: Vector, less_s: Vector) -> Vecto
     return earlier
 
 
-def _rows_in(ends_s: Matrix, step_s: float) -> Rows | None:
-    """(M,) rows of as many members each that lie apart, as these (steps, M) ends show; None: there are none."""
+def _rows_in(ends_s: Matrix, step_s: float) -> tuple[Rows | None, bool]:
+    """(M,) rows of as many members each that lie apart, as these (steps, M) ends show; None: there are none. And
+    whether their distances vary far less than when they are done.
+    """
     order = np.argsort(middle_of(ends_s), kind="stable")
     ordered = ends_s[:, order]
     gaps = np.diff(ordered, axis=1)
@@ -102,16 +102,12 @@ def _rows_in(ends_s: Matrix, step_s: float) -> Rows | None:
     begins = np.flatnonzero(gap_s > np.maximum(_DEVIATIONS * varies_s, _APART * step_s)) + 1
     sizes = np.diff([0, *begins, ends_s.shape[1]])
     if len(sizes) < _ROWS_LEAST or (sizes != sizes[0]).any():
-        return None
+        return None, False
+    ends = np.stack([middle_of(part.T) for part in np.split(ordered, begins, axis=1)], axis=1)
+    tight = np.median(_spread(np.diff(ends, axis=1)) / np.maximum(_spread(ends)[1:], 1e-12))
     rows = np.empty(ends_s.shape[1], np.int64)
     rows[order] = np.repeat(np.arange(len(sizes)), sizes)
-    return rows
-
-
-def _are_handed_on(ends_s: Matrix, rows: Rows) -> bool:
-    """Do the distances of rows vary far less than when they are done?"""
-    ends = np.stack([middle_of(ends_s[:, rows == row].T) for row in range(int(rows.max()) + 1)], axis=1)
-    return bool(np.median(_spread(np.diff(ends, axis=1)) / np.maximum(_spread(ends)[1:], 1e-12)) <= _TIGHT)
+    return rows, bool(tight <= _TIGHT)
 
 
 def _spread(values: Matrix) -> Vector:

@@ -1,7 +1,6 @@
-"""By how much later than the first each rank enters its groups' collectives, step by step: of rows, in arrays.
+"""By how much later than the first each rank enters its groups' collectives.
 
-Entries come from calls and rings; where there are none, a stage that synchronises counts as one collective of all that
-are in it. A difference within the bound of the clocks is no difference.
+A difference within the bound of the clocks is no difference.
 """
 
 from __future__ import annotations
@@ -10,12 +9,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from .evidence import MEET, Collectives, RoleStep
+from .evidence import MEET, Collectives
 
 if TYPE_CHECKING:
     from .evidence import Seconds, Whole
-
-COLUMNS = ("step", "group", "rank", "stage", "late_ns", "error_ns", "source")
 
 
 class Late(NamedTuple):
@@ -50,21 +47,3 @@ def late_in(entered: Collectives, error_s: Seconds) -> Late:
     late = entered.entered_s[order] - entered.entered_s[order][first]
     kept = size > 1
     return Late(order[kept], late[kept], np.where(first == np.arange(len(order)), 0.0, errors + errors[first])[kept])
-
-
-def table(step: RoleStep, entered: Collectives) -> dict[str, list[object]]:
-    """Rows of `run.lateness()`, by column: of each group, rank and stage the entry that was latest in this step."""
-    late = late_in(entered, step.error_s)
-    member, group, stage = entered.member[late.at], entered.group[late.at], entered.stage[late.at]
-    order = np.lexsort((-late.late_s, stage, member, group))
-    keys = np.stack([group, member, stage])[:, order]
-    chosen = order[np.concatenate([[True], (keys[:, 1:] != keys[:, :-1]).any(axis=0)])] if len(order) else order
-    return {
-        "step": [step.step] * len(chosen),
-        "group": [int(number) for number in group[chosen]],
-        "rank": [step.members[index].rank for index in member[chosen]],
-        "stage": [step.stages[index] if index >= 0 else None for index in stage[chosen]],
-        "late_ns": [round(seconds * 1e9) for seconds in late.late_s[chosen]],
-        "error_ns": [round(seconds * 1e9) for seconds in late.error_s[chosen]],
-        "source": [entered.source] * len(chosen),
-    }

@@ -221,10 +221,6 @@ class Norms:
             excess[:, own] = after_those(rest[:, own], places)
             for piece in own.tolist():
                 excess[:, piece] += self._more_of_places(pieces, piece, int(place[piece]), rest[:, piece], places)
-        is_learned = self.waiting.known(np.maximum(place, 0)) != 0
-        for piece in np.flatnonzero(~is_learned & ((mode == UNKNOWN) | (mode == WAITS))).tolist():
-            if self.rows.is_open(int(place[piece])):
-                excess[:, piece] = np.nan  # of who may have waited for the row before nobody knows anything
         sure = np.log(np.maximum(took - self._doubt_s(pieces, mode, last_came), 0.0) + base_s) - times
         learned = np.where(sure > -_DOUBT, excess, np.nan)
         noise = ranks.noise(at, learned)
@@ -236,14 +232,15 @@ class Norms:
             kinds, at, mode, pieces.came_s, pieces.done_s, np.where(sure < 0, excess + sure, excess), learned,
             after_others(predicted), load, level, work, usual, took,
             _usual_of(took), pieces.owners, pieces.is_first, step.error_s, noise,
-            _comparable(kinds, mode, pieces, step_s) & ~self._may_be_in_a_row(kinds, place),
+            _comparable(kinds, mode, pieces, step_s) & ~self._may_be_in_a_row(kinds, place, mode),
         )  # fmt: skip
 
-    def _may_be_in_a_row(self, kinds: tuple[Piece, ...], place: At) -> npt.NDArray[np.bool_]:
-        """(K,) is it between collectives, and not known yet whether others wait there for who comes before them?"""
-        return np.array(
-            [kind.where == INSIDE and self.rows.may_be(at) for kind, at in zip(kinds, place.tolist())], bool
-        )
+    def _may_be_in_a_row(self, kinds: tuple[Piece, ...], place: At, mode: At) -> npt.NDArray[np.bool_]:
+        """(K,) is it not known yet whether others wait there for who comes before them?"""
+        is_inside = np.array([kind.where == INSIDE for kind in kinds], bool)
+        may_be = [self.rows.may_be(*each) for each in zip(place.tolist(), is_inside.tolist())]
+        is_open = (self.waiting.known(np.maximum(place, 0)) == 0) & ((mode == UNKNOWN) | (mode == WAITS))
+        return np.asarray(np.array(may_be, bool) & (is_inside | is_open))
 
     def _more_of_places(self, pieces: StepPieces, piece: int, column: int, times: Vector, places: Labels) -> Vector:
         """(M,) by how much more each place takes than it did, where the others do not."""

@@ -26,18 +26,7 @@ from .gates import Gates, Holding
 from .inside import Inside, inside
 from .links import LINK, Links
 from .losses import JobLosses, StepLoss
-from .measuring import (
-    BASE_RATIO,
-    BEHIND,
-    BEHIND_GAP,
-    FED,
-    FREE,
-    IN_A_ROW,
-    INSIDE,
-    WAITS,
-    MeasuredStep,
-    Norms,
-)
+from .measuring import BASE_RATIO, BEHIND, BEHIND_GAP, FED, FREE, IN_A_ROW, INSIDE, WAITS, MeasuredStep, Norms
 from .settings import JudgeSettings
 from .shaping import entered_stages, follow_length, key_of, length_s, told_stages, with_inside
 from .stalls import Stalls

@@ -36,3 +36,11 @@ def test_in_a_row_of_which_nothing_is_told_nobody_is_named_before_it_is_known_fo
     judged = whole_run.judged(list(Row(JobShape(has_rings=False), seed).steps(40)))
 
     assert (judged.standing, judged.withdrawn) == ((), ())
+
+
+@pytest.mark.parametrize("fault", ["two", "rank"])
+def test_of_a_pipeline_nobody_is_named_by_what_was_measured_before_it_was_known_for_one(fault: str) -> None:
+    """Of the first 39 steps, in which nothing is wrong yet: up to three were named, and taken back."""
+    steps = detection.verdicts_of(detection.case("pipeline", fault, 9000, 16).job(), detection.ONSET - 1)
+
+    assert [verdict for _, verdicts, _ in steps for verdict in verdicts] == []

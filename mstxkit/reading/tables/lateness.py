@@ -12,9 +12,8 @@ from typing import Any, Iterator, Sequence
 import numpy as np
 import polars as pl
 
-from ...judging import lateness as judging_lateness
 from ...judging.evidence import DEVICE, STAGE_ENTRY, Collectives, RoleStep
-from ...judging.lateness import COLUMNS as LATENESS
+from ...judging.lateness import late_in
 from ...judging.meeting import left_together, taking_part
 from ..frames import LATENESS_SCHEMA
 from ..report.units import spans
@@ -38,20 +37,27 @@ def table(files: RunFiles, steps: Sequence[RoleStep], ringed: Sequence[RoleStep]
     profiled = {(row[0], row[3]) for row in by_device}
     together, has_ring = left_together(steps), {(step.role, step.step) for step in ringed}
     entered = (_as_collectives(step, together) for step in steps if (step.role, step.step) not in has_ring)
-    rows = [row for step in entered for row in _rows(step) if (row[0], row[3]) not in profiled] + by_device
-    rows += [row for step in ringed for row in _rows(step)]
+    rows = [row for step in entered for row in rows_of(step) if (row[0], row[3]) not in profiled] + by_device
+    rows += [row for step in ringed for row in rows_of(step)]
     table = pl.DataFrame(rows, schema=LATENESS_SCHEMA, orient="row").sort("step", maintain_order=True)
     return files.chosen.of_table(table)
 
 
-def _rows(step: RoleStep) -> Iterator[tuple[Any, ...]]:
-    assert step.collectives is not None
-    groups, columns = step.collectives.groups, judging_lateness.table(step, step.collectives)
-    numbers: set[Any] = set(columns["group"])
-    texts = {number: spans(groups.get(number, ())) or str(number) for number in numbers}
-    for row in zip(*(columns[name] for name in LATENESS)):
-        if row[2] is not None:
-            yield row[0], texts[row[1]], *row[2:], step.role
+def rows_of(step: RoleStep) -> Iterator[tuple[Any, ...]]:
+    """Of each group, rank and stage the entry that was latest in this step."""
+    entered = step.collectives
+    assert entered is not None
+    late = late_in(entered, step.error_s)
+    keys = np.stack([entered.group, entered.member, entered.stage])[:, late.at]
+    order = np.lexsort((-late.late_s, keys[2], keys[1], keys[0]))
+    is_first = np.append(True, (np.diff(keys[:, order]) != 0).any(axis=0))[: len(order)]
+    texts = {group: spans(entered.groups.get(group, ())) or str(group) for group in set(keys[0].tolist())}
+    for at, (group, member, stage) in zip(order[is_first].tolist(), keys.T[order[is_first]].tolist()):
+        if (rank := step.members[member].rank) is not None:
+            yield (
+                step.step, texts[group], rank, step.stages[stage] if stage >= 0 else None,
+                round(late.late_s[at] * 1e9), round(late.error_s[at] * 1e9), entered.source, step.role,
+            )  # fmt: skip
 
 
 def _as_collectives(step: RoleStep, together: frozenset[tuple[str, str]]) -> RoleStep:
