@@ -15,6 +15,7 @@ from typing import Any
 
 from ..patching.declare import AROUND, Patch, Target, each
 from ..pieces.sampling import PieceSampling
+from .transformers import rest_of_update
 
 _STEP = "self.state.global_step"
 _MINE = "mstxkit.patches._trl_update"
@@ -138,18 +139,6 @@ _SUPERVISED = tuple(
     for target in _supervised(f"trl.trainer.{kind.lower()}_trainer:{kind}Trainer")
 )
 
-# The rest of an update, in the training loop of `transformers.Trainer`; without trl, accelerate is left alone. Source:
-# accelerate 1.15.0, accelerator.py:2829, 2989, optimizer.py:152.
-_ACCELERATOR = "accelerate.accelerator:Accelerator"
-_UPDATE = tuple(
-    Target(path, kind=AROUND, value=f"{_MINE}:{part}", with_module="trl")
-    for path, part in (
-        (f"{_ACCELERATOR}.backward", "backward"),
-        (f"{_ACCELERATOR}.clip_grad_norm_", "clip_grad_norm"),
-        ("accelerate.optimizer:AcceleratedOptimizer.step", "optimizer_step"),
-    )
-)
-
 # Generation of versions without `_generate`: in the middle of `_generate_and_score_completions`, inside this context.
 # Source: grpo_trainer.py:1543, 1570 (0.20.0).
 _OLD_GENERATION = (
@@ -174,7 +163,8 @@ PATCH = Patch(
     framework="trl",
     versions=">=0.20.0,<=1.16.0",
     targets=(
-        *_trainer(_GRPO), *_trainer(_RLOO), *_OTHER_RL, *_PARTS, *_SUPERVISED, *_UPDATE, *_OLD_GENERATION, *_ENGINE,
+        *_trainer(_GRPO), *_trainer(_RLOO), *_OTHER_RL, *_PARTS, *_SUPERVISED, *rest_of_update("trl"),
+        *_OLD_GENERATION, *_ENGINE,
     ),
     notes=(
         "trl: actor_update is the loss of each micro-batch, its backward pass, clipping and the optimizer's step; the "
