@@ -230,6 +230,5 @@ class _LoadingSpec(ModuleSpec):
         self.__dict__["_initializing"] = value
         if not value:
             self.__class__ = ModuleSpec  # type: ignore[assignment]
-            module = sys.modules.get(self.name)
-            if module is not None:
+            if (module := sys.modules.get(self.name)) is not None:
                 _arrived(self.name, module)

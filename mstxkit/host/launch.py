@@ -65,8 +65,7 @@ def _jobs() -> Iterator[tuple[str, ...]]:
     named = _value(environment.JOB)
     if named and not named.startswith(DRAWN):
         yield "named", named
-    slurm = next(filter(None, map(_value, _SLURM_JOB)), "")
-    if slurm:
+    if slurm := next(filter(None, map(_value, _SLURM_JOB)), ""):
         yield "slurm", _value("SLURM_CLUSTER_NAME"), slurm
     elif _cluster_of_ray():
         yield "ray", _cluster_of_ray()

@@ -184,8 +184,7 @@ def learn_actor() -> None:
     *Threads*: only in one that runs a task of Ray's. Where its core worker does not run, not yet or no longer, or in a
     fork, Ray ends the process instead of an answer (seen with 2.42.1 and 2.60.0).
     """
-    cls = actor_class()
-    if cls is not None:
+    if (cls := actor_class()) is not None:
         name = _ray_worker().actor_name
         _remembered.actor = _replica_of(name) if type(name) is str and name else cls
 
@@ -201,8 +200,7 @@ def actor_class() -> str | None:
 
 def _replica_of(name: str) -> str:
     """`replica 2`, `replica 2 node 1`, `replica 2 decode 0` for a server of verl's; every other name as it is."""
-    match = _SERVER.fullmatch(name)
-    if match is None:
+    if (match := _SERVER.fullmatch(name)) is None:
         return name
     kind, replica, place = match.groups()
     place = "" if place in (None, "0") and kind != "decode" else place

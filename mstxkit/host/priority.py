@@ -14,6 +14,5 @@ _IDLE_CLASS = 3 << 13  # linux/ioprio.h
 def give_way() -> None:
     """The lowest priorities: training may run on this host."""
     os.nice(_NICE)
-    number = _IOPRIO_SET.get(platform.machine())
-    if number is not None:
+    if (number := _IOPRIO_SET.get(platform.machine())) is not None:
         ctypes.CDLL(None).syscall(number, 1, 0, _IDLE_CLASS)

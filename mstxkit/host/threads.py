@@ -79,7 +79,7 @@ def start_unwaited(thread: threading.Thread) -> None:
     if started is not None:
         started.wait = lambda timeout=None: True
     try:
-        thread.start()
+        start_without_signals(thread)
     finally:
         if started is not None:
             del started.wait
@@ -95,9 +95,14 @@ def wait_for(thread: threading.Thread, deadline: float | None) -> bool:
     return not thread.is_alive()
 
 
-def leave_signals() -> None:
-    """In a thread of ours: signals are for the program's own threads, those too that they block for a while."""
-    signal.pthread_sigmask(signal.SIG_BLOCK, _LEFT)
+def start_without_signals(thread: threading.Thread) -> None:
+    """As `thread.start()`; signals are for the program's own threads, from its first moment on, also blocked ones."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, ())  # a handler may raise after each: then nothing is blocked
+    try:
+        signal.pthread_sigmask(signal.SIG_BLOCK, _LEFT)
+        thread.start()
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def is_runnable(native_id: int | None) -> bool:

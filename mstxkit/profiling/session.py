@@ -45,14 +45,13 @@ def import_ahead(begins: bool = True) -> bool:
             return bool(names)
         _importing.append(threading.Thread(target=_import_all, args=[names], name="mstxkit-imports", daemon=True))
         try:
-            _importing[-1].start()
+            threads.start_without_signals(_importing[-1])
         except RuntimeError as exc:
             faults.note("session.imports", exc)
     return _importing[-1].is_alive()
 
 
 def _import_all(names: Sequence[str]) -> None:
-    threads.leave_signals()
     for name in names:
         try:
             importlib.import_module(name)

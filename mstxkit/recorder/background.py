@@ -140,7 +140,6 @@ class Background:
         return self._pausing.is_set
 
     def _run(self) -> None:
-        threads.leave_signals()
         self._ident = threading.get_ident()
         with self._working:
             while True:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import threading
 import time
 from pathlib import Path
@@ -116,15 +117,22 @@ def test_what_is_started_apart_has_no_signal_blocked(tmp_path: Path) -> None:
         "    os.rename(sys.argv[1] + '.made', sys.argv[1])\n"
     )
 
-    def start() -> None:
-        threads.leave_signals()
-        apart.start(module.stem, [str(answer)], [str(tmp_path)])
-
-    starting = threading.Thread(target=start)
-    starting.start()
+    starting = threading.Thread(target=apart.start, args=(module.stem, [str(answer)], [str(tmp_path)]))
+    threads.start_without_signals(starting)
     starting.join()
     until_s = time.monotonic() + 60
     while not answer.exists() and time.monotonic() < until_s:
         time.sleep(0.01)
 
     assert answer.read_text() == "[]\n"
+
+
+def test_a_thread_of_ours_takes_no_signal_from_its_first_moment_on_and_its_starter_all_as_before() -> None:
+    masks = []
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, ())
+    thread = threading.Thread(target=lambda: masks.append(signal.pthread_sigmask(signal.SIG_BLOCK, ())))
+    threads.start_without_signals(thread)
+    thread.join()
+
+    assert {signal.SIGUSR1, signal.SIGINT, signal.SIGTERM} <= masks[0] and signal.SIGSEGV not in masks[0]
+    assert signal.pthread_sigmask(signal.SIG_BLOCK, ()) == before

@@ -61,7 +61,7 @@ def start_heartbeat(view: memoryview, seconds: float) -> None:
         stop = threads.Latch()
         arguments = (view, seconds, stop)
         thread = threading.Thread(target=_keep_beating, args=arguments, name="mstxkit-heartbeat", daemon=True)
-        thread.start()
+        threads.start_without_signals(thread)
         beat = thread, stop
 
 
@@ -76,9 +76,6 @@ def stop_heartbeat() -> bool:
 
 
 def _keep_beating(view: memoryview, seconds: float, stop: Latch) -> None:
-    from ...host import threads  # as above
-
-    threads.leave_signals()
     early = list(_EARLY_ANCHORS_NS)
     due = monotonic_ns() + early.pop(0)
     with view[livefile.HEARTBEAT_AT : livefile.HEARTBEAT_AT + 8].cast("Q") as words:

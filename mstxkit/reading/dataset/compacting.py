@@ -278,7 +278,7 @@ def _remove(run: Path, own_id: str, host: str, there: Collection[str]) -> int:
         names = [name for name in batch.sources if name in there]
         if not batch.removed:
             dataset.write(run, own_id, batch._replace(removed=True))
-        for name in names:
-            Path(sealed.path_of(name)).unlink(missing_ok=True)
-            count += 1
+        for file in (Path(sealed.path_of(name)) for name in names):
+            count += file.exists()  # who waited for another one counts nothing of what that has removed
+            file.unlink(missing_ok=True)
     return count

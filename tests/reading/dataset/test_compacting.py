@@ -80,6 +80,24 @@ def test_all_tables_say_the_same_before_and_after(tmp_path: Path, remove: bool) 
     same(before, tables(run))
 
 
+def test_what_another_one_has_removed_meanwhile_is_counted_by_that_one_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two nodes of a Ray on one host: the second waits for the first, and had seen the files before."""
+    run, alone, others = varied(tmp_path / "run"), compacting._alone, list[Any]()
+
+    def waits(path: Path, host: str, wait_s: float) -> Any:
+        if not others and list(dataset.batches(run, RUN_ID, host)):
+            monkeypatch.setattr(compacting, "_alone", alone)
+            others.append(compacting.compact(run, remove=True).removed)
+        return alone(path, host, wait_s)
+
+    monkeypatch.setattr(compacting, "_alone", waits)
+    done = compacting.compact(run, remove=True)
+
+    assert (others, done.removed) == ([6], 0)
+
+
 def test_a_wall_clock_that_is_stepped_between_two_batches_does_not_move_ranges(tmp_path: Path) -> None:
     """Each batch was written by the wall clock as it was known then; what is read goes by the run's."""
     run, later_ns = new_run(tmp_path / "run"), WALL_OFFSET_NS + 3_600 * 10**9
