@@ -136,16 +136,16 @@ def in_lanes(
         twin = lane_of_ray.submit(on_engine, "0", of, SIDE_BY_SIDE, PIPE)
         lanes = zip((second_lane, lane_of_ray), last)
         beside += [lane.submit(run, part, PIPE) for lane, parts in lanes for part in parts]
-        others = part_of_slow("slow (others)", of, [f"--ignore={folder}" for folder in OF_DEMO])
+        others = part_of_slow("slow (others)", of, (*SIDE_BY_SIDE, *(f"--ignore={folder}" for folder in OF_DEMO)))
         beside.append(lane_of_ray.submit(run, others, PIPE))
         core = on_engine("1", of, of_core)
-        demo = run(part_of_slow("slow (demo)", of, OF_DEMO))
+        demo = run(part_of_slow("slow (demo)", of, (*ALONE, *OF_DEMO)))
         return [core, twin.result(), demo, *(outcome.result() for outcome in beside)]
 
 
-def part_of_slow(title: str, of: str, where: Sequence[str]) -> Part:
-    """What is marked as slow, there."""
-    return Part(title, Path(sys.executable), SLOW + of, options=(*SIDE_BY_SIDE, *where))
+def part_of_slow(title: str, of: str, options: tuple[str, ...]) -> Part:
+    """Some of what is marked as slow."""
+    return Part(title, Path(sys.executable), SLOW + of, options=options)
 
 
 def on_engine(native: str, of: str, options: tuple[str, ...], output: int | None = None) -> Outcome:
