@@ -16,11 +16,8 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-import socket
 import subprocess
-import sys
 import time
-import urllib.request
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Callable, Iterator
@@ -34,23 +31,15 @@ from builders import beside, lives, soak
 from builders.mounts import frozen_disk  # noqa: F401
 
 from mstxkit.host import life
-from mstxkit.store import job_file, layout
+from mstxkit.store import layout
 
 pytestmark = pytest.mark.skipif(not soak.is_soaking(), reason="in make soak: each takes a minute; see the table above")
 
-RANK = """
+RANK = f"""
     import sys, threading, time
     import mstxkit
     mstxkit.capture(sys.argv[1])
-    ending, step = threading.Event(), 0
-    threading.Thread(target=lambda: (sys.stdin.readline(), ending.set()), daemon=True).start()
-    while not ending.is_set():
-        mstxkit.step(step)
-        step += 1
-        with mstxkit.stage("reward"):
-            time.sleep(0.05)
-"""
-BUSY = "import time\nwhile True: pass"
+{beside.TRAINS}"""
 WITHIN_S, FROZEN_S = 120.0, 25.0
 
 
@@ -76,15 +65,10 @@ class Helpers:
         return has_id and self.judged() > 0 and self.is_served() and bool(self.pid("watchman") and self.pid("keeper"))
 
     def judged(self) -> int:
-        state = job_file.read(self.run, lives.run_id(self.run))
-        return max((role.step for role in state.roles), default=0) if state else 0
+        return beside.judged(self.run)
 
     def is_served(self) -> bool:
-        try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{self._port}/metrics", timeout=1) as answer:
-                return b"mstxkit_members" in answer.read()
-        except OSError:
-            return False
+        return beside.is_served(self._port)
 
     def shown_by_watchman(self) -> float:
         lock = lives.live_folder(self.run) / layout.WATCH_LOCK
@@ -111,9 +95,7 @@ class Helpers:
 
 @contextmanager
 def a_job(run: Path) -> Iterator[Helpers]:
-    with socket.socket() as drawn:
-        drawn.bind(("127.0.0.1", 0))
-        helpers = Helpers(run, drawn.getsockname()[1])
+    helpers = Helpers(run, beside.free_port())
     try:
         assert lives.wait_until(helpers.are_there, WITHIN_S)
         yield helpers
@@ -190,10 +172,5 @@ def test_who_is_starved_gets_on(run: Path) -> None:
         ]
         for thread in threads:
             os.setpriority(os.PRIO_PROCESS, thread, 19)
-        busy = [subprocess.Popen([sys.executable, "-c", BUSY]) for _ in range(4)]
-        try:
+        with beside.busy_loops():
             helpers.get_on()
-        finally:
-            for process in busy:
-                process.kill()
-                process.wait()

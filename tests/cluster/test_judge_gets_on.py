@@ -6,10 +6,6 @@ import json
 import os
 import shutil
 import signal
-import socket
-import subprocess
-import sys
-import urllib.request
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Callable, Iterator
@@ -23,23 +19,15 @@ from typer.testing import CliRunner
 
 from mstxkit.cli import application
 from mstxkit.reading.report import judged_so_far
-from mstxkit.store import job_file, layout
+from mstxkit.store import layout
 
-RANK = """
+RANK = f"""
     import sys, threading, time
     from mstxkit.cluster import beside
     beside._SILENT_AFTER_S, beside._AGAIN_AFTER_S, beside._AFTER_S = float(sys.argv[2]), 0.5, 0.2
     import mstxkit
     mstxkit.capture(sys.argv[1])
-    ending, step = threading.Event(), 0
-    threading.Thread(target=lambda: (sys.stdin.readline(), ending.set()), daemon=True).start()
-    while not ending.is_set():
-        mstxkit.step(step)
-        step += 1
-        with mstxkit.stage("reward"):
-            time.sleep(0.05)
-"""
-BUSY = "import time\nwhile True: pass"
+{beside.TRAINS}"""
 
 
 @pytest.fixture
@@ -56,7 +44,7 @@ def a_job(run: Path, followed_after_s: float = 5.0, **variables: str) -> Iterato
         for rank in range(2)
     ]
     try:
-        assert lives.wait_until(lambda: judged(run) > 0, 60)
+        assert lives.wait_until(lambda: beside.judged(run) > 0, 60)
         yield beside.pids(run, beside.JUDGE)[0]
     finally:
         for pid in beside.pids(run, beside.JUDGE)[:1]:
@@ -64,12 +52,6 @@ def a_job(run: Path, followed_after_s: float = 5.0, **variables: str) -> Iterato
         for rank in ranks:
             rank.communicate("\n", timeout=60)
         assert lives.wait_until(lambda: not beside.pids(run, beside.JUDGE))
-
-
-def judged(run: Path) -> int:
-    """Up to which step."""
-    state = job_file.read(run, lives.run_id(run)) if (run / "run.json").exists() else None
-    return max((role.step for role in state.roles), default=0) if state else 0
 
 
 def clear_verdicts(run: Path, pid: int) -> None:
@@ -84,8 +66,8 @@ def test_who_was_stopped_is_followed_and_ends_as_it_goes_on(run: Path) -> None:
     """Somebody may want to look at it: nobody ends it before that one lets it go on."""
     with a_job(run) as first:
         os.kill(first, signal.SIGSTOP)
-        at = judged(run)
-        assert lives.wait_until(lambda: judged(run) > at, 60)
+        at = beside.judged(run)
+        assert lives.wait_until(lambda: beside.judged(run) > at, 60)
         assert first in beside.pids(run, beside.JUDGE)
         os.kill(first, signal.SIGCONT)
 
@@ -97,23 +79,18 @@ def test_who_was_stopped_is_followed_and_ends_as_it_goes_on(run: Path) -> None:
 def test_whoever_judges_no_more_is_followed_and_ends(run: Path, fault: Callable[[Path, int], None]) -> None:
     with a_job(run) as first:
         fault(run, first)
-        at = judged(run)
+        at = beside.judged(run)
 
-        assert lives.wait_until(lambda: judged(run) > at and first not in beside.pids(run, beside.JUDGE), 60)
+        assert lives.wait_until(lambda: beside.judged(run) > at and first not in beside.pids(run, beside.JUDGE), 60)
         assert lives.wait_until(lambda: len(beside.pids(run, beside.JUDGE)) == 1)
 
 
 def test_who_is_starved_keeps_up_or_is_told_to_be_behind(run: Path) -> None:
     with a_job(run) as first:
         os.setpriority(os.PRIO_PROCESS, first, 19)
-        busy = [subprocess.Popen([sys.executable, "-c", BUSY]) for _ in range(4)]
-        try:
-            at = judged(run)
-            assert lives.wait_until(lambda: judged(run) > at or is_told(run), 60)
-        finally:
-            for process in busy:
-                process.kill()
-                process.wait()
+        with beside.busy_loops():
+            at = beside.judged(run)
+            assert lives.wait_until(lambda: beside.judged(run) > at or is_told(run), 60)
 
 
 def test_who_is_stopped_and_followed_by_nobody_is_told_to_be_behind_by_every_command(
@@ -122,7 +99,7 @@ def test_who_is_stopped_and_followed_by_nobody_is_told_to_be_behind_by_every_com
     monkeypatch.setattr(judged_so_far, "_LATE_S", 5.0)
     with a_job(run, followed_after_s=1e9) as first:
         os.kill(first, signal.SIGSTOP)
-        at = judged(run)
+        at = beside.judged(run)
 
         assert lives.wait_until(lambda: f"judged up to step {at}, " in said(run, "status"), 60)
         assert f"judged up to step {at}, " in said(run, "report")
@@ -141,21 +118,11 @@ def is_told(run: Path) -> bool:
 
 def test_who_is_stopped_is_followed_and_its_page_served_on_the_same_port(run: Path) -> None:
     pytest.importorskip("prometheus_client")
-    with socket.socket() as drawn:
-        drawn.bind(("127.0.0.1", 0))
-        port = drawn.getsockname()[1]
+    port = beside.free_port()
     with a_job(run, MSTXKIT_METRICS=f"127.0.0.1:{port}") as first:
-        assert lives.wait_until(lambda: is_served(port))
+        assert lives.wait_until(lambda: beside.is_served(port))
         os.kill(first, signal.SIGSTOP)
-        at = judged(run)
+        at = beside.judged(run)
 
-        assert lives.wait_until(lambda: judged(run) > at and first not in beside.pids(run, beside.JUDGE), 60)
-        assert lives.wait_until(lambda: is_served(port))
-
-
-def is_served(port: int) -> bool:
-    try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=1) as answer:
-            return b"mstxkit_members" in answer.read()
-    except OSError:
-        return False
+        assert lives.wait_until(lambda: beside.judged(run) > at and first not in beside.pids(run, beside.JUDGE), 60)
+        assert lives.wait_until(lambda: beside.is_served(port))
