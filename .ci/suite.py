@@ -40,8 +40,9 @@ OF_RAY = (
 NOT_FOR_TESTS = ("RAY_ADDRESS", "PYTHONDONTWRITEBYTECODE")
 # A file stays on one worker: what its tests share is made once.
 # What is marked as slow, or may take long, begins first (tests/conftest.py): else one worker waits for it at the end.
-# Tests of the core that wait more than they compute: they run where other lanes are through before the core is.
-OF_PROCESSES, OF_JOBS = ("tests/incidents", "tests/processes"), ("tests/cluster", "tests/telemetry")
+# Tests of the core that run where other lanes are through before the core is: first what waits more than it computes.
+OF_PROCESSES = ("tests/incidents", "tests/processes")
+OF_JOBS = ("tests/cluster", "tests/telemetry", "tests/contracts", "tests/config")
 # Where what is slow trains real ranks and judges them: a busy machine makes everybody slow.
 OF_DEMO = ("tests/demo", "tests/cluster")
 SIDE_BY_SIDE = ("-n", "2", "--dist", "loadfile", "--no-loadscope-reorder")
@@ -100,9 +101,9 @@ def main(arguments: list[str]) -> int:
 def test_here() -> list[Outcome]:
     """All parts on the Python that runs this script."""
     packaging = Part("packaging", Path(sys.executable), "wheel", options=ALONE)
-    last = [packaging, waiting("processes", OF_PROCESSES)], [waiting("jobs", OF_JOBS)]
+    parts = waiting("processes", OF_PROCESSES), waiting("jobs", OF_JOBS), packaging
     rest = (*SIDE_BY_SIDE, *(f"--ignore={folder}" for folder in (*OF_PROCESSES, *OF_JOBS)))
-    return in_lanes("", RAY_ALONE, last, rest)
+    return in_lanes("", RAY_ALONE, parts, rest)
 
 
 def waiting(of: str, folders: tuple[str, ...]) -> Part:
@@ -114,33 +115,28 @@ def soak_here() -> list[Outcome]:
     """The modules that have a longer form, in that form; and of the older Ray all (tests/ray_jobs/conftest.py)."""
     os.environ["SOAK_TESTS"] = "1"
     (title, name, markers, options), older = RAY_ALONE
-    return in_lanes(" and soak", ((title, name, f"{markers} and soak", options), older), ([], []), SIDE_BY_SIDE)
+    return in_lanes(" and soak", ((title, name, f"{markers} and soak", options), older), (), SIDE_BY_SIDE)
 
 
-def in_lanes(
-    of: str, of_ray: Sequence[OfFramework], last: tuple[list[Part], list[Part]], of_core: tuple[str, ...]
-) -> list[Outcome]:
-    """All parts, or what `of` leaves of them, in three lanes: four or five workers keep two cores busy, as many tests
-    wait for children, imports and trainings. What pytest says of a part of the other lanes is shown when it is through.
-    `last` comes at the end of the second lane, and of that of Ray's.
+def in_lanes(of: str, of_ray: Sequence[OfFramework], more: Sequence[Part], of_core: tuple[str, ...]) -> list[Outcome]:
+    """All parts, or what `of` leaves of them, in three lanes: four to six workers keep two cores busy, as many tests
+    wait for children, imports and trainings. The core stands in the first; each of the two others takes the next part,
+    long ones first, and shows what pytest says of it when it is through.
     """
-    with ThreadPoolExecutor(max_workers=1) as second_lane, ThreadPoolExecutor(max_workers=1) as lane_of_ray:
+    frameworks, mindspore = [(title, name, markers + of, options) for title, name, markers, options in OF_FRAMEWORKS]
+    others = part_of_slow("slow (others)", of, (*SIDE_BY_SIDE, *(f"--ignore={folder}" for folder in OF_DEMO)))
+    with ThreadPoolExecutor(max_workers=2) as lanes:
         beside = [
-            *(lane_of_ray.submit(in_environment, *part, PIPE) for part in of_ray),
-            *(
-                second_lane.submit(in_environment, title, name, markers + of, options, PIPE)
-                for title, name, markers, options in OF_FRAMEWORKS
-            ),
-            second_lane.submit(on_npu, NPU + of, ALONE, PIPE),
+            *(lanes.submit(in_environment, *part, PIPE) for part in (of_ray[0], frameworks)),
+            *(lanes.submit(run, part, PIPE) for part in more),
+            lanes.submit(on_engine, "0", of, SIDE_BY_SIDE, PIPE),
+            lanes.submit(on_npu, NPU + of, ALONE, PIPE),
+            *(lanes.submit(in_environment, *part, PIPE) for part in (mindspore, *of_ray[1:])),
+            lanes.submit(run, others, PIPE),
         ]
-        twin = lane_of_ray.submit(on_engine, "0", of, SIDE_BY_SIDE, PIPE)
-        lanes = zip((second_lane, lane_of_ray), last)
-        beside += [lane.submit(run, part, PIPE) for lane, parts in lanes for part in parts]
-        others = part_of_slow("slow (others)", of, (*SIDE_BY_SIDE, *(f"--ignore={folder}" for folder in OF_DEMO)))
-        beside.append(lane_of_ray.submit(run, others, PIPE))
         core = on_engine("1", of, of_core)
         demo = run(part_of_slow("slow (demo)", of, (*ALONE, *OF_DEMO)))
-        return [core, twin.result(), demo, *(outcome.result() for outcome in beside)]
+        return [core, demo, *(outcome.result() for outcome in beside)]
 
 
 def part_of_slow(title: str, of: str, options: tuple[str, ...]) -> Part:

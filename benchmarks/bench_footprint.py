@@ -43,7 +43,9 @@ def begun(run):
 
 before_mb = resident_mb()
 capture, cold_ms = begun(sys.argv[1])
-at_once = *loaded(), resident_mb() - before_mb
+at_once = loaded()
+time.sleep(0.2)  # by then the live file's pages are there
+at_once = *at_once, resident_mb() - before_mb
 if len(sys.argv) > 3:
     time.sleep(float(sys.argv[3]))
 later = *loaded(), resident_mb() - before_mb

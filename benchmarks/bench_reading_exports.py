@@ -88,7 +88,7 @@ def _with_controller(folder: Path) -> Path:
     run = _run(folder, Setting(4, RANGES, "ranges", {}, 0, attributes=False))
     identity = {"host": "bench", "pid": 99, "start": "a"}
     files = SealedFiles(run / "sealed", "bench-99-a", 64 << 20, 1 << 40, lambda count: None)
-    stages = open_run(run, ranks=0).files.stage_rows().sort("start_ns", "duration_ns")
+    stages = open_run(run, ranks=0).files.stage_rows.sort("start_ns", "duration_ns")
     for bank, rows in enumerate(stages.iter_slices(10_000), 1):
         meta, payload = _waits(rows)
         meta |= {"bank": bank, "identity": identity, "clock": CLOCK, "counters": {}, "heartbeat_ns": 10**12}

@@ -117,10 +117,9 @@ def records_into(folder: Path) -> bool:
 
 
 def recorder_here() -> Recorder | None:
-    """The recorder of this process; None while nothing is recorded."""
+    """The recorder of this process, if any. Not locked: a finalizer may ask on a thread of ours that `stop` awaits."""
     _begin_now()
-    with _lock():
-        return here.recorder
+    return here.recorder if _lock() else None
 
 
 def in_force() -> dict[str, Any]:
@@ -162,7 +161,7 @@ def _lock() -> Any:
 
 def _take(recorder: Any, is_forked: bool = False) -> None:
     here.recorder = recorder
-    identity.on_learnt = None if recorder is None else recorder.learn_identity
+    identity.on_learnt = learn = recorder and recorder.learn_identity
     _beside.standby = _beside.keeper = _beside.rings = _beside.last_words = None
     if recorder is not None:
         settings, place = _beside.settings, (recorder.run, recorder.run_id, recorder.live.path.parent)
@@ -171,13 +170,13 @@ def _take(recorder: Any, is_forked: bool = False) -> None:
         watching = settings.hang_s, settings.incidents, settings.incidents_bytes
         keeper = Postponed("mstxkit.recorder.keeper:begun", recorder, agent, watching, is_forked)
         of_rings = "mstxkit.recorder.rings:beside", recorder.live.path, _beside.inherits_groups
-        rings = Postponed(*of_rings, is_wanted=lambda: "torch.distributed" in sys.modules)
-        if (entries := sys.modules.get("mstxkit.recorder.entries")) is not None:
+        entering = "torch.distributed", "mstxkit.recorder.entries"
+        rings = Postponed(*of_rings, is_wanted=lambda: any(map(sys.modules.get, entering)))
+        if (entries := sys.modules.get(entering[1])) is not None:
             entries.forget()
         if settings.hang_s:
-            last = LastWordsHere(recorder.live.path, partial(rings.ask, "read_now"), recorder.learn_identity)
-            _beside.last_words = last
-        words = (lambda: 0) if _beside.last_words is None else _beside.last_words.consider
+            _beside.last_words = LastWordsHere(recorder.live.path, partial(rings.ask, "read_now"), learn)
+        words = [] if _beside.last_words is None else [_beside.last_words.consider]
         recorder.sealer.each_tick.append(partial(rings.ask, "tell_calls"))
         recorder.sealer.start_others = _resume_others
         recorder.sealer.each_quiet_look = partial(keeper.ask, "consider")
@@ -185,9 +184,8 @@ def _take(recorder: Any, is_forked: bool = False) -> None:
         standby.each_look = partial(faults.tell, [partial(keeper.ask, "look"), recorder.sealer.tick_too])
 
         def consider_all() -> int:
-            spent_ns: int = standby.consider() + keeper.ask("consider") + words()
-            rings.ask("consider")
-            faults.tell(here.each_second)
+            spent_ns: int = standby.consider() + keeper.ask("consider")
+            faults.tell([*words, partial(rings.ask, "consider"), *here.each_second])
             return spent_ns
 
         recorder.sealer.each_second = consider_all
@@ -427,13 +425,14 @@ def _begin_late(slow: Any) -> None:
 
 
 def _at_exit() -> None:
-    """The end of the interpreter. What others end only after this is sealed once they have."""
+    """The end of the interpreter. What others end after this is sealed once they have; ranges after it are counted."""
     recorder, keeper = here.recorder, _beside.keeper
     stop()
     if recorder is not None and keeper is not None and recorder.pid == os.getpid() and recorder.is_sealed:
         from .recorder import outliving
 
         outliving.when_others_have_ended(lambda: _hand_over(keeper, time.monotonic() + recorder.limits.stop_s))
+        engine.await_first(recorder.sealer.writing().count_late)
 
 
 def _hand_over(keeper: Postponed, deadline: float) -> None:

@@ -8,15 +8,17 @@ wait for the very thread of ours that would log.
 
 from __future__ import annotations
 
+import sys
 from collections import deque
 from typing import Any, Callable
 
+_INFO, _WARNING = 20, 30  # as of logging
 counts: dict[str, int] = {}
 reraise = False
 # Set by `engine.choose` to the engine's count_fault, so that the number is also in the live file's header.
 on_fault: Callable[[], None] | None = None
 # What waits for the end of a fork; a few, as each place is logged once.
-_waiting: deque[tuple[str, tuple[object, ...], Any]] = deque(maxlen=100)
+_waiting: deque[tuple[int, str, tuple[object, ...], Any]] = deque(maxlen=100)
 _is_held = False
 _said: set[str] = set()
 
@@ -35,30 +37,21 @@ def note(where: str, exc: BaseException) -> None:
     if reraise:
         raise exc
     if is_first:
-        _warn(
-            "mstxkit: fault in %s, counted from here on; your program is not affected",
-            where,
-            exc_info=(type(exc), exc, exc.__traceback__),
-        )
+        message = "mstxkit: fault in %s, counted from here on; your program is not affected"
+        _log(_WARNING, message, where, exc_info=(type(exc), exc, exc.__traceback__))
 
 
 def warn_once(where: str, message: str) -> None:
     """Count an event that is no exception (a cap reached, say) and log the first one."""
     if count(where):
-        _warn("mstxkit: %s", message)
+        _log(_WARNING, "mstxkit: %s", message)
 
 
 def say_once(message: str, is_asked_for: bool = False) -> None:
     """Log what is no fault, and not counted as one, once a process; as information where it was asked for."""
-    if message in _said:
-        return
-    _said.add(message)
-    try:
-        import logging
-
-        logging.getLogger("mstxkit").log(logging.INFO if is_asked_for else logging.WARNING, "mstxkit: %s", message)
-    except Exception:
-        pass  # as in `_warn`
+    if message not in _said:
+        _said.add(message)
+        _log(_INFO if is_asked_for else _WARNING, "mstxkit: %s", message)
 
 
 class NotLoaded(dict[str, Any]):
@@ -104,19 +97,25 @@ def go_on() -> None:
     global _is_held
     _is_held = False
     while _waiting and not _is_held:
-        message, args, exc_info = _waiting.popleft()
-        _warn(message, *args, exc_info=exc_info)
+        level, message, args, exc_info = _waiting.popleft()
+        _log(level, message, *args, exc_info=exc_info)
 
 
-def _warn(message: str, *args: object, exc_info: Any = None) -> None:
+def _log(level: int, message: str, *args: object, exc_info: Any = None) -> None:
     if _is_held:
-        _waiting.append((message, args, exc_info))
+        _waiting.append((level, message, args, exc_info))
         return
     try:
-        # Imported here: logging would be a quarter of what `import mstxkit` loads.
-        import logging
+        if "logging" in sys.modules:
+            import logging
 
-        logging.getLogger("mstxkit").warning(message, *args, exc_info=exc_info)
+            logging.getLogger("mstxkit").log(level, message, *args, exc_info=exc_info)
+        elif level >= _WARNING:
+            # As logging does that nobody has set up. A thread of ours that imports it while another one forks would
+            # have it let go of a lock after the fork that it did not take before.
+            sys.stderr.write(f"{message % args}\n")
+            if exc_info:
+                sys.__excepthook__(*exc_info)
     except Exception:
         pass  # a handler of the program's that raises: there is nobody left to tell
 

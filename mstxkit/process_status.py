@@ -63,12 +63,11 @@ def _status_of(recorder: Recorder | None) -> Status:
     counters = dict(engine.counters())
     if recorder is not None:
         counters.update(livefile.read_counters(recorder.live.view))
-    reason = recorder.clock.reason if recorder is not None else clock.choose(engine.NATIVE).reason
     return Status(
         on=recorder is not None,
         native=engine.NATIVE,
         clock=livefile.CLOCKS.get(engine.clock_kind(), "?"),
-        clock_reason=reason,
+        clock_reason=(clock.choose(engine.NATIVE) if recorder is None else recorder.clock).reason,
         run=None if recorder is None else str(recorder.run),
         live_file=None if recorder is None else str(recorder.live.path),
         sinks=sinks.states(),

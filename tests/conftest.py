@@ -30,7 +30,7 @@ _IMPORTS_END_WITHIN_S = 90.0
 # Where a test hangs, and is not only slow on a busy machine; else pyproject.toml says it.
 _REAL_AT_MOST_S, _SOAKS_AT_MOST_S = 400, 1800
 _quiet = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}  # a busy machine is no failure
-settings.register_profile("short", max_examples=50, **_quiet)
+settings.register_profile("short", max_examples=25, **_quiet)
 settings.register_profile("soak", max_examples=1000, **_quiet)
 settings.load_profile(soak.rounds("soak", "short"))
 
@@ -57,16 +57,17 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """`twin`: also runs on the Python twin. `soak`: stands in a module with a longer form. `daily`: some of them a
-    day. Slow files begin first, and those that may take longest.
+    day. `days`: on odd or even ones. Slow files begin first, and those that may take longest.
     """
     _leave_for_other_days(config, items)
+    _leave_for_tomorrow(config, items)
     limits = Counter[Path]()  # as the tests say them
     for item in items:
         limits[item.path] = max(limits[item.path], _limit_s(item))
     for item in items:
         if selection.is_for_the_twin(item):
             item.add_marker("twin")
-        if getattr(getattr(item, "module", None), "soak", None) is soak or item.get_closest_marker("daily"):
+        if getattr(getattr(item, "module", None), "soak", None) is soak or selection.runs_on_some_days(item):
             item.add_marker("soak")
         if not item.get_closest_marker("timeout"):
             is_real = any(item.get_closest_marker(marker) for marker in selection.REAL)
@@ -96,6 +97,14 @@ def _leave_for_other_days(config: pytest.Config, items: list[pytest.Item]) -> No
     for path, functions in modules.items():
         today = soak.sample(list(functions), counts[path])
         others = [item for name, of_it in functions.items() if name not in today for item in of_it]
+        selection.leave_out(config, items, others)
+
+
+def _leave_for_tomorrow(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Of the tests that take turns those stay whose day it is; in soak, and where one file is asked for, all."""
+    is_one_file = len({item.path for item in items}) == 1
+    if not (soak.is_soaking() or is_one_file):
+        others = [item for item in items if selection.rests(item, soak.seed(), is_twin=not engine.NATIVE)]
         selection.leave_out(config, items, others)
 
 

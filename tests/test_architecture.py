@@ -81,6 +81,7 @@ LATE_OURS = {
     "marking/ranges.py": "decoration, torch.compile, and what MSTXKIT_OFF=1 does without",
     "process_status.py": "with MSTXKIT_OFF=1 no engine is loaded",
     "recorder/keeper.py": "a process that is alone has nobody to watch or to seal",
+    "recorder/last_words.py": "a sub-interpreter, which is not recorded, can load no faulthandler",
     "recorder/process.py": "a disk of the host's own, and the first block, once there is one",
     "recorder/sealer.py": "what a tick needs is loaded by the first one, in the sealer's thread",
     "reading": "numpy and polars are loaded when a table is asked for",

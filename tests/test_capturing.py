@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from pathlib import Path
 from typing import Any, Iterator
 
@@ -14,7 +15,7 @@ import mstxkit
 from mstxkit import faults
 from mstxkit.engine.choose import engine
 from mstxkit.errors import CaptureError
-from mstxkit.recorder import blocks
+from mstxkit.recorder import blocks, here
 
 
 @pytest.fixture
@@ -69,6 +70,43 @@ def test_a_range_that_ends_while_a_stop_is_sealing_is_named_as_open(run: Path, m
 
     assert not lives.ended(run)
     assert lives.still_open(run) == {"late": 1}
+
+
+def test_what_takes_too_long_at_the_end_is_named_as_the_work_that_others_have_left(
+    run: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """This process has sealed its own, so that its run folder does answer."""
+    started, folder = mstxkit.capture(run, stop_s=5), lives.live_folder(run)
+    assert here.recorder is not None
+    background = here.recorder.sealer.background
+    finish = background.finish
+    monkeypatch.setattr(background, "finish", lambda last, deadline: finish(last, deadline + 60) and False)
+    started.stop()
+
+    said = f"what processes of {run} that are gone have left was more than 5 s of work: the rest stays in {folder}, "
+    assert said + "to be sealed by the next process of this run here, or by `mstxkit collect`" in caplog.text
+    assert "has not answered" not in caplog.text
+
+
+def test_who_asks_on_a_thread_of_ours_waits_for_no_stop_that_waits_for_that(run: Path) -> None:
+    """A finalizer of the program, which any thread may run: both would wait, and nothing would be sealed."""
+    asked, answers = threading.Event(), []
+
+    def ask() -> None:
+        asked.set()
+        while here.recorder is not None:
+            time.sleep(0.001)
+        answers.append(mstxkit.status().on)
+
+    started = mstxkit.capture(run)
+    assert here.recorder is not None
+    here.recorder.sealer.each_tick.append(ask)
+    engine.wake()
+    assert asked.wait(60)
+    started.stop()
+
+    assert answers == [False]
+    assert not list((run / "live").iterdir()) and lives.processes(run)[0]["state"] == "ended"
 
 
 def test_a_stopped_capture_can_be_started_again_into_the_same_run(run: Path) -> None:

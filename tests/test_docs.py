@@ -52,10 +52,11 @@ def test_links_lead_to_something(page: Path) -> None:
 
 
 def test_pages_that_code_names_are_there() -> None:
+    ours = r"\bdocs/(?:guide|internals|decisions|quickstart|[a-z]+\.md)[\w/-]*(?:\.md|\.png)?"
     named = {
         (str(path.relative_to(ROOT)), name)
         for path in [*files(".py", ".c", ".h", ".pyi"), ROOT / "Makefile", ROOT / "pyproject.toml"]
-        for name in re.findall(r"\bdocs/(?:guide|internals|decisions|[a-z]+\.md)[\w/-]*(?:\.md|\.png)?", _text(path))
+        for name in re.findall(ours, _text(path))
     }
 
     assert [(path, name) for path, name in named if not (ROOT / name).exists()] == []
@@ -65,9 +66,10 @@ def _text(path: Path) -> str:
     return path.read_text(encoding="utf-8")
 
 
-def test_every_promise_names_a_test_that_is_there() -> None:
+@pytest.mark.parametrize("page", ["production.md", "profiling_guides.md"])
+def test_every_promise_names_a_test_that_is_there(page: str) -> None:
     tests = "".join(_text(path) for path in (ROOT / "tests").rglob("test_*.py"))
-    named = re.findall(r"`(test_\w+)`", _text(DOCS / "guide" / "production.md"))
+    named = re.findall(r"`(test_\w+)`", _text(DOCS / "guide" / page))
 
     assert len(named) > 20
     assert [name for name in named if f"def {name}(" not in tests] == []

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from builders import quickstart
 
 # torch_npu may be installed without CANN: loaded by itself, it would end `import torch` with an error.
 os.environ.setdefault("TORCH_DEVICE_BACKEND_AUTOLOAD", "0")
@@ -28,19 +29,17 @@ def test_the_page_shows_the_loop_that_the_demo_runs_and_every_example_there_is()
     assert "torchrun --standalone --nproc-per-node 2 -m mstxkit.demo.loop" in page
 
 
-@pytest.mark.daily(2)
+@pytest.mark.daily(1)
 @pytest.mark.slow
 def test_the_example_trains_under_torchrun(tmp_path: Path) -> None:
     pytest.importorskip("torch")
-    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-    environment = {**os.environ, "MSTXKIT_RUN": str(tmp_path / "run"), "OMP_NUM_THREADS": "1"}
-    environment["PYTHONPATH"] = str(ROOT)
+    recorder = quickstart.mstxkit("torch", "run", tmp_path / "run")
+    started = next(words for words in quickstart.commands("torch") if "mstxkit.demo.loop" in words)
+    program = [sys.executable, "-m", "torch.distributed.run", *started[started.index("torchrun") + 1 :]]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
 
     done = subprocess.run(
-        [*launcher, "-m", "mstxkit.demo.loop", "--steps", "3", "--every", "1"],
-        env=environment,
-        capture_output=True,
-        text=True,
+        [*recorder, *program, "--steps", "3", "--every", "1"], env=environment, capture_output=True, text=True
     )
 
     assert done.returncode == 0, done.stderr
@@ -48,7 +47,7 @@ def test_the_example_trains_under_torchrun(tmp_path: Path) -> None:
     assert list((tmp_path / "run" / "sealed").iterdir())
 
 
-@pytest.mark.daily(2)
+@pytest.mark.daily(1)
 @pytest.mark.slow
 def test_the_example_of_escalation_profiles_its_own_slow_stage_and_says_where_that_lies(tmp_path: Path) -> None:
     pytest.importorskip("torch")
@@ -66,7 +65,7 @@ def test_the_example_of_escalation_profiles_its_own_slow_stage_and_says_where_th
     assert f"mstxkit profiles {tmp_path / 'run'} --analyse" in done.stdout
 
 
-@pytest.mark.daily(2)
+@pytest.mark.daily(1)
 @pytest.mark.slow
 def test_the_example_of_configuration_records_the_same_sessions_with_three_systems_files(tmp_path: Path) -> None:
     pytest.importorskip("torch")

@@ -6,6 +6,7 @@ import logging
 from typing import Iterator
 
 import pytest
+from builders import lives
 
 from mstxkit import faults
 
@@ -22,6 +23,11 @@ def logger() -> Iterator[logging.Logger]:
 @pytest.fixture(autouse=True)
 def _no_engine(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(faults, "on_fault", None)
+
+
+@pytest.fixture
+def _nothing_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(faults, "_said", set())
 
 
 class Unprintable(Exception):
@@ -186,3 +192,33 @@ def test_a_fault_is_raised_where_tests_of_mstxkit_ask_for_it(monkeypatch: pytest
 
 def test_nothing_is_raised_again_unless_asked_for() -> None:
     assert faults.reraise is False
+
+
+@pytest.mark.usefixtures("_nothing_said")
+def test_what_is_said_during_a_fork_is_logged_after_it(caplog: pytest.LogCaptureFixture) -> None:
+    faults.hold()
+    faults.say_once("news")
+    faults.warn_once("cap", "reached")
+    during = list(caplog.messages)
+    faults.go_on()
+
+    assert (during, caplog.messages) == ([], ["mstxkit: news", "mstxkit: reached"])
+
+
+def test_a_program_without_logging_hears_of_it_all_the_same() -> None:
+    """A thread of ours that imports it while another one forks has it let go of a lock that it did not take."""
+    program = """
+        import sys
+        from mstxkit import faults
+        faults.say_once("seen"), faults.say_once("of no weight", is_asked_for=True)
+        faults.note("sealer", ValueError("broken"))
+        print("logging" in sys.modules)
+    """
+    status, out, err = lives.finished(lives.start(program))
+
+    assert (status, out) == (0, "False\n")
+    assert err.splitlines() == [
+        "mstxkit: seen",
+        "mstxkit: fault in sealer, counted from here on; your program is not affected",
+        "ValueError: broken",
+    ]

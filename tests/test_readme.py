@@ -17,6 +17,7 @@ import pytest
 pytest.importorskip("polars")
 
 from builders import readme_tables
+from builders.code_blocks import blocks_in
 from builders.readme_tables import CHINESE, ENGLISH
 from typer.testing import CliRunner
 
@@ -45,14 +46,8 @@ def text_of(file: Path) -> str:
     return file.read_text(encoding="utf-8")
 
 
-def blocks(file: Path, language: str) -> list[str]:
-    """Blocks of code without their comments."""
-    found = re.findall(rf"^```{language}\n(.*?)^```", text_of(file), re.MULTILINE | re.DOTALL)
-    return [re.sub(r" +# .*", "", block) for block in found]
-
-
 def commands(file: Path, tool: str) -> list[list[str]]:
-    lines = "".join(blocks(file, "bash")).splitlines()
+    lines = "".join(blocks_in(file, "bash")).splitlines()
     return [words for line in lines if (words := shlex.split(line))[0] == tool]
 
 
@@ -69,7 +64,7 @@ def test_both_languages_have_the_same_code_links_tables_and_figures() -> None:
         text = text_of(file).replace(f"]({CHINESE.name})", "").replace(f"]({ENGLISH.name})", "")
         prose = re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL)
         return {
-            "code": blocks(file, "bash") + blocks(file, "python"),
+            "code": blocks_in(file, "bash") + blocks_in(file, "python"),
             "links": re.findall(r"\]\(([^)]*)\)", text),
             "words": sorted(re.findall(r"`([^`]+)`", prose)),
             "figures": sorted(re.findall(r"\d+(?:\.\d+)*", text)),
@@ -116,6 +111,7 @@ def listens(run: Path) -> bool:
     return bool(list((run / "control" / "acks").glob("*.json")))
 
 
+@pytest.mark.days("even")
 @pytest.mark.slow
 def test_every_command_of_it_runs(place: Path) -> None:
     deadline = time.monotonic() + 60
@@ -139,7 +135,7 @@ def test_every_command_of_it_runs(place: Path) -> None:
 
 @pytest.mark.parametrize("file", [ENGLISH, CHINESE], ids=lambda file: file.name)
 def test_its_python_runs(file: Path, tmp_path: Path) -> None:
-    (code,) = blocks(file, "python")
+    (code,) = blocks_in(file, "python")
     environment = {key: text for key, text in os.environ.items() if not key.startswith("MSTXKIT_")}
     command = [sys.executable, "-W", "error", "-c", PROGRAM + code]
     subprocess.run(command, cwd=tmp_path, env={**environment, "PYTHONPATH": str(ROOT)}, check=True, timeout=60)

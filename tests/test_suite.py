@@ -8,7 +8,7 @@ from types import ModuleType
 
 import pytest
 from builders import soak
-from builders.selection import ON_BOTH_ENGINES
+from builders.selection import ON_BOTH_ENGINES, rests
 
 ROOT = Path(__file__).resolve().parents[1]
 # Rooms that ask the engine at import and are proven on C alone, and why that is enough.
@@ -62,6 +62,14 @@ def test_a_short_run_takes_some_cases_in_their_order_and_a_long_one_all(monkeypa
     assert len(short) == 7 and short == sorted(set(short))
     assert soak.sample(cases, 7) == cases
     assert soak.rounds("full", "short") == "full"
+
+
+@pytest.mark.parametrize("today", [20261129, 20261130])
+def test_of_two_days_each_long_test_runs_on_one(request: pytest.FixtureRequest, today: int) -> None:
+    for day in ("odd", "even"):
+        request.node.own_markers[:] = [pytest.mark.days(day).mark]
+        assert rests(request.node, today) is not rests(request.node, today + 1)
+        assert rests(request.node, today) is (day == "even" and today % 2 == 1 or day == "odd" and today % 2 == 0)
 
 
 @pytest.mark.parametrize("name", ["main", "frameworks", "mindspore", "ray-2.42.1"])

@@ -12,7 +12,7 @@ from typing import Any
 
 from .. import faults
 from ..errors import PatchError
-from ..host import environment
+from ..host import environment, interpreters
 from ..marking import ranges
 from ..patching import registry
 from ..patching.declare import Patch
@@ -60,7 +60,7 @@ def autopatch(*frameworks_named: str, targets: Any = None) -> PatchReport:
         >>> import textwrap  # from here on each call of shorten is an occurrence of the stage
         >>> mstxkit.unpatch()
     """
-    wanted = _wanted(frameworks_named, targets)
+    wanted = _list_patches(frameworks_named, targets)
     if ranges.is_off:
         _ways.off += [pair for pair in wanted if pair not in _ways.off]
         return patch_report()
@@ -71,7 +71,7 @@ def autopatch(*frameworks_named: str, targets: Any = None) -> PatchReport:
     return patch_report()
 
 
-def _wanted(names: tuple[Any, ...], targets: Any) -> list[tuple[Patch, bool]]:
+def _list_patches(names: tuple[Any, ...], targets: Any) -> list[tuple[Patch, bool]]:
     for name in names:
         if not isinstance(name, str) or name.endswith(_YAML):
             raise PatchError(f"{name!r} is no framework's name; targets of your own go into targets=")
@@ -162,7 +162,7 @@ def patch_report() -> PatchReport:
 
 def autopatch_from_environment() -> None:
     """Do what MSTXKIT_AUTOPATCH says. Never raises: what is wrong in it is logged, and the rest of it is done."""
-    if ranges.is_off:
+    if ranges.is_off or not interpreters.is_main():  # others are not recorded, nor can every module be loaded there
         return
     for name in filter(None, (part.strip() for part in os.environ.get(VARIABLE, "").split(","))):
         try:

@@ -99,8 +99,8 @@ def capture(
     run, whatever folder is named here, and raises nothing for it: it is logged. The end of a `with` stops nothing then,
     and limits stay as they are, which is logged where others are asked for here.
 
-    Cost: once, 7 ms of CPU, 40 where nothing of it was imported yet (`benchmarks --only footprint`): the live file is
-        made, and its pages are faulted in.
+    Cost: once, 4 ms of CPU, 40 where nothing of it was imported yet (`benchmarks --only footprint`); a thread of ours
+        then faults the live file's pages in.
 
     Example:
         >>> import mstxkit
@@ -116,16 +116,16 @@ def capture(
         faults.warn_once("capture in a sub-interpreter", "a sub-interpreter is not recorded: the main interpreter is")
         return Capture(None)
     if run not in (None, "") and _named_outside and os.environ.get(environment.RUN):
-        return _joined(run, config, overrides)
+        return _join_run(run, config, overrides)
     from .. import capturing
     from . import settings
 
-    base, configured = (config, None) if settings.are_limits(config) else _configuration(config)
+    base, configured = (config, None) if settings.are_limits(config) else _read_configuration(config)
     asked = _asked_folder(run, "" if configured is None else configured.path)
     limits, of_requests = settings.resolved(base, overrides)
-    slow = None if capturing.is_begun() else _asked(asked, limits)
+    slow = None if capturing.is_begun() else _check_limits(asked, limits)
     is_slow = slow is not None and not slow.answers(BEGINS_WITHIN_S)
-    folder = Path(os.path.abspath(asked)) if is_slow or capturing.is_begun(late=True) else _resolved(asked)
+    folder = Path(os.path.abspath(asked)) if is_slow or capturing.is_begun(late=True) else _resolve_run(asked)
     if capturing.records_into(folder):
         _tell_of_what_stays({**base, **overrides}, {**limits._asdict(), **of_requests._asdict()})
         if configured is not None:
@@ -172,7 +172,7 @@ def _leave_ray() -> None:
         ray_job.undo("capture")
 
 
-def _joined(run: Any, config: Any, overrides: CaptureSettings) -> Capture:
+def _join_run(run: Any, config: Any, overrides: CaptureSettings) -> Capture:
     """The run that is there, and not the one that is named here. A program that works without us goes on."""
     from . import settings
 
@@ -210,7 +210,7 @@ def _tell_of_twin() -> None:
         faults.say_once(f"recording on the Python twin, a range costs a hundred times as much: {why}", is_asked_for)
 
 
-def _configuration(config: Any) -> tuple[dict[str, Any], Any]:
+def _read_configuration(config: Any) -> tuple[dict[str, Any], Any]:
     """Settings, and the `Configured` that they are from; none where no configuration is given."""
     if isinstance(config, (list, tuple)):
         raise CaptureError(f"config={config!r} (of capture): a file, a dict or a Config is needed")
@@ -235,14 +235,14 @@ def _asked_folder(run: str | os.PathLike[str] | None, path: str) -> str | os.Pat
     return folder
 
 
-def _asked(run: str | os.PathLike[str], limits: Any) -> SlowFolder:
+def _check_limits(run: str | os.PathLike[str], limits: Any) -> SlowFolder:
     try:
         return SlowFolder(run, limits)
     except (TypeError, ValueError) as exc:
         raise CaptureError(f"run={run!r} (of capture or {environment.RUN}) is no path: {exc}") from exc
 
 
-def _resolved(run: str | os.PathLike[str]) -> Path:
+def _resolve_run(run: str | os.PathLike[str]) -> Path:
     try:
         os.access(run, os.F_OK)  # a null byte is an error to it on Python 3.9 too
         return Path(os.path.realpath(run))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from collections import deque
 from functools import partial
 from pathlib import Path
@@ -64,21 +65,20 @@ _writer = _RecordWriter()
 
 
 def look() -> None:
-    """In a thread of ours, once a second: see whether what was patched is in its place, in ever longer intervals up to
-    a minute. Two looks make sure that what somebody has put there does not call ours.
-    """
-    global _seconds
-    _seconds += 1
-    if (_seconds & (_seconds - 1) and _seconds % 60) or not active.lock.acquire(blocking=False):
+    """In a thread of ours, now and then: is what was patched in its place? In ever longer intervals up to a minute."""
+    global _due_s, _rest_s
+    now_s = time.monotonic()
+    if now_s < _due_s or not active.lock.acquire(blocking=False):
         return
+    _due_s, _rest_s = now_s + _rest_s, min(2 * _rest_s, 60.0)
     try:
-        registry.look(mends=True)
+        registry.look(mends=True)  # the second one makes sure that what somebody has put there does not call ours
     finally:
         active.lock.release()
     write()
 
 
-_seconds = 0
+_due_s, _rest_s = 0.0, 1.0  # of the next look, and until the one after it
 
 
 def watch() -> None:
@@ -86,7 +86,7 @@ def watch() -> None:
     the last is when it ends.
     """
     active.on_change = trainer_settings.on_learnt = write
-    for hooks, hook in _hooks():
+    for hooks, hook in _list_hooks():
         hooks += [hook] if hook not in hooks else []
     write()
 
@@ -94,16 +94,12 @@ def watch() -> None:
 def leave_off() -> None:
     """Write no more."""
     active.on_change = trainer_settings.on_learnt = None
-    for hooks, hook in _hooks():
+    for hooks, hook in _list_hooks():
         hooks[:] = [other for other in hooks if other is not hook]
 
 
-def _hooks() -> list[tuple[list[Callable[[], None]], Callable[[], None]]]:
+def _list_hooks() -> list[tuple[list[Callable[[], None]], Callable[[], None]]]:
     return [(here.when_started, write), (here.each_second, look), (here.when_ending, _look_at_the_end)]
-
-
-def _look_at_the_end() -> None:
-    write(registry.look)
 
 
 def write(before: Callable[[], object] | None = None) -> None:
@@ -127,6 +123,9 @@ def write(before: Callable[[], object] | None = None) -> None:
         _writer.write(partial(_write, run, process, states, before))
     except Exception as exc:
         faults.note("the record of patches", exc)
+
+
+_look_at_the_end = partial(write, registry.look)
 
 
 def _write(run: Path, process: str, states: list[TargetState] | None, before: Callable[[], object] | None) -> None:

@@ -37,7 +37,7 @@ def boot() -> None:
         # By name: this file may have been run by its path and imported as well.
         there = {(type(finder).__module__, type(finder).__name__) for finder in sys.meta_path}
         if asked and (__name__, Waiting.__name__) not in there:
-            finder = Waiting(_names(asked))
+            finder = Waiting(_split_names(asked))
             sys.meta_path.insert(0, finder)
             for name in finder.names & set(sys.modules):  # another .pth file has imported it
                 finder.arrives(name, getattr(sys.modules[name], "__spec__", None))
@@ -107,7 +107,7 @@ class Waiting:
             self.names -= {name}
             return
         self.names = frozenset()
-        join(is_ray_worker=name == RAY and _script() == os.path.join(folder, _RAY_WORKER))
+        join(is_ray_worker=name == RAY and _find_script() == os.path.join(folder, _RAY_WORKER))
 
 
 def join(is_ray_worker: bool = False) -> None:
@@ -127,7 +127,7 @@ def join(is_ray_worker: bool = False) -> None:
         logging.getLogger("mstxkit").warning("mstxkit: cannot be loaded, so nothing is patched here", exc_info=exc)
 
 
-def _names(asked: str) -> frozenset[str]:
+def _split_names(asked: str) -> frozenset[str]:
     """Import roots to wait for. A name that does not exist waits for all: the process that joins says so."""
     # As `patching.registry.names`.
     frameworks = {name[:-3] for name in os.listdir(_PATCHES) if name.endswith(".py") and not name.startswith("_")}
@@ -145,17 +145,17 @@ def _names(asked: str) -> frozenset[str]:
 
 def is_default(framework: str) -> bool:
     """Is it among what `all` asks for? Read from its patch file's text: to load that would load mstxkit."""
-    return "default=False" not in _text(os.path.join(_PATCHES, framework + ".py"))
+    return "default=False" not in _read_text(os.path.join(_PATCHES, framework + ".py"))
 
 
 def _roots_in(targets_file: str) -> set[str]:
     """First parts of what looks like `package.module:name` in a file of targets; none if it cannot be read."""
     import re
 
-    return set(re.findall(r"(?<![\w.])([A-Za-z_]\w*)(?:\.\w+)*:[A-Za-z_*]", _text(targets_file)))
+    return set(re.findall(r"(?<![\w.])([A-Za-z_]\w*)(?:\.\w+)*:[A-Za-z_*]", _read_text(targets_file)))
 
 
-def _text(path: str) -> str:
+def _read_text(path: str) -> str:
     try:
         with open(path, encoding="utf-8", errors="replace") as stream:
             return stream.read()
@@ -165,21 +165,21 @@ def _text(path: str) -> str:
 
 def _is_part_of_ray(folder: str) -> bool:
     """Is this one of Ray's daemons (dashboard, agents, monitors), or its command line?"""
-    script = _script()
+    script = _find_script()
     if script.startswith(folder + os.sep):
         return script != os.path.join(folder, _RAY_WORKER)
-    return os.path.basename(script) == RAY or _module().split(".")[0] == RAY
+    return os.path.basename(script) == RAY or _find_module().split(".")[0] == RAY
 
 
-def _script() -> str:
+def _find_script() -> str:
     """Full path of the script that this process runs; sys.argv is complete before the first import of the program."""
     return os.path.realpath(sys.argv[0]) if getattr(sys, "argv", None) else ""
 
 
-def _module() -> str:
+def _find_module() -> str:
     """What follows `-m` on the command line, while Python is still looking for it."""
     if not getattr(sys, "argv", None) or sys.argv[0] != "-m":
         return ""
     # Python 3.9 has no `orig_argv`.
-    words = iter(getattr(sys, "orig_argv", None) or _text("/proc/self/cmdline").split("\0"))
+    words = iter(getattr(sys, "orig_argv", None) or _read_text("/proc/self/cmdline").split("\0"))
     return next((next(words, "") for word in words if word == "-m"), "")

@@ -80,16 +80,16 @@ def _hook_in(environment: Any) -> None:
     taken = environment[_VARIABLES].get(_TAKEN)
     hook = environment.get(_FIELD)
     if taken is not None:  # Ray acts on the variable alone, and refuses the field beside it
-        environment[_VARIABLES] = {**environment[_VARIABLES], _TAKEN: SETUP, **_next(taken)}
+        environment[_VARIABLES] = {**environment[_VARIABLES], _TAKEN: SETUP, **_next_hook(taken)}
         environment.pop(_FIELD, None)
     elif callable(hook):
         environment[_FIELD] = setup_then(hook)
     elif hook is None or isinstance(hook, str):  # of anything else, Ray says itself that it is none
-        environment[_VARIABLES] = {**environment[_VARIABLES], **_next(hook)}
+        environment[_VARIABLES] = {**environment[_VARIABLES], **_next_hook(hook)}
         environment[_FIELD] = SETUP
 
 
-def _next(hook: str | None) -> dict[str, str]:
+def _next_hook(hook: str | None) -> dict[str, str]:
     return {NEXT_HOOK: hook} if hook and hook != SETUP else {}
 
 

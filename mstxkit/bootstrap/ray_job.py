@@ -74,7 +74,7 @@ def undo(asker: str = "autopatch") -> None:
     _ways.changes.clear()
     _ways.notes.clear()
     if copied:
-        _everywhere(copied)
+        _replace_everywhere(copied)
         _ways.changes.clear()
 
 
@@ -112,7 +112,7 @@ def _wrap_init(ray: ModuleType) -> None:
     if shutdown is not None:  # else no Ray that anybody runs
         wrappers[id(shutdown)] = shutdown, _around_shutdown(shutdown)
         atexit.register(ray_link.end)  # Ray's own is registered by now: the last comes first
-    _everywhere(wrappers)  # both in one search of thousands of modules
+    _replace_everywhere(wrappers)  # both in one search of thousands of modules
 
 
 def _around_init(original: Callable[..., Any]) -> Callable[..., Any]:
@@ -138,7 +138,7 @@ def _around_shutdown(original: Callable[..., Any]) -> Callable[..., Any]:
     return shutdown
 
 
-def _everywhere(replaced: dict[int, tuple[Any, Any]]) -> None:
+def _replace_everywhere(replaced: dict[int, tuple[Any, Any]]) -> None:
     """Replace functions under every name that they have in a module."""
     from ..patching import replacements
 

@@ -41,16 +41,16 @@ def timed(look_up: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _with_range(descriptor: Any, function: Any) -> Any:
-    name = _plain(descriptor.function_name)
+    name = _plain_name(descriptor.function_name)
     if not descriptor.is_actor_method():
-        return _decorated(function, name)
+        return _decorate_method(function, name)
     if name.startswith("__ray"):  # Ray's own
         return function
-    name = f"{_plain(descriptor.class_name)}.{name}"
+    name = f"{_plain_name(descriptor.class_name)}.{name}"
     method = function.method
     if isinstance(method, FunctionType) and signatures.interface_of(method).kind != signatures.CALL:
-        return _calling(function, _decorated(method, name))
-    return _decorated(function, name)
+        return _calling(function, _decorate_method(method, name))
+    return _decorate_method(function, name)
 
 
 def _calling(executor: Any, method: Any) -> Any:
@@ -65,9 +65,9 @@ def _calling(executor: Any, method: Any) -> Any:
     return copy
 
 
-def _decorated(function: Any, name: str) -> Any:
+def _decorate_method(function: Any, name: str) -> Any:
     return wrapping.decorate(tuple(wrapping.RangeSettings(name)), function)
 
 
-def _plain(qualname: str) -> str:
+def _plain_name(qualname: str) -> str:
     return qualname.rpartition("<locals>.")[2]

@@ -41,7 +41,7 @@ def resolved(config: Any, overrides: Mapping[str, Any]) -> tuple[RecorderLimits,
 def problem_with(field: str, text: str) -> str:
     """Why `capture` refuses this text as MSTXKIT_<FIELD>, in words; "" where it does not."""
     try:
-        value = _parsed(field, text)
+        value = _parse_field(field, text)
         if field in RecorderLimits._fields:
             process.checked(RecorderLimits(**{field: value}))
         else:
@@ -75,11 +75,11 @@ def _as_text(name: str, value: Any) -> str:
 
 def _filled(kind: type[T], settings: dict[str, Any]) -> T:
     variables = {field: os.environ.get(f"MSTXKIT_{field.upper()}") for field in kind._fields}
-    defined = {field: _parsed(field, text) for field, text in variables.items() if text}
+    defined = {field: _parse_field(field, text) for field, text in variables.items() if text}
     return kind(**{**defined, **{field: settings[field] for field in kind._fields if field in settings}})
 
 
-def _parsed(field: str, text: str) -> Any:
+def _parse_field(field: str, text: str) -> Any:
     kind = str if _DEFAULTS[field] is None else type(_DEFAULTS[field])
     try:
         return kind(text)

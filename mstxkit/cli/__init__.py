@@ -173,7 +173,11 @@ def _with_plain_errors(verb: Callable[..., None]) -> Callable[..., None]:
             if isinstance(exc, OSError) and exc.filename is None:
                 raise  # of standard output: `main` says it
             if isinstance(exc, ModuleNotFoundError):
-                exc = _missing(exc)
+                # Of a package that an extra brings; what else is not found is a fault, with all that Python says of it.
+                name = (exc.name or "").partition(".")[0]
+                if name not in MissingPackageError.EXTRAS:
+                    raise exc
+                exc = MissingPackageError(name)
             message = "\n".join(map(for_terminal, str(exc).splitlines()))
             typer.echo(f"mstxkit: {message}", err=True)
             # About what the user typed, a run that cannot be read, say; or nothing was found as nothing was looked for.
@@ -182,11 +186,3 @@ def _with_plain_errors(verb: Callable[..., None]) -> Callable[..., None]:
             raise typer.Exit(WRONG_USE if is_wrong_use else FOUND_WRONG) from None
 
     return run
-
-
-def _missing(exc: ModuleNotFoundError) -> MissingPackageError:
-    """Of a package that an extra brings; what else is not found is a fault, with all that Python says of it."""
-    name = (exc.name or "").partition(".")[0]
-    if name not in MissingPackageError.EXTRAS:
-        raise exc
-    return MissingPackageError(name)

@@ -47,7 +47,7 @@ def installed(package: str) -> str | None:
 
 def ways_in() -> list[Check]:
     """All of them, in the order in which to show them."""
-    return [pth(), entry_points(), _frameworks(), *_ray()]
+    return [pth(), entry_points(), _check_frameworks(), *_check_ray()]
 
 
 def pth() -> Check:
@@ -82,30 +82,30 @@ def _why_it_does_not_work() -> str:
 
 def entry_points() -> Check:
     """Do frameworks that look for plug-ins find ours?"""
-    missing = [group for group in GROUPS if not any(value.startswith("mstxkit.") for value in _values(group))]
+    missing = [group for group in GROUPS if not any(value.startswith("mstxkit.") for value in _list_values(group))]
     if not missing:
         return Check("entry points", OK, ", ".join(GROUPS))
     return Check("entry points", NOTE, f"not found: {', '.join(missing)}; install mstxkit in this environment again")
 
 
-def _values(group: str) -> Iterable[str]:
+def _list_values(group: str) -> Iterable[str]:
     try:
         return [entry_point.value for entry_point in importlib.metadata.entry_points(group=group)]
     except TypeError:  # Python 3.9 gives a dict of all groups
         return [entry_point.value for entry_point in importlib.metadata.entry_points().get(group, ())]
 
 
-def _frameworks() -> Check:
+def _check_frameworks() -> Check:
     from ..patching import registry
 
-    there = {name: _version(name) for name in registry.names()}
+    there = {name: _find_version(name) for name in registry.names()}
     here = [f"{name} {version}".rstrip() for name, version in there.items() if version is not None]
     others = [name for name, version in there.items() if version is None]
     texts = [", ".join(here) or "none installed", *([f"not installed: {', '.join(others)}"] if others else [])]
     return Check("frameworks", OK, "; ".join(texts))
 
 
-def _version(name: str) -> str | None:
+def _find_version(name: str) -> str | None:
     """Of a framework by its import root; "" where it is importable only, None where it is not."""
     try:
         return installed(name) or (None if find_spec(name) is None else "")
@@ -113,7 +113,7 @@ def _version(name: str) -> str | None:
         return ""
 
 
-def _ray() -> list[Check]:
+def _check_ray() -> list[Check]:
     version = installed("ray")
     if version is None:
         return []

@@ -35,11 +35,11 @@ def installation() -> list[Check]:
     """All checks, in the order in which to show them."""
     version = installed("mstxkit") or "not installed as a package"
     ours = Check("mstxkit", OK, f"{version}, Python {platform.python_version()}")
-    here = [ours, *_engine(), _tmpfs(), *left_in_memory(), *_packages(), *_npu(), *_msprof()]
+    here = [ours, *_check_engine(), _check_tmpfs(), *left_in_memory(), *_check_packages(), *_check_npu(), *_msprof()]
     return [*here, *_activation.ways_in(), *environment(os.environ)]
 
 
-def _engine() -> list[Check]:
+def _check_engine() -> list[Check]:
     try:
         from ..engine import choose as chosen
     except MstxkitError as exc:
@@ -54,7 +54,7 @@ def _engine() -> list[Check]:
     return [which, Check("clock", OK, f"{kinds.get(clock_choice.kind)}: {clock_choice.reason}")]
 
 
-def _tmpfs() -> Check:
+def _check_tmpfs() -> Check:
     instead = "live files go to a disk, which can make a program wait; in a container, raise --shm-size"
     try:
         space = os.statvfs(folders.SHARED_MEMORY)
@@ -86,7 +86,7 @@ def _is_left(run: Path) -> bool:
     return bool(locks) and all(life.is_held(str(lock)) is False for lock in locks)
 
 
-def _packages() -> list[Check]:
+def _check_packages() -> list[Check]:
     needed = [Check(p, OK if v else WRONG, v or f"missing: pip install {p}") for p in NEEDED for v in [installed(p)]]
     return needed + [
         Check(package, NOTE if why and not v else OK, v or "; ".join(filter(None, ("not installed", why))))
@@ -94,7 +94,7 @@ def _packages() -> list[Check]:
     ]  # fmt: skip
 
 
-def _npu() -> list[Check]:
+def _check_npu() -> list[Check]:
     """torch loads torch_npu by itself, which fails without CANN.
 
     Source: torch 2.13.0 `torch/__init__.py`, `_import_device_backends`; TORCH_DEVICE_BACKEND_AUTOLOAD=0 forbids it.
@@ -119,10 +119,10 @@ def _msprof() -> list[Check]:
 
 def environment(variables: Mapping[str, str]) -> list[Check]:
     """One check for each variable of ours."""
-    return [_variable(name, variables[name]) for name in sorted(variables) if name.startswith(_OURS)]
+    return [_check_variable(name, variables[name]) for name in sorted(variables) if name.startswith(_OURS)]
 
 
-def _variable(name: str, value: str) -> Check:
+def _check_variable(name: str, value: str) -> Check:
     from ..bootstrap import settings  # it loads the engine
     from ..engine import choose
 

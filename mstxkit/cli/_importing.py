@@ -31,14 +31,14 @@ def in_a_process(name: str) -> tuple[list[TargetState], str]:
         answer, printed = Path(folder, "answer.json"), Path(folder, "said")
         command = [sys.executable, "-c", _CODE, _ROOT, name, str(answer)]
         with printed.open("wb") as output:
-            error = _ran(command, environment, output.fileno())
+            error = _run_apart(command, environment, output.fileno())
         if error:
             lines = printed.read_text(encoding="utf-8", errors="replace").strip().splitlines()
             return [], ": ".join([error, *lines[-1:]])
         return [TargetState(**fields) for fields in json.loads(answer.read_text(encoding="utf-8"))], ""
 
 
-def _ran(command: list[str], environment: dict[str, str], output: int) -> str:
+def _run_apart(command: list[str], environment: dict[str, str], output: int) -> str:
     """What went wrong, or ""."""
     try:
         done = subprocess.run(

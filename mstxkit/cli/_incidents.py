@@ -25,7 +25,7 @@ def ask(run: Path, json: bool) -> None:
 
     if sys.stderr.isatty():
         typer.echo(f"mstxkit: asked; the answer takes {_WITHIN_S:.0f} s at most", err=True)
-    incident = _taken(run)
+    incident = _take_incident(run)
     if json:
         _show.as_json({"incident": incident.incident, "page": str(run / incident.page), "reports": incident.reports})
     else:
@@ -34,7 +34,7 @@ def ask(run: Path, json: bool) -> None:
         print(for_terminal(f"  {run / incident.page}"))
 
 
-def _taken(run: Path) -> Incident:
+def _take_incident(run: Path) -> Incident:
     run, run_id = _run_folder.found(run)
     before = {incident.incident for incident in incidents.read(run, run_id)}
     try:

@@ -17,7 +17,7 @@ from ..parsing import kinds
 from ..reading.report.escape import for_terminal
 from ..store import layout
 from ..store.session_file import RecordedSession, sessions
-from . import _show
+from ..store.values import grouped
 
 _SHOWN_AT_MOST = 4
 _TRACE = ".pt.trace.json"
@@ -33,27 +33,27 @@ def lines(run: Path, run_id: str, requests: Iterable[str]) -> list[str]:
     """How to open what these requests recorded; their data as they lie there now."""
     wanted = set(requests)
     kept = [session for session in sessions(run, run_id) if session.key[0] in wanted and session.key[0]]
-    by_request = _show.grouped(kept, lambda session: session.key[0])
+    by_request = grouped(kept, lambda session: session.key[0])
     return [line for request, recorded in by_request.items() for line in _of_request(run, request, recorded)]
 
 
 def _of_request(run: Path, request: str, recorded: list[RecordedSession]) -> Iterator[str]:
     places = [run / place for place in dict.fromkeys(session.place for session in recorded)]
-    raws = [raw for place in places for raw in _raws(place)]
+    raws = [raw for place in places for raw in _list_raw(place)]
     parsed = [raw for raw in raws if (raw / kinds.OUTPUT).is_dir()]
     if len(parsed) < len(raws):
-        yield f"Parse it, on any host with CANN: mstxkit profiles {_quoted(run)} --analyse --request {request}"
+        yield f"Parse it, on any host with CANN: mstxkit profiles {_quote_path(run)} --analyse --request {request}"
     if parsed:
         top = run / layout.PROFILES / layout.stage_in_names(request)
         where = top if all(top in (place, place.parent) for place in places) else run / layout.PROFILES
-        yield f"Timeline: MindStudio Insight, Import Data, {_quoted(where)}"
+        yield f"Timeline: MindStudio Insight, Import Data, {_quote_path(where)}"
         yield "  look at the stage's range, then at the kernels below it and the gaps between them, rank beside rank"
-    yield from _at_most(filter(None, map(_cluster, places)))
+    yield from _at_most(filter(None, map(_analyse_command, places)))
     traces = (place / name for place in places for name in kinds.names_in(place) if name.endswith(_TRACE))
-    yield from _at_most(f"Timeline: open {_quoted(trace)} in {PERFETTO}" for trace in traces)
+    yield from _at_most(f"Timeline: open {_quote_path(trace)} in {PERFETTO}" for trace in traces)
     stored = [session.document.get("stored") for session in recorded]
     for host in sorted({str(place.get("host")) for place in stored if isinstance(place, dict)}):
-        yield f"On the disk of {for_terminal(host)}: mstxkit profiles {_quoted(run)} --fetch, there"
+        yield f"On the disk of {for_terminal(host)}: mstxkit profiles {_quote_path(run)} --fetch, there"
 
 
 def _at_most(every: Iterator[str]) -> Iterator[str]:
@@ -63,18 +63,18 @@ def _at_most(every: Iterator[str]) -> Iterator[str]:
         yield f"… and {len(texts) - _SHOWN_AT_MOST} more like these"
 
 
-def _cluster(place: Path) -> str:
+def _analyse_command(place: Path) -> str:
     """The command of msprof-analyze for the profiles in a folder; empty where none of its recipes reads them."""
-    output = next((raw / kinds.OUTPUT for raw in _raws(place) if (raw / kinds.OUTPUT).is_dir()), None)
-    recipe = None if output is None else _recipe(output)
+    output = next((raw / kinds.OUTPUT for raw in _list_raw(place) if (raw / kinds.OUTPUT).is_dir()), None)
+    recipe = None if output is None else _find_recipe(output)
     if recipe is None:
         return ""
     mode, look = recipe
-    command = f"msprof-analyze -m {mode} -d {_quoted(place)}"
+    command = f"msprof-analyze -m {mode} -d {_quote_path(place)}"
     return f"Ranks compared: {command}\n  look at cluster_analysis_output/{look}"
 
 
-def _recipe(output: Path) -> tuple[str, str] | None:
+def _find_recipe(output: Path) -> tuple[str, str] | None:
     """What msprof-analyze can do with an output like this, and what to look at in what it makes."""
     names = set(os.listdir(output))
     if names & {_ANALYSED, _STEP_TIMES}:
@@ -101,9 +101,9 @@ def _filled_tables(file: Path) -> set[str]:
         return set()
 
 
-def _raws(place: Path) -> list[Path]:
+def _list_raw(place: Path) -> list[Path]:
     return [place / name for name in kinds.names_in(place) if kinds.kind_of(name) and (place / name).is_dir()]
 
 
-def _quoted(path: Path) -> str:
+def _quote_path(path: Path) -> str:
     return for_terminal(shlex.quote(str(path.absolute())))

@@ -25,17 +25,18 @@ def whole(target: Path, is_folder: bool = False) -> Iterator[Path]:
     draft = target.with_name(f".{target.name[:200]}.{os.getpid()}")
     try:
         if is_folder:
-            draft.mkdir(mode=0o750)
+            draft.mkdir()
+            draft.chmod(0o750)  # as of a run, whatever the umask
         yield draft
         if is_folder:
-            (draft / MADE_BY_US).touch()
+            (draft / MADE_BY_US).touch(0o640)
             _replace_folder(draft, target)
         else:
             os.replace(draft, target)
     except OSError as exc:
         raise MstxkitError(f"{target} cannot be written: {exc.strerror or exc}") from exc
     finally:
-        _remove(draft)
+        _remove_path(draft)
 
 
 def check_file(target: Path) -> None:
@@ -65,10 +66,10 @@ def _replace_folder(draft: Path, target: Path) -> None:
     finally:
         if before.is_dir() and not target.exists():
             os.rename(before, target)
-        _remove(before)
+        _remove_path(before)
 
 
-def _remove(path: Path) -> None:
+def _remove_path(path: Path) -> None:
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path, ignore_errors=True)
     else:

@@ -78,13 +78,13 @@ def analysed(run: Path, wanted: Wanted, plan: work.ParsePlan, unfinished: bool, 
     """
     every = profiles.of_run(run, unfinished)
     kept = chosen(every, wanted, lambda profile: (profile.stage, profile.rank, profile.request))
-    rows = {profile.path: _row(run, profile) for profile in kept}
+    rows = {profile.path: _make_row(run, profile) for profile in kept}
     if not _to_do(rows, wanted):
         return Done(rows, [], {})
     descriptor = lock.take(run / layout.PROFILES)
     try:
-        rows = {profile.path: _row(run, profile) for profile in kept}  # as the holder of the lock sees them
-        return _worked(run, rows, _to_do(rows, wanted), plan, descriptor, quiet)
+        rows = {profile.path: _make_row(run, profile) for profile in kept}  # as the holder of the lock sees them
+        return _parse_all(run, rows, _to_do(rows, wanted), plan, descriptor, quiet)
     finally:
         os.close(descriptor)
 
@@ -110,7 +110,7 @@ def chosen(every: list[Item], wanted: Wanted, whose: Callable[[Item], tuple[str,
     return kept
 
 
-def _row(run: Path, profile: Profile) -> Row:
+def _make_row(run: Path, profile: Profile) -> Row:
     parse = record.read(profile.record_file)
     if profile.state != profiles.READY:
         return Row(profile, parse, profile.state, False)
@@ -125,15 +125,15 @@ def _to_do(rows: dict[str, Row], wanted: Wanted) -> list[Profile]:
     return [row.profile for row in rows.values() if row.state in (NOT_PARSED, *again)]
 
 
-def _worked(
+def _parse_all(
     run: Path, rows: dict[str, Row], todo: list[Profile], plan: work.ParsePlan, descriptor: int, quiet: bool
 ) -> Done:
     msprof = tools.find_msprof(os.environ)
     plan = plan._replace(environment=tools.environment(os.environ, msprof.path), msprof=msprof.path)
     done = Done(rows, [], {}, msprof.path)
     try:
-        with _stoppable(), Shown(quiet) as shown:
-            ready = _parsable(run, todo, plan, msprof, done, shown)
+        with _stop_by_signals(), Shown(quiet) as shown:
+            ready = _find_parsable(run, todo, plan, msprof, done, shown)
             shown.say(description="profiles", total=len(ready), count=f"0/{len(ready)}")
             for profile, parse in work.parse(run, ready, plan, descriptor):
                 shown.tell(profile, parse)
@@ -145,7 +145,7 @@ def _worked(
 
 
 @contextmanager
-def _stoppable() -> Iterator[None]:
+def _stop_by_signals() -> Iterator[None]:
     """Every signal that asks the command to end becomes an interrupt, so that it tidies up."""
     before = {number: signal.signal(number, signal.default_int_handler) for number in _ENDINGS}
     try:
@@ -155,7 +155,7 @@ def _stoppable() -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def _parsable(
+def _find_parsable(
     run: Path, todo: list[Profile], plan: work.ParsePlan, msprof: tools.Msprof, done: Done, shown: Shown
 ) -> list[Profile]:
     """The profiles for which all is there; `done` gets what is missing for the others, and versions of what parses."""
@@ -241,29 +241,29 @@ def show(run: Path, done: Done) -> None:
         table.add_column(name, overflow="fold", no_wrap=name in ("rank", "step", "took", "output"))
     for row in done.rows.values():
         rank, step = ("–" if number is None else str(number) for number in (row.profile.rank, row.profile.step))
-        state, folder = Text(row.state, _STYLES.get(row.state, "dim")), for_rich(_short(row.profile.path))
-        table.add_row(rank, for_rich(row.profile.stage, 40), step, state, *_figures(row.record), folder)
+        state, folder = Text(row.state, _STYLES.get(row.state, "dim")), for_rich(_shorten_path(row.profile.path))
+        table.add_row(rank, for_rich(row.profile.stage, 40), step, state, *_show_figures(row.record), folder)
     console.print(table if done.rows else "This run has no profiles: nothing to do.")
-    for line in _lines(done):
+    for line in _list_lines(done):
         console.print(for_rich(line))
-    for line in _opening.lines(run, "", _requests(done)):  # as it is: to be copied from a terminal of any width
+    for line in _opening.lines(run, "", _list_requests(done)):  # as it is: to be copied from a terminal of any width
         typer.echo(line)
 
 
-def _short(path: str) -> str:
+def _shorten_path(path: str) -> str:
     """The folder of the session, which holds everything else."""
     inner = path.partition("/")[2]
     return os.path.dirname(inner) if kinds.kind_of(path) else inner
 
 
-def _figures(parse: ParseRecord | None) -> tuple[str, str]:
+def _show_figures(parse: ParseRecord | None) -> tuple[str, str]:
     if parse is None or parse.state not in (record.PARSED, record.FAILED):
         return "", ""
     took = duration(parse.seconds * 1e9) if parse.seconds else ""
     return took, size(sum(output.bytes for output in parse.outputs)) if parse.outputs else ""
 
 
-def _lines(done: Done) -> Iterator[str]:
+def _list_lines(done: Done) -> Iterator[str]:
     rows = list(done.rows.values())
     failed = [row for row in rows if row.state == record.FAILED]
     for row in failed:
@@ -282,7 +282,7 @@ def _lines(done: Done) -> Iterator[str]:
         yield f"Light capture: open the {kinds.OUTPUT} folders one by one with MindStudio Insight."
 
 
-def _requests(done: Done) -> list[str]:
+def _list_requests(done: Done) -> list[str]:
     """Those of which anything is to be seen, in the order of the rows."""
     return list(dict.fromkeys(row.profile.request for row in done.rows.values() if row.profile.request))
 
@@ -290,13 +290,13 @@ def _requests(done: Done) -> list[str]:
 def as_json(run: Path, done: Done) -> dict[str, Any]:
     """The same for a program. Paths of profiles are relative to the run."""
     return {
-        "run": str(run), "profiles": [_fields(row) for row in done.rows.values()], "missing": done.missing,
+        "run": str(run), "profiles": [_list_fields(row) for row in done.rows.values()], "missing": done.missing,
         "interrupted": done.interrupted, "tools": {"msprof": done.msprof, **done.versions},
-        "open": _opening.lines(run, "", _requests(done)),
+        "open": _opening.lines(run, "", _list_requests(done)),
     }  # fmt: skip
 
 
-def _fields(row: Row) -> dict[str, Any]:
+def _list_fields(row: Row) -> dict[str, Any]:
     profile, parse = row.profile, row.record or ParseRecord("")
     return {
         "profile": profile.path, "kind": profile.kind, "stage": profile.stage, "step": profile.step,

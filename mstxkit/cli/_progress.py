@@ -29,7 +29,7 @@ def progress(what: str, total: float | None = None) -> Iterator[Advance]:
     columns = (TextColumn("{task.description}", markup=False), *how_far)
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task(what, total=total or None)
-        yield _rarely(lambda amount: bar.advance(task, amount))
+        yield _draw_rarely(lambda amount: bar.advance(task, amount))
 
 
 def is_shown() -> bool:
@@ -40,7 +40,7 @@ def is_shown() -> bool:
         return False
 
 
-def _rarely(draw: Advance) -> Advance:
+def _draw_rarely(draw: Advance) -> Advance:
     """`draw`, called ten times a second at most, with all that has come together."""
     waiting, drawn_at = 0.0, time.monotonic()
 

@@ -11,6 +11,7 @@ from ..reading.report.escape import NAME_LIMIT, for_rich
 from ..reading.report.sentences import listed
 from ..reading.report.units import counted, duration
 from ..store import whereabouts
+from ..store.values import grouped
 from ..store.whereabouts import Age, Whereabouts, span
 from . import _show
 from ._requests import ROWS_AT_MOST, on, state
@@ -77,7 +78,7 @@ def ranks(stood: Sequence[Standpoint]) -> Table:
     """A line a rank; of more than 16, those that do the same on one line."""
     made = _show.table("rank", "stage", "step", "seen", "session", "profiler")
     is_each = len(stood) <= ROWS_AT_MOST
-    alike = _show.grouped(stood, lambda member: member.alike)
+    alike = grouped(stood, lambda member: member.alike)
     groups = [[member] for member in stood] if is_each else list(alike.values())
     for members in groups[:ROWS_AT_MOST]:
         first, oldest = members[0], max(members, key=lambda member: member.age.seconds)
@@ -85,7 +86,7 @@ def ranks(stood: Sequence[Standpoint]) -> Table:
         whose = [ranked, *sorted(member.who for member in members if member.who)]
         who_all = f"{listed([*filter(None, whose)], ', ', 4)} {first.role}".strip()
         steps = sorted({member.step for member in members if member.step is not None})
-        where = (_stage(members), f"{steps[0]} to {steps[-1]}" if len(steps) > 1 else "".join(map(str, steps)))
+        where = (_name_stage(members), f"{steps[0]} to {steps[-1]}" if len(steps) > 1 else "".join(map(str, steps)))
         seen = f"{'' if len(members) == 1 else 'up to '}{oldest.age.words}"
         made.add_row(for_rich(who_all), *map(for_rich, where), seen, state(first.phase), for_rich(first.profiler))
     if len(groups) > ROWS_AT_MOST:
@@ -94,7 +95,7 @@ def ranks(stood: Sequence[Standpoint]) -> Table:
     return made
 
 
-def _stage(members: Sequence[Standpoint]) -> str:
+def _name_stage(members: Sequence[Standpoint]) -> str:
     longest_s = max(member.in_stage_s for member in members)
     name = members[0].stage
     return f"{name} for {'' if len(members) == 1 else 'up to '}{span(longest_s)}" if name else "-"
@@ -115,10 +116,10 @@ def processes(listed: Sequence[dict[str, Any]]) -> Table:
         names = (for_rich(process["label"]), for_rich(process["host"], NAME_LIMIT), str(process["pid"]))
         error = "" if process["clock_error_ns"] is None else f" ±{duration(process['clock_error_ns'])}"
         clock = f"{process['clock'] or 'unknown'}{error}"
-        table.add_row(*names, _state(process), _seen([process], now_ns), *_counts([process]), clock)
-    for (kind, _), members in _show.grouped(rest, _kind).items():
+        table.add_row(*names, _show_state(process), _last_seen([process], now_ns), *_sum_counts([process]), clock)
+    for (kind, _), members in grouped(rest, _kind).items():
         whose = (for_rich(f"{len(members)} × {kind}"), counted(len({process["host"] for process in members}), "host"))
-        table.add_row(*whose, "", _state(members[0]), _seen(members, now_ns), *_counts(members), "")
+        table.add_row(*whose, "", _show_state(members[0]), _last_seen(members, now_ns), *_sum_counts(members), "")
     return table
 
 
@@ -132,15 +133,15 @@ def _kind(process: Mapping[str, Any]) -> tuple[str, str]:
     return part, " ".join(filter(None, (process["state"], process["ending"])))
 
 
-def _state(process: Mapping[str, Any]) -> Any:
+def _show_state(process: Mapping[str, Any]) -> Any:
     return for_rich(_kind(process)[1], NAME_LIMIT, "bold red" if is_wrong(process["state"], process["ending"]) else "")
 
 
-def _seen(members: Sequence[Mapping[str, Any]], now_ns: int) -> str:
+def _last_seen(members: Sequence[Mapping[str, Any]], now_ns: int) -> str:
     """How long ago at most."""
     seen = [process["last_seen_ns"] for process in members if process["last_seen_ns"] is not None]
     return f"{span(max(0.0, (now_ns - min(seen)) / 1e9))} ago" if seen else "never"
 
 
-def _counts(members: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+def _sum_counts(members: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     return (str(sum(process[trouble] for process in members)) for trouble in _TROUBLES)

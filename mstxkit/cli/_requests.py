@@ -11,6 +11,7 @@ from ..reading.report import units
 from ..reading.report.escape import for_rich, for_terminal
 from ..store import values
 from ..store.request import ALL, COUNT_AT_MOST, SUSPECT_AND_PEER, Ranks, Request
+from ..store.values import grouped
 from . import _show
 
 if TYPE_CHECKING:
@@ -63,11 +64,11 @@ def asked(request: Request) -> str:
     part = f", {request.sample.record} {request.sample.per} each" if request.sample is not None else ""
     how = f"preset {request.preset}" if request.preset is not None else "options of its own"
     if request.preset is not None and request.options:
-        how += f" with {', '.join(f'{key}={_value(value)}' for key, value in request.options)}"
+        how += f" with {', '.join(f'{key}={_show_value(value)}' for key, value in request.options)}"
     return f"{what}{part}, {how}, on {on(request.ranks)}"
 
 
-def _value(value: Any) -> str:
+def _show_value(value: Any) -> str:
     if isinstance(value, tuple):
         return ",".join(value)
     return str(value).lower() if isinstance(value, bool) else str(value)
@@ -137,18 +138,18 @@ def requests(progresses: Sequence[Progress]) -> Table:
 
 def participants(recorders: Sequence[Participant]) -> list[str]:
     """Who would record, and why not: `rank 1 (actor, pid 42 on h): torch, in step 7`; those alike together."""
-    alike = _show.grouped(recorders, lambda recorder: (recorder.backend, recorder.hindrance))
-    return [_who(members) + _how(members) for members in alike.values()]
+    alike = grouped(recorders, lambda recorder: (recorder.backend, recorder.hindrance))
+    return [_name_members(members) + _tell_how(members) for members in alike.values()]
 
 
-def _who(members: Sequence[Participant]) -> str:
+def _name_members(members: Sequence[Participant]) -> str:
     if len(members) > 1 or members[0].pid is None:
         return on(tuple(member.rank for member in members))
     member = members[0]
     return f"rank {member.rank} ({', '.join(filter(None, (member.role, f'pid {member.pid} on {member.host}')))})"
 
 
-def _how(members: Sequence[Participant]) -> str:
+def _tell_how(members: Sequence[Participant]) -> str:
     steps = sorted({member.step for member in members if member.step is not None})
     where = f"in step{'s' if len(steps) > 1 else ''} {spans(steps)}" if steps else ""
     oldest = max((member.seen for member in members if member.seen is not None), default=None)

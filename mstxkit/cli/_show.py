@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from typing import TYPE_CHECKING, Any, Callable, Iterable, Mapping, NoReturn, Sequence, TypeVar
+from typing import TYPE_CHECKING, Any, Mapping, NoReturn, Sequence
 
 from ..reading.report.escape import for_terminal
 
@@ -13,8 +13,6 @@ if TYPE_CHECKING:
 
     from ..reading.report.number_table import PlainTable
 
-Key = TypeVar("Key")
-Item = TypeVar("Item")
 PIPE_COLUMNS = 120
 
 
@@ -44,14 +42,6 @@ def table(*columns: str, right: Sequence[str] = (), has_header: bool = True, **o
         number: dict[str, Any] = {"justify": "right", "no_wrap": True} if name in right else {}
         made.add_column(name, **{"overflow": "fold", **options, **number})
     return made
-
-
-def grouped(items: Iterable[Item], key: Callable[[Item], Key]) -> dict[Key, list[Item]]:
-    """Those with equal keys together, in the order of the first of each."""
-    groups: dict[Key, list[Item]] = {}
-    for item in items:
-        groups.setdefault(key(item), []).append(item)
-    return groups
 
 
 def stop(message: str, status: int) -> NoReturn:

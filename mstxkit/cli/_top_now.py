@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Iterator, Sequence
 from ..judging.sight import Judges, Sighting
 from ..reading.report.escape import shown
 from ..reading.report.units import counted, spans
+from ..store.values import grouped
 from ..store.whereabouts import Whereabouts, span
-from . import _show
 from ._top_paper import Paper, fitted, line_of
 
 if TYPE_CHECKING:
@@ -32,9 +32,9 @@ def of_ranks(sighting: Sighting, paper: Paper) -> Iterator[Text]:
     if len(ranks) <= RANKS_AT_MOST:
         groups = [[rank] for rank in ranks]
     else:
-        groups = sorted(_show.grouped(ranks, lambda rank: (rank.role, rank.stage or "")).values(), key=len)
+        groups = sorted(grouped(ranks, lambda rank: (rank.role, rank.stage or "")).values(), key=len)
     shown_groups = groups[:RANKS_AT_MOST]
-    rows = [[_who(group), shown(group[0].role), _steps(group)] for group in shown_groups]
+    rows = [[_name_group(group), shown(group[0].role), _name_steps(group)] for group in shown_groups]
     widths = [min(_WIDEST, max(cell_len(row[column]) for row in rows)) for column in range(3)]
     for row, group in zip(rows, shown_groups):
         yield _of_group("  ".join(fitted(text, width) for text, width in zip(row, widths) if width), group)
@@ -42,7 +42,7 @@ def of_ranks(sighting: Sighting, paper: Paper) -> Iterator[Text]:
         yield line_of(f"  and {counted(sum(map(len, groups[RANKS_AT_MOST:])), 'more rank')} (--json)", "dim")
 
 
-def _steps(group: Sequence[Whereabouts]) -> str:
+def _name_steps(group: Sequence[Whereabouts]) -> str:
     steps = sorted({where.step for where in group if where.step is not None})
     return "" if not steps else f"step {steps[0]:,}" + (f" to {steps[-1]:,}" if len(steps) > 1 else "")
 
@@ -57,7 +57,7 @@ def _of_group(begin: str, group: Sequence[Whereabouts]) -> Text:
     return line.append(f"  seen {oldest.words}", "bold yellow") if oldest.seconds > _STALE_S else line
 
 
-def _who(group: Sequence[Whereabouts]) -> str:
+def _name_group(group: Sequence[Whereabouts]) -> str:
     if len(group) == 1:
         return group[0].called
     if any(where.rank is None for where in group):

@@ -8,11 +8,11 @@ import time
 from typing import TYPE_CHECKING, Any, Iterator, Sequence
 
 from ..judging.sight import Judges, Sighting
-from ..reading.report import nobody
+from ..reading.report import no_verdict
 from ..reading.report.account import Account
 from ..reading.report.escape import for_terminal, shown
 from ..reading.report.judged_so_far import in_words
-from ..reading.report.nobody import HEALTHY
+from ..reading.report.no_verdict import HEALTHY
 from ..reading.report.units import counted, duration
 from ..store.incidents import HANG
 from ..store.whereabouts import span
@@ -38,8 +38,8 @@ def lines(sighting: Sighting, paper: Paper, matters: Sequence[dict[str, Any]]) -
     """The picture: no line is wider than the paper, and there are no more of them than it has rows.
     `matters`: what is the matter, first what weighs most.
     """
-    head = [*_title(sighting, paper), *_of_matters(sighting, paper, matters)]
-    tail = list(_tail(sighting))
+    head = [*_draw_title(sighting, paper), *_of_matters(sighting, paper, matters)]
+    tail = list(_draw_tail(sighting))
     tail = [line_of(), *tail] if tail and paper.rows > _SMALL else tail
     ranks = list(of_ranks(sighting, paper))
     rest = paper.rows - len(head) - len(tail)
@@ -57,13 +57,13 @@ def lines(sighting: Sighting, paper: Paper, matters: Sequence[dict[str, Any]]) -
     return whole[: paper.rows]
 
 
-def _title(sighting: Sighting, paper: Paper) -> Iterator[Text]:
+def _draw_title(sighting: Sighting, paper: Paper) -> Iterator[Text]:
     state = sighting.state
     steps = sorted({role.step for role in state.roles}) if state is not None else []
     step = "" if not steps else f"step {steps[-1]:,}" if len(steps) == 1 else f"steps {steps[0]:,} to {steps[-1]:,}"
     members = 0 if state is None else sum(role.members for role in state.roles)
     hosts = "" if state is None else f"{counted(members, 'rank')} on {counted(state.hosts, 'host')}"
-    parts = [part for part in (step, hosts, _judged(sighting)) if part]
+    parts = [part for part in (step, hosts, _tell_age(sighting)) if part]
     rest = "".join(f"{paper.dot}{part}" for part in parts)
     if len(rest) + len(shown(paper.run)) > paper.columns:  # whether it is of now is never cut off
         rest = "".join(f"{paper.dot}{part}" for part in parts if part != hosts)
@@ -75,7 +75,7 @@ def _title(sighting: Sighting, paper: Paper) -> Iterator[Text]:
     yield line_of()
 
 
-def _judged(sighting: Sighting) -> str:
+def _tell_age(sighting: Sighting) -> str:
     if sighting.by == Judges.OVER:
         return f"the job is over since {span(max(0.0, sighting.age_s))}"
     if sighting.by == Judges.NOBODY:
@@ -103,7 +103,7 @@ def _of_matters(sighting: Sighting, paper: Paper, every: Sequence[dict[str, Any]
 def account_of(sighting: Sighting, folder: str) -> Account:
     """What is known of a run by a look at its files."""
     state, now_ns = sighting.state, time.time_ns()
-    judged = nobody.judged_live(state.judged_steps if state else (), bool(state and state.roles))
+    judged = no_verdict.judged_live(state.judged_steps if state else (), bool(state and state.roles))
     incident, is_running = sighting.incident, sighting.by != Judges.OVER
     if incident is not None and incident.kind == HANG and is_running:  # so long by now
         incident = incident._replace(time_ns=max(now_ns, incident.time_ns))
@@ -115,17 +115,17 @@ def account_of(sighting: Sighting, folder: str) -> Account:
 
 def _of_matter(matter: dict[str, Any], paper: Paper) -> Iterator[Text]:
     mark, style = ("! ", "bold red") if matter["blames"] else ("", "green" if matter["kind"] == HEALTHY else "yellow")
-    first, *rest = _wrapped(mark + matter["words"], paper)
+    first, *rest = _wrap_text(mark + matter["words"], paper)
     yield line_of(mark, style).append(first.strip()[len(mark) :], "bold" if mark else style)
     yield from (line_of(line, "bold" if mark else style) for line in rest)
     profile = f"profile: {matter['profile']}" if matter["profile"] else ""
     about = filter(None, (matter["cost"], matter["why"], profile, "" if matter["next"] else matter["advice"]))
-    yield from map(line_of, _wrapped(paper.dot.join(about), paper))
+    yield from map(line_of, _wrap_text(paper.dot.join(about), paper))
     if matter["next"]:
-        yield from (line_of(line, "cyan") for line in _wrapped(f"next: {matter['next']}", paper))
+        yield from (line_of(line, "cyan") for line in _wrap_text(f"next: {matter['next']}", paper))
 
 
-def _wrapped(text: str, paper: Paper) -> list[str]:
+def _wrap_text(text: str, paper: Paper) -> list[str]:
     """On two lines at most, indented."""
     wide = max(10, paper.columns - 2)
     lines = textwrap.wrap(text, wide, max_lines=2, placeholder=" ...", break_on_hyphens=False)
@@ -158,7 +158,7 @@ def _of_role(role: RoleFigures, paper: Paper, rows: int, blamed: set[int | None]
     bar = max(_BAR_LEAST, min(_BAR_MOST, paper.columns - taken))
     numbers = f"{'median':>{_NUMBER_COLUMNS}}{'longest':>{_NUMBER_COLUMNS + 1}}  slowest"
     yield line_of(head, "bold")
-    full, rest = _marks(paper)
+    full, rest = _draw_marks(paper)
     legend = f"  {fitted(f'{full} median  {rest} to the longest', _name_columns(paper) + 1 + bar)} "
     yield line_of(legend + numbers, "dim")
     scale_s = max((stage.max_s for stage in kept), default=0.0)
@@ -182,9 +182,9 @@ def _of_stage(
     stage: StageFigures, paper: Paper, bar: int, scale_s: float, blamed: set[int | None], has_work: bool
 ) -> Text:
     line = line_of(f"  {fitted(shown(stage.stage), _name_columns(paper))} ")
-    full, rest = _marks(paper)
-    until = _columns(stage.max_s, scale_s, bar)
-    solid = min(until, _columns(stage.median_s, scale_s, bar))
+    full, rest = _draw_marks(paper)
+    until = _count_columns(stage.max_s, scale_s, bar)
+    solid = min(until, _count_columns(stage.median_s, scale_s, bar))
     line.append(full * solid, "cyan").append(rest * (until - solid), "yellow").append(" " * (bar - until + 1))
     times = (duration(stage.median_s * _NS), duration(stage.max_s * _NS))
     line.append(f"{times[0]:>{_NUMBER_COLUMNS}}{times[1]:>{_NUMBER_COLUMNS + 1}}")
@@ -192,29 +192,29 @@ def _of_stage(
     line.append(f"  {fitted(slowest, _WHO_COLUMNS - 2)}", "red" if stage.slowest_rank in blamed else "")
     if has_work and stage.tokens_per_s:
         mfu = "" if stage.mfu_ratio is None else f", MFU {100 * stage.mfu_ratio:.0f} %"
-        line.append(f"{_short(stage.tokens_per_s)} tok/s{mfu}")
+        line.append(f"{_shorten_number(stage.tokens_per_s)} tok/s{mfu}")
     return line
 
 
-def _marks(paper: Paper) -> tuple[str, str]:
+def _draw_marks(paper: Paper) -> tuple[str, str]:
     """Of a bar: up to the median, and from there to the longest. They differ without colours."""
     return ("#", "-") if paper.is_ascii else ("█", "░")
 
 
-def _columns(value: float, scale: float, columns: int) -> int:
+def _count_columns(value: float, scale: float, columns: int) -> int:
     if not (scale > 0 and math.isfinite(value)):
         return 0
     return min(columns, max(1 if value > 0 else 0, round(columns * value / scale)))
 
 
-def _short(value: float) -> str:
+def _shorten_number(value: float) -> str:
     for size, unit in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
         if value >= size:
             return f"{value / size:.3g}{unit}"
     return f"{value:.3g}"
 
 
-def _tail(sighting: Sighting) -> Iterator[Text]:
+def _draw_tail(sighting: Sighting) -> Iterator[Text]:
     """What was lost, who is silent, and where figures go."""
     state = sighting.state
     if state is None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Optional
 import typer
 
 from ..errors import MstxkitError, SettingError
-from ..reading.report import nobody
+from ..reading.report import no_verdict
 from ..reading.report.account import Account
 from ..reading.report.escape import for_rich, for_terminal
 from ..reading.report.lost_time import of_verdict
@@ -33,8 +33,8 @@ def follow(run: Path, run_id: str, json: bool, metrics: Optional[str]) -> None:
         once(run, run_id, False)
         return
     _show.say("each verdict is shown as it comes; Ctrl-C ends this")
-    for verdict in watching.follow(run, run_id, _outlets(run, run_id, metrics)):
-        print(_as_json(verdict) if json else _line(verdict), flush=True)
+    for verdict in watching.follow(run, run_id, _open_outlets(run, run_id, metrics)):
+        print(_as_json(verdict) if json else _draw_line(verdict), flush=True)
 
 
 def _as_json(verdict: Verdict) -> str:
@@ -49,7 +49,7 @@ def _is_over(run: Path, run_id: str) -> bool:
     return seen.by == Judges.OVER or (seen.state is not None and seen.state.hosts == seen.state.ended)
 
 
-def _outlets(run: Path, run_id: str, metrics: Optional[str]) -> Outlets | None:
+def _open_outlets(run: Path, run_id: str, metrics: Optional[str]) -> Outlets | None:
     """Where figures go; where that is a page, it is said on standard error."""
     if metrics is None:
         return None
@@ -68,7 +68,7 @@ def once(run: Path, run_id: str, json: bool) -> None:
     from ..judging import watching
     from ..judging.sight import Sight
     from ..reading import judged
-    from ..reading.report import device_words, headline, summary
+    from ..reading.report import devices, headline, summary
     from ..reading.run import open_run
 
     with progress("Judging"):
@@ -78,7 +78,7 @@ def once(run: Path, run_id: str, json: bool) -> None:
         document = summary.summarise(open_run(run))
     if document["judged"]["why_not"] and seen.last_step is not None:  # what it recorded is not here
         holding = [verdict.plain for verdict in seen.verdicts if not verdict.withdrawn]
-        account = Account(str(run), nobody.judged_live(seen.judged_steps, True), holding)
+        account = Account(str(run), no_verdict.judged_live(seen.judged_steps, True), holding)
         document.update(headline.headline(account), verdicts=[verdict.plain for verdict in seen.verdicts])
     is_by_tables = document["judged"]["by"] == judged.TABLES
     if sighting is not None:
@@ -88,8 +88,8 @@ def once(run: Path, run_id: str, json: bool) -> None:
         whole.update(has_summaries=seen.has_summaries, by_tables=is_by_tables, judged_steps=counts)
         _show.as_json({**whole, "verdicts": document["verdicts"] + document["judged"]["withdrawn"]})
     else:
-        by_devices = [for_rich(device_words.line(latest, document["path"])) for latest in document["by_devices"]]
-        for part in (*headline.lines(document["matters"]), *by_devices, _judged(seen, is_by_tables)):
+        by_devices = [for_rich(devices.tell_last(latest, document["path"])) for latest in document["by_devices"]]
+        for part in (*headline.lines(document["matters"]), *by_devices, _tell_what_was_judged(seen, is_by_tables)):
             _show.console().print(part)
     if document["headline"]["blames"]:
         raise typer.Exit(FOUND_WRONG)
@@ -105,14 +105,14 @@ def _seen_now(run_id: str, sighting: Sighting) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _judged(seen: Outlook, is_by_tables: bool) -> str:
+def _tell_what_was_judged(seen: Outlook, is_by_tables: bool) -> str:
     hosts = f"{seen.hosts} host{'' if seen.hosts == 1 else 's'}"
     judged = "as judged while it ran" if seen.steps is None else f"{seen.steps} steps judged now"
     until = "" if seen.last_step is None else f", up to step {seen.last_step}"
     return "judged from the run's own tables" if is_by_tables else f"{judged}{until}, {hosts}"
 
 
-def _line(verdict: Verdict) -> str:
+def _draw_line(verdict: Verdict) -> str:
     """In the words of every headline."""
     matter = of_verdict(verdict.plain)
     step = "" if verdict.step is None else f"step {verdict.step}: "  # a hang before the first one

@@ -10,15 +10,19 @@ from typing import TYPE_CHECKING, Any, Optional
 
 import typer
 
+from ..errors import MstxkitError
 from ..host import folders
 from ..reading.report.escape import for_terminal
+from ..reading.report.units import size
 from ..store import own_disk
 from ..store.care_record import SealedCare
 from ..store.moving import Moved
 from ..store.sealed_care import take_care
-from . import FOUND_WRONG, _compacting, _run_folder, _show
+from . import FOUND_WRONG, _run_folder, _show
+from ._progress import progress
 
 if TYPE_CHECKING:
+    from ..reading.dataset.compacting import Compacted
     from ..recorder.adopt import Adopted
 
 _WAIT_S = 60.0
@@ -56,23 +60,23 @@ def collect(
 
     left: list[str] = []
     sealed = adopt.collect(folder, on_problem=lambda name, exc: left.append(f"{name}: {exc}"))
-    moved = _moved(folder, run_id)
-    done = _compacting.compacted(folder, hosts, remove, ray) if compact else None
+    moved = _move_sealed(folder, run_id)
+    done = compacted(folder, hosts, remove, ray) if compact else None
     if json:
         document: dict[str, Any] = {"sealed": [process._asdict() for process in sealed], "not_sealed": left}
         document |= {"moved": moved.names, "problem": moved.problem}
         _show.as_json(document if done is None else {**document, "compacted": {"path": str(folder), **done._asdict()}})
     else:
-        _say(sealed, moved, left)
+        _tell_collected(sealed, moved, left)
         if done is not None:
-            _compacting.say(folder, done, hosts)
+            tell_compacted(folder, done, hosts)
         elif not sealed and not left and moved == Moved([]):
             typer.echo("nothing to collect on this host")
     if moved.problem or left or (done is not None and done.left):
         raise typer.Exit(FOUND_WRONG)
 
 
-def _moved(run: Path, run_id: str) -> Moved:
+def _move_sealed(run: Path, run_id: str) -> Moved:
     """From this host's own disks, as fast as it goes."""
     moved = Moved([])
     for place in own_disk.on_this_host(run, run_id):
@@ -82,7 +86,7 @@ def _moved(run: Path, run_id: str) -> Moved:
     return moved
 
 
-def _say(sealed: list[Adopted], moved: Moved, left: list[str]) -> None:
+def _tell_collected(sealed: list[Adopted], moved: Moved, left: list[str]) -> None:
     for why in left:
         typer.echo(f"not sealed: {for_terminal(why)}")
     for process in sealed:
@@ -92,3 +96,40 @@ def _say(sealed: list[Adopted], moved: Moved, left: list[str]) -> None:
         typer.echo(f"moved into the run: {len(moved.names)} sealed file{'' if len(moved.names) == 1 else 's'}")
     if moved.problem:
         typer.echo(f"not moved: {for_terminal(moved.problem)}")
+
+
+def compacted(run: Path, hosts: Optional[list[str]], remove: bool, ray: bool) -> Compacted:
+    """Turn sealed files into Parquet, and remove them then where that is wanted; of these hosts, or with Ray each host
+    its own. Raises: MstxkitError where it cannot be written.
+    """
+    from ..reading.dataset import compacting, on_ray
+
+    try:
+        with progress("Compacting", None if ray else 1.0) as advance:
+            return on_ray.compact(run, remove) if ray else compacting.compact(run, hosts, remove, advance)
+    except OSError as exc:
+        raise MstxkitError(f"{run} cannot be compacted: {exc.strerror or exc}") from exc
+
+
+def tell_compacted(run: Path, done: Compacted, hosts: Optional[list[str]]) -> None:
+    """What became of them, and which hosts there are where others were asked for."""
+    from ..reading.dataset import compacting
+
+    _tell_compacted(done)
+    there = compacting.hosts_of(run) if hosts else []
+    if unknown := sorted({*(hosts or ())} - {*there}):
+        typer.echo(for_terminal(f"no sealed file is of host {', '.join(unknown)}: they are of {', '.join(there)}"))
+
+
+def _tell_compacted(done: Compacted) -> None:
+    if not done.batches and not done.removed and not done.left:
+        typer.echo("nothing to compact: all sealed files are in the dataset, or are still written to")
+        return
+    typer.echo(
+        f"{done.files} sealed files ({size(done.sealed_bytes)}): {done.ranges} ranges and {done.summaries} summaries, "
+        f"{size(done.bytes)} of Parquet"
+    )
+    if done.removed:
+        typer.echo(f"removed: {done.removed} sealed files")
+    if done.left:
+        typer.echo(f"left as they are: {done.left} sealed files that cannot be read whole; mstxkit report says why")

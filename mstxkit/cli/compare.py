@@ -42,7 +42,7 @@ def compare(
     from ..reading.report.choice import parsed
     from ..reading.run import open_run
 
-    limit = None if fail_over is None else _ratio(fail_over)
+    limit = None if fail_over is None else _read_ratio(fail_over)
     wanted = parsed(steps_before).steps, parsed(steps_after).steps
     if after is None and None in wanted:
         raise typer.BadParameter("of one run two parts are compared: give --before and --after", param_hint="B")
@@ -55,17 +55,17 @@ def compare(
     else:
         _show.console().print(text.render(comparison, everything))
     if limit is not None:
-        _end(comparison, limit, any_work, json)
+        _end_command(comparison, limit, any_work, json)
 
 
-def _ratio(text: str) -> float:
+def _read_ratio(text: str) -> float:
     match = _PERCENT.fullmatch(text)
     if match is None:
         raise typer.BadParameter(f"{text!r}: a share in percent is needed, 5% say", param_hint="--fail-over")
     return float(match[1]) / 100
 
 
-def _end(comparison: Comparison, limit: float, any_work: bool, json: bool) -> None:
+def _end_command(comparison: Comparison, limit: float, any_work: bool, json: bool) -> None:
     """End as --fail-over says, with the reason."""
     if comparison.other_work and not any_work:
         _show.stop(

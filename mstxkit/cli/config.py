@@ -43,14 +43,14 @@ def show(
     Example: mstxkit config show ppo_trainer.yaml --from verl
     """
     with _meaning_verl(verl_version):
-        understood = _understood(file, flavour, branch)
+        understood = _read_config(file, flavour, branch)
     if json:
-        _show.as_json({"source": understood.source.name, **_meaning(understood)})
+        _show.as_json({"source": understood.source.name, **_as_document(understood)})
         return
     console = _show.console()
     console.print(f"{understood.source.name}: {understood.flavour}", markup=False)
-    console.print(_table(understood))
-    _tell(understood)
+    console.print(_draw_table(understood))
+    _tell_notes(understood)
 
 
 def convert(
@@ -70,19 +70,19 @@ def convert(
     if to not in adapters.by_flavour():
         _show.stop(f"--to {to}: choose one of {', '.join(adapters.by_flavour())}", WRONG_USE)
     with _meaning_verl(verl_version):
-        understood = _understood(file, flavour, branch)
+        understood = _read_config(file, flavour, branch)
         if to == verl.FLAVOUR and not _verl_roles.at_least(0, 6):  # the form that the verl which is meant takes
             to = verl_0_5.FLAVOUR
         written = configuring.write(understood.read.config, to)
     if json:
         lost = [field._asdict() for field in written.lost]
         conversion = {"source": understood.source.name, "to": to, "text": written.text, "lost": lost}
-        _show.as_json({**_meaning(understood), **conversion, "notes": [*understood.read.notes, *written.notes]})
+        _show.as_json({**_as_document(understood), **conversion, "notes": [*understood.read.notes, *written.notes]})
         return
     print(written.text, end="" if written.text.endswith("\n") else "\n")
-    _tell(understood, written.notes)
+    _tell_notes(understood, written.notes)
     for field in written.lost:
-        typer.echo(f"{to} cannot express {field.field}={_shown(field.value)}: {for_terminal(field.why)}", err=True)
+        typer.echo(f"{to} cannot express {field.field}={_show_value(field.value)}: {for_terminal(field.why)}", err=True)
 
 
 COMMANDS = (show, convert)
@@ -99,7 +99,7 @@ def _meaning_verl(version: str | None) -> Iterator[None]:
         _show.stop(f"--verl-version: {exc}", WRONG_USE)
 
 
-def _understood(file: str, flavour: str | None, branches: list[str]) -> Understood:
+def _read_config(file: str, flavour: str | None, branches: list[str]) -> Understood:
     from ..config import configuring, sources
 
     try:
@@ -108,7 +108,7 @@ def _understood(file: str, flavour: str | None, branches: list[str]) -> Understo
         _show.stop(str(exc), FOUND_WRONG if exc.problems else WRONG_USE)
 
 
-def _meaning(understood: Understood) -> dict[str, Any]:
+def _as_document(understood: Understood) -> dict[str, Any]:
     return {
         "flavour": understood.flavour, "config": understood.read.config.model_dump(mode="json"),
         "places": {field: place._asdict() for field, place in understood.read.places.items()},
@@ -116,7 +116,7 @@ def _meaning(understood: Understood) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _table(understood: Understood) -> Any:
+def _draw_table(understood: Understood) -> Any:
     from ..config.adapters import flat
 
     table = _show.table()
@@ -128,15 +128,15 @@ def _table(understood: Understood) -> Any:
         if field == "extras":
             value = {name: kept if len(kept) <= _FEW_EXTRAS else f"{len(kept)} keys" for name, kept in value.items()}
         origin = "default" if place is None else " ".join(filter(None, [str(place.line or ""), place.key]))
-        table.add_row(*(for_rich(text) for text in (field, _shown(value), origin)))
+        table.add_row(*(for_rich(text) for text in (field, _show_value(value), origin)))
     return table
 
 
-def _shown(value: Any) -> str:
+def _show_value(value: Any) -> str:
     return value if isinstance(value, str) and value else json.dumps(value, default=str)
 
 
-def _tell(understood: Understood, more_notes: tuple[str, ...] = ()) -> None:
+def _tell_notes(understood: Understood, more_notes: tuple[str, ...] = ()) -> None:
     for kind, texts in (("note", (*understood.read.notes, *more_notes)), ("warning", understood.warnings)):
         for text in texts:
             typer.echo(f"{kind}: {for_terminal(text)}", err=True)

@@ -60,7 +60,7 @@ def demo(
     try:
         plan.check()
         if not json:
-            typer.echo(f"{_planned(plan)} Recorded into {folder}.")
+            typer.echo(f"{_describe_plan(plan)} Recorded into {folder}.")
         with nullcontext() if verbose or json else progress("Training"):
             outcome = run_ranks(plan)
     except PlanError as exc:
@@ -70,47 +70,47 @@ def demo(
     page = Path(opened.path) / "report.html"
     writing.write(opened, report, page)
     if json:
-        _show.as_json({**_facts(outcome), "page": str(page), "report": report})
+        _show.as_json({**_list_facts(outcome), "page": str(page), "report": report})
     elif verbose:
-        for line in _done(outcome):
+        for line in _tell_done(outcome):
             typer.echo(line)
         _show.console().print("", text.render(report, False), "")
     else:
-        for line in _verdict(outcome, report):
+        for line in _tell_verdict(outcome, report):
             typer.echo(line)
-    for line in () if json else _further(outcome, report, page):
+    for line in () if json else _tell_further(outcome, report, page):
         typer.echo(line)
     has_no_incident = hang_rank is not None and outcome.incident is None
     if has_no_incident or (outcome.escalated is not None and outcome.escalated.has_failed):
         raise typer.Exit(FOUND_WRONG)
 
 
-def _planned(plan: DemoPlan) -> str:
+def _describe_plan(plan: DemoPlan) -> str:
     where = "actor_update, before the gradients of all ranks meet" if plan.hidden else "actor_generate"
     slow = "none is slow" if plan.slow_rank is None else f"rank {plan.slow_rank} is made slow in {where}"
     return f"A small policy is trained with GRPO on {plan.ranks} CPU ranks, {plan.steps} steps; {slow}."
 
 
-def _verdict(outcome: DemoOutcome, report: dict[str, Any]) -> Iterator[str]:
+def _tell_verdict(outcome: DemoOutcome, report: dict[str, Any]) -> Iterator[str]:
     """What was done, and what weighs most, in a few lines."""
     head = report["headline"]
-    yield from _done(outcome)
+    yield from _tell_done(outcome)
     yield f"\nVerdict: {head['verdict']}"
     yield from (f"  {head[key]}" for key in ("cost", "why", "advice") if head[key])
     yield ""
 
 
-def _further(outcome: DemoOutcome, report: dict[str, Any], page: Path) -> Iterator[str]:
+def _tell_further(outcome: DemoOutcome, report: dict[str, Any], page: Path) -> Iterator[str]:
     """That a profile was taken by itself, the page, and three commands to try next."""
-    yield from _taken(outcome.escalated) if outcome.escalated is not None else ()
+    yield from _tell_taken(outcome.escalated) if outcome.escalated is not None else ()
     yield f"The page: {page}\n\nTry next:"
     run = shlex.quote(str(outcome.plan.run))
     advised = report["headline"]["next"] or f"mstxkit status {run}"
     for command in dict.fromkeys((advised, f"mstxkit report {run}", f"mstxkit report {run} --open")):
-        yield f"  {command.replace('mstxkit ', f'{_program()} ', 1)}"
+        yield f"  {command.replace('mstxkit ', f'{_name_program()} ', 1)}"
 
 
-def _program() -> str:
+def _name_program() -> str:
     """How this command is called from here: by its path, where the shell would find another one, or none."""
     own, on_path = os.path.join(os.path.dirname(sys.executable), "mstxkit"), shutil.which("mstxkit")
     if not os.path.exists(own):
@@ -118,7 +118,7 @@ def _program() -> str:
     return "mstxkit" if on_path and os.path.samefile(on_path, own) else shlex.quote(os.path.relpath(own))
 
 
-def _taken(escalated: Escalated) -> Iterator[str]:
+def _tell_taken(escalated: Escalated) -> Iterator[str]:
     """That the profile was taken by itself, and of whom, or why there is none."""
     if escalated.verdict is None:
         yield f"No profile was asked for: {escalated.reason}."
@@ -129,7 +129,7 @@ def _taken(escalated: Escalated) -> Iterator[str]:
         yield f"  rank {profiled.rank}{'' if profiled.rank == escalated.verdict.rank else ', a healthy peer'}: {what}"
 
 
-def _facts(outcome: DemoOutcome) -> dict[str, Any]:
+def _list_facts(outcome: DemoOutcome) -> dict[str, Any]:
     plan, learning = outcome.plan, outcome.learning
     return {
         "run": str(plan.run), "ranks": plan.ranks, "seed": plan.seed, "slow_rank": plan.slow_rank,
@@ -141,7 +141,7 @@ def _facts(outcome: DemoOutcome) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _done(outcome: DemoOutcome) -> Iterator[str]:
+def _tell_done(outcome: DemoOutcome) -> Iterator[str]:
     plan, learning = outcome.plan, outcome.learning
     rewards = f"{learning.first_reward:.3f} at first, {learning.final_reward:.3f} at last ({learning.ratio:.1f} times)"
     yield f"Done: {learning.steps} steps in {outcome.seconds:.1f} s; mean reward {rewards}."

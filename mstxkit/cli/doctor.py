@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Optional
+import os
+from typing import Any, NamedTuple, Optional
 
 import typer
 
-from . import FOUND_WRONG, _checks, _patches
+from ..errors import PatchError
+from ..patching.declare import EXTRA, Patch
+from ..patching.registry import has_extra
+from ..patching.report import APPLIED, FAILED, STATES, WAITING, TargetState
+from ..patching.sheet import YAML_SUFFIXES
+from ..patching.symbols import HELD
+from ..reading.report.escape import for_rich
+from ..store.values import grouped
+from . import FOUND_WRONG, WRONG_USE, _checks, _importing, _show
+from ._activation import installed
 
 _NAMES_HELP = "With --patches: import roots, name+extra, or .yaml files of targets, each target shown.  [default: all]"
 
@@ -27,6 +37,105 @@ def doctor(
     if not patches and (frameworks or import_them):
         raise typer.BadParameter("frameworks are looked at with --patches", param_hint="--patches")
     if patches:
-        _patches.show(frameworks or [], import_them, json)
+        show_patches(frameworks or [], import_them, json)
     elif _checks.show(json):
         raise typer.Exit(FOUND_WRONG)
+
+
+class Support(NamedTuple):
+    """What one framework's installed version takes of its patch."""
+
+    framework: str  # import root
+    has_extra: bool  # is the extra tier asked for?
+    version: str | None  # "" where there is a source tree only, None where nothing is installed
+    targets: list[TargetState]
+    error: str = ""  # why the process that imported it did not come to an end
+
+
+def show_patches(frameworks: list[str], import_them: bool, json: bool) -> None:
+    """What there is of these, else of all that are known. It is read from the source, but for `import_them`."""
+    wanted = _find_patches(frameworks)
+    supported = [_import_targets(name, patch) if import_them else _read_support(name, patch) for name, patch in wanted]
+    if json:
+        states = [[state._asdict() for state in support.targets] for support in supported]
+        rows = [{**support._asdict(), "targets": targets} for support, targets in zip(supported, states)]
+        _show.as_json({"frameworks": rows})
+        return
+    console = _show.console()
+    console.print(_draw_summary(supported, import_them))
+    for support in supported:
+        if frameworks and support.version is not None:
+            console.print()
+            console.print(_draw_details(support))
+
+
+def _find_patches(names: list[str]) -> list[tuple[str, Patch]]:
+    """Patches by the names that they are asked for with; ends the command where one is unknown or wrong."""
+    from ..patching import registry, targets
+
+    try:
+        return [
+            (name, targets.read(name) if name.endswith(YAML_SUFFIXES) else registry.chosen((name,))[0][0])
+            for name in names or registry.names()
+        ]
+    except PatchError as exc:
+        _show.stop(str(exc), WRONG_USE)
+
+
+def _read_support(name: str, patch: Patch) -> Support:
+    from ..patching.symbols import installed as sources_in
+    from ..patching.symbols import spec_of
+
+    folder = os.getcwd()
+    is_whole = has_extra(name) or name.endswith(YAML_SUFFIXES)
+    if spec_of(patch.framework, folder) is None:
+        return Support(patch.framework, is_whole, None, [])
+    return Support(patch.framework, is_whole, installed(patch.framework) or "", sources_in(folder).states(patch))
+
+
+def _import_targets(name: str, patch: Patch) -> Support:
+    support = _read_support(name, patch)
+    if support.version is None:
+        return support
+    states, error = _importing.in_a_process(name)
+    return support._replace(targets=states, error=error)
+
+
+def _draw_summary(supported: list[Support], is_imported: bool) -> Any:
+    table = _show.table("framework", "version", *(STATES if is_imported else ("core", "extra")))
+    table.add_column("", overflow="fold")
+    for support in supported:
+        states = [target.state for target in support.targets]
+        tiers = [_count_held(support, is_extra) for is_extra in (False, True)]
+        counts = [str(states.count(state)) for state in STATES] if is_imported else tiers
+        texts = [support.framework, support.version or "source", *counts, support.error]
+        not_there = [support.framework, "not installed", *([""] * (len(texts) - 2))]
+        table.add_row(*(for_rich(text) for text in (not_there if support.version is None else texts)))
+    return table
+
+
+def _count_held(support: Support, is_extra: bool) -> str:
+    tier = [target.state == HELD for target in support.targets if (target.tier == EXTRA) is is_extra]
+    return f"{sum(tier)} of {len(tier)}" if tier else "–"
+
+
+def _draw_details(support: Support) -> Any:
+    styles = {APPLIED: "green", HELD: "green", FAILED: "bold red"}
+    table = _show.table("state", f"target of {support.framework}", "stage", no_wrap=True)
+    table.add_column("why", overflow="fold")
+    modules = grouped(support.targets, lambda target: target.path.partition(":")[0])
+    for module, targets in modules.items():
+        error = next((target.detail for target in targets if target.state == WAITING), "")
+        table.add_row("", for_rich(module, style="bold"), "", for_rich(error))
+        for target in targets:
+            state = for_rich(target.state, style=styles.get(target.state, "yellow"))
+            qualname = for_rich(f"  {target.path.partition(':')[2]}")
+            why = "" if target.state == WAITING and error else _explain_state(support, target)
+            table.add_row(state, qualname, for_rich(target.stage or ""), for_rich(why))
+    return table
+
+
+def _explain_state(support: Support, target: TargetState) -> str:
+    if target.state == HELD and target.tier == EXTRA and not support.has_extra:
+        return f"off unless {support.framework}+extra is asked for"
+    return target.reason + (f" ({target.detail})" if target.detail else "")

@@ -79,7 +79,7 @@ def escalate(
     if cancel is not None:
         if stage or ranks:
             raise typer.BadParameter("it takes a request back; --stage and --ranks ask for one", param_hint="--cancel")
-        _cancel(run, cancel, reason, json)
+        _cancel_request(run, cancel, reason, json)
         return
     if analyse and not wait:
         raise typer.BadParameter("it parses what has been recorded: add --wait", param_hint="--analyse")
@@ -89,11 +89,11 @@ def escalate(
         raise typer.BadParameter("say which ranks: 0,2-5, all, suspect+peer, dp:3", param_hint="--ranks")
     now_ns = time.time_ns()
     options: dict[str, Any] = {
-        "stages": stage, "ranks": _ranks(ranks), "steps": steps, "occurrences": occurrences, "preset": preset,
-        "sample": None if sample is None else _sample(sample), "reason": reason, "created_ns": now_ns,
+        "stages": stage, "ranks": _read_ranks(ranks), "steps": steps, "occurrences": occurrences, "preset": preset,
+        "sample": None if sample is None else _read_sample(sample), "reason": reason, "created_ns": now_ns,
         "limits": {"seconds": limit_s, "bytes": _requests.bytes_of(limit_bytes, "--limit-bytes")},
         "occasion": f"command line at {now_ns}",
-        **({"options": _options(set)} if set else {}), **({"force": True} if force else {}),
+        **({"options": _read_options(set)} if set else {}), **({"force": True} if force else {}),
         **({} if expires_s is None else {"expires_ns": now_ns + _lifetime_ns(expires_s)}),
     }  # fmt: skip
     suspected = None
@@ -104,13 +104,13 @@ def escalate(
         options |= {"reason": reason or in_words(suspected), "role": suspected.role}
     suspects = asking.whom(run, options, _SOURCE) if suspected is None else (suspected.suspect, suspected.peer)
     if explain:
-        _explain(run, options, suspects, suspected, json)
+        _explain_plan(run, options, suspects, suspected, json)
         return
     request = asking.ask(run, options, suspects, source=_SOURCE)
     if not json:
         _tell(run, request, suspects, suspected)
     if wait:
-        _wait(run, asking.control_of(run), request, suspects, analyse, json)
+        _wait_for_end(run, asking.control_of(run), request, suspects, analyse, json)
     elif json:
         _show.as_json({"request": request.as_json(), "suspects": list(suspects)})
 
@@ -121,7 +121,7 @@ def _lifetime_ns(seconds: float) -> int:
     return int(seconds * _NS)
 
 
-def _ranks(text: str) -> str | list[int]:
+def _read_ranks(text: str) -> str | list[int]:
     """`0,2-5` -> [0, 2, 3, 4, 5]; words and groups as they are."""
     if text in ("all", "suspect+peer") or groups.are_groups(text):
         return text
@@ -136,7 +136,7 @@ def _ranks(text: str) -> str | list[int]:
     return ranks
 
 
-def _options(pairs: list[str]) -> dict[str, Any]:
+def _read_options(pairs: list[str]) -> dict[str, Any]:
     """`level=1` -> {"level": "level1"}, by the table of options."""
     table, values = {option.name: option for option in settable(REQUEST)}, {}
     for pair in pairs:
@@ -149,7 +149,7 @@ def _options(pairs: list[str]) -> dict[str, Any]:
     return values
 
 
-def _sample(text: str) -> dict[str, Any]:
+def _read_sample(text: str) -> dict[str, Any]:
     pairs = [part.partition("=") for part in text.split(",")]
     if not all(equals and key and value for key, equals, value in pairs):
         raise typer.BadParameter(f"{text!r}: give per=micro_batch,skip=2,record=1", param_hint="--sample")
@@ -159,7 +159,7 @@ def _sample(text: str) -> dict[str, Any]:
 def _tell(run: Path, request: Request, meant: tuple[int, ...], suspected: Suspicion | None) -> None:
     typer.echo(f"request {request.id}: {for_terminal(_requests.asked(request))}")
     if suspected is not None:
-        typer.echo(f"  {_suspected(suspected)}")
+        typer.echo(f"  {_tell_suspected(suspected)}")
     elif meant:
         typer.echo(f"  {for_terminal(f'{request.ranks}: {_requests.on(meant)}')}")
     absent = tuple(asking.absent(asking.control_of(run), request, meant))
@@ -170,7 +170,7 @@ def _tell(run: Path, request: Request, meant: tuple[int, ...], suspected: Suspic
     typer.echo(f"  mstxkit status {where} shows how it stands; mstxkit escalate {where} --cancel {request.id[:8]}")
 
 
-def _suspected(suspicion: Suspicion) -> str:
+def _tell_suspected(suspicion: Suspicion) -> str:
     from ..reading.suspects import accusation
 
     if suspicion.verdict is not None:
@@ -183,7 +183,7 @@ def _suspected(suspicion: Suspicion) -> str:
     )
 
 
-def _cancel(run: Path, id: str, reason: str, json: bool) -> None:
+def _cancel_request(run: Path, id: str, reason: str, json: bool) -> None:
     progress = asking.cancel(run, id, reason or "cancelled from the command line")
     if json:
         _show.as_json(_requests.as_dict(progress))
@@ -193,7 +193,7 @@ def _cancel(run: Path, id: str, reason: str, json: bool) -> None:
         typer.echo(f"request {progress.asked.request.id} is not wanted any more; it was: {progress}")
 
 
-def _explain(
+def _explain_plan(
     run: Path, options: dict[str, Any], suspects: tuple[int, ...], suspected: Suspicion | None, json: bool
 ) -> None:
     control = asking.control_of(run)
@@ -214,7 +214,7 @@ def _explain(
         _show.as_json({**document, **explanation.as_json()})
     else:
         meant = f"{request.ranks}: {_requests.on(suspects)}" if suspects else None
-        meant = meant if suspected is None else _suspected(suspected)
+        meant = meant if suspected is None else _tell_suspected(suspected)
         _print_explanation(request, explanation, meant, free)
 
 
@@ -238,11 +238,11 @@ def _print_explanation(request: Request, explanation: Explanation, meant: str | 
     _show.console().print(table)
 
 
-def _wait(
+def _wait_for_end(
     run: Path, control: ControlFolder, request: Request, suspects: tuple[int, ...], analyse: bool, json: bool
 ) -> None:
     try:
-        progress = _watched(control, request, suspects, json)
+        progress = _watch_progress(control, request, suspects, json)
     except KeyboardInterrupt:
         typer.echo(f"not waiting any more; request {request.id} goes on: mstxkit status {run}", err=True)
         raise typer.Exit(FOUND_WRONG) from None
@@ -267,7 +267,7 @@ def _wait(
     raise typer.Exit(0 if progress.is_done and not (done and done.is_wrong) else FOUND_WRONG)
 
 
-def _watched(control: ControlFolder, request: Request, suspects: tuple[int, ...], json: bool) -> Progress:
+def _watch_progress(control: ControlFolder, request: Request, suspects: tuple[int, ...], json: bool) -> Progress:
     """How it stood at the end; shown meanwhile as this output can."""
     console = _show.console()
     if json:

@@ -2,18 +2,34 @@
 
 from __future__ import annotations
 
+import re
+from datetime import datetime, time, timedelta
 from pathlib import Path
-from typing import Any, Optional
+from typing import TYPE_CHECKING, Any, Optional
 
 import typer
 
+from ..errors import ReadError
 from ..reading.exporters import FOLDER, formats
+from ..reading.report import choice
 from ..reading.report.escape import for_terminal
-from . import _choosing, _output
+from . import _output
 from ._progress import progress
+
+if TYPE_CHECKING:
+    from ..reading.reach import Reach
+    from ..reading.report.choice import Bounds
+    from ..reading.run import Run
 
 _INTO_HELP = "Of ascend-db: add one rank's ranges to a copy of this profile of torch_npu."
 _EXCEL_HELP = "Of csv: times in µs, and texts for numbers that Excel rounds."
+STEPS_HELP = "Steps A to B, both included; also A, A: and :B."
+RANKS_HELP = "These ranks only."
+STAGES_HELP = "These stages only; * stands for anything."
+SINCE_HELP = "What goes on then or later: a time (2026-11-24T18:30; 18:30), or the last 30m, 2h, 45s of the run."
+UNTIL_HELP = "What began before then; forms as of --since."
+_SPAN = re.compile(r"(\d{1,6})\s*(s|m|h|d)", re.ASCII)
+_UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 
 
 def export(
@@ -22,11 +38,11 @@ def export(
     output: Optional[Path] = typer.Option(
         None, "-o", "--output", help="The file or folder to write.  [default: the run's name with the format's suffix]"
     ),
-    steps: Optional[str] = typer.Option(None, metavar="A:B", help=_choosing.STEPS_HELP),
-    ranks: Optional[str] = typer.Option(None, metavar="0,3-5", help=_choosing.RANKS_HELP),
-    stages: Optional[str] = typer.Option(None, metavar="NAME,…", help=_choosing.STAGES_HELP),
-    since: Optional[str] = typer.Option(None, metavar="TIME", help=_choosing.SINCE_HELP),
-    until: Optional[str] = typer.Option(None, metavar="TIME", help=_choosing.UNTIL_HELP),
+    steps: Optional[str] = typer.Option(None, metavar="A:B", help=STEPS_HELP),
+    ranks: Optional[str] = typer.Option(None, metavar="0,3-5", help=RANKS_HELP),
+    stages: Optional[str] = typer.Option(None, metavar="NAME,…", help=STAGES_HELP),
+    since: Optional[str] = typer.Option(None, metavar="TIME", help=SINCE_HELP),
+    until: Optional[str] = typer.Option(None, metavar="TIME", help=UNTIL_HELP),
     layout: Optional[str] = typer.Option(None, help="Of ascend-db: msmonitor (default) or torch-npu.", hidden=True),
     into: Optional[Path] = typer.Option(None, metavar="PROFILE", help=_INTO_HELP, hidden=True),
     excel: bool = typer.Option(False, "--excel", help=_EXCEL_HELP, hidden=True),
@@ -43,16 +59,15 @@ def export(
     if to not in formats():
         raise typer.BadParameter(f"{to!r} is no format; choose one of {', '.join(formats())}", param_hint="--to")
     exporter = load(to)
-    options = _options(
-        to, exporter.options, layout=layout, into=None if into is None else str(into), excel="yes" if excel else None
-    )
-    opened = _choosing.opened(run, steps, ranks, stages, since, until)
+    typed = {"layout": layout, "into": None if into is None else str(into), "excel": "yes" if excel else None}
+    options = _collect_options(to, exporter.options, **typed)
+    opened = open_part(run, steps, ranks, stages, since, until)
     target = output or Path(f"{run.resolve().name}{exporter.suffix}")
     with _output.whole(target, exporter.form == FOLDER) as draft:
         with progress("Exporting", opened.files.rows_at_most() * exporter.readings) as advance:
             opened.files.on_rows = advance
             count = exporter.write_to(opened, draft, **options)
-        _choosing.check_found(count, opened, steps=steps, ranks=ranks, stages=stages, since=since, until=until)
+        check_found(count, opened, steps=steps, ranks=ranks, stages=stages, since=since, until=until)
     typer.echo(f"{for_terminal(str(target))}: {counted(count, 'event')}")
     if opened.damage:
         typer.echo(f"not all of the run could be read: mstxkit report {for_terminal(str(run))} says what is missing")
@@ -60,10 +75,77 @@ def export(
         typer.echo(for_terminal(line))
 
 
-def _options(to: str, its_own: Any, **typed: str | None) -> dict[str, str]:
+def _collect_options(to: str, its_own: Any, **typed: str | None) -> dict[str, str]:
     """What was given of a format's own options."""
     options = {name: value for name, value in typed.items() if value is not None}
     for name in options:
         if name not in its_own:
             raise typer.BadParameter(f"the format {to} has no such option", param_hint=f"--{name}")
     return options
+
+
+def open_part(
+    run: Path, steps: str | None = None, ranks: str | None = None, stages: str | None = None, since: str | None = None,
+    until: str | None = None,
+) -> Run:  # fmt: skip
+    """The run, of which a table has what the options name; all of it without options. Raises: ReadError where one is in
+    no form that it may have, or nothing of the run answers to it.
+    """
+    from ..reading.run import open_run
+
+    whole = open_run(run)
+    wanted = choice.parsed(steps, ranks, stages)
+    if wanted == choice.EVERYTHING and since is None and until is None:
+        return whole
+    processes = whole.processes()
+    reach = whole.files.reach() if wanted.steps or wanted.stages else None
+    choice.check(wanted, processes["rank"], reach and reach.first_step, reach and reach.last_step)
+    there, last_ns = processes["rank"].drop_nulls().unique(), processes["last_seen_ns"].max()
+    assert isinstance(last_ns, (int, type(None)))
+    return open_run(
+        run,
+        steps=_clip_steps(wanted.steps, reach),
+        ranks=None if wanted.ranks is None else [r for r in there if any(s.first <= r <= s.last for s in wanted.ranks)],
+        stages=choice.names_of("stage", wanted.stages, reach.stages) if wanted.stages is not None and reach else None,
+        since=None if since is None else _read_moment("--since", since, last_ns),
+        until=None if until is None else _read_moment("--until", until, last_ns),
+    )
+
+
+def check_found(count: int, run: Run, **typed: str | None) -> None:
+    """Raises ReadError where options were given and left nothing: each has its place in the run, all of them none."""
+    options = [f"--{name} {text}" for name, text in typed.items() if text is not None]
+    if options and not count:
+        processes = run.processes()
+        first, last = _as_text(processes["start_ns"].min()), _as_text(processes["last_seen_ns"].max())
+        unread = "; not all of it could be read (mstxkit report)" if run.damage else ""
+        raise ReadError(f"nothing of the run is left by {' '.join(options)}; it lasted from {first} to {last}{unread}")
+
+
+def _as_text(moment: object) -> str:
+    """A moment in ns in local time, as options take it."""
+    if not isinstance(moment, int):
+        return "?"
+    return f"{datetime.fromtimestamp(min(max(moment, 0), 1 << 62) / 1e9):%Y-%m-%dT%H:%M:%S}"
+
+
+def _clip_steps(wanted: Bounds | None, reach: Reach | None) -> range | None:
+    if wanted is None or reach is None or reach.first_step is None or reach.last_step is None:
+        return None
+    return range(max(wanted.first, reach.first_step), min(wanted.last, reach.last_step) + 1)
+
+
+def _read_moment(option: str, text: str, last_ns: int | None) -> int | datetime:
+    if span := _SPAN.fullmatch(text.strip()):
+        back = timedelta(**{_UNITS[span[2]]: int(span[1])})
+        return (last_ns or 0) - round(back.total_seconds()) * 1_000_000_000
+    try:
+        if ":" in text.strip()[:3]:  # of a day: the last one of the run that has come so far
+            last = datetime.fromtimestamp((last_ns or 0) / 1e9).astimezone()
+            moment = datetime.combine(last, time.fromisoformat(text.strip())).astimezone()
+            return moment if moment <= last else moment - timedelta(days=1)
+        return datetime.fromisoformat(text.strip()).astimezone()
+    except (ValueError, OverflowError):
+        raise ReadError(
+            f"{option} {text!r}: give a time (2026-11-24T18:30, or 18:30), or a span (30m, 2h) before the end"
+        ) from None

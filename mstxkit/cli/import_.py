@@ -56,14 +56,14 @@ def import_(
         files = [{**made.about(), "file": made.file, "rows": made.rows} for made in imported]
         _show.as_json({"files": files, "damage": [part._asdict() for part in damage]})
     else:
-        _print(imported, damage, is_own=not paths)
+        _print_imported(imported, damage, is_own=not paths)
     if damage or any(made.problem for made in imported):
         raise typer.Exit(FOUND_WRONG)
 
 
-def _print(imported: list[Any], damage: list[Any], is_own: bool) -> None:
+def _print_imported(imported: list[Any], damage: list[Any], is_own: bool) -> None:
     for made in imported:
-        typer.echo(for_terminal(f"not imported: {made.file} {made.problem}" if made.problem else _joined(made)))
+        typer.echo(for_terminal(f"not imported: {made.file} {made.problem}" if made.problem else _tell_joined(made)))
         for note in made.notes:
             typer.echo(for_terminal(f"  {note}"))
     _print_rows(imported)
@@ -76,7 +76,7 @@ def _print(imported: list[Any], damage: list[Any], is_own: bool) -> None:
         typer.echo("No profile of the run is left to import." if is_own else "There is nothing to import.")
 
 
-def _joined(made: Any) -> str:
+def _tell_joined(made: Any) -> str:
     ranks = ", ".join(str(rank) for rank in made.ranks[:8]) + (", …" if len(made.ranks) > 8 else "")
     clock = made.clocks[0]
     how = f"{clock['how']} ({clock['matches']} agree)" if clock["matches"] else clock["how"]
@@ -94,12 +94,12 @@ def _print_rows(imported: list[Any]) -> None:
     means = devices.means(pl.DataFrame(rows, schema=DEVICE_SCHEMA), "stage", "rank", "file")
     lines = means.sort("stage", "rank", pl.col("file").cast(pl.Int64)).to_dicts()
     if lines:
-        _show.console().print(_table(lines, imported))
+        _show.console().print(_draw_table(lines, imported))
     if len(lines) > _ROWS_SHOWN:
         typer.echo(f"… and {len(lines) - _ROWS_SHOWN} more: open_run(RUN).device()")
 
 
-def _table(lines: list[dict[str, Any]], imported: list[Any]) -> Any:
+def _draw_table(lines: list[dict[str, Any]], imported: list[Any]) -> Any:
     """With the names of files only where several tell of one stage of a rank, with spans only where there are any."""
     spans = ("spans",) if any(row["spans_ns"] is not None for row in lines) else ()
     whose = ("file",) if len({(row["stage"], row["rank"]) for row in lines}) < len(lines) else ()

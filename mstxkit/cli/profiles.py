@@ -69,7 +69,7 @@ def profiles(
     Example: mstxkit profiles runs/exp7 --analyse --stage actor_update
     """
     run, run_id = _run_folder.found(run)
-    fetched = _fetched(run, run_id, mb_s) if fetch else []
+    fetched = _fetch_profiles(run, run_id, mb_s) if fetch else []
     removed = retention.make_room(run, run_id, _requests.bytes_of(keep, "--keep") or 0)
     damage: list[Damage] = []
     wanted = _parsing.Wanted(tuple(stage or ()), tuple(rank or ()), request, again.value if again else None)
@@ -87,14 +87,14 @@ def profiles(
             "damage": [loss._asdict() for loss in damage],
         })  # fmt: skip
     else:
-        _print(rows) if parsed is None else _parsing.show(run, parsed)
-        for line in _lines(run, rows, fetched, removed, damage):
+        _print_rows(rows) if parsed is None else _parsing.show(run, parsed)
+        for line in _list_lines(run, rows, fetched, removed, damage):
             typer.echo(for_terminal(line))
     if damage or any(done.problem for done in fetched) or (parsed is not None and parsed.is_wrong):
         raise typer.Exit(FOUND_WRONG)
 
 
-def _fetched(run: Path, run_id: str, mb_s: float) -> list[Fetched]:
+def _fetch_profiles(run: Path, run_id: str, mb_s: float) -> list[Fetched]:
     """From every place on this host that a session of the run names."""
     named = (
         local_place.root_named_by(session.document, tuple(session.folder.split("/")[1:]), run_id)
@@ -104,7 +104,7 @@ def _fetched(run: Path, run_id: str, mb_s: float) -> list[Fetched]:
     return [done for root in roots for done in fetch_all(run, run_id, root, Pace(mb_s * 1e6))]
 
 
-def _print(rows: list[dict[str, Any]]) -> None:
+def _print_rows(rows: list[dict[str, Any]]) -> None:
     made = _show.table("request", "stage", "step", "rank", "state", "data", "size", "folder")
     for row in rows:
         step, rank = ("–" if row[key] is None else str(row[key]) for key in ("step", "rank"))
@@ -116,7 +116,7 @@ def _print(rows: list[dict[str, Any]]) -> None:
     _show.console().print(made if rows else "This run has no profiles.")
 
 
-def _lines(
+def _list_lines(
     run: Path, rows: list[dict[str, Any]], fetched: list[Fetched], removed: list[Removed], damage: list[Damage]
 ) -> Iterator[str]:
     for done in fetched:

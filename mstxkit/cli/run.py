@@ -58,7 +58,7 @@ def run(
 
     Example: mstxkit run -- torchrun --nproc-per-node 8 train.py
     """
-    asked, planned = _asked(autopatch), _planned(config)
+    asked, planned = _autopatch_value(autopatch), _plan_patches(config)
     default = Path((planned and planned.path) or "mstxkit-runs") / time.strftime("%Y%m%d-%H%M%S")
     wanted = Path(run or os.environ.get(environment.RUN) or default)
     if not SlowFolder(wanted).answers(BEGINS_WITHIN_S):
@@ -68,25 +68,25 @@ def run(
     folder = run_file.open_run_folder(wanted)[0]
     _show.say(f"recording into {folder}")
     variables = _left_in(folder, planned)
-    before, unreached = _recorded(folder), folder / UNREACHED
+    before, unreached = _list_recorded(folder), folder / UNREACHED
     # Whatever becomes of the run's disk, CMD is started, and its status is ours.
-    _tried(unreached.touch)
+    _try_work(unreached.touch)
     try:
         status = _ran(command, {**os.environ, environment.RUN: str(folder), VARIABLE: asked, **variables})
     finally:
         was_reached = not os.path.lexists(unreached)
-        _tried(lambda: unreached.unlink(missing_ok=True))
-        _tried(lambda: _collect(folder))
-        count = len(_recorded(folder) - before)
+        _try_work(lambda: unreached.unlink(missing_ok=True))
+        _try_work(lambda: _collect_run(folder))
+        count = len(_list_recorded(folder) - before)
         if is_new and not count:
             run_file.remove_empty(folder)
     processes = "1 process" if count == 1 else f"{count} processes"
     how_to_read = f"{processes} recorded; read them: mstxkit report {folder}"
-    _show.say(how_to_read if count else f"nothing was recorded: {_why(asked, was_reached)}")
+    _show.say(how_to_read if count else f"nothing was recorded: {_explain_nothing(asked, was_reached)}")
     raise typer.Exit(status)
 
 
-def _planned(config: Path | None) -> Configured | None:
+def _plan_patches(config: Path | None) -> Configured | None:
     """What a configuration asks for; wrong ones are refused here, where somebody is there to read the message."""
     file = config or os.environ.get("MSTXKIT_CONFIG")
     if not file:
@@ -108,7 +108,7 @@ def _left_in(folder: Path, planned: Configured | None) -> dict[str, str]:
     return planned.variables({})
 
 
-def _collect(folder: Path) -> None:
+def _collect_run(folder: Path) -> None:
     """Seal what ended without a word, as Ray's workers do at the end of a job. What just ends is waited for."""
     from ..recorder import adopt  # it loads the engine
     from ..store import process_pointer
@@ -120,7 +120,7 @@ def _collect(folder: Path) -> None:
         adopt.collect(folder)
 
 
-def _tried(work: Callable[[], object]) -> None:
+def _try_work(work: Callable[[], object]) -> None:
     """Do it, or say why it could not be done."""
     try:
         work()
@@ -128,7 +128,7 @@ def _tried(work: Callable[[], object]) -> None:
         _show.say(str(exc))
 
 
-def _asked(option: str | None) -> str:
+def _autopatch_value(option: str | None) -> str:
     """What MSTXKIT_AUTOPATCH becomes. Names are checked here, where somebody is there to read the message."""
     if option == "none":
         return ""
@@ -145,7 +145,7 @@ def _ran(command: list[str], environment: dict[str, str]) -> int:
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, FORWARDED | {signal.SIGCHLD})
     try:
         pid = os.posix_spawnp(command[0], command, environment, setsigmask=mask, setsigdef=_PUT_BACK)
-        code = _awaited(pid)
+        code = _await_child(pid)
     except OSError as exc:
         _show.say(f"{command[0]}: {exc.strerror}{_SCRIPT if os.path.isfile(command[0]) else ''}")
         raise typer.Exit(NOT_FOUND if isinstance(exc, FileNotFoundError) else NOT_EXECUTABLE) from None
@@ -154,7 +154,7 @@ def _ran(command: list[str], environment: dict[str, str]) -> int:
     return code if code >= 0 else 128 - code
 
 
-def _awaited(pid: int) -> int:
+def _await_child(pid: int) -> int:
     """Pass signals on until this child ends; its exit code, or minus the signal that ended it."""
     while True:
         # Another thread of this process, one that hangs in a folder, say, takes a SIGCHLD that comes before we wait.
@@ -168,7 +168,7 @@ def _awaited(pid: int) -> int:
             return os.waitstatus_to_exitcode(status)
 
 
-def _recorded(folder: Path) -> set[str]:
+def _list_recorded(folder: Path) -> set[str]:
     """Names of the processes that have left something in the run, or are writing."""
     here = own_disk.on_this_host(folder, run_file.id_of(folder) or "")
     names = (
@@ -177,7 +177,7 @@ def _recorded(folder: Path) -> set[str]:
     return {match[1] for name in names if (match := _PROCESS.match(name))}
 
 
-def _why(asked: str, was_reached: bool) -> str:
+def _explain_nothing(asked: str, was_reached: bool) -> str:
     if is_off:
         return "MSTXKIT_OFF is set"
     if was_reached:

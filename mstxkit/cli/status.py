@@ -69,27 +69,27 @@ def status(
         _checks.show(json)
         return
     from ..reading import places
-    from ..reading.report import elsewhere
+    from ..reading.report import gaps
     from ..reading.run import open_run
 
     opened = open_run(run)
     processes = opened.processes().to_dicts()
     patches = opened.patches().drop("process").to_dicts()
-    escalation = _escalation(opened, processes)
+    escalation = _read_escalation(opened, processes)
     damage = [loss._asdict() for loss in opened.damage]
     held = places.rows(opened.path, opened.id, (process["process"] for process in processes))
     if json:
         document = {"run": opened.id, "path": opened.path, "processes": processes, "patches": patches, "damage": damage}
         _show.as_json({**document, "places": held, **_as_dicts(escalation)})
     else:
-        _print(processes, patches, damage, escalation)
-        for line in elsewhere.lines(held):
+        _print_status(processes, patches, damage, escalation)
+        for line in gaps.lines(held):
             _show.console().print(line)
     wrong = damage or any(is_wrong(p["state"], p["ending"]) or p["dropped"] or p["faults"] for p in processes)
     raise typer.Exit(FOUND_WRONG if wrong else 0)
 
 
-def _escalation(opened: Run, processes: list[dict[str, Any]]) -> _Escalation:
+def _read_escalation(opened: Run, processes: list[dict[str, Any]]) -> _Escalation:
     """What can be read of it: the control folder is for those who may write to the run."""
     unusable: list[Unusable] = []
     kept = list(sessions(opened.path, opened.id, unusable))
@@ -119,7 +119,7 @@ def _as_dicts(escalation: _Escalation) -> dict[str, Any]:
     return {"ranks": ranks, "now": now, "judged": escalation.behind or None, "requests": requests, "profiles": profiles}
 
 
-def _print(
+def _print_status(
     processes: list[dict[str, Any]],
     patches: list[dict[str, Any]],
     damage: list[dict[str, Any]],
@@ -129,7 +129,7 @@ def _print(
     called = {(row["host"], row["pid"]): row["label"] for row in processes if row["rank"] is None}
     console.print(_ranks.processes(processes) if processes else "No process has written to this run yet.")
     patched = map(for_rich, patch_words.lines(patches))
-    for part in [*_twin_lines(processes), *patched, *_parts(escalation, called), *damage_lines(damage)]:
+    for part in [*_twin_lines(processes), *patched, *_list_parts(escalation, called), *damage_lines(damage)]:
         console.print(part)
     if processes:
         console.print("\nOnly heads and checksums were looked at; `mstxkit report` reads every record.")
@@ -147,7 +147,7 @@ def _twin_lines(processes: list[dict[str, Any]]) -> list[Any]:
     return ["", for_rich(f"{who}, {cost}: `mstxkit doctor` says there why, and how to get the C engine")]
 
 
-def _parts(escalation: _Escalation, called: dict[tuple[str, int], str]) -> list[Any]:
+def _list_parts(escalation: _Escalation, called: dict[tuple[str, int], str]) -> list[Any]:
     """Tables of what there is, a blank line before each."""
     still_open = [progress for progress in escalation.requests if not progress.has_ended]
     ended = [progress for progress in escalation.requests if progress.has_ended]

@@ -79,20 +79,20 @@ def _picture_of(run: Path, folder: Path, run_id: str) -> None:
 
     if not console.is_terminal or console.is_dumb_terminal:
         sighting = look()
-        _print(console, sighting, run)
-        raise typer.Exit(FOUND_WRONG if _headline(sighting, folder)["headline"]["blames"] else 0)
+        _print_once(console, sighting, run)
+        raise typer.Exit(FOUND_WRONG if _find_headline(sighting, folder)["headline"]["blames"] else 0)
 
     def is_there() -> bool:
         return run_file.id_of(folder) == run_id
 
-    last = _live(look, console, run, is_there)
+    last = _draw_live(look, console, run, is_there)
     if last is None and not is_there():
         _show.stop(f"{run} is gone: somebody has removed it, or another run lies there", FOUND_WRONG)
     if last is not None:
-        _print(console, last, run)
+        _print_once(console, last, run)
 
 
-def _live(look: Any, console: Console, run: Path, is_there: Callable[[], bool]) -> Sighting | None:
+def _draw_live(look: Any, console: Console, run: Path, is_there: Callable[[], bool]) -> Sighting | None:
     """The last sighting where the job has ended meanwhile, or before; None where somebody has seen enough, or the run
     is gone.
     """
@@ -103,7 +103,7 @@ def _live(look: Any, console: Console, run: Path, is_there: Callable[[], bool]) 
     first = look()
     if first.by == Judges.OVER:
         return first  # type: ignore[no-any-return]
-    with _keys() as key, Live(console=console, screen=True, auto_refresh=False, vertical_overflow="crop") as live:
+    with _read_keys() as key, Live(console=console, screen=True, auto_refresh=False, vertical_overflow="crop") as live:
         while is_there():
             before_s = time.process_time()
             sighting = look()
@@ -124,13 +124,13 @@ def _picture(console: Console, sighting: Sighting, run: Path, rows: int) -> Rend
 
     name, height = run.resolve().name, rows - (rows != _ROWS_ONCE)
     paper = Paper(console.width, height, console.options.ascii_only, name, str(run))
-    drawn = _top_picture.lines(sighting, paper, _headline(sighting, run)["matters"])
+    drawn = _top_picture.lines(sighting, paper, _find_headline(sighting, run)["matters"])
     if rows != _ROWS_ONCE:
         drawn += [Text()] * (rows - 1 - len(drawn)) + [Text("q quits", "dim")]
     return Text("\n", no_wrap=True, overflow="ellipsis").join(drawn)
 
 
-def _headline(sighting: Sighting, run: Path) -> dict[str, Any]:
+def _find_headline(sighting: Sighting, run: Path) -> dict[str, Any]:
     """`headline` and `matters`: of a job that is over as the report has them."""
     from ..judging.sight import Judges
     from ..reading.report import headline, summary
@@ -143,15 +143,15 @@ def _headline(sighting: Sighting, run: Path) -> dict[str, Any]:
     return headline.headline(_top_picture.account_of(sighting, str(run)))
 
 
-def _print(console: Console, sighting: Sighting, run: Path) -> None:
+def _print_once(console: Console, sighting: Sighting, run: Path) -> None:
     console.print(_picture(console, sighting, run, _ROWS_ONCE))
 
 
 @contextmanager
-def _keys() -> Iterator[Any]:
+def _read_keys() -> Iterator[Any]:
     """Gives what waits for a key: `key(seconds)` is the one that was struck, or "". The terminal is put back."""
     if not sys.stdin.isatty():
-        yield _slept
+        yield _sleep_for
         return
     terminal = sys.stdin.fileno()
     before = termios.tcgetattr(terminal)
@@ -161,7 +161,7 @@ def _keys() -> Iterator[Any]:
         mode = termios.tcgetattr(terminal)
         mode[6][termios.VSUSP] = b"\0"  # stopped by Ctrl-Z it would leave the terminal as it is
         termios.tcsetattr(terminal, termios.TCSANOW, mode)
-        yield lambda seconds: _struck(terminal, seconds)
+        yield lambda seconds: _read_key(terminal, seconds)
     except KeyboardInterrupt:
         pass
     finally:
@@ -169,12 +169,12 @@ def _keys() -> Iterator[Any]:
         signal.signal(signal.SIGTERM, ended)
 
 
-def _slept(seconds: float) -> str:
+def _sleep_for(seconds: float) -> str:
     time.sleep(seconds)
     return ""
 
 
-def _struck(terminal: int, seconds: float) -> str:
+def _read_key(terminal: int, seconds: float) -> str:
     ready, _, _ = select.select([terminal], [], [], seconds)
     if not ready:
         return ""

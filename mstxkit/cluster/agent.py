@@ -91,7 +91,7 @@ class Agent:
             is_by_ray = (link := self._link) is not None and link.is_open
             if self._gathering.has_steps and self._judges and not is_by_ray:  # else there is nothing to judge
                 self._beside.consider(list(self._gathering.processes()), self._number)
-            self._look()
+            self._look_for_answers()
         except FileNotFoundError:
             pass  # somebody has removed the run folder: the sealer puts it back
         except Exception as exc:
@@ -125,7 +125,7 @@ class Agent:
                 self._log.append()
             return
         every = list(gathering.in_batches(handed))
-        frames = [self._framed(*of, is_goodbye and of is every[-1]) for of in every]
+        frames = [self._frame_batch(*of, is_goodbye and of is every[-1]) for of in every]
         link = self._link if self._judges else None
         if link is not None:  # by Ray first: the run folder may take its time
             for frame in frames:
@@ -135,7 +135,7 @@ class Agent:
         if handed and not is_goodbye:
             self._gathering.save()
 
-    def _framed(self, head: dict[str, Any], sections: list[tuple[str, int, bytes]], is_goodbye: bool) -> bytes:
+    def _frame_batch(self, head: dict[str, Any], sections: list[tuple[str, int, bytes]], is_goodbye: bool) -> bytes:
         self._number += 1
         self._unannounced_bytes += sum(len(rows) for _, _, rows in sections)
         if self._number % _ANNOUNCED_EVERY == 0 or self._unannounced_bytes >= _ANNOUNCED_EVERY_BYTES:
@@ -144,13 +144,13 @@ class Agent:
         about = {
             "run": self._run_id, "host": identity.host(), "place": layout.name_of_host(self._folder, ""),
             "boot": identity.boot_id(), "sender": self._sender, "number": self._number - 1,
-            "clock": self._clock(), "clocks": [] if self._link is None else self._link.take_stamps(),
+            "clock": self._read_clock(), "clocks": [] if self._link is None else self._link.take_stamps(),
             "is_off": self._log.ahead_ns[0] != 0, "settings": self._settings, "goodbye": is_goodbye,
             "dropped": self._log.dropped,
         }  # fmt: skip
         return batches.encode({**about, **head}, sections)
 
-    def _look(self) -> None:
+    def _look_for_answers(self) -> None:
         """What comes back: by Ray, else through the run."""
         answer = self._link.answer() if self._judges and self._link is not None else None
         if answer is None and self._looks.is_due(time.monotonic()):
@@ -185,9 +185,9 @@ class Agent:
         before, self._states[file] = self._states.get(file, ()), state
         return bool(state) and state != before
 
-    def _clock(self) -> list[int]:
+    def _read_clock(self) -> list[int]:
         """CLOCK_MONOTONIC, the wall clock as all hosts have it, half the bracket in which that was asked; ns."""
-        half, mono, wall = min(_asked() for _ in range(3))
+        half, mono, wall = min(_ask_clocks() for _ in range(3))
         is_set, self._offset_ns = abs(wall - mono - self._offset_ns) > batch_log.ALIKE_NS, wall - mono
         if is_set or time.monotonic() >= self._compared_s:
             is_vague = self._log.look_at_clock()
@@ -196,6 +196,6 @@ class Agent:
         return [mono, wall + ahead, half + error]
 
 
-def _asked() -> tuple[int, int, int]:
+def _ask_clocks() -> tuple[int, int, int]:
     before, wall, after = time.monotonic_ns(), time.time_ns(), time.monotonic_ns()
     return (after - before) // 2 + 1, (before + after) // 2, wall

@@ -52,15 +52,15 @@ class BatchLog:
         """Write batches at its end, after those that could not be written before. Raises OSError, CaptureError."""
         self._waiting.extend(frames)
         try:
-            self._write(b"".join(self._waiting))
+            self._append_block(b"".join(self._waiting))
             self._waiting.clear()
         finally:
             while len(self._waiting) > 1 and sum(map(len, self._waiting)) > WAITING_BYTES:
                 del self._waiting[0]
                 self.dropped += 1
 
-    def _write(self, block: bytes) -> None:
-        path = self._path or self._made()
+    def _append_block(self, block: bytes) -> None:
+        path = self._path or self._make_file()
         if self._size_bytes and self._size_bytes + len(block) > self._file_bytes:
             old = path.with_name(path.name[: -len(layout.SUMMARIES_SUFFIX)] + batches.OLD_SUFFIX)
             with contextlib.suppress(FileNotFoundError):
@@ -71,15 +71,15 @@ class BatchLog:
             self._size_bytes = self._file.append(path, block)
         except FileNotFoundError:
             self._path = None
-            self._size_bytes = self._file.append(self._made(), block)
+            self._size_bytes = self._file.append(self._make_file(), block)
 
     def look_at_clock(self) -> bool:
         """Compare the clock of who stamps the file, a file server's say, with this host's own. Never raises. Was the
         answer too slow to tell anything? Then ask again soon: the error says so meanwhile.
         """
         try:
-            path = self._path or self._made()
-            half_ns, ahead_ns = min(self._looked(path) for _ in range(_LOOKS))
+            path = self._path or self._make_file()
+            half_ns, ahead_ns = min(self._read_answer(path) for _ in range(_LOOKS))
         except (OSError, CaptureError):
             return False
         off_ns = abs(ahead_ns - self.ahead_ns[0])
@@ -93,7 +93,7 @@ class BatchLog:
             self.ahead_ns = self.ahead_ns[0], off_ns + half_ns
         return half_ns > ALIKE_NS
 
-    def _looked(self, path: Path) -> tuple[int, int]:
+    def _read_answer(self, path: Path) -> tuple[int, int]:
         """Half of what the answer took, which is the error of what it says: by how much its clock is ahead; ns."""
         before_ns, asked_ns = time.time_ns(), time.monotonic_ns()
         stamped_ns = self._file.stamped_ns(path)
@@ -107,7 +107,7 @@ class BatchLog:
         """Is there anything that is not written yet?"""
         return bool(self._waiting)
 
-    def _made(self) -> Path:
+    def _make_file(self) -> Path:
         os.stat(self._run)  # what somebody has removed is not made anew here
         folders.make_folder(self._run / layout.SUMMARIES)
         name = layout.name_of_host(self._folder, layout.SUMMARIES_SUFFIX)

@@ -71,7 +71,7 @@ class Beside:
         # Without locks nobody can tell whether the one that was started still judges, but by what it says.
         is_missing = is_here and (is_held is False or not self._has_started)
         if is_silent or (not is_held and is_missing):
-            self._start(is_silent)
+            self._start_judge(is_silent)
 
     def _is_silent(self, ranks: Sequence[int], batches: int) -> bool:
         """Has the job had a judge, of which nothing is heard any more?"""
@@ -85,7 +85,7 @@ class Beside:
         self._silence = _Silence(state, batches, now_s, min(tries + 1, _DOUBLED_AT_MOST))
         return True
 
-    def _start(self, is_silent: bool) -> None:
+    def _start_judge(self, is_silent: bool) -> None:
         self._has_started = True
         numpy = PathFinder.find_spec("numpy", sys.path)
         if numpy is None or numpy.origin is None:

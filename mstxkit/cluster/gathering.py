@@ -71,10 +71,13 @@ class Gathering:
             files = self._listed.names()
         except FileNotFoundError:
             return []
-        names = self._own(files)
+        names = self._own_processes(files)
         for name in names:
             if name not in self._rings and len(self._rings) < batches.PROCESSES_AT_MOST:
-                self._rings[name] = _Ring(self._folder, name, self._free_number(), self._read_before(name))
+                # What an earlier keeper has left of this process.
+                if self._before is None:
+                    self._before = documents.read_json(self._folder / layout.READ_SO_FAR) or {}
+                self._rings[name] = _Ring(self._folder, name, self._free_number(), table_of(self._before.get(name)))
         handed = [new for ring in self._rings.values() if (new := ring.read(files)) is not None]
         for name in [name for name, ring in self._rings.items() if ring.is_over or name not in names]:
             self._rings.pop(name).remove()
@@ -85,7 +88,7 @@ class Gathering:
         )
         return handed
 
-    def _own(self, files: frozenset[str]) -> list[str]:
+    def _own_processes(self, files: frozenset[str]) -> list[str]:
         """The processes that this host's keeper passes on."""
         if files is not self._seen[0]:
             suffix = layout.HANDED_OVER_SUFFIX
@@ -100,12 +103,6 @@ class Gathering:
             self._next_number += 1
         self._next_number += 1
         return (self._next_number - 1) % batches.PROCESSES_AT_MOST
-
-    def _read_before(self, name: str) -> Mapping[str, Any]:
-        """What an earlier keeper has left of this process."""
-        if self._before is None:
-            self._before = documents.read_json(self._folder / layout.READ_SO_FAR) or {}
-        return table_of(self._before.get(name))
 
     def save(self) -> None:
         """Leave for the next keeper what was passed on, and of whom. Raises OSError: it cannot be left; the next one
@@ -153,10 +150,10 @@ class _Ring:
         except Unusable:
             return None
         has_ended = document.get(END) is True or is_gone
-        entries, groups = self._entries() if has_entered else (b"", {})
+        entries, groups = self._read_entries() if has_entered else (b"", {})
         if not rows and not entries and not has_ended and self.announced is not None:
             return None
-        process = self._described(document)
+        process = self._describe_process(document)
         is_changed, self.announced, self.is_over = process != self.announced, process, has_ended
         if not is_changed and groups == self._groups:
             groups = {}  # who reads knows them
@@ -164,14 +161,14 @@ class _Ring:
         cpu = list_of(document.get(CPU))[:3]
         return Handed(process, is_changed, rows, missed, has_ended, entries, groups, cpu)
 
-    def _entries(self) -> tuple[bytes, Mapping[str, Any]]:
+    def _read_entries(self) -> tuple[bytes, Mapping[str, Any]]:
         try:
             entries, _, document = self._entered.read_new()
         except Unusable:
             return b"", {}  # it has read no ring yet
         return entries, table_of(document.get(handed_over.GROUPS))
 
-    def _described(self, document: Mapping[str, Any]) -> HandingProcess:
+    def _describe_process(self, document: Mapping[str, Any]) -> HandingProcess:
         who = table_of(document.get(WHO))
         stages = tuple(map(text_of, list_of(document.get(STAGES))[: batches.STAGES_AT_MOST]))
         waits_for = {key: text_of(whom) for key, whom in table_of(document.get(WAITS)).items() if key in stages}
@@ -198,14 +195,14 @@ class _Ring:
 
 def in_batches(handed: list[Handed]) -> Iterator[tuple[dict[str, Any], list[tuple[str, int, bytes]]]]:
     """Their heads and sections: as a rule one; several where there is too much for one."""
-    head: dict[str, Any] = _empty()
+    head: dict[str, Any] = _make_empty()
     sections: list[tuple[str, int, bytes]] = []
     size = 0
     for new in handed:
         new_bytes = len(new.rows) + len(new.entries)
         if sections and (size + new_bytes > _ROWS_AT_MOST or len(head["processes"]) >= _ANNOUNCED_AT_MOST):
             yield head, sections
-            head, sections, size = _empty(), [], 0
+            head, sections, size = _make_empty(), [], 0
         number = new.process.number
         if new.is_changed:
             head["processes"].append(new.process.as_json())
@@ -222,5 +219,5 @@ def in_batches(handed: list[Handed]) -> Iterator[tuple[dict[str, Any], list[tupl
     yield head, sections
 
 
-def _empty() -> dict[str, Any]:
+def _make_empty() -> dict[str, Any]:
     return {"processes": [], "ended": [], "missed": 0, handed_over.GROUPS: {}, CPU: []}

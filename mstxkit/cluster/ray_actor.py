@@ -72,7 +72,9 @@ class JobController:
                 self._take_all(desk, batches)
                 desk.look(reads=False)
                 self._answer = desk.controller.figures.as_json(self._run_id)
-                if self._is_over(desk):
+                silent_s = time.monotonic() - self._heard_s
+                has_ended = bool(desk.controller.directory.hosts) and desk.controller.directory.have_all_ended
+                if silent_s > self._silence_s or (has_ended and silent_s > self._goodbye_s):
                     desk.judge(time.time(), at_once=True)
                     desk.close()
                     _end()
@@ -87,11 +89,6 @@ class JobController:
         for batch in batches.decode(b"".join(frames), self._run_id).batches:
             if desk.controller.directory.knows(batch):  # else its host's file tells of whom it is, from its beginning
                 desk.controller.take(batch, now_s)
-
-    def _is_over(self, desk: Any) -> bool:
-        silent_s = time.monotonic() - self._heard_s
-        has_ended = bool(desk.controller.directory.hosts) and desk.controller.directory.have_all_ended
-        return silent_s > self._silence_s or (has_ended and silent_s > self._goodbye_s)
 
 
 def _end() -> None:

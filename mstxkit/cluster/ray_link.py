@@ -100,11 +100,11 @@ class RayLink:
         self._waiting.append(frame)
         while len(self._waiting) > _WAITING_AT_MOST or sum(map(len, self._waiting)) > _WAITING_BYTES:
             del self._waiting[0]
-        self._turn()
+        self._take_turn()
 
     def answer(self) -> Figures | None:
         """What was answered last; None where nothing was. Never raises."""
-        self._turn()
+        self._take_turn()
         return self._answer
 
     def take_stamps(self) -> list[Stamps]:
@@ -116,29 +116,29 @@ class RayLink:
         """Send what is left; nothing is sent after that. Never raises."""
         if self._waiting and self._call is not None:
             time.sleep(_LEAVES_WITHIN_S)
-        self._turn()
+        self._take_turn()
         with quiet():
             self._is_left = True
 
-    def _turn(self) -> None:
+    def _take_turn(self) -> None:
         if os.getpid() != self._pid or time.monotonic() < self._next_s or not _calling.acquire(blocking=False):
             return
         try:
             if not (self._is_left or _is_over.is_set()) and _is_connected():
-                self._hear()
+                self._hear_answer()
                 if _may_call():
-                    self._speak()
+                    self._send_waiting()
                 if self._actor is not None and _may_call() and self._exchanges.is_due():
                     self._stamps = self._exchanges.burst(self._clock_there)
             elif self._actor is not None:  # Ray was shut down here; another one may be started
                 self._actor = self._call = None
         except Exception as exc:
             faults.note("cluster.ray", exc)
-            self._forget()
+            self._begin_anew()
         finally:
             _calling.release()
 
-    def _hear(self) -> None:
+    def _hear_answer(self) -> None:
         if self._call is None:
             return
         ray = sys.modules["ray"]
@@ -151,14 +151,14 @@ class RayLink:
                     self._answer = settings_file.figures_of(document_in(answer, Path("answer"), self._run_id))
                 self._sent = []
             except ray.exceptions.RayError:  # it is being started again, or gone
-                self._forget()
+                self._begin_anew()
         elif time.monotonic() - self._called_s > _ANSWERS_WITHIN_S:
-            self._forget()
+            self._begin_anew()
 
-    def _speak(self) -> None:
+    def _send_waiting(self) -> None:
         is_asked = self._asks and time.monotonic() - self._called_s > _ASKS_AFTER_S
         if self._call is None and (self._waiting or is_asked):
-            actor = self._actor or self._made()
+            actor = self._actor or self._make_actor()
             self._sent, self._waiting, self._asks = self._waiting, [], bool(self._waiting)
             self._call, self._called_s = actor.take.remote(b"".join(self._sent)), time.monotonic()
 
@@ -174,13 +174,13 @@ class RayLink:
         except ray.exceptions.RayError:  # it is being started again, or gone: the next batch sees to that
             return None
 
-    def _forget(self) -> None:
+    def _begin_anew(self) -> None:
         """Begin anew, with what was not answered: a batch that comes twice counts once."""
         self._waiting, self._sent = [*self._sent, *self._waiting], []
         self._actor = self._call = None
         self._next_s = time.monotonic() + _AGAIN_AFTER_S
 
-    def _made(self) -> Any:
+    def _make_actor(self) -> Any:
         """The actor, made if it is not there: it takes nothing of what the job may use, and outlives its driver."""
         ray = sys.modules["ray"]
         options = {

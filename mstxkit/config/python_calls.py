@@ -25,6 +25,9 @@ POSITIONS: dict[str, tuple[str, ...]] = {
 }  # fmt: skip
 # What is at hand under more than one name.
 _MOVED = {"mindspore.Profiler": "mindspore.profiler.Profiler"}
+# MindSpore up to 2.5: what it is given as it is, for a call without arguments; and what it calls an argument.
+_UNCALLED = {"mindspore.profiler.tensor_board_trace_handler": "mindspore.profiler.tensorboard_trace_handler"}
+_OLDER = {("mindspore.profiler.schedule", "warm_up"): "warmup"}
 PROFILERS = ("torch_npu.profiler.profile", "mindspore.profiler.profile", "mindspore.profiler.Profiler")
 _MODULES = ("torch_npu.profiler", "mindspore.profiler")
 CALL = "()"  # in a mapping of arguments: what is called
@@ -107,7 +110,7 @@ class _PythonFile:
             name = positions[number] if number < len(positions) else f"argument {number + 1}"
             values[name] = self.value(node, (*path, name))
         for keyword in call.keywords:
-            name = keyword.arg or "**"
+            name = _OLDER.get((called, keyword.arg or ""), keyword.arg or "**")
             values[name] = self.value(keyword.value, (*path, name))
         return values
 
@@ -122,6 +125,8 @@ class _PythonFile:
         if isinstance(node, ast.Name) and node.id in self.assigned and node.id not in self.imported:
             return self.named(node, path, steps)
         called = self.dotted(node.func if isinstance(node, ast.Call) else node)
+        if called in _UNCALLED:
+            return {CALL: _UNCALLED[called]}
         if isinstance(node, ast.Call) and called in POSITIONS:
             return {CALL: called, **self.arguments(node, called, path)}
         module, _, member = called.rpartition(".")

@@ -85,14 +85,12 @@ def read(origin: Any, branches: Iterable[Any] = ()) -> Source:
 
 def from_yaml(text: str, name: str) -> Source:
     """A YAML document. Nothing is constructed but plain values."""
-    values, lines = documents.yaml(text, name)
-    return Source(name, values, lines)
+    return Source(name, *documents.yaml(text, name))
 
 
 def from_json(text: str, name: str, first_line: int = 1) -> Source:
     """A JSON document that begins in this line of its file."""
-    values, lines = documents.json(text, name, first_line)
-    return Source(name, values, lines)
+    return Source(name, *documents.json(text, name, first_line))
 
 
 def from_shell(text: str, name: str, chosen: Iterable[BranchChoice] = ()) -> Source:
@@ -103,8 +101,7 @@ def from_shell(text: str, name: str, chosen: Iterable[BranchChoice] = ()) -> Sou
 
 def from_python(text: str, name: str, chosen: Iterable[BranchChoice] = ()) -> Source:
     """A Python file: the one call of a profiler in it, or the one that is chosen by a line of it."""
-    values, lines = python_calls.calls(text, name, chosen)
-    return Source(name, values, lines)
+    return Source(name, *python_calls.calls(text, name, chosen))
 
 
 def from_words(words: Iterable[str], name: str = ARGUMENTS) -> Source:

@@ -42,16 +42,16 @@ class Escalated(NamedTuple):
 
 def outcome(run: Path) -> Escalated:
     """What became of it. Call it when the ranks have ended. Raises: ReadError where the run cannot be read."""
-    verdict = _acted(run)
+    verdict = _find_acted(run)
     if verdict is None or verdict.stage is None:
         reasons = [each.no_request for each in verdicts.read(run) if each.no_request]
         return Escalated(reason=reasons[-1] if reasons else _NO_VERDICT)
     rows = [row for row in open_run(run).escalations().to_dicts() if row["request"] == verdict.request]
     rows.sort(key=lambda row: (row["rank"] != verdict.rank, row["rank"]))
-    return Escalated(verdict, "", tuple(_profiled(run, row) for row in rows))
+    return Escalated(verdict, "", tuple(_describe_profile(run, row) for row in rows))
 
 
-def _acted(run: Path) -> Verdict | None:
+def _find_acted(run: Path) -> Verdict | None:
     """The first verdict that has asked for a profile: one that blames a rank, where there is one.
 
     A laptop that has other things to do is slow for everybody now and then, and the judge says so.
@@ -60,7 +60,7 @@ def _acted(run: Path) -> Verdict | None:
     return min(asked, key=lambda verdict: verdict.rank is None, default=None)
 
 
-def _profiled(run: Path, row: dict[str, Any]) -> Profiled:
+def _describe_profile(run: Path, row: dict[str, Any]) -> Profiled:
     return Profiled(
         row["rank"], row["state"], row["reason"], row["first_step"], row["folder"] and str(run / row["folder"])
     )

@@ -55,7 +55,7 @@ def plain(value: Any) -> Any:
     number = _within_limits(int.__add__(value, 0)) if issubclass(kind, int) else NotImplemented
     if number is not NotImplemented:
         return number
-    return _of_member(value) if issubclass(kind, enum.Enum) else _converted(value, kind)
+    return _of_member(value) if issubclass(kind, enum.Enum) else _convert_value(value, kind)
 
 
 def _within_limits(value: Any) -> Any:
@@ -70,7 +70,7 @@ def _of_member(member: enum.Enum) -> Any:
     return name if taken is NotImplemented and type(name) is str else taken
 
 
-def _converted(value: Any, kind: type) -> Any:
+def _convert_value(value: Any, kind: type) -> Any:
     convert = _convert_of(kind)
     if convert is None:
         return NotImplemented

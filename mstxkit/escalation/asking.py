@@ -126,7 +126,7 @@ def check(
 def _checked(fields: Mapping[str, Any], may_name: Known, suspects: Collection[int], source: str) -> Request:
     request = checked(dict(fields), may_name, source)
     try:
-        presets.preset_of(request.preset, request.options)
+        presets.made_preset(request.preset, request.options)
     except ConfigError as exc:
         raise ConfigError.of([Problem(source, None, "options", dict(request.options), str(exc), ())]) from None
     if request.ranks == SUSPECT_AND_PEER and not suspects:

@@ -157,10 +157,8 @@ def _when(
         yield _agreed(recorders, heard, policy)
     elif request.occurrences is not None:
         yield f"each rank by itself: its next {_times(request.occurrences, 'entry', 'entries')} of {stage}"
-    elif len(request.stages) > 1:
-        yield f"with the next whole step, as one of its stages may be over in this one; then {window}"
     else:
-        yield f"at the next entry of {stage}: it, and every other in {window}"
+        yield f"with the next whole step, as {stage} may be over in this one: every entry of it in {window}"
     if request.sample is not None:
         per, skip, record = request.sample
         yield f"of each occurrence {record} {per} after the first {skip}; it is refused where {per} is not marked"

@@ -149,8 +149,7 @@ def _suspects(run: Path, keys: Sequence[str]) -> tuple[tuple[int, ...], str, str
     """Whom the tables suspect, a peer, why, their role: asked of another process: one that trains loads no tables."""
     # It finds this package, and records nothing.
     variables = {name: text for name, text in os.environ.items() if not name.startswith("MSTXKIT_")}
-    path = filter(None, (apart.ROOT, variables.get("PYTHONPATH")))
-    variables["PYTHONPATH"] = os.pathsep.join(path)
+    variables["PYTHONPATH"] = os.pathsep.join(filter(None, (apart.ROOT, variables.get("PYTHONPATH"))))
     try:
         command = [apart.python(), "-m", "mstxkit.reading.suspects", str(run), *map(str, keys)]
         process = subprocess.run(command, env=variables, capture_output=True, text=True, timeout=_SUSPECTS_WITHIN_S)

@@ -8,18 +8,16 @@ import importlib
 import sys
 from typing import Any
 
-_ASKED = ("_interpreters", "_xxsubinterpreters")  # of CPython from 3.13 on; before
+_ASKED = "_interpreters" if sys.version_info >= (3, 13) else "_xxsubinterpreters"
 
 
 def is_main() -> bool:
     """Is this the main interpreter of its process? Where CPython cannot be asked there is no other."""
-    for name in _ASKED:
-        try:
-            asked: Any = importlib.import_module(name)
-        except (ImportError, OSError):  # there is none of that name, or no descriptor to look for it
-            continue
-        return bool(asked.get_current() == asked.get_main())
-    return True
+    try:
+        asked: Any = importlib.import_module(_ASKED)
+    except (ImportError, OSError):  # there is none of that name, or no descriptor to look for it
+        return True
+    return bool(asked.get_current() == asked.get_main())
 
 
 def is_at_prompt() -> bool:

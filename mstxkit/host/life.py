@@ -38,7 +38,7 @@ class _Held:
 
     pid = 0
     by_path: dict[str, int] = {}
-    lock = threading.Lock()
+    lock = threading.RLock()
 
 
 _held = _Held()
@@ -46,7 +46,7 @@ _held = _Held()
 
 def _held_here() -> dict[str, int]:
     if _held.pid != os.getpid():
-        inherited, _held.by_path, _held.lock, _held.pid = _held.by_path, {}, threading.Lock(), os.getpid()
+        inherited, _held.by_path, _held.lock, _held.pid = _held.by_path, {}, threading.RLock(), os.getpid()
         for name, descriptor in inherited.items():  # the locks stay the parent's
             if _is_still(descriptor, name):  # a daemon has closed it by now, and its number is another file's
                 _close(descriptor)

@@ -74,10 +74,11 @@ def part_of_model() -> str:
 
 
 def state_of_megatron() -> Any:
-    """Megatron's own module of its groups; None until these are set up."""
+    """Megatron's own module of its groups; None until these are set up, and once torch's, which they are, are gone."""
     state: Any = sys.modules.get("megatron.core.parallel_state")
-    is_set_up = getattr(state, "model_parallel_is_initialized", None)
-    return state if is_set_up is not None and is_set_up() else None
+    c10d = sys.modules.get("torch.distributed.distributed_c10d")
+    is_set_up = getattr(state, "model_parallel_is_initialized", bool)()
+    return state if is_set_up and getattr(c10d, "is_initialized", bool)() else None
 
 
 def _of_megatron() -> dict[str, tuple[int, int]]:
@@ -91,8 +92,7 @@ def _of_megatron() -> dict[str, tuple[int, int]]:
 
 def _of_torch() -> Place:
     c10d: Any = sys.modules.get("torch.distributed.distributed_c10d")
-    is_initialized = getattr(c10d, "is_initialized", None)
-    if is_initialized is None or not is_initialized():
+    if not getattr(c10d, "is_initialized", bool)():
         return Place({}, "neither Megatron nor a process group of torch's is set up there")
     rank, world_size = int(c10d.get_rank()), int(c10d.get_world_size())
     groups = _groups(c10d, rank, world_size)

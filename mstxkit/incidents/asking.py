@@ -55,10 +55,10 @@ def threads_of(processes: Iterable[WatchedProcess], folder: Path, is_idle: Calla
     states = {name: kernel.state_of(of[0].pid) if of[0].pid else "" for name, of in waiting.items()}
     able = {name: of for name, of in waiting.items() if states[name] not in _CANNOT_ANSWER}
     answers = _answered(able, ITSELF, ANSWERS_WITHIN_S)
-    full = _full({name: (able[name][0], before[name].full_answers) for name in answers})
+    full = _full_answers({name: (able[name][0], before[name].full_answers) for name in answers})
     answers = {name: answer._replace(has_ring=name in full and is_idle(name)) for name, answer in answers.items()}
     # A signal may end a call of the kernel's: only who does nothing is sent one.
-    mute = {name: of for name, of in able.items() if name not in answers and is_idle(name) and _signalled(of[0])}
+    mute = {name: of for name, of in able.items() if name not in answers and is_idle(name) and _may_signal(of[0])}
     answers.update(_answered(mute, BY_SIGNAL, _SIGNAL_WITHIN_S))
     for name, (process, _) in mute.items():
         words = process.last_words()
@@ -92,12 +92,12 @@ def _answered(asked: dict[str, tuple[WatchedProcess, tuple[int, int]]], by: str,
     while len(answers) < len(asked) and time.monotonic() < deadline:
         time.sleep(_LOOKS_EVERY_S)
         for name, (process, before) in asked.items():
-            if name not in answers and _settled(process.stacks_state) != before:
+            if name not in answers and _has_settled(process.stacks_state) != before:
                 answers[name] = Answer(by, process.last_words().threads)
     return {name: answer for name, answer in answers.items() if answer.threads}
 
 
-def _full(asked: dict[str, tuple[WatchedProcess, int]]) -> set[str]:
+def _full_answers(asked: dict[str, tuple[WatchedProcess, int]]) -> set[str]:
     """Those that have said all, more often than before, within a moment."""
     names, deadline = set[str](), time.monotonic() + _TOLD_WITHIN_S
     while True:
@@ -107,7 +107,7 @@ def _full(asked: dict[str, tuple[WatchedProcess, int]]) -> set[str]:
         time.sleep(_LOOKS_EVERY_S)
 
 
-def _settled(state: Callable[[], tuple[int, int]]) -> tuple[int, int]:
+def _has_settled(state: Callable[[], tuple[int, int]]) -> tuple[int, int]:
     """Once nothing has been added for a moment."""
     before, after = None, state()
     while after != before:
@@ -116,7 +116,7 @@ def _settled(state: Callable[[], tuple[int, int]]) -> tuple[int, int]:
     return after
 
 
-def _signalled(process: WatchedProcess) -> bool:
+def _may_signal(process: WatchedProcess) -> bool:
     """Only where our own handler is: whose else it is, is nobody's to call."""
     number = process.last_words().signal
     if number != signal.SIGURG or not kernel.catches(process.pid, number) or process.is_gone():

@@ -13,7 +13,7 @@ from typing import Any, Collection, Iterable, Mapping, NamedTuple, Sequence
 from ..host import parts
 from ..store.collectives import ranks_as_text, ranks_in
 from ..store.stacks import ThreadStack
-from ..store.values import list_of, small_number, table_of, text_of, whole_number
+from ..store.values import grouped, list_of, small_number, table_of, text_of, whole_number
 from . import waiting
 
 Report = Mapping[str, Any]
@@ -52,7 +52,7 @@ class Missing(NamedTuple):
     @property
     def words(self) -> str:
         """`all_reduce 17 of group 0: entered by 0,2-7, missing 1`."""
-        who = f"entered by {_ranks(self.entered)}, missing {_ranks(self.missing)}"
+        who = f"entered by {_list_ranks(self.entered)}, missing {_list_ranks(self.missing)}"
         return f"{self.operation} {self.sequence} of group {self.name or self.group}: {who}"
 
 
@@ -142,8 +142,8 @@ def _of_collectives(
     """All that are stuck wait in a collective: for those that are not in it."""
     if any(map(_is_unknown, reports)) and any(map(_is_early, waiters)):
         return None
-    world = {_world(report) for report in waiters}
-    members = [report for report in reports if _world(report) in world and not _is_beside(report)]
+    world = {_world_of(report) for report in waiters}
+    members = [report for report in reports if _world_of(report) in world and not _is_beside(report)]
     if missing is not None:
         absent = [report for report in members if small_number(report.get("rank")) in missing.missing]
     else:
@@ -163,7 +163,7 @@ def _of_collectives(
         odd, others = groups[1][1][0], tuple(groups[0][1])
         return Cause(odd, "collective", "it is in another collective than the others", others, missing)
     first = min(waiters, key=lambda report: (since_ns(report), _name(report)))
-    if len(waiters) == 1 and sum(_world(report) == _world(first) for report in reports) < 2:
+    if len(waiters) == 1 and sum(_world_of(report) == _world_of(first) for report in reports) < 2:
         return Cause(first, "collective", "it waits in a collective for processes that are not recorded", (), missing)
     ranks = {report.get("rank") for report in reports if report.get("world_size") == first.get("world_size")}
     unknown = (small_number(first.get("world_size")) or 0) - len(ranks)
@@ -196,7 +196,7 @@ def is_stuck(report: Report) -> bool:
     """Is a range of it stuck, or is it gone inside of one? Compilers may take as long as they work."""
     if report.get("gone_ns") or (report.get("compiles") is True and report.get("works") is True):
         return bool(report.get("gone_ns"))
-    return any(table_of(range_).get("is_stuck") is True for range_ in _inside(report))
+    return any(table_of(range_).get("is_stuck") is True for range_ in _ranges_inside(report))
 
 
 def goes_on(report: Report, hang_s: float) -> bool:
@@ -206,7 +206,7 @@ def goes_on(report: Report, hang_s: float) -> bool:
     quiet_s = report.get("quiet_s")
     is_new = isinstance(quiet_s, (int, float)) and 0 <= quiet_s < hang_s
     is_running = report.get("state") == "running"  # on a busy host it may not have come to its range yet
-    return report.get("works") is True or bool(_inside(report)) or is_new or is_running
+    return report.get("works") is True or bool(_ranges_inside(report)) or is_new or is_running
 
 
 def may_wait(report: Report) -> bool:
@@ -220,7 +220,7 @@ def _waits_for_others(report: Report) -> bool:
 
 def waits_now(report: Report) -> bool:
     """Does it stand in a range, in which it waits for others?"""
-    return bool(_inside(report)) and _waits_for_others(report)
+    return bool(_ranges_inside(report)) and _waits_for_others(report)
 
 
 def held(report: Report) -> str:
@@ -241,7 +241,7 @@ def held(report: Report) -> str:
 
 def is_unmarked(report: Report) -> bool:
     """Is it at something of its own, of which no range says what it is, as a data loader that is stuck?"""
-    is_known = not _inside(report) and bool(table_of(report.get("thread")))
+    is_known = not _ranges_inside(report) and bool(table_of(report.get("thread")))
     return is_known and held(report) in ("own", "lock")
 
 
@@ -306,9 +306,7 @@ def groups_of(reports: Iterable[Report]) -> list[tuple[tuple[str, ...], list[Rep
     """Stages and stacks with those that are at them, the largest group, which is the healthy one, first. Who is gone is
     in another one than who lives.
     """
-    groups: dict[tuple[str, ...], list[Report]] = {}
-    for report in reports:
-        groups.setdefault((*_place(report), "gone" * bool(report.get("gone_ns"))), []).append(report)
+    groups = grouped(reports, lambda report: (*_place(report), "gone" * bool(report.get("gone_ns"))))
     return sorted(groups.items(), key=lambda pair: (-len(pair[1]), pair[0]))
 
 
@@ -324,12 +322,12 @@ def since_ns(report: Report) -> int:
 
 def innermost(report: Report) -> Mapping[str, Any]:
     """The innermost of its ranges that are stuck, else of those that it is inside of; {}: of none."""
-    inside = [table_of(range_) for range_ in _inside(report)]
+    inside = [table_of(range_) for range_ in _ranges_inside(report)]
     stuck = [range_ for range_ in inside if range_.get("is_stuck") is True]
-    return max(stuck or inside, key=_depth, default={})
+    return max(stuck or inside, key=_depth_of, default={})
 
 
-def _depth(range_: Mapping[str, Any]) -> tuple[int, int]:
+def _depth_of(range_: Mapping[str, Any]) -> tuple[int, int]:
     """A stage and the first range in it begin as good as at once."""
     return whole_number(range_.get("since_ns")) // 100_000, small_number(range_.get("depth")) or 0
 
@@ -364,17 +362,17 @@ def who_all(reports: Iterable[Report]) -> str:
 
 
 def _ranks_in_words(ranks: Collection[int]) -> str:
-    text = _ranks(ranks)
+    text = _list_ranks(ranks)
     return text if text.endswith("ranks") else f"rank{'s' if len(ranks) > 1 else ''} {text}"
 
 
-def _ranks(ranks: Iterable[int]) -> str:
+def _list_ranks(ranks: Iterable[int]) -> str:
     """`0,2-7`; of many pieces a few: what comes after them on a line is not to be cut off."""
     pieces = ranks_as_text(ranks).split(",")
     return ",".join(pieces[:_PIECES_AT_MOST]) + ",..." * (len(pieces) > _PIECES_AT_MOST) or f"{len(set(ranks))} ranks"
 
 
-def _inside(report: Report) -> list[Any]:
+def _ranges_inside(report: Report) -> list[Any]:
     return list_of(report.get("inside"))
 
 
@@ -387,7 +385,7 @@ def _is_beside(report: Report) -> bool:
     return report.get("under") in parts.BESIDE
 
 
-def _world(report: Report) -> tuple[str, object]:
+def _world_of(report: Report) -> tuple[str, object]:
     return text_of(report.get("role")), report.get("world_size")
 
 

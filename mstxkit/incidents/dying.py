@@ -55,7 +55,7 @@ class Dying:
 
     def have_ended(self, process: WatchedProcess, now_ns: int) -> None:
         """It has, in order."""
-        self._past.append(_life(process, now_ns, ENDED))
+        self._past.append(_make_life(process, now_ns, ENDED))
 
     def ripe(self, now_ns: int) -> list[Death]:
         """Those of which it is known by now whether others went with them."""
@@ -64,7 +64,7 @@ class Dying:
     def decided(self, death: Death) -> None:
         """It is told of, or need not be."""
         self.deaths.remove(death)
-        self._past.append(_of(death))
+        self._past.append(_life_of(death))
 
     def kind(self, death: Death, living: Iterable[WatchedProcess], now_ns: int) -> str:
         """Which incident a death is; "" for none."""
@@ -76,25 +76,25 @@ class Dying:
         is_alarming = bool(process.inside) and process.who.get("under") not in parts.BESIDE
         if not (is_alarming or (death.signal == stacks.KILL and not death.is_of_ray)):
             return ""
-        lives = [_of(death), *map(_of, (other for other in self.deaths if other is not death)), *self._past]
-        lives += [_life(other, now_ns, RUNNING) for other in living]
+        lives = [_life_of(death), *map(_life_of, (other for other in self.deaths if other is not death)), *self._past]
+        lives += [_make_life(other, now_ns, RUNNING) for other in living]
         numbers = attempts.number([(life.process.identity, life.start_ns, life.last_ns) for life in lives])
         for index, (life, attempt) in enumerate(zip(lives, numbers)):
             life.process.index, life.process.attempt = index, attempt
         return incidents.KILLED if endings.judge(lives)[0].state == KILLED else ""
 
 
-def _of(death: Death) -> Life:
+def _life_of(death: Death) -> Life:
     words = death.process.last_words()
     is_ended = death.process.has_said_goodbye() and not words.fatal
-    life = _life(death.process, death.gone_ns, ENDED if is_ended else KILLED)
+    life = _make_life(death.process, death.gone_ns, ENDED if is_ended else KILLED)
     life.process.fatal, life.process.signal = words.fatal, death.signal
     life.process.error = str(words.exceptions[-1].get("type")) if is_ended and words.exceptions else None
     life.process.exit_status = death.process.exit_status() or None
     return life
 
 
-def _life(process: WatchedProcess, last_ns: int, state: str) -> Life:
+def _make_life(process: WatchedProcess, last_ns: int, state: str) -> Life:
     host, pid, start = process.name.rsplit("-", 2)
     made = Process((host, int(pid), start), identity=dict(process.who), state=state)
     entered_ns = max((range_.since_ns for range_ in process.inside), default=None)

@@ -73,14 +73,14 @@ class IncidentFolders:
         """
         if run_file.id_of(self._run) != self._run_id:  # what somebody has removed is not made anew here
             raise MstxkitError("the run is gone")
-        opened = self._opened(kind, since_ns)
+        opened = self._find_open(kind, since_ns)
         if opened is None:  # of a thousand hosts that see it at once only the first ones need the lock
             folders.make_folder(self._folder)
             with documents.locked(self._folder / layout.INCIDENTS_LOCK, _LOCKED_WITHIN_S):
-                opened = self._opened(kind, since_ns) or self._made(kind, time.time_ns())
+                opened = self._find_open(kind, since_ns) or self._make_call(kind, time.time_ns())
         return opened
 
-    def _opened(self, kind: str, since_ns: int) -> Call | None:
+    def _find_open(self, kind: str, since_ns: int) -> Call | None:
         """The newest, where what is wrong now is told in it, and it is not over."""
         newest = self.newest()
         if newest is None or not _belongs_to(newest, kind, since_ns, time.time_ns()):
@@ -88,7 +88,7 @@ class IncidentFolders:
         concluded = self.concluded(newest.name)
         return None if concluded is not None and concluded.over_ns else newest
 
-    def _made(self, kind: str, now_ns: int) -> Call:
+    def _make_call(self, kind: str, now_ns: int) -> Call:
         self._make_room()
         name = _name_of(now_ns)
         for last in incidents.names(self._run)[-1:]:  # the newest is the last, also where a clock was set back
@@ -129,10 +129,7 @@ class IncidentFolders:
 
     def call(self, name: str) -> Call | None:
         """What was asked in an incident; None where that is not there (any more)."""
-        try:
-            fields = documents.document(self._folder / name / layout.INCIDENT_CALL, self._run_id)
-        except Unusable:
-            return None
+        fields = documents.find_document(self._folder / name / layout.INCIDENT_CALL, self._run_id)
         if fields is None or fields.get("kind") not in incidents.KINDS:
             return None
         return Call(name, fields["kind"], whole_number(fields.get("opened_ns")), text_of(fields.get("by")))
@@ -193,10 +190,7 @@ class IncidentFolders:
 
     def was_quiet(self) -> bool:
         """Has some host found just now that nobody is stuck?"""
-        try:
-            fields = documents.document(self._folder / layout.INCIDENTS_QUIET, self._run_id) or {}
-        except Unusable:
-            return False
+        fields = documents.find_document(self._folder / layout.INCIDENTS_QUIET, self._run_id) or {}
         until_ns, now_ns = whole_number(fields.get("until_ns")), time.time_ns()
         return now_ns < until_ns < now_ns + _QUIET_AT_MOST_NS
 

@@ -102,23 +102,23 @@ class WatchedHost:
         self._raised |= {name: ((0, 0), count) for name, count in raised.items()}
         for name in gone & self.processes.keys():
             self._over.add(name)
-            self._forget(self.processes.pop(name))
+            self._forget_process(self.processes.pop(name))
 
     def look(self) -> list[HostEvent]:
         """Look at all of them; deaths and exceptions that are news."""
         lease.show(self.lock)
         names, now_ns = self.begin(), time.monotonic_ns()
-        events, ended = self._unseen(names), self._ended_within(0)
+        events, ended = self._find_unseen(names), self._ended_within(0)
         for name, process in list(self.processes.items()):
             self._look_at(process, now_ns)
-            events += self._exceptions(process)
+            events += self._new_exceptions(process)
             may_be_gone = process.pidfd < 0 or now_ns - process.heartbeat_ns > _SILENT_NS
             if name not in names or process.pidfd in ended or (may_be_gone and process.is_gone()):
                 events += self._end(process, now_ns)
         self.seen = tuple(self.processes)
         if now_ns - self._oom_kills[-1][0] >= _OOM_EVERY_NS:
             self._oom_kills.append((now_ns, kernel.oom_kills()))
-        return events + self._decide(now_ns)
+        return events + self._decide_deaths(now_ns)
 
     def wait(self, seconds: float) -> None:
         """Until one of them is gone, but no longer."""
@@ -195,11 +195,11 @@ class WatchedHost:
         now_ns = time.monotonic_ns()
         for process in self.processes.values():  # asking took its time: one moment for all
             self._look_at(process, now_ns)
-        reports = [self._report(process, answers.get(name, Answer())) for name, process in self.processes.items()]
+        reports = [self._make_report(process, answers.get(name, Answer())) for name, process in self.processes.items()]
         pending = [self._of_death(death) for death in self._dying.deaths]
         return [*filter(None, reports), *pending, *self._dead]
 
-    def _report(self, process: WatchedProcess, answer: Answer) -> dict[str, Any] | None:
+    def _make_report(self, process: WatchedProcess, answer: Answer) -> dict[str, Any] | None:
         quiet_s = (time.monotonic_ns() - process.moved_ns) / _NS
         facts = Facts(self._judged.get(process.name, []), self._works(process.name), quiet_s)
         try:
@@ -208,16 +208,16 @@ class WatchedHost:
         except (OSError, FormatError):
             return None  # it has just ended
 
-    def _unseen(self, living: Iterable[str]) -> list[HostEvent]:
+    def _find_unseen(self, living: Iterable[str]) -> list[HostEvent]:
         """Of those that raised what nobody caught and ended in order before anybody saw them."""
-        names = set(self._names(layout.STACKS_SUFFIX)) - set(living) - self.processes.keys() - self._raised.keys()
+        names = set(self._list_names(layout.STACKS_SUFFIX)) - set(living) - self.processes.keys() - self._raised.keys()
         reports = [_left_by(self._folder, name) for name in names]
         self._raised |= {report["process"]: ((0, 0), report["raised"]) for report in reports}
         raised = [report for report in reports if report["raised"]]
         self._dead += raised
         return [HostEvent(incidents.EXCEPTION, report["process"], report["gone_ns"]) for report in raised]
 
-    def _names(self, suffix: str = layout.LIVE_SUFFIX) -> list[str]:
+    def _list_names(self, suffix: str = layout.LIVE_SUFFIX) -> list[str]:
         try:
             return [name[: -len(suffix)] for name in os.listdir(self._folder) if name.endswith(suffix)]
         except OSError:
@@ -225,7 +225,7 @@ class WatchedHost:
 
     def begin(self) -> list[str]:
         """Look at who is new from now on, whatever becomes of his files; the names of all that are there."""
-        names = self._names()
+        names = self._list_names()
         self._over &= set(names)
         new: list[WatchedProcess] = []
         for name in () if self.is_closing else set(names) - set(self.processes) - self._over:
@@ -241,7 +241,7 @@ class WatchedHost:
                 self.processes[process.name] = process
             else:  # of a job before this one, which was killed as a whole
                 self._over.add(process.name)
-                self._forget(process)
+                self._forget_process(process)
         return names
 
     def _look_at(self, process: WatchedProcess, now_ns: int) -> None:
@@ -251,12 +251,12 @@ class WatchedHost:
         except (OSError, FormatError):
             return
         for range_ in left:
-            self._remember(process, range_, now_ns - max(range_.since_ns, self._anew_ns))
+            self._remember_range(process, range_, now_ns - max(range_.since_ns, self._anew_ns))
         for range_ in process.inside if stuck else ():  # who went on after all may be quiet for so long again
-            self._remember(process, range_, range_.quiet_ns - stuck.get(range_.slot, range_.quiet_ns))
+            self._remember_range(process, range_, range_.quiet_ns - stuck.get(range_.slot, range_.quiet_ns))
         quiet_s = max(((now_ns - range_.quiet_ns) / _NS for range_ in process.inside), default=0.0)
         if quiet_s > self._limit_s() / 4:
-            self._measure(process, now_ns)
+            self._measure_effort(process, now_ns)
         else:
             self._efforts.pop(process.name, None)
         self._judged[process.name] = self._judge_all(process, now_ns)
@@ -275,10 +275,10 @@ class WatchedHost:
     def _limit_s(self) -> float:
         return self.settings.after_s or self.hang_s
 
-    def _remember(self, process: WatchedProcess, range_: RangeInside, taken_ns: int) -> None:
+    def _remember_range(self, process: WatchedProcess, range_: RangeInside, taken_ns: int) -> None:
         taken_s = taken_ns / _NS
         if taken_s >= self._limit_s() / self.settings.p99:
-            key = _key(process, range_)
+            key = _key_of(process, range_)
             if key in self._past or len(self._past) < _KINDS_AT_MOST:
                 self._past.setdefault(key, deque(maxlen=_HISTORY)).append(taken_s)
 
@@ -289,12 +289,12 @@ class WatchedHost:
         # Nobody here could go on while the whole host stood still: paused, moved, or next to no CPU.
         lately = takewhile(lambda lost: lost[0] >= since_ns, reversed(self._lost))
         quiet_s = max(0.0, (now_ns - since_ns - sum(lost_ns for _, lost_ns in lately)) / _NS)
-        seen = QuietRange(quiet_s, self._past.get(_key(process, range_), ()), works, stage)
+        seen = QuietRange(quiet_s, self._past.get(_key_of(process, range_), ()), works, stage)
         limit_s = max(at_least_s, hang.limit_s(self.settings, self.hang_s, seen))
         patience_s = hang.patience_s(self.settings, limit_s, range_.ended)
         return JudgedRange(range_, (now_ns - range_.since_ns) / _NS, quiet_s, limit_s, quiet_s > limit_s, patience_s)
 
-    def _measure(self, process: WatchedProcess, now_ns: int) -> None:
+    def _measure_effort(self, process: WatchedProcess, now_ns: int) -> None:
         if process.pid:
             efforts = self._efforts.setdefault(process.name, deque())
             if not efforts or now_ns - efforts[-1][0] >= self._span_ns() / 5:
@@ -319,7 +319,7 @@ class WatchedHost:
         runs = 2 * sum(goes_on) > len(pairs)
         return runs or (after.cpu_s - before.cpu_s) / seconds >= _WORKS_CPU or moved >= _WORKS_BYTES_S
 
-    def _exceptions(self, process: WatchedProcess) -> list[HostEvent]:
+    def _new_exceptions(self, process: WatchedProcess) -> list[HostEvent]:
         state, (before, count) = process.stacks_state(), self._raised.get(process.name, ((0, 0), 0))
         if state == before:
             return []
@@ -341,20 +341,20 @@ class WatchedHost:
             return []
         if has_said_goodbye and not words.fatal and not words.exceptions:
             if (process.who.get("world_size") or 1) > 1:  # others may wait for it
-                self._dead.append({**_who(process), "state": "left", "gone_ns": wall_ns(now_ns)})
+                self._dead.append({**_describe_process(process), "state": "left", "gone_ns": wall_ns(now_ns)})
             self._dying.have_ended(process, now_ns)
             self.ended[process.name] = process.inside
             forget_oldest(self.ended, _DEAD_AT_MOST)
-            self._forget(process)
+            self._forget_process(process)
         else:
             self._dying.add(Death(process, now_ns, signal, kernel.oom_kills() - self._oom_kills[0][1]))
         return []
 
-    def _forget(self, process: WatchedProcess) -> None:
-        self._close(process)
+    def _forget_process(self, process: WatchedProcess) -> None:
+        self._close_process(process)
         self.has_told(process.name)
 
-    def _close(self, process: WatchedProcess) -> None:
+    def _close_process(self, process: WatchedProcess) -> None:
         for table in (self._judged, self._raised):
             table.pop(process.name, None)
         process.close()
@@ -371,7 +371,7 @@ class WatchedHost:
         except OSError:
             pass  # there is none, or nothing can be removed
 
-    def _decide(self, now_ns: int) -> list[HostEvent]:
+    def _decide_deaths(self, now_ns: int) -> list[HostEvent]:
         """Of deaths that are some time ago: was it one, or did all end together?"""
         events = []
         for death in self._dying.ripe(now_ns):
@@ -379,7 +379,7 @@ class WatchedHost:
             events += [HostEvent(kind, death.process.name, wall_ns(death.gone_ns))] if kind else []
             self._dead.append(self._of_death(death))
             self._dying.decided(death)
-            self._close(death.process)
+            self._close_process(death.process)
             if not kind:
                 self.has_told(death.process.name)
         return events
@@ -391,7 +391,7 @@ class WatchedHost:
         try:
             made = report(process, self._folder, facts, Answer("", process.last_words().threads))
         except (OSError, FormatError):
-            made = {**_who(process), "state": "gone", "gone_ns": facts.gone_ns}
+            made = {**_describe_process(process), "state": "gone", "gone_ns": facts.gone_ns}
         return {**made, "oom_kills": max(0, death.oom_kills), "exit_status": process.exit_status()}
 
 
@@ -408,9 +408,9 @@ def _left_by(folder: Path, name: str) -> dict[str, Any]:
     return {**made, "exceptions": [dict(last)], "raised": len(exceptions)}
 
 
-def _who(process: WatchedProcess) -> dict[str, Any]:
+def _describe_process(process: WatchedProcess) -> dict[str, Any]:
     return {"process": process.name, **{key: process.who.get(key) for key in WHO}}
 
 
-def _key(process: WatchedProcess, range_: RangeInside) -> tuple[str, str, str]:
+def _key_of(process: WatchedProcess, range_: RangeInside) -> tuple[str, str, str]:
     return str(process.who.get("role") or ""), range_.stage, range_.name

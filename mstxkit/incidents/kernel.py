@@ -47,11 +47,11 @@ def state_of(pid: int, beside: Collection[int] = ()) -> str:
     Args:
         beside: Threads that do not count.
     """
-    states = [_stat(f"/proc/{pid}/task/{tid}")[:1] for tid in _threads(pid) if tid not in beside]
-    states = states or [_stat(f"/proc/{pid}")[:1]]
+    states = [_read_stat(f"/proc/{pid}/task/{tid}")[:1] for tid in _list_threads(pid) if tid not in beside]
+    states = states or [_read_stat(f"/proc/{pid}")[:1]]
     letters = {state[0] for state in states if state}
     worst = next((letter for letter in "TtD" if letter in letters), "")
-    return STATES.get(worst or (_stat(f"/proc/{pid}") or ["X"])[0], "sleeping")
+    return STATES.get(worst or (_read_stat(f"/proc/{pid}") or ["X"])[0], "sleeping")
 
 
 def signal_at_end(pid: int) -> int:
@@ -59,7 +59,7 @@ def signal_at_end(pid: int) -> int:
 
     Source: proc(5), field 52 of `stat`, as `waitpid` gives it.
     """
-    fields = _stat(f"/proc/{pid}")
+    fields = _read_stat(f"/proc/{pid}")
     try:
         return int(fields[49]) & 0x7F if fields and fields[0] in ("Z", "X") else 0
     except (IndexError, ValueError):
@@ -71,54 +71,54 @@ def oom_kills() -> int:
 
     Source: Linux 4.13, `include/linux/vm_event_item.h`, OOM_KILL.
     """
-    return int(_field("/proc/vmstat", "oom_kill "))
+    return int(_read_field("/proc/vmstat", "oom_kill "))
 
 
 def tracer(pid: int) -> int:
     """The process that debugs it; 0: none."""
-    return int(_field(f"/proc/{pid}/status", "TracerPid:"))
+    return int(_read_field(f"/proc/{pid}/status", "TracerPid:"))
 
 
 def catches(pid: int, signal: int) -> bool:
     """Has it a handler for this signal?"""
-    return bool(int(_field(f"/proc/{pid}/status", "SigCgt:"), 16) >> signal - 1 & 1)
+    return bool(int(_read_field(f"/proc/{pid}/status", "SigCgt:"), 16) >> signal - 1 & 1)
 
 
 def effort(pid: int) -> Effort:
     """Of the process, its descendants that live, and those that have ended and were waited for, as a compiler's."""
     cpu_s, moved_bytes, running = 0.0, 0, dict[int, int]()
-    for member in _tree(pid):
-        fields = _stat(f"/proc/{member}")
+    for member in _list_tree(pid):
+        fields = _read_stat(f"/proc/{member}")
         if len(fields) > 14:
             cpu_s += sum(map(int, fields[11:15])) / _TICKS  # utime, stime, cutime, cstime
-        moved = dict(line.split(": ", 1) for line in _text(f"/proc/{member}/io").splitlines() if ": " in line)
+        moved = dict(line.split(": ", 1) for line in _read_text(f"/proc/{member}/io").splitlines() if ": " in line)
         moved_bytes += int(moved.get("rchar", 0)) + int(moved.get("wchar", 0))
         for tid in running_threads(member):
-            running[tid] = int(_field(f"/proc/{member}/task/{tid}/status", "voluntary_ctxt_switches:"))
+            running[tid] = int(_read_field(f"/proc/{member}/task/{tid}/status", "voluntary_ctxt_switches:"))
     return Effort(cpu_s, moved_bytes, running)
 
 
 def running_threads(pid: int) -> list[int]:
     """Its threads that run, or would if there were a core for them."""
-    return [tid for tid in _threads(pid) if _stat(f"/proc/{pid}/task/{tid}")[:1] == ["R"]]
+    return [tid for tid in _list_threads(pid) if _read_stat(f"/proc/{pid}/task/{tid}")[:1] == ["R"]]
 
 
 def threads(pid: int) -> list[dict[str, Any]]:
     """`tid, name, state, waits_in, kernel` of each thread, the main one first: what the kernel holds it in."""
     return [
         {
-            "tid": tid, "name": _text(f"/proc/{pid}/task/{tid}/comm").strip(),
-            "state": (_stat(f"/proc/{pid}/task/{tid}") or [""])[0],
+            "tid": tid, "name": _read_text(f"/proc/{pid}/task/{tid}/comm").strip(),
+            "state": (_read_stat(f"/proc/{pid}/task/{tid}") or [""])[0],
             "waits_in": waits_in(pid, tid),
-            "kernel": _calls(_text(f"/proc/{pid}/task/{tid}/stack")),
+            "kernel": _calls(_read_text(f"/proc/{pid}/task/{tid}/stack")),
         }
-        for tid in _threads(pid)[:_THREADS_AT_MOST]
+        for tid in _list_threads(pid)[:_THREADS_AT_MOST]
     ]  # fmt: skip
 
 
 def waits_in(pid: int, tid: int) -> str:
     """The kernel's function in which a thread waits: `futex_wait_queue`; "" where it does not, or may not be seen."""
-    return _text(f"/proc/{pid}/task/{tid}/wchan").strip("0\n")[:100] if pid else ""
+    return _read_text(f"/proc/{pid}/task/{tid}/wchan").strip("0\n")[:100] if pid else ""
 
 
 def _calls(stack: str) -> list[str]:
@@ -126,26 +126,26 @@ def _calls(stack: str) -> list[str]:
     return [line.partition("] ")[2].partition("+")[0] for line in stack.splitlines()[:12]]
 
 
-def _threads(pid: int) -> list[int]:
+def _list_threads(pid: int) -> list[int]:
     try:
         return sorted(int(name) for name in os.listdir(f"/proc/{pid}/task") if name.isdecimal())
     except OSError:
         return []
 
 
-def _tree(pid: int) -> list[int]:
+def _list_tree(pid: int) -> list[int]:
     members, waiting = list[int](), [pid]
     while waiting and len(members) < _TREE_AT_MOST:
         member = waiting.pop()
         members.append(member)
-        for tid in _threads(member):
-            children = _text(f"/proc/{member}/task/{tid}/children").split()
+        for tid in _list_threads(member):
+            children = _read_text(f"/proc/{member}/task/{tid}/children").split()
             # Where a rank is the first process of a container, who watches is its child, and always runs.
             waiting += [int(child) for child in children if child.isdecimal() and int(child) != os.getpid()]
     return members
 
 
-def _stat(folder: str) -> list[str]:
+def _read_stat(folder: str) -> list[str]:
     """As `proc_files.stat_of`; nothing of who is gone."""
     try:
         return proc_files.stat_of(folder)
@@ -153,12 +153,12 @@ def _stat(folder: str) -> list[str]:
         return []
 
 
-def _field(path: str, key: str) -> str:
+def _read_field(path: str, key: str) -> str:
     """What stands behind a word at the beginning of a line; "0" where it stands nowhere."""
-    return next((line.split()[1] for line in _text(path).splitlines() if line.startswith(key)), "0")
+    return next((line.split()[1] for line in _read_text(path).splitlines() if line.startswith(key)), "0")
 
 
-def _text(path: str) -> str:
+def _read_text(path: str) -> str:
     try:
         return proc_files.text(path, 1 << 16)
     except (OSError, ValueError):

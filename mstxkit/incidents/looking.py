@@ -110,7 +110,7 @@ class WatchedProcess:
         (active,) = struct.unpack_from("<I", head, livefile.ACTIVE_BANK_AT)
         if active >= header.layout.bank_count:
             raise FormatError("a live file whose active bank is none of it", livefile.ACTIVE_BANK_AT)
-        at, bank = self._bank(active, header)
+        at, bank = self._read_bank(active, header)
         is_as_before = (used, bank.seq, bank.record_count) == self._seen
         self._seen = used, bank.seq, bank.record_count
         if is_as_before:  # most processes do nothing between two looks
@@ -120,7 +120,7 @@ class WatchedProcess:
         texts = self._texts
         if not all(slot.site in texts.sites and (not slot.stage or slot.stage in texts.stages) for slot in slots):
             self._learn_texts(header)
-        before, self.inside = self.inside, [self._inside(slot, head, header) for slot in slots]
+        before, self.inside = self.inside, [self._range_inside(slot, head, header) for slot in slots]
         self._before = set(slots)
         left = [range_ for range_ in before if range_.slot not in self._before]
         self._left.update((range_.slot.stage, range_.slot.site) for range_ in left)
@@ -150,7 +150,7 @@ class WatchedProcess:
         """What has ended or begun since the last look, by track, by thread, and by stage."""
         for slot in slots:
             if slot not in self._before:
-                self._note(slot.track, slot.stage, slot.thread, now_ns)
+                self._note_moved(slot.track, slot.stage, slot.thread, now_ns)
         recorded, before = (bank.seq, bank.record_count), self._recorded
         if recorded == before:
             return
@@ -159,16 +159,16 @@ class WatchedProcess:
         kinds = glance.newest_kinds(self._live, at, bank, max(0, min(_RECORDS_AT_MOST, new)))
         for (stage, site, number), count in kinds.items():
             track = self._texts.tracks.get(number)
-            self._note(number, stage, 0 if track is None else track.thread, now_ns)
+            self._note_moved(number, stage, 0 if track is None else track.thread, now_ns)
             self._ended[stage, site] += count
 
-    def _note(self, track: int, stage: int, thread: int, now_ns: int) -> None:
+    def _note_moved(self, track: int, stage: int, thread: int, now_ns: int) -> None:
         self.moved_ns = now_ns
         for key in (("track", track), ("stage", stage), ("thread", thread)):
             self._moved[key] = now_ns
 
     def _learn_texts(self, header: Header) -> None:
-        for at, bank in self._banks(header):
+        for at, bank in self._read_banks(header):
             size = min(bank.text_bytes, _TEXTS_AT_MOST)
             text = documents.read_part(self._live, at + header.layout.bank_bytes - size, size)
             texts, _ = livefile.read_texts(text, bank.salt)
@@ -176,7 +176,7 @@ class WatchedProcess:
             self._texts.stages.update(texts.stages)
             self._texts.tracks.update(texts.tracks)
 
-    def _inside(self, slot: Slot, head: bytes, header: Header) -> RangeInside:
+    def _range_inside(self, slot: Slot, head: bytes, header: Header) -> RangeInside:
         site = self._texts.sites.get(slot.site)
         since_ns = glance.monotonic_ns(head, header, slot.start) or 0
         stage = self._texts.stages.get(slot.stage, "?") if slot.stage else ""
@@ -229,15 +229,15 @@ class WatchedProcess:
         header = self._header or livefile.read_header(head, os.fstat(self._live).st_size)
         self._learn_texts(header)
         ranges: list[LastRange] = []
-        for at, bank in sorted(self._banks(header), key=lambda placed: -placed[1].seq):
+        for at, bank in sorted(self._read_banks(header), key=lambda placed: -placed[1].seq):
             if bank.seq and bank.state in (livefile.ACTIVE, livefile.FULL) and len(ranges) < at_most:
                 ranges += self._of_bank(at, bank, head, header, at_most - len(ranges))
         return ranges
 
-    def _banks(self, header: Header) -> Iterator[tuple[int, BankHead]]:
-        return (self._bank(index, header) for index in range(header.layout.bank_count))
+    def _read_banks(self, header: Header) -> Iterator[tuple[int, BankHead]]:
+        return (self._read_bank(index, header) for index in range(header.layout.bank_count))
 
-    def _bank(self, index: int, header: Header) -> tuple[int, BankHead]:
+    def _read_bank(self, index: int, header: Header) -> tuple[int, BankHead]:
         at = header.layout.bank_at(index)
         return at, livefile.read_bank_head(documents.read_part(self._live, at, livefile.BANK_HEADER_BYTES))
 

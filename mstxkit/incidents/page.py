@@ -20,20 +20,20 @@ WENT_ON, BEGUN_ANEW = "it went on by itself", "its ranks have begun anew"
 
 def text(incident: Incident) -> str:
     """The page."""
-    return "\n".join(for_terminal(line, _WIDTH) for line in _lines(incident)) + "\n"
+    return "\n".join(for_terminal(line, _WIDTH) for line in _list_lines(incident)) + "\n"
 
 
-def _lines(incident: Incident) -> Iterator[str]:
+def _list_lines(incident: Incident) -> Iterator[str]:
     details = incident.details
     yield f"Incident {incident.incident}: {of_incident(incident.facts)}"
     hosts = small_number(details.get("hosts")) or 0
     of_hosts = "1 host" if hosts == 1 else f"{hosts} hosts"
-    yield f"Opened {_when(incident.time_ns)}; reports of {incident.reports} processes, {of_hosts}."
+    yield f"Opened {_show_time(incident.time_ns)}; reports of {incident.reports} processes, {of_hosts}."
     if incident.over_ns:
         how = text_of(details.get("over")) or WENT_ON
         yield f"{how.capitalize()} {span((incident.over_ns - incident.time_ns) / _NS)} later."
     yield ""
-    yield from _cause(incident, details)
+    yield from _tell_cause(incident, details)
     if incident.waits_for:
         yield f"Waiting:  {incident.waits_for}"
     missing = text_of(table_of(details.get("missing")).get("words"))
@@ -46,7 +46,7 @@ def _lines(incident: Incident) -> Iterator[str]:
     yield "Where everybody is, the largest group first:"
     groups = [table_of(group) for group in list_of(details.get("groups"))]
     for group in groups[:_GROUPS_SHOWN]:
-        yield from _group(group, incident.time_ns)
+        yield from _tell_group(group, incident.time_ns)
     yield ""
     if len(groups) > _GROUPS_SHOWN:
         yield f"Where others are, a few each: incidents/{incident.incident}/incident.json"
@@ -54,7 +54,7 @@ def _lines(incident: Incident) -> Iterator[str]:
     yield f"Each process's own report, {what}: incidents/{incident.incident}/hosts/"
 
 
-def _cause(incident: Incident, details: Mapping[str, Any]) -> Iterator[str]:
+def _tell_cause(incident: Incident, details: Mapping[str, Any]) -> Iterator[str]:
     if incident.reason:
         yield f"Cause:    {incident.reason}"
     if text_of(details.get("host")):
@@ -65,14 +65,14 @@ def _cause(incident: Incident, details: Mapping[str, Any]) -> Iterator[str]:
         limit = (
             f"; stuck after {finite_number(range_.get('limit_s')) or 0:.0f} s" if range_.get("is_stuck") is True else ""
         )
-        since = _when(whole_number(range_.get("since_ns")))
+        since = _show_time(whole_number(range_.get("since_ns")))
         yield f"  inside  {text_of(range_.get('name'))}: {about}since {since}{limit}"
-    yield from _stack(list_of(details.get("stack")), _CALLS_SHOWN)
+    yield from _tell_stack(list_of(details.get("stack")), _CALLS_SHOWN)
     for raised in map(table_of, list_of(details.get("exceptions"))):
         yield from (f"    {line}" for line in text_of(raised.get("text")).splitlines())
 
 
-def _group(group: Mapping[str, Any], time_ns: int) -> Iterator[str]:
+def _tell_group(group: Mapping[str, Any], time_ns: int) -> Iterator[str]:
     stage, name = text_of(group.get("stage")), text_of(group.get("range"))
     place = " / ".join(dict.fromkeys(filter(None, (stage, name)))) or "no range"
     since_ns = whole_number(group.get("since_ns"))
@@ -84,10 +84,10 @@ def _group(group: Mapping[str, Any], time_ns: int) -> Iterator[str]:
     count, who = small_number(group.get("count")) or 0, text_of(group.get("who"))
     how = ", ".join(dict.fromkeys(filter(None, (held, states))))
     yield f"{count} x {who}: in {place}{since}; {how}{kernel}"
-    yield from _stack(list_of(group.get("stack")), _CALLS_OF_GROUP)
+    yield from _tell_stack(list_of(group.get("stack")), _CALLS_OF_GROUP)
 
 
-def _stack(stack: Sequence[object], at_most: int) -> Iterator[str]:
+def _tell_stack(stack: Sequence[object], at_most: int) -> Iterator[str]:
     """The innermost calls, and of the others the program's own first."""
     calls = [text_of(call) for call in stack]
     own = [n for n in range(at_most - 1, len(calls)) if waiting.is_own(calls[n].partition(" at ")[2])]
@@ -99,7 +99,7 @@ def _stack(stack: Sequence[object], at_most: int) -> Iterator[str]:
         yield f"    and {len(calls) - len(shown[:at_most])} more calls"
 
 
-def _when(time_ns: int) -> str:
+def _show_time(time_ns: int) -> str:
     if not 0 < time_ns < 1 << 62:
         return "?"
     return time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(time_ns / _NS))

@@ -87,7 +87,7 @@ def report(process: WatchedProcess, folder: Path, facts: Facts, answer: Answer) 
         "gone_ns": facts.gone_ns, "signal": facts.signal,
         "fatal": words.fatal, "exceptions": [dict(exception) for exception in words.exceptions[-4:]],
         "raised": len(words.exceptions),
-        "inside": [_inside(judged) for judged in facts.judged[-_OPEN_AT_MOST:]] or _raised_in(process, words),
+        "inside": [_describe_range(judged) for judged in facts.judged[-_OPEN_AT_MOST:]] or _raised_in(process, words),
         "stacks_by": answer.by, "has_gil": answer.has_gil, "has_ring": answer.has_ring,
         "is_late": not answer.threads and (not process.pid or bool(kernel.running_threads(process.pid))),
         "waits": waiting.of_stack(mine.frames) if mine is not None else "",
@@ -97,7 +97,7 @@ def report(process: WatchedProcess, folder: Path, facts: Facts, answer: Answer) 
         "is_debugged": any(waiting.of_stack(thread.frames) == waiting.DEBUGGER for thread in answer.threads),
         "threads": [thread.as_json() for thread in theirs[:_THREADS_SHOWN]],
         "kernel": kernel.threads(process.pid)[:_THREADS_SHOWN] if process.pid and not facts.gone_ns else [],
-        "last": _last(process), **of_collectives(folder, process.name),
+        "last": _last_ended(process), **of_collectives(folder, process.name),
     }  # fmt: skip
     return fitted(made, small_number(process.who.get("world_size")) or 1)
 
@@ -123,7 +123,7 @@ def wall_ns(mono_ns: int) -> int:
     return mono_ns + time.time_ns() - time.monotonic_ns() if mono_ns else 0
 
 
-def _inside(judged: JudgedRange) -> dict[str, Any]:
+def _describe_range(judged: JudgedRange) -> dict[str, Any]:
     range_ = judged.range
     step = None if range_.slot.step == records.NO_STEP else range_.slot.step
     return {
@@ -154,7 +154,7 @@ def _raised_in(process: WatchedProcess, words: LastWords) -> list[dict[str, Any]
     ]  # fmt: skip
 
 
-def _last(process: WatchedProcess) -> list[list[Any]]:
+def _last_ended(process: WatchedProcess) -> list[list[Any]]:
     """`[name, stage, step, end (wall), ns, error]` of what has ended in the last seconds before anything did."""
     try:
         ranges: list[LastRange] = process.last_ranges(_LAST_RANGES)
@@ -187,17 +187,17 @@ def of_collectives(folder: Path, name: str) -> dict[str, Any]:
         if is_newest and collectives.operation_in(entry.operation) < collectives.SEND:  # who sends need not wait
             newest[entry.group] = entry
     return {
-        "entered": [_entry(entry, table_of(groups.get(str(number)))) for number, entry in newest.items()],
+        "entered": [_describe_entry(entry, table_of(groups.get(str(number)))) for number, entry in newest.items()],
         "ring": [_in_ring(entry, table_of(groups.get(str(entry.group)))) for entry in reversed(entries[-_RING_SHOWN:])],
         "no_ring": text_of(document.get(collectives.WHY_NOT))[:300],
     }
 
 
-def _entry(entry: CollectiveEntry, group: Mapping[str, Any]) -> dict[str, Any]:
+def _describe_entry(entry: CollectiveEntry, group: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "group": entry.group, "name": text_of(group.get("name"))[:80],
         "ranks": text_of(group.get("ranks"))[: collectives.RANKS_TEXT_AT_MOST], "sequence": entry.sequence,
-        "operation": _operation(entry), "entered_ns": wall_ns(entry.entered_ns), "left": bool(entry.left_ns),
+        "operation": _name_operation(entry), "entered_ns": wall_ns(entry.entered_ns), "left": bool(entry.left_ns),
     }  # fmt: skip
 
 
@@ -205,9 +205,9 @@ def _in_ring(entry: CollectiveEntry, group: Mapping[str, Any]) -> list[Any]:
     times_ns = wall_ns(entry.entered_ns), wall_ns(entry.left_ns)
     name = text_of(group.get("name"))[:80] or str(entry.group)
     size_kib = 0 if entry.flags & collectives.CALLED else entry.size_kib
-    return [name, entry.sequence, _operation(entry), *times_ns, size_kib]
+    return [name, entry.sequence, _name_operation(entry), *times_ns, size_kib]
 
 
-def _operation(entry: CollectiveEntry) -> str:
+def _name_operation(entry: CollectiveEntry) -> str:
     number = collectives.operation_in(entry.operation)
     return collectives.OPERATIONS[number] if number < len(collectives.OPERATIONS) else "other"

@@ -45,7 +45,7 @@ def incident(
         name, time_ns, kind, text_of(range_.get("stage")), text_of(range_.get("name")),
         None if report is None else small_number(report.get("rank")),
         text_of(named.get("role")), whole_number(range_.get("since_ns")), _waits_for(report, waiting, range_),
-        len(reports), subject + reason, details=_details(reports, cause, silent),
+        len(reports), subject + reason, details=_list_details(reports, cause, silent),
     )  # fmt: skip
 
 
@@ -125,7 +125,7 @@ def _waits_for(report: Report | None, waiting: Sequence[Report], range_: Mapping
     return f"{who} {waits} for {deciding.who(report)}" + (f" in {place}" if place else "")
 
 
-def _details(reports: Sequence[Report], cause: Cause | None, silent: Sequence[Whereabouts]) -> dict[str, Any]:
+def _list_details(reports: Sequence[Report], cause: Cause | None, silent: Sequence[Whereabouts]) -> dict[str, Any]:
     missing = cause.missing if cause is not None else None
     named = (None if cause is None else cause.report) or {}
     return {
@@ -138,12 +138,12 @@ def _details(reports: Sequence[Report], cause: Cause | None, silent: Sequence[Wh
         "missing": None if missing is None else {**missing._asdict(), "words": missing.words},
         "stack": _stack(named), "exceptions": list_of(named.get("exceptions"))[-1:],
         "inside": [{key: range_.get(key) for key in _INSIDE} for range_ in map(table_of, list_of(named.get("inside")))],
-        "groups": [_group(members) for _, members in deciding.groups_of(_shown(reports))[:_GROUPS_AT_MOST]],
+        "groups": [_group(members) for _, members in deciding.groups_of(_shown_reports(reports))[:_GROUPS_AT_MOST]],
         "hosts": len({text_of(report.get("host")) for report in reports}),
     }  # fmt: skip
 
 
-def _shown(reports: Sequence[Report]) -> list[Report]:
+def _shown_reports(reports: Sequence[Report]) -> list[Report]:
     """Those of ranks; what only loads or computes for them where it does, or is inside of something."""
     return [
         r for r in reports

@@ -128,7 +128,7 @@ class Watchman:
         self._mine = {name: (hang, None, 0.0) for name, hang in before.hangs.items() if not hang.over_ns}
         self._unsaid += before.hangs.values()
         if before.open is not None:
-            self._leave(before.open)
+            self._leave_call(before.open)
         self._host.have_told_of(before.raised, before.gone)
         seen_s = time.monotonic()
         while time.monotonic() - seen_s < _EMPTY_FOR_S:
@@ -153,14 +153,14 @@ class Watchman:
                 self._of_hangs()
             if time.monotonic() - self._run_s >= _RUN_EVERY_S:
                 self._run_s = time.monotonic()
-                self._say()
+                self._say_hangs()
                 self._look_at_run()
                 self._take_over()
                 self._follow_up()
         except (OSError, MstxkitError):
-            self._rest()
+            self._rest_longer()
 
-    def _rest(self) -> None:
+    def _rest_longer(self) -> None:
         self._again_s = time.monotonic() + self._pause_s
         at_most_s = _AGAIN_AT_MOST_S if self._folders.hosts() < 2 else _AGAIN_FOR_ALL_S
         self._pause_s = min(at_most_s, 2 * self._pause_s)
@@ -180,13 +180,13 @@ class Watchman:
         if call.name in self._mine or call.name in self._told:
             return  # one that has just been opened: its reports are there, or on their way
         reports = self._host.reports()
-        self._answer(call, reports)
+        self._answer_call(call, reports)
         if call.by != self._place:
-            self._leave(call, event)
+            self._leave_call(call, event)
         else:
             self._come_to(call, reports, event)
 
-    def _leave(self, call: Call, event: HostEvent | None = None) -> None:
+    def _leave_call(self, call: Call, event: HostEvent | None = None) -> None:
         """Whoever has opened it concludes it, unless it is gone by then."""
         if self._others.get(call.name, (None,))[0] != call:
             within_s = _CONCLUDES_WITHIN_S + self._folders.hosts() / _HOSTS_READ_A_S
@@ -203,36 +203,36 @@ class Watchman:
                 self._unsaid.append(concluded)
             elif time.monotonic() > until_s:
                 call = self._folders.taken_over(call)
-                self._leave(call, event)  # another host may have been faster
+                self._leave_call(call, event)  # another host may have been faster
                 if call.by == self._place:
                     reports = self._host.reports(asks_all=call.kind != HANG)
                     if call.kind in (HANG, REQUEST):  # who has died is in the answer that lies there
-                        self._answer(call, reports)
+                        self._answer_call(call, reports)
                     self._come_to(call, reports, event)
 
     def _come_to(self, call: Call, reports: Sequence[Report], event: HostEvent | None = None) -> None:
         """Conclude what this host has opened; where nothing was wrong, nothing stays."""
-        everybody, lasting = self._everybody(call, reports), self._folders.lasting(but=call.name)
-        cause = self._cause(call, everybody, event, _blamed(lasting))
+        everybody, lasting = self._collect_reports(call, reports), self._folders.lasting(but=call.name)
+        cause = self._find_cause(call, everybody, event, _list_blamed(lasting))
         if self._folders.call(call.name) != call:
             return  # this host was slow, and another one has taken it over
         is_the_same = call.kind == HANG and event is None and self._is_the_same(cause, lasting)
         if event is not None or call.kind == REQUEST or (cause is not None and not is_the_same):
-            self._conclude(call, everybody, cause)
+            self._conclude_call(call, everybody, cause)
         else:
-            self._rest()
+            self._rest_longer()
             self._told.pop(call.name, None)
             self._folders.dissolve(call.name, self._again_s - time.monotonic())
 
     def _is_the_same(self, cause: Cause | None, lasting: Sequence[Incident]) -> bool:
         """Is it a hang that is told of already, for which others wait by now? These are told of with it."""
         report = None if cause is None else cause.report
-        same = [hang.incident for hang in lasting if report and deciding.is_accused(report, _blamed([hang]))]
+        same = [hang.incident for hang in lasting if report and deciding.is_accused(report, _list_blamed([hang]))]
         for name in same[:1]:
             self._told.setdefault(name, set()).update(self._considered)
         return bool(same)
 
-    def _cause(
+    def _find_cause(
         self, call: Call, reports: Sequence[Report], event: HostEvent | None, blamed: Mapping[str, int]
     ) -> Cause | None:
         if event is not None:
@@ -254,12 +254,12 @@ class Watchman:
         if time.monotonic() < self._again_s and new.keys() <= self._considered:
             return
         self._considered = set(new)
-        self._consider(time.time_ns() - int(max(range_.quiet_s for range_ in new.values()) * _NS))
+        self._consider_hang(time.time_ns() - int(max(range_.quiet_s for range_ in new.values()) * _NS))
 
-    def _consider(self, since_ns: int) -> None:
+    def _consider_hang(self, since_ns: int) -> None:
         """Somebody seems stuck: is he, seen from all processes of the job?"""
         lasting = self._folders.lasting()
-        reports, cause = ([], None) if self._host.is_debugged() else self._host.reports_of_hang(_blamed(lasting))
+        reports, cause = ([], None) if self._host.is_debugged() else self._host.reports_of_hang(_list_blamed(lasting))
         is_debugged, was_debugged = not reports or any(map(deciding.is_debugged, reports)), self._was_debugged
         self._was_debugged = is_debugged
         if is_debugged or was_debugged:  # who has just been let go may need all his time
@@ -271,22 +271,22 @@ class Watchman:
         is_held = cause is not None and cause.how in deciding.HELD
         is_alone = self._folders.hosts() < 2
         if (is_alone and cause is None) or not (is_alone or is_held or not self._folders.was_quiet()):
-            self._rest()
+            self._rest_longer()
             return
         asked_s = time.monotonic()
         call = self._folders.open(HANG, since_ns)
         if time.monotonic() - asked_s > _HUNG_S:  # much may have happened meanwhile
             self._events += self._host.look()
             reports = self._host.reports(asks_all=False)
-        self._answer(call, reports)
+        self._answer_call(call, reports)
         if call.by == self._place and call.name not in self._mine:
             self._come_to(call, reports)
             return
-        self._rest()
+        self._rest_longer()
         if call.by != self._place:
-            self._leave(call)
+            self._leave_call(call)
 
-    def _answer(self, call: Call, reports: Sequence[Report]) -> None:
+    def _answer_call(self, call: Call, reports: Sequence[Report]) -> None:
         self._folders.answer(call.name, reports)
         self._told[call.name] = set(self._open_now() if tells_of_all(call, self._place, reports) else ())
         self._stuck[call.name] = {
@@ -302,7 +302,7 @@ class Watchman:
             for name, ranges in inside.items() for range_ in ranges
         }  # fmt: skip
 
-    def _everybody(self, call: Call, reports: Sequence[Report]) -> list[Report]:
+    def _collect_reports(self, call: Call, reports: Sequence[Report]) -> list[Report]:
         """The reports of all hosts, as far as they come in time."""
         hosts, deadline = self._folders.hosts(), time.monotonic() + _HOSTS_WITHIN_S
         while time.monotonic() < deadline and self._folders.answers(call.name) < hosts:
@@ -310,7 +310,7 @@ class Watchman:
         answered = self._folders.reports(call.name)
         return [report for of_host in answered.values() for report in of_host] or list(reports)
 
-    def _conclude(self, call: Call, reports: Sequence[Report], cause: Cause | None) -> None:
+    def _conclude_call(self, call: Call, reports: Sequence[Report], cause: Cause | None) -> None:
         incident = summary.incident(call.name, call.opened_ns, call.kind, reports, cause, self._folders.silent(reports))
         try:
             self._folders.conclude(incident)
@@ -321,7 +321,7 @@ class Watchman:
         self._unsaid.append(incident)
         if call.kind != REQUEST:
             self._have_logged(incident)
-        self._say()
+        self._say_hangs()
 
     def _have_logged(self, incident: Incident) -> None:
         """By one process of this host that can: whoever looks at its output learns where the page is."""
@@ -344,7 +344,7 @@ class Watchman:
                 over = incident._replace(over_ns=time.time_ns(), details={**incident.details, "over": how})
                 self._folders.conclude(over)
                 self._unsaid.append(over)
-                self._say()
+                self._say_hangs()
                 self._told[name] = set()  # who is stuck all the same is not by this
                 del self._mine[name]
             elif incident.kind != HANG and is_late:
@@ -357,7 +357,7 @@ class Watchman:
             return
         now = cause
         if incident.kind == HANG:
-            blamed = _blamed(self._folders.lasting(but=name))
+            blamed = _list_blamed(self._folders.lasting(but=name))
             now = deciding.cause(reports, self._watch.hang_s, blamed) or cause
         elif cause is not None and cause.report is not None:
             now = summary.of_process(incident.kind, str(cause.report.get("process")), reports)
@@ -379,7 +379,7 @@ class Watchman:
             return BEGUN_ANEW * self._host.is_anew(self._folders.own_reports(incident.incident), who, incident.time_ns)
         return WENT_ON * all(now.get(place, quiet_ns + 1) > quiet_ns for place, quiet_ns in of_cause.items())
 
-    def _say(self) -> None:
+    def _say_hangs(self) -> None:
         """Hangs that are concluded, as verdicts, which are withdrawn when they are over. Each is said once, also where
         who concluded it was killed before it could say so.
         """
@@ -404,12 +404,17 @@ class Watchman:
             newest = self._folders.newest()
             # What this host has opened itself is answered as it is concluded, if need be once more.
             if newest is not None and newest.by != self._place and newest.name not in self._told:
-                self._answer(newest, self._host.reports(asks_all=newest.kind != HANG))
-                self._leave(newest)
+                self._answer_call(newest, self._host.reports(asks_all=newest.kind != HANG))
+                self._leave_call(newest)
             asked = self._folders.asked()
             if asked and asked != self._asked:
                 self._asked = asked
-                self._of_request()
+                reports = self._host.reports()
+                call = self._folders.open(REQUEST, time.time_ns())
+                if call.name not in self._told:
+                    self._answer_call(call, reports)
+                if call.by == self._place:
+                    self._come_to(call, reports)
         if time.monotonic() - self._settings_s >= _SETTINGS_EVERY_S:
             self._settings_s = time.monotonic()
             self._look_at_settings()
@@ -424,14 +429,6 @@ class Watchman:
             values = settings_file.read_settings(self._watch.run, self._watch.run_id).values
             self._host.settings = hang.of_values(values)
 
-    def _of_request(self) -> None:
-        reports = self._host.reports()
-        call = self._folders.open(REQUEST, time.time_ns())
-        if call.name not in self._told:
-            self._answer(call, reports)
-        if call.by == self._place:
-            self._come_to(call, reports)
 
-
-def _blamed(lasting: Sequence[Incident]) -> dict[str, int]:
+def _list_blamed(lasting: Sequence[Incident]) -> dict[str, int]:
     return {str(hang.details.get("process")): hang.time_ns for hang in lasting}

@@ -21,6 +21,8 @@ OUTLIER = 5.0
 LEAST_NOISE = 0.005
 # By how many steps all ranks' noise speaks for that of each, and by how many its own does at most.
 _SEEN_BEFORE, _SEEN_AT_MOST = 20.0, 33.0
+# So many steps make a history; how fast it follows, and how much of a change it takes for noise.
+_HISTORY_STEPS, _FOLLOWS, _CLIP = 8, 0.05, 0.1
 
 
 def or_zero(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
@@ -85,7 +87,7 @@ class Ranks:
 
     def _change(self, change: Callable[[Matrix], Matrix]) -> None:
         self.seen, self.level, self.variance = (change(v) for v in (self.seen, self.level, self.variance))
-        self.sums = slow_rank.RankSums(*(change(values) for values in self.sums))
+        self.sums = slow_rank.AddedUp(*(change(values) for values in self.sums))
 
     def usual_noise(self, at: At) -> Vector:
         """(K,) standard deviation from step to step of the steadier ones; infinite while there is no history."""
@@ -105,8 +107,7 @@ class Ranks:
         # A rank's own noise is believed as far as it was seen often: a few values may lie far out by chance.
         weight = np.minimum(seen, _SEEN_AT_MOST)
         own = (weight * variance + _SEEN_BEFORE * usual) / (weight + _SEEN_BEFORE)
-        noise: Matrix = np.sqrt(np.fmax(np.fmax(own, usual), LEAST_NOISE**2))
-        return noise
+        return np.asarray(np.sqrt(np.fmax(np.fmax(own, usual), LEAST_NOISE**2)))
 
     def learn(self, at: At, values: Matrix, noise: Matrix) -> None:
         """One step's values become part of level and noise."""
@@ -122,13 +123,12 @@ class Ranks:
         self.variance[:, at] = np.where(is_there, grown, self.variance[:, at])
         self.seen[:, at] = seen + is_there
 
-    def add(self, settings: slow_rank.SlowRank, at: At, values: Matrix, noise: Matrix) -> slow_rank.RankSums:
+    def add(self, settings: slow_rank.SlowRank, at: At, values: Matrix, noise: Matrix) -> slow_rank.AddedUp:
         """One step of the sequential test; the sums of these columns."""
-        sums = slow_rank.added(settings, slow_rank.RankSums(*(part[:, at] for part in self.sums)), values, noise)
+        sums = slow_rank.added(self.sums.of(at), values, noise, settings.slack, settings.clip)
         limit = 4 * settings.threshold  # what goes on for long shall not take as long to be forgotten
         sums = sums._replace(score=np.minimum(sums.score, limit))
-        for kept, new in zip(self.sums, sums):
-            kept[:, at] = new
+        self.sums.put(at, sums)
         return sums
 
     def begin_anew(self, column: int) -> None:
@@ -162,8 +162,7 @@ class Regression:
             return np.zeros((len(at), self.features))
         size = np.trace(squares, axis1=1, axis2=2)
         ridge = (self.RIDGE * size / self.features + 1e-9)[:, None, None] * np.eye(self.features)
-        solved: Matrix = np.linalg.solve(squares + ridge, self.products[at][:, :, None])[:, :, 0]
-        return solved
+        return np.asarray(np.linalg.solve(squares + ridge, self.products[at][:, :, None])[:, :, 0])
 
     def learn(self, at: At, features: Matrix, values: Matrix, weights: Matrix) -> None:
         """One step more: (M, K, F), (M, K), (M, K); weight 0 where something is not known."""
@@ -177,26 +176,24 @@ class JointEnds:
     """Is a piece over for all together, whoever comes to it late? Learned from who came when and how long it took.
 
     What counts is by how much each comes and takes longer than it itself usually does: who is always late, or always
-    slow, by whatever much, teaches nothing wrong. What far more than noise is not learned from. Once it is known, it
-    stays known until members come or go.
+    slow, by whatever much, teaches nothing wrong; but who leaves much closer together than they came has waited, also
+    where nothing varies but how late each wakes up. What far more than noise is not learned from. Once it is known, it
+    stays known.
     """
 
     FADES, FOLLOWS, OUTLIER = 0.97, 0.1, 4.0
-    # Known is what so many steps and deviations show.
-    STEPS, SURE = 12, 6.0
+    # Known is what so many steps and deviations show. So far apart, as a share of a step, they come at least, and of
+    # that so far apart they leave at most, in so many of the last steps.
+    STEPS, SURE, APART, TOGETHER, MOST = 12, 6.0, 0.01, 0.05, 0.7
 
     def __init__(self) -> None:
-        self._sums, self._known, self._steps = np.zeros((0, 4)), np.zeros(0), np.zeros(0)
+        self._sums, self._known, self._steps, self._together = np.zeros((0, 4)), np.zeros(0), np.zeros(0), np.zeros(0)
         self._usual: dict[int, tuple[Vector, Vector]] = {}
 
     def widen(self, columns: int) -> None:
         """Room for so many columns."""
-        self._sums, self._known, self._steps = (grown(part, columns) for part in (self._sums, self._known, self._steps))
-
-    def forget(self) -> None:
-        """Members have come or gone, or moved."""
-        self._sums[:], self._known[:], self._steps[:] = 0.0, 0.0, 0.0
-        self._usual.clear()
+        parts = self._sums, self._known, self._steps, self._together
+        self._sums, self._known, self._steps, self._together = (grown(part, columns) for part in parts)
 
     def learn(self, at: At, came: Matrix, took: Matrix) -> None:
         """One step more: (M, K) each against the middle of all, NaN where not known, came 0 where it is uncertain."""
@@ -206,7 +203,9 @@ class JointEnds:
     def _learn(self, column: int, came: Vector, took: Vector) -> None:
         usable = np.isfinite(came) & np.isfinite(took)
         came, took = np.where(usable, came, 0.0), np.where(usable, took, 0.0)
+        is_together = np.ptp(came) > max(self.APART, np.ptp(came + took) / self.TOGETHER)
         before = self._usual.get(column)
+        self._together[column] += (self.FOLLOWS if before else 1.0) * (is_together - self._together[column])
         if before is None:
             self._usual[column] = came, took
             return
@@ -231,5 +230,40 @@ class JointEnds:
         squares, products, took, count = self._sums[at].T
         slope = products / np.maximum(squares, 1e-30)
         rest = np.maximum(0.0, took - slope * products) / np.maximum(1.0, count - 2)
-        error = np.sqrt(rest / np.maximum(squares, 1e-30))
-        return slope, np.where((squares > 1e-30) & (count >= 6), error, np.inf)
+        is_together = self._together[at] > self.MOST
+        slope, error = np.where(is_together, -1.0, slope), np.where(is_together, 0.0, rest / np.maximum(squares, 1e-30))
+        return slope, np.where((is_together | (squares > 1e-30)) & (count >= 6), np.sqrt(error), np.inf)
+
+
+class OwnHistory:
+    """What is expected of those who have no other in their place: what they took so far, if all the others still do.
+
+    Logarithms of times of members, or of places of the model, by column.
+    """
+
+    def __init__(self) -> None:
+        self._usual: dict[int, tuple[int, Vector]] = {}
+
+    def forget(self) -> None:
+        """Members have come or gone."""
+        self._usual.clear()
+
+    def excess(self, column: int, times: Vector, is_learned: bool = True) -> Vector:
+        """Logarithm of the time over what each usually takes, less what all take more; and learn from it. NaN: unknown.
+
+        Args:
+            column: Of the piece.
+            times: Logarithms; NaN: not there.
+            is_learned: Is nothing known to be wrong there?
+        """
+        count, usual = self._usual.get(column, (0, times))
+        if len(usual) != len(times):
+            count, usual = 0, times
+        usual = np.where(np.isfinite(usual), usual, times)
+        more = times - usual
+        # Of two the one that has become slower less is taken for healthy.
+        common = np.fmin.reduce(more) if np.isfinite(more).sum() == 2 else middle_of(more)
+        rate = max(1 / (count + 1), _FOLLOWS) * (is_learned or not count)
+        bounded = np.clip(more, -_CLIP, _CLIP) if count > _HISTORY_STEPS else more
+        self._usual[column] = count + 1, usual + rate * np.where(np.isnan(more), 0.0, bounded)
+        return np.asarray(more - common if count >= _HISTORY_STEPS else np.full(len(times), np.nan))

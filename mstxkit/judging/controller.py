@@ -218,7 +218,8 @@ class Controller:
 
     def _note(self, step: RoleStep, now_ns: int) -> RoleFigures:
         modes = self._judge.modes(step.role)
-        of_role = self._latest[step.role] = figures.of_step(step, self._origin_ns, self._flops, modes)
+        waited = self._judge.wait_ratio(step)
+        of_role = self._latest[step.role] = figures.of_step(step, self._origin_ns, self._flops, modes, waited)
         blaming = sum(verdict.is_blaming for verdict in self._judge.standing())
         values = figures.together(self._latest.values(), blaming)
         self.figures = Figures(step.step, values, self._settings.version, now_ns, asks=self.figures.asks)

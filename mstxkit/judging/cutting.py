@@ -6,7 +6,8 @@ around others is cut where they lie: its own time is what it does before, betwee
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from itertools import compress
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -49,6 +50,15 @@ class StepPieces(NamedTuple):
     owners: tuple[str, ...]
     is_first: npt.NDArray[np.bool_]
     error_s: Matrix
+
+    def only(self, kept: npt.NDArray[np.bool_]) -> StepPieces:
+        """Those alone."""
+        parts: Any = (tuple(compress(part, kept)) if isinstance(part, tuple) else part[..., kept] for part in self)
+        return self if kept.all() else StepPieces(*parts)
+
+    def are(self, *wheres: str) -> npt.NDArray[np.bool_]:
+        """(K,): are they any of these?"""
+        return np.array([kind.where in wheres for kind in self.kinds], bool)
 
 
 def nothing(members: int) -> StepPieces:
@@ -94,6 +104,7 @@ class _Cut:
         self.owners: list[str] = []
         self.times: tuple[list[Vector], list[Vector], list[Vector]] = [], [], []
         self._step, self._done_s = step, ended_s
+        self._own_s = step.total_s if step.waited_s is None else step.total_s - step.waited_s
         self._open: list[tuple[int, npt.NDArray[np.int64], int]] = []  # stages around what comes, and their first piece
 
     def enter(self, stage: int, inner: npt.NDArray[np.int64]) -> None:
@@ -103,7 +114,7 @@ class _Cut:
         around = step.stages[self._open[-1][0]] if self._open else ""
         self._add(BEFORE, stage, self._done_s, entered_s, around)
         if not len(inner):
-            self._add(IN, stage, entered_s, left_s, step.stages[stage], step.total_s[:, stage])
+            self._add(IN, stage, entered_s, left_s, step.stages[stage], self._own_s[:, stage])
             return
         self._open.append((stage, inner, len(self.kinds)))
         begun_s = np.fmin.reduce(step.entered_s[:, inner], axis=1)
@@ -119,7 +130,7 @@ class _Cut:
             came_s = np.where(np.isfinite(left_s), np.fmin(self._done_s, left_s), np.nan)
             self._add(REST, stage, came_s, left_s, name)
             own = [at for at in range(first, len(self.kinds)) if self.owners[at] == name]
-            total_s = self._step.total_s[:, stage] - or_zero(self._step.total_s[:, inner]).sum(axis=1)
+            total_s = self._own_s[:, stage] - or_zero(self._step.total_s[:, inner]).sum(axis=1)
             span_s = or_zero(np.stack([self.times[2][at] for at in own])).sum(axis=0)
             share = np.clip(total_s / np.maximum(span_s, 1e-12), 0.0, 1.0)  # less where it was entered several times
             for at in own:

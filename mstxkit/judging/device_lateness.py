@@ -25,7 +25,7 @@ import numpy as np
 from .evidence import DEVICE, Collectives
 
 if TYPE_CHECKING:
-    from .evidence import Seconds, Whole
+    from .evidence import Seconds
 
 _DOMAIN = "communication"
 _ROWS_AT_MOST = 1 << 18
@@ -104,29 +104,26 @@ def _group_in(message: Any) -> str | None:
     return group if isinstance(group, str) and (not isinstance(name, str) or needs_all(name)) else None
 
 
-def collectives(
-    of_members: Sequence[Sequence[DeviceCollective]], stage: int, groups: Mapping[str, tuple[int, ...]] | None = None
-) -> Collectives | None:
-    """One step's collectives of all members as evidence; None where no two members have any in common.
+def collectives(of_ranks: Mapping[int, Sequence[DeviceCollective]]) -> Collectives | None:
+    """One stage's collectives of each rank as evidence, its members in this order; None where no two of them have any
+    in common.
 
     The k-th of a group in one member is the k-th in the others. Where counts differ, somebody's window was another:
     that group is left out. Times are made so that each collective is over for all at once, as it is.
 
     Args:
-        of_members: Of each member, as `read` gives them.
-        stage: Index of the stage that was profiled.
-        groups: Name to ranks, as far as they are known.
+        of_ranks: As `read` gives them.
     """
+    of_members, ranks = list(of_ranks.values()), np.array(list(of_ranks))
     names = sorted({each.group for member in of_members for each in member if each.group})
     parts = [_of_group(number, name, of_members) for number, name in enumerate(names)]
     rows = [row for part in parts for row in part]
     if not rows:
         return None
     member, group, sequence, entered, left = (np.array(column) for column in zip(*rows))
-    ranks_of = {number: (groups or {}).get(name, ()) for number, name in enumerate(names)}
-    stages: Whole = np.full(len(member), stage, dtype=np.int64)
+    groups = {of: tuple(ranks[np.unique(member[group == of])].tolist()) for of in set(group.tolist())}
     return Collectives(
-        member, group, sequence, entered.astype(np.float64), left.astype(np.float64), stages, ranks_of, DEVICE
+        member, group, sequence, entered.astype(np.float64), left.astype(np.float64), 0 * member, groups, DEVICE
     )
 
 
@@ -140,8 +137,7 @@ def bounds_s(entered: Collectives) -> Seconds:
     _, place = np.unique((entered.group << 32) | entered.sequence, return_inverse=True)
     shortest_s = np.full(place.max() + 1 if len(place) else 0, np.inf)
     np.minimum.at(shortest_s, place, took_s)
-    bounds: Seconds = shortest_s[place]
-    return bounds
+    return np.asarray(shortest_s[place])
 
 
 def _of_group(

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Iterator, Mapping, Sequence
 import numpy as np
 
 from ..store import collectives
-from .evidence import CALL, FLIGHT_RECORDER, MEET, RECEIVE, SEND, Collectives, RoleStep
+from .evidence import CALL, FLIGHT_RECORDER, MEET, RECEIVE, SEND, TAKE, Collectives, RoleStep
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -197,8 +197,8 @@ def _entries(rows: Rows, entered_s: Seconds, stages: Whole) -> Rows:
     operation, took_s = collectives.operation_in(rows["operation"]), (rows["left_ns"] - rows["entered_ns"]) / _NS
     is_called = rows["flags"] & collectives.CALLED > 0
     entries["key"] = rows["group"].astype(np.uint64) << np.uint64(32) | rows["sequence"]
-    is_of_pair = [operation == collectives.SEND, operation == collectives.RECEIVE]
-    entries["kind"], entries["flags"] = np.select(is_of_pair, [SEND, RECEIVE], MEET), rows["flags"]
+    does = [operation == other for other in (collectives.SEND, collectives.RECEIVE, collectives.TAKE)]
+    entries["kind"], entries["flags"] = np.select(does, [SEND, RECEIVE, TAKE], MEET), rows["flags"]
     entries["stage"] = np.where(is_called, np.maximum(stages, -1), _NOT_TOLD)
     entries["entered_s"], entries["left_s"] = entered_s, np.where(is_over, entered_s + took_s, np.nan)
     waited_s = np.minimum(rows["size_kib"] / _US, took_s)

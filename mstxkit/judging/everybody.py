@@ -1,25 +1,129 @@
-"""What has become slower for all members of a role, against its own history: nobody of them stands out."""
+"""What has become slower for all members of a role, where nobody of them stands out: each piece against its own
+history, for the work that there was. And what one or a few do alone.
+"""
 
 from __future__ import annotations
 
 import math
-from typing import Any, Callable, Collection, Hashable, Iterable, NamedTuple
+from typing import Any, Callable, Collection, Hashable, Iterable, NamedTuple, Sequence
 
 import numpy as np
 import numpy.typing as npt
 
-from ..store.verdicts import ALL_SLOW
-from ..triggers import slow_stage
+from ..store.verdicts import ALL_SLOW, SERIAL
+from ..triggers import slow_rank, slow_stage
 from ..triggers.late_rank import middle_of
-from .columns import Vector
+from ..triggers.serial import Serial
+from .columns import At, Matrix, Regression, Vector, grown, or_zero
 from .cutting import BEFORE, IN, Piece
 from .feeds import CONTROLLER, Feeds
-from .findings import Finding, Key
-from .levels import Levels, LevelsNow
-from .measuring import BEHIND, BEHIND_GAP, FEATURES, FREE, INSIDE, UNKNOWN, MeasuredStep
+from .findings import EVERYTHING, Finding, Key, Surplus
+from .losses import LossRatio, StepLoss
+from .measuring import BEHIND, BEHIND_GAP, FEATURES, FED, FREE, INSIDE, UNKNOWN, MeasuredStep
 
 # Another role waits for this one: if rings that were asked for tell nothing for so many steps, all of it is named.
 _RINGS_COME_WITHIN = 12
+_OUTLIER, _LEAST_NOISE = 4.0, 0.01
+# How fast history follows: while nothing has changed, and while something seems to have.
+_FOLLOWS, _FOLLOWS_CHANGED = 0.03, 0.002
+# So many steps make a history.
+_STEPS = 10
+
+
+class LevelsNow(NamedTuple):
+    """One step of K pieces.
+
+    Args:
+        at: (K,) columns.
+        level: (K,) logarithm of the time; NaN: not seen.
+        work: (K, F) logarithms of the work.
+        cost: (K, F) by how much the former goes with the latter, as far as it is known from elsewhere.
+    """
+
+    at: At
+    level: Vector
+    work: Matrix
+    cost: Matrix
+
+
+class Levels:
+    """What is usual for each piece: (C,) level, noise and work, and what has been added up against it."""
+
+    def __init__(self, features: int) -> None:
+        self.seen, self.level, self.variance, self._last = (np.zeros(0) for _ in range(4))
+        self.work = np.zeros((0, features))
+        self.change = slow_rank.empty(0)
+        self._regression = Regression(features)
+
+    def widen(self, columns: int) -> None:
+        """Room for so many columns."""
+        self._regression.widen(columns)
+        arrays = self.seen, self.level, self.variance, self._last, self.work
+        self.seen, self.level, self.variance, self._last, self.work = (grown(values, columns) for values in arrays)
+        self.change = slow_rank.AddedUp(*(grown(values, columns) for values in self.change))
+
+    def add(self, settings: slow_stage.SlowStage, now: LevelsNow, is_judged: bool) -> None:
+        """One step more; nothing is added up as long as there is no history, or where it is not to be judged."""
+        at = now.at
+        is_there = np.isfinite(now.level)
+        # Against the work that is usual: a slope that is a little wrong counts little there.
+        more_work = np.where(self.seen[at][:, None] > 0, now.work - self.work[at], 0.0)
+        by_work = (more_work * (now.cost + self._regression.slopes(at))).sum(axis=1)
+        off = np.where(is_there & (self.seen[at] > 0), now.level - self.level[at] - by_work, 0.0)
+        noise = np.maximum(np.sqrt(self.variance[at]), _LEAST_NOISE)
+        if is_judged:
+            excess = np.where(is_there & (self.seen[at] >= _STEPS), off, np.nan)
+            after = slow_rank.added(self.change.of(at), excess, noise, settings.slack, settings.clip, begins=0.0)
+            self.change.put(at, after._replace(score=np.minimum(after.score, 6 * settings.threshold)))
+        self._learn(settings, now, off, noise, more_work)
+
+    def _learn(
+        self, settings: slow_stage.SlowStage, now: LevelsNow, off: Vector, noise: Vector, more_work: Matrix
+    ) -> None:
+        at, is_there = now.at, np.isfinite(now.level)
+        seen = self.seen[at]
+        has_changed = (self.change.score[at] > settings.asks_at) & (seen >= _STEPS)
+        bounded = np.where(seen >= 3, np.minimum(np.maximum(off, -_OUTLIER * noise), _OUTLIER * noise), off)
+        usable = (is_there & (seen > 0) & ~has_changed).astype(float)
+        rest = np.where(usable > 0, now.level - self.level[at] - (more_work * now.cost).sum(axis=1), 0.0)
+        self._regression.learn(at, more_work[None], rest[None], usable[None])
+        # From one step to the next, so that a change that lasts is no noise.
+        jump = (off - self._last[at]) ** 2 / 2
+        jump = np.where(seen >= 4, np.minimum(jump, (_OUTLIER * noise) ** 2), jump)
+        rate = np.where(is_there & (seen > 1), np.maximum(1 / np.maximum(1.0, seen - 1), _FOLLOWS), 0.0)
+        self.variance[at] += rate * (jump - self.variance[at])
+        follows = np.where(has_changed, _FOLLOWS_CHANGED, np.maximum(1 / (seen + 1), _FOLLOWS)) * is_there
+        self.level[at] += follows * np.where(seen > 0, bounded, or_zero(now.level))
+        self.level[at] += np.where(seen > 0, follows * (more_work * now.cost).sum(axis=1), 0.0)
+        self.work[at] += follows[:, None] * np.where(seen[:, None] > 0, more_work, now.work)
+        self._last[at] = np.where(is_there, off, self._last[at])
+        self.seen[at] = seen + is_there
+
+    def rebase(self, before_s: float, now_s: float) -> None:
+        """Times are compared as logarithms of so much more from now on: what is usual stays as long as it was."""
+        if before_s == now_s:
+            return
+        moved = np.log(np.maximum(np.exp(self.level) - before_s, 0.0) + now_s)
+        self.level = np.where(self.seen > 0, moved, self.level)
+
+    def drop(self, columns: At) -> None:
+        """What has been added up against their history was something else."""
+        for part in self.change:
+            part[columns] = 0.0
+
+    def begin_anew(self, column: int) -> None:
+        """What is measured there is something else from now on."""
+        if 0 <= column < len(self.level):
+            for part in (self.seen, self.variance, *self.change):
+                part[column] = 0.0
+
+    def forget(self, column: int) -> None:
+        """What has changed becomes what is usual."""
+        if column >= len(self.level):
+            return  # it was never compared
+        self.level[column] += self.change.mean[column]
+        for part in self.change:
+            part[column] = 0.0
 
 
 class SlowerForAll(NamedTuple):
@@ -78,8 +182,8 @@ class Everybody:
         """
         at = measured.at
         is_sure = self.learn(limits, measured, True, explained)
-        change = slow_stage.Change(*(values[at] for values in self.levels.change))
-        lost_s = -np.expm1(-slow_stage.mean_excess(change)) * (measured.usual_s + base_s)
+        change = self.levels.change.of(at)
+        lost_s = -np.expm1(-change.mean) * (measured.usual_s + base_s)
         fires = slow_stage.fires(limits, change) & is_sure
         # Gaps in which nobody does anything are all of whoever begins the stages: what they cost together counts.
         is_gap = np.array([kind.where == BEHIND_GAP for kind in measured.kinds], bool)
@@ -100,7 +204,7 @@ class Everybody:
         return slower
 
     def _finding(
-        self, limits: slow_stage.SlowStage, measured: MeasuredStep, piece: int, change: slow_stage.Change,
+        self, limits: slow_stage.SlowStage, measured: MeasuredStep, piece: int, change: slow_rank.AddedUp,
         lost_s: Vector, is_hidden: bool,
     ) -> Finding:  # fmt: skip
         kind = measured.kinds[piece]
@@ -114,7 +218,41 @@ class Everybody:
             is_hidden = is_hidden and change.steps[piece] <= _RINGS_COME_WITHIN
         return Finding(
             Key(ALL_SLOW, kind.where, kind.stage), -1, int(change.steps[piece]),
-            math.expm1(slow_stage.mean_excess(change)[piece]), float(lost_s[piece]),
+            math.expm1(change.mean[piece]), float(lost_s[piece]),
             float(change.score[piece] / limits.threshold), (), evidence, owner=measured.owners[piece],
             is_hidden=is_hidden,
         )  # fmt: skip
+
+
+class AloneInStages:
+    """Remembers what steps lose by what a few of a role do in a stage while all wait: it is compared with nobody."""
+
+    def __init__(self) -> None:
+        self._losses: dict[Key, LossRatio] = {}
+
+    def find(
+        self, limits: Serial, measured: MeasuredStep, keys: Sequence[str], step_s: float,
+        lost: Callable[[Sequence[Surplus]], StepLoss | None],
+    ) -> list[Finding]:  # fmt: skip
+        """Those of this step that have cost enough for long enough.
+
+        Args:
+            limits: Settings.
+            measured: The step.
+            keys: Of its members.
+            step_s: How long a step takes.
+            lost: What the step loses by time that is taken away.
+        """
+        here = np.isfinite(measured.took_s) & np.array([kind.where == IN for kind in measured.kinds], bool)
+        is_few = here.any(axis=0) & (here.sum(axis=0) <= max(1, limits.alone * len(keys))) & (len(keys) > 1)
+        findings = []
+        for piece in np.flatnonzero(is_few & (measured.mode != FED)).tolist():
+            places = np.flatnonzero(here[:, piece])
+            key = Key(SERIAL, IN, measured.kinds[piece].stage, keys[places[0]])
+            loss = self._losses.setdefault(key, LossRatio())
+            loss.add(lost([Surplus(IN, key.stage, tuple(keys[at] for at in places.tolist()), EVERYTHING)]))
+            if loss.times >= limits.steps and loss.ratio >= limits.impact:
+                took_s = float(np.fmax.reduce(measured.took_s[places, piece]))
+                evidence = {"usual_s": took_s}
+                findings.append(Finding(key, int(places[0]), loss.times, took_s / step_s, took_s, 1.2, (), evidence))
+        return findings

@@ -19,8 +19,7 @@ if TYPE_CHECKING:
 
 FLIGHT_RECORDER, STAGE_ENTRY, DEVICE, CALL = SOURCES = ("flight_recorder", "stage_entry", "device", "call")
 
-
-MEET, SEND, RECEIVE = range(3)
+MEET, SEND, RECEIVE, TAKE = range(4)
 
 
 class Peer(NamedTuple):
@@ -56,7 +55,7 @@ class Collectives(NamedTuple):
         groups: Group to the ranks of it, where they are known. Of sends and receives: (who sends, who receives), a
             group of its own for each pair and direction, so that the n-th receive takes what the n-th send gave.
         source: One of SOURCES.
-        kind: (K,) MEET, SEND or RECEIVE; None: all of them meet.
+        kind: (K,) MEET, SEND, RECEIVE, or TAKE: from a queue or another process, alone; None: all of them meet.
         waited_s: (K,) for how long that member did nothing but wait for it until it was over; NaN: not known.
         is_of_host: (K,) does it tell of the host alone, whose device is behind? None: of none.
     """
@@ -77,6 +76,11 @@ class Collectives(NamedTuple):
     def is_meeting(self) -> npt.NDArray[np.bool_]:
         """(K,): do all wait for each other in it?"""
         return np.ones(len(self.member), bool) if self.kind is None else self.kind == MEET
+
+    @property
+    def is_taking(self) -> npt.NDArray[np.bool_]:
+        """(K,): does a member wait for something other than the members?"""
+        return np.zeros(len(self.member), bool) if self.kind is None else self.kind == TAKE
 
     def only(self, keep: npt.NDArray[np.bool_] | Whole) -> Collectives:
         """Those entries alone: a mask, or their places in the order that is wanted."""
@@ -110,6 +114,7 @@ class RoleStep(NamedTuple):
         cpu: (M, 2) which share of the time each has run of late, and has waited for a CPU; NaN: not known. None: of
             nobody.
         waits_for: Stages that only wait, with whom they wait for: a role, "controller", "loader"; "": nobody says.
+        waited_s: (M, S) for how long a member has done nothing in it but wait for what it takes; None: nobody says.
     """
 
     role: str
@@ -128,3 +133,4 @@ class RoleStep(NamedTuple):
     values: Mapping[str, float] = {}
     cpu: Seconds | None = None
     waits_for: Mapping[str, str] = {}
+    waited_s: Seconds | None = None

@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from typing import Iterator, Mapping, NamedTuple, Sequence
+from typing import Mapping, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from .cutting import BEFORE, IN, Piece, StepPieces
 from .evidence import RoleStep
-from .replay import Feed, Matrix, Place
+from .measuring import FED
+from .replay import Course, Feed, Place
 
 Vector = npt.NDArray[np.float64]
 # What is known of a role that is named nowhere, as its members only wait and begin stages of others.
@@ -138,7 +139,13 @@ class Feeds:
         ended_s = float(np.nanmax(pieces.done_s, initial=-math.inf))
         waiting = self._pending.setdefault(step.role, deque(maxlen=_STEPS))
         self._near_s[step.role] = max(_RIGHT_AFTER * step_s, _LEAST_S)
-        looked_at = tuple(_looked_at(pieces, max(1, len(step.members) // _LOOKED_AT)))
+        # The pieces that others may decide, of each so many-th member; copied, so that nothing holds the rest.
+        every = max(1, len(step.members) // _LOOKED_AT)
+        looked_at = tuple(
+            (kind, pieces.done_s[::every, at].copy(), pieces.took_s[::every, at].copy())
+            for at, kind in enumerate(pieces.kinds)
+            if kind.where in (IN, BEFORE) and pieces.owners[at] in ("", kind.stage)
+        )
         waiting.append(_Pending(step.role, step.step, step.waits_for, looked_at, ended_s, {step.role}))
         for of_role in self._pending.values() if len(self._steps) > 1 else ():
             for pending in of_role:
@@ -150,15 +157,10 @@ class Feeds:
     def _look(self, pending: _Pending, others: list[str]) -> None:
         for kind, done_s, took_s in pending.pieces:
             is_declared = kind.where == BEFORE or kind.stage in pending.waits_for
-            for source in self._sources(others, pending.waits_for.get(kind.stage, "")):
-                self._learn(pending, kind, source, done_s, took_s, is_declared)
-
-    def _sources(self, roles: list[str], named: str) -> Iterator[Source]:
-        for role in [named] if named in self._steps else roles:
-            if role not in roles:
-                continue
-            for stage in self._steps[role][-1].stages if self._steps[role] else ():
-                yield role, stage
+            named = pending.waits_for.get(kind.stage, "")
+            for role in others if named not in self._steps else {named}.intersection(others):
+                for stage in self._steps[role][-1].stages if self._steps[role] else ():
+                    self._learn(pending, kind, (role, stage), done_s, took_s, is_declared)
 
     def _learn(
         self, pending: _Pending, kind: Piece, source: Source, done_s: Vector, took_s: Vector, is_declared: bool
@@ -214,27 +216,25 @@ class Feeds:
             events = self._events[source] = _read_events(self._steps.get(source[0], deque()), source[1])
         return events
 
-    def of_step(
-        self, course: tuple[str, int, Sequence[Piece]], is_fed: Sequence[bool], came_s: Matrix, done_s: Matrix
-    ) -> tuple[Feed | None, ...]:
-        """By whom each piece that another side decides was over; None: it does not, or nobody is known.
-
-        Args:
-            course: Role, number and K pieces of the step.
-            is_fed: (K,) does another side decide?
-            came_s, done_s: (M, K) when each member came to a piece, and was done.
+    def told_of(self, course: Course) -> Course:
+        """With whom its pieces were over by that another side decides: by now also those of whom nothing was known when
+        it was closed. Own time there is what comes after the other's end.
         """
-        role, step, kinds = course
-        return tuple(
-            self._feed(role, step, kind, came_s[:, at], done_s[:, at]) if is_fed[at] else None
-            for at, kind in enumerate(kinds)
-        )
+        fed = np.flatnonzero(course.mode == FED).tolist()
+        if not fed:
+            return course
+        feeds: list[Feed | None] = [None] * len(course.kinds)
+        took_s, whole_s = course.took_s.copy(), course.took_s + course.wait_s
+        for at in fed:
+            feed = feeds[at] = self._feed(course.role, course.step, course.kinds[at], course.done_s[:, at])
+            took_s[:, at] = np.minimum(0.0 if feed is None else np.nan_to_num(feed.lag_s), whole_s[:, at])
+        return course._replace(feeds=tuple(feeds), took_s=took_s, wait_s=whole_s - took_s)
 
-    def _feed(self, role: str, step: int, kind: Piece, came_s: Vector, done_s: Vector) -> Feed | None:
+    def _feed(self, role: str, step: int, kind: Piece, done_s: Vector) -> Feed | None:
         """By whom a piece was over in a step, member by member; None: nobody is known.
 
-        Whoever has waited went on right after the source's last end. Who has not, since it had been given something
-        long before, is given it as many steps behind as those who wait.
+        It is the source's last end before it went on; where the source is always as many steps behind, its last end of
+        that step: another member of it may have ended its next one since.
         """
         source = self.source(role, kind)
         events = None if source is None else self._events_of(source)
@@ -244,8 +244,8 @@ class Feeds:
         behind = self._ties[role, kind, source].steps_behind
         if behind is not None:
             of_step = np.append(np.flatnonzero(events.step == step - behind), -1)
-            has_waited = (at < 0) | _have_waited(came_s, done_s, self._near_s[role]) & (events.at_s[at] > came_s)
-            at = np.where(has_waited, at, of_step[_last_before(events.at_s[of_step[:-1]], done_s)])
+            in_step = of_step[_last_before(events.at_s[of_step[:-1]], done_s)]
+            at = np.where(in_step >= 0, in_step, at)
         steps, course = np.unique(events.step[at], return_inverse=True)
         return Feed(
             tuple((source[0], int(of_step)) for of_step in steps), np.where(at >= 0, course.reshape(-1), -1),
@@ -256,13 +256,6 @@ class Feeds:
 def places_of(feeds: tuple[Feed | None, ...]) -> set[Place]:
     """The steps of other roles in which that happened."""
     return {place for feed in feeds if feed is not None for place in feed.courses}
-
-
-def _looked_at(pieces: StepPieces, every: int) -> Iterator[tuple[Piece, Vector, Vector]]:
-    """The pieces that others may decide, of each so many-th member; copied, so that nothing holds the rest."""
-    for at, kind in enumerate(pieces.kinds):
-        if kind.where in (IN, BEFORE) and pieces.owners[at] in ("", kind.stage):
-            yield kind, pieces.done_s[::every, at].copy(), pieces.took_s[::every, at].copy()
 
 
 def _read_events(steps: deque[_Ended], stage: str) -> _Events:

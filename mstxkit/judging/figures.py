@@ -10,9 +10,9 @@ from ..store.job_file import LATE_AT_MOST, STAGES_AT_MOST, Latecomer, RoleFigure
 from ..store.metrics_setting import NOTHING_KNOWN, Flops
 from ..triggers.late_rank import middle_of
 from .columns import or_zero
-from .cutting import BEFORE, IN, Piece, in_pieces
+from .cutting import IN, Piece
 from .evidence import RoleStep
-from .measuring import FREE, UNKNOWN, WAITS
+from .measuring import FREE, WAITS
 from .shaping import compared
 
 if TYPE_CHECKING:
@@ -23,28 +23,29 @@ _NS = 1e9
 # Less late than this is no lateness: clocks and schedulers.
 _LATE_FROM_S = 1e-3
 NOBODY_KNOWS: Mapping[Piece, int] = {}
-_MAY_WAIT = {IN: (WAITS, UNKNOWN), BEFORE: (WAITS,)}
 
 
 def of_step(
-    step: RoleStep, origin_ns: int = 0, flops: Flops = NOTHING_KNOWN, modes: Mapping[Piece, int] = NOBODY_KNOWS
-) -> RoleFigures:
+    step: RoleStep, origin_ns: int = 0, flops: Flops = NOTHING_KNOWN, modes: Mapping[Piece, int] = NOBODY_KNOWS,
+    wait_ratio: float = 0.0,
+) -> RoleFigures:  # fmt: skip
     """Of each stage the longest time of a member, the median, who is slowest, and tokens a second where they are known;
-    which share of the step a member waits for the last to come; and who came last. A controller's wait is in none
-    of it, but where nobody works: then it has the stages to itself, and no members.
+    and who came last. A controller's wait is in none of it, but where nobody works: then it has the stages to itself,
+    and no members.
 
     Args:
         step: As it was judged.
         origin_ns: Wall clock at which its times count 0.
         flops: What a token costs, and what a device can do.
-        modes: Where members wait for each other. A stage of which nobody knows counts as one of these, a gap does not.
+        modes: Where members wait for each other.
+        wait_ratio: Which share of the step a member waits for others.
     """
     working = compared(step)
     has_work = bool(np.isfinite(working.entered_s).any())
     step = working if has_work else step
     begin_s, end_s = float(np.nanmin(step.entered_s)), float(np.nanmax(step.left_s))
     return RoleFigures(
-        step.role, step.step, len(step.members) * has_work, _wait_ratio(step, modes) * has_work,
+        step.role, step.step, len(step.members) * has_work, wait_ratio * has_work,
         origin_ns + round(begin_s * _NS), origin_ns + round(end_s * _NS),
         tuple(_stages(step, has_work, origin_ns, flops, modes)), tuple(_late(step, modes)) if has_work else (),
     )  # fmt: skip
@@ -81,21 +82,6 @@ def _slowest(step: RoleStep, total_s: Seconds, entered_s: Seconds) -> tuple[Whol
     late_s = came_s.max(axis=0) - np.where(is_there, entered_s, np.inf).min(axis=0)
     is_late = late_s >= np.maximum(_LATE_FROM_S, step.error_s[last])
     return longest, np.where(is_late, last, -1)
-
-
-def _wait_ratio(step: RoleStep, modes: Mapping[Piece, int]) -> float:
-    """In the stage, or the gap before one, in which that is most."""
-    pieces = in_pieces(step, None)
-    in_modes = [(modes.get(kind, UNKNOWN), _MAY_WAIT.get(kind.where, ())) for kind in pieces.kinds]
-    waiting = [place for place, (mode, may_wait) in enumerate(in_modes) if mode in may_wait]
-    if len(step.members) < 2 or not waiting:
-        return 0.0
-    came_s, took_s = pieces.came_s[:, waiting], pieces.took_s[:, waiting]
-    lasts_s = float(np.fmax.reduce(step.left_s, axis=None) - np.fmin.reduce(step.entered_s, axis=None))
-    # What lies within the errors of clocks is nothing: on two hosts somebody always seems to come last.
-    waits_s = np.clip(np.fmax.reduce(came_s, axis=0) - came_s - step.error_s[:, None], 0.0, took_s)
-    mean_s = or_zero(waits_s).sum(axis=0) / np.maximum(1, np.isfinite(waits_s).sum(axis=0))
-    return min(1.0, float(mean_s.max(initial=0.0)) / lasts_s) if lasts_s > 0 else 0.0
 
 
 def _late(step: RoleStep, modes: Mapping[Piece, int]) -> Iterator[Latecomer]:

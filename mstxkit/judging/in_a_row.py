@@ -74,6 +74,17 @@ def after_the_row_before(rows: Rows, took_s: Vector, done_s: Vector) -> Vector:
     return after_s
 
 
+def waited_for_rows_behind(rows: Rows, more_s: Vector) -> Vector:
+    """(M,) how long each may have waited for the rows behind it, which hand something back. `more_s`: (M,) by how much
+    longer each takes than usual.
+    """
+    waited_s, most_s = np.zeros(len(rows)), np.zeros(1)
+    for row in range(int(rows.max()), -1, -1):
+        waited_s[rows == row] = most_s
+        most_s = np.fmax(most_s, more_s[rows == row])
+    return waited_s
+
+
 def handed_on(rows: Rows, took_s: Vector, lead: Vector, less_s: Vector) -> Vector:
     """(M,) by how much earlier each is done where each row waits for the one before.
 

@@ -23,7 +23,6 @@ class GroupTime(NamedTuple):
     group: int
     stage: int
     took_s: float
-    calls: int
 
 
 class Inside(NamedTuple):
@@ -53,7 +52,7 @@ def inside(step: RoleStep, rings: Collectives) -> Inside:
     rings = entered.rings
     place = rings.member * shape[1] + rings.stage
     size = shape[0] * shape[1]
-    counted = np.bincount(place, minlength=size)
+    counted = np.bincount(place[~rings.is_taking], minlength=size)
     total = np.bincount(place, weights=entered.own_s, minlength=size)
     crossing = np.bincount(place, weights=entered.is_crossing, minlength=size)
     between_s, counted = total.reshape(shape) + entered.behind_s, counted.reshape(shape)
@@ -88,7 +87,9 @@ def entries_of(step: RoleStep, rings: Collectives) -> Entered:
     if not len(rings.member):
         nothing = np.zeros(0, bool)
         return Entered(rings, rings.member, rings.entered_s, nothing, nothing, np.zeros(step.left_s.shape))
-    call, last_entered = _calls(rings)
+    is_new = np.ones(len(rings.member), bool)
+    is_new[1:] = (np.diff(rings.group) != 0) | (np.diff(rings.sequence) != 0)
+    call, last_entered = np.cumsum(is_new) - 1, np.maximum.reduceat(rings.entered_s, np.flatnonzero(is_new))
     own_s, has_waited, is_crossing = _own_times(step, rings, last_entered[call])
     return Entered(rings, call, own_s, has_waited, is_crossing, _behind(step, rings, call))
 
@@ -102,15 +103,6 @@ def _usable(rings: Collectives, members: int, stages: int) -> Collectives:
     order = np.flatnonzero(usable)
     order = order[np.lexsort((rings.sequence[order], rings.group[order]))]
     return rings.only(order)
-
-
-def _calls(rings: Collectives) -> tuple[Whole, Vector]:
-    """(K,) which call each entry is of; of each call, when its last member entered."""
-    is_new = np.ones(len(rings.member), bool)
-    is_new[1:] = (np.diff(rings.group) != 0) | (np.diff(rings.sequence) != 0)
-    begins = np.flatnonzero(is_new)
-    call = np.cumsum(is_new) - 1
-    return call, np.maximum.reduceat(rings.entered_s, begins)
 
 
 def _own_times(
@@ -155,7 +147,9 @@ def _behind(step: RoleStep, rings: Collectives, call: Whole) -> npt.NDArray[np.f
     """
     place = rings.member * len(step.stages) + rings.stage
     order = np.lexsort((rings.entered_s, place))
-    is_last = np.append(place[order][1:] != place[order][:-1], True)
+    order = order[~rings.is_taking[order]]
+    is_last = np.ones(len(order), bool)
+    is_last[:-1] = place[order][1:] != place[order][:-1]
     last = order[is_last]
     member, stage, at = rings.member[last], rings.stage[last], call[last]
     left = step.left_s[member, stage]
@@ -194,8 +188,4 @@ def _group_times(rings: Collectives, call: Whole) -> tuple[GroupTime, ...]:
         np.stack([rings.group[begins][usable], rings.stage[begins][usable]], axis=1), axis=0, return_inverse=True
     )
     sums = np.bincount(inverse.reshape(-1), weights=np.maximum(0.0, took[usable]), minlength=len(keys))
-    calls = np.bincount(inverse.reshape(-1), minlength=len(keys))
-    return tuple(
-        GroupTime(int(group), int(stage), float(total), int(count))
-        for (group, stage), total, count in zip(keys, sums, calls)
-    )
+    return tuple(GroupTime(int(group), int(stage), float(total)) for (group, stage), total in zip(keys, sums))

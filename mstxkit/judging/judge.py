@@ -21,7 +21,7 @@ from .losses import JobLosses
 from .measuring import INSIDE
 from .roles import RoleHistory
 from .settings import JudgeSettings, defaults
-from .shaping import compared
+from .shaping import TakingStages, compared
 from .standing import StandingVerdict, parts_of, share_out
 
 # Rings that are asked for: of so many steps back and ahead; not again for so many steps, which become twice as many
@@ -73,7 +73,7 @@ class JobJudge:
     ) -> None:
         self.settings = settings or defaults()
         self._run = run
-        self._job = JobLosses()
+        self._job, self._taking = JobLosses(), TakingStages()
         self._roles: dict[str, RoleHistory] = {}
         self._asked: dict[str, _Asked] = {}
         self._standing: dict[tuple[str, Key], StandingVerdict] = {}
@@ -91,6 +91,7 @@ class JobJudge:
         """
         if step.role not in self._roles and len(self._roles) >= _ROLES_AT_MOST:
             return Judged()
+        step = self._taking.tell_waits(step)
         self._job.feeds.closed(step)
         step = compared(step)
         history = self._roles.get(step.role) or self._roles.setdefault(step.role, RoleHistory(step.role, self._job))
@@ -125,7 +126,12 @@ class JobJudge:
 
     def modes(self, role: str) -> dict[Piece, int]:
         """Where members of this role wait for each other, as far as is known: `measuring.WAITS`, FREE or UNKNOWN."""
-        return self._roles[role].modes() if role in self._roles else {}
+        return self._roles[role].norms.learned_modes() if role in self._roles else {}
+
+    def wait_ratio(self, step: RoleStep) -> float:
+        """Share of a step that was closed last of its role that a member waits for others in it, in the mean."""
+        losses, step = self._job.roles.get(step.role), compared(step)
+        return losses.wait_ratio(step) if losses is not None and len(step.members) > 1 and step.stages else 0.0
 
     def _explained(self, role: str) -> set[str]:
         """Stages of which it is known why they are slow."""
@@ -160,9 +166,7 @@ class JobJudge:
                 yield from self._said_again(standing, place, step, now_ns)
         yield from self._new(step, [*findings.values()], shown, now_ns)
 
-    def _new(
-        self, step: RoleStep, findings: list[Finding], shown: RoleFound, now_ns: int
-    ) -> Iterator[Verdict]:  # fmt: skip
+    def _new(self, step: RoleStep, findings: list[Finding], shown: RoleFound, now_ns: int) -> Iterator[Verdict]:
         """Verdicts of what was found and does not stand yet: sets first, of which single ranks are a part."""
         history = self._roles[step.role]
         for finding in sorted(findings, key=lambda finding: -len(finding.members)):
@@ -196,8 +200,6 @@ class JobJudge:
             why = EXPLAINED
         elif self._is_part_of_another(standing):
             why = "part of a slow link, by another verdict"
-        elif self._is_nothing_beside_another(standing):
-            why = "nobody waits for it, as all wait for another rank"
         if why:
             del self._standing[place]
             standing.history.forget(standing.finding)
@@ -216,12 +218,6 @@ class JobJudge:
 
     def _is_part_of_another(self, standing: StandingVerdict) -> bool:
         return any(other.explains(standing) for other in self._of_role(standing.verdict.role))
-
-    def _is_nothing_beside_another(self, standing: StandingVerdict) -> bool:
-        """Has it turned out that nothing is lost by it, as it was blamed before the rank for which all wait was?"""
-        others = [other for other in self._of_other_ranks(standing) if other is not standing]
-        is_nothing = standing.blames_a_rank and not standing.costs_anything()
-        return is_nothing and any(other.costs_anything() for other in others)
 
     def _is_beside_another(self, standing: StandingVerdict) -> bool:
         """Does nobody wait for it, as all wait for another one? Or is it known already, by whatever name?

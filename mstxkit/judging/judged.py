@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from ..store.verdicts import Verdict
 
-RINGS, LIGHT = WANTED = ("rings", "light")
+RINGS, LIGHT = ("rings", "light")
 
 
 class Want(NamedTuple):

@@ -10,13 +10,14 @@ import numpy as np
 import numpy.typing as npt
 
 from . import cutting, replay
-from .cutting import StepPieces
+from .columns import At, or_zero
+from .cutting import IN, StepPieces
 from .evidence import RoleStep
 from .feeds import Feeds, places_of
 from .findings import Surplus
 from .inside import Inside
 from .links import LINK
-from .measuring import FED, IN_A_ROW, INSIDE, Norms
+from .measuring import HANDED, IN_A_ROW, INSIDE, UNKNOWN, WAITS, Norms
 from .replay import Course, Less, Place
 from .shaping import key_of
 
@@ -75,13 +76,13 @@ class JobLosses:
 
     def of(self, role: str, norms: Norms) -> Losses:
         """Those of one role."""
-        return self.roles.setdefault(role, Losses(self, role, norms))
+        return self.roles.setdefault(role, Losses(self, norms))
 
     def courses(self, those: Sequence[Course]) -> list[Course]:
         """The steps that have to do with these, in the order in which they were over."""
         by_place = {course.place: course for losses in self.roles.values() for course in losses.courses()}
         by_place.update((course.place, course) for course in those)
-        by_place = {place: self.with_feeds(course) for place, course in by_place.items()}
+        by_place = {place: self.feeds.told_of(course) for place, course in by_place.items()}
         wanted, new = dict[Place, Course](), {course.place for course in those}
         while new:
             wanted.update((place, by_place[place]) for place in new)
@@ -89,24 +90,17 @@ class JobLosses:
             new = {place for place in by_place if place[0] in roles and place not in wanted}
         return sorted(wanted.values(), key=lambda course: float(np.nanmedian(course.ended_s)))
 
-    def with_feeds(self, course: Course) -> Course:
-        """By whom its pieces were over: by now also those of whom nothing was known when it was closed."""
-        which = course.role, course.step, course.kinds
-        feeds = self.feeds.of_step(which, (course.mode == FED).tolist(), course.came_s, course.done_s)
-        return course._replace(feeds=feeds)
-
 
 class Losses:
     """Keeps the last steps of a role.
 
     Args:
         job: All of them.
-        role: Its name.
         norms: Who waits where.
     """
 
-    def __init__(self, job: JobLosses, role: str, norms: Norms) -> None:
-        self._job, self._role, self._norms = job, role, norms
+    def __init__(self, job: JobLosses, norms: Norms) -> None:
+        self._job, self._norms = job, norms
         self._steps, self._with_rings = deque[Course](maxlen=_STEPS), deque[Course](maxlen=_STEPS)
 
     def closed(self, step: RoleStep, pieces: StepPieces, tells: Inside | None, before_s: Vector | None) -> None:
@@ -131,23 +125,36 @@ class Losses:
         """Of the last steps."""
         return self._steps
 
-    def now(self, parts: Sequence[Surplus], base_s: float) -> StepLoss | None:
-        """What the newest step of those that tell of it loses by some causes together; None where it does not show.
+    def lately(self, parts: Sequence[Surplus], base_s: float, steps: int) -> Iterator[StepLoss]:
+        """What each of the last steps of those that tell of it loses by some causes together, where it shows.
 
         Args:
             parts: What is taken away.
             base_s: Times are compared as logarithms of so much more.
+            steps: So many of them.
         """
-        steps = list(self._of(parts))
-        return self._lost(steps, len(steps) - 1, parts, base_s) if steps else None
-
-    def lately(self, parts: Sequence[Surplus], base_s: float, steps: int) -> Iterator[StepLoss]:
-        """The same of each of the last so many steps."""
         of = list(self._of(parts))
         for at in range(max(0, len(of) - max(1, steps)), len(of)):
             lost = self._lost(of, at, parts, base_s)
             if lost is not None:
                 yield lost
+
+    def wait_ratio(self, step: RoleStep) -> float:
+        """Share of the newest step that a member waits for others in it, in the mean. In a stage of which nobody knows
+        it is as if all waited; what lies within the errors of clocks is nothing.
+        """
+        course = self._steps[-1] if self._steps and self._steps[-1].step == step.step else None
+        began_s = np.full(len(step.members), np.fmin.reduce(step.entered_s, axis=None, initial=np.nan))
+        course = course or self._course(step, cutting.in_pieces(step, None), None, began_s)
+        course, error_s = self._job.feeds.told_of(course), step.error_s[:, None]
+        is_stage = np.array([kind.where == IN for kind in course.kinds], bool)
+        in_doubt, waits = is_stage & (course.mode == UNKNOWN), course.mode == WAITS
+        waits_s = np.where(waits, np.maximum(0.0, course.wait_s - error_s), course.wait_s)
+        late_s = np.fmax.reduce(course.came_s, axis=0) - course.came_s - error_s
+        waits_s = or_zero(np.where(in_doubt, np.clip(late_s, 0.0, course.took_s), waits_s)).sum(axis=1)
+        there = np.isfinite(course.ended_s)
+        length_s = replay.length_s(course, there) if there.any() else 0.0
+        return min(1.0, float(waits_s[there].mean()) / length_s) if length_s > 0 else 0.0
 
     def of_stall(self, where: str, stage: str, place: int, seconds: float) -> float:
         """What the newest step loses by so many seconds of one member in one piece."""
@@ -165,12 +172,14 @@ class Losses:
 
     def _lost(self, steps: Sequence[Course], at: int, parts: Sequence[Surplus], base_s: float) -> StepLoss | None:
         """What the step at that place of these loses, what was won in those before it being won already."""
-        last, by_rings = self._job.with_feeds(steps[at]), self._of(parts) is self._with_rings
+        last, by_rings = self._job.feeds.told_of(steps[at]), self._of(parts) is self._with_rings
         window = list(steps[max(0, at - (_WINDOW_OF_RINGS if by_rings else _WINDOW) + 1) : at + 1])
         less = {course.place: list(_less(course, parts, base_s)) for course in window}
         if not less[last.place]:
             return None
-        those = replay.near(last, _whose(last, parts))
+        # None of them where a cause is of no single member.
+        keys = {key for part in parts for key in part.members}
+        those = replay.near(last, np.array([key_of(peer) in keys for peer in last.members], bool))
         courses = self._job.courses(window)
         leads = replay.earlier(courses, less)
         # Through a queue it takes some steps until what one is earlier has come round to all: the last ones together.
@@ -183,19 +192,34 @@ class Losses:
         return StepLoss(min(seconds, length_s), length_s) if np.isfinite(seconds) and length_s > 0 else None
 
     def _course(self, step: RoleStep, pieces: StepPieces, tells: Inside | None, before_s: Vector | None) -> Course:
-        mode, meets = self._norms.modes(pieces.kinds), self._norms.meets(pieces.kinds)
-        took_s = self._norms.own_s(pieces, mode, self._norms.last_came(pieces))
-        rows = tuple(
-            self._norms.rows_of(kind) if mode[at] == IN_A_ROW else None for at, kind in enumerate(pieces.kinds)
-        )
-        ended_s, began_s = np.fmax.reduce(step.left_s, axis=1), np.fmin.reduce(step.entered_s, axis=1)
-        began_s = began_s if before_s is None else np.where(np.isfinite(before_s), before_s, began_s)
-        entered = None if tells is None else tells.entered
-        inside_s = np.full(step.left_s.shape, np.nan) if tells is None else tells.own_s
-        return Course(
-            self._role, step.step, step.members, pieces.kinds, pieces.stages, mode, pieces.came_s, pieces.done_s,
-            took_s, tuple(meets), (None,) * len(mode), rows, began_s, ended_s, entered, inside_s,
-        )  # fmt: skip
+        return course_of(step, pieces, self._norms, self._norms.modes(pieces.kinds), tells, before_s)
+
+
+def course_of(
+    step: RoleStep, pieces: StepPieces, norms: Norms, mode: At, tells: Inside | None, before_s: Vector | None = None
+) -> Course:
+    """How the members of a step have gone through it, by what is known of their role; not yet by whom they were fed.
+
+    Args:
+        step, pieces, tells, before_s: As of `Losses.closed`.
+        norms: Who meets whom, and which rows there are.
+        mode: (K,) how each piece is over.
+    """
+    took_s = norms.own_s(pieces, mode, norms.last_came(pieces))
+    handed = np.flatnonzero(mode == HANDED)
+    if tells is not None:
+        took_s[:, handed] = np.fmin(pieces.took_s[:, handed], tells.between_s[:, pieces.stages[handed]])
+    rows = (norms.rows_of(kind) if mode[at] == IN_A_ROW else None for at, kind in enumerate(pieces.kinds))
+    ended_s = np.fmax.reduce(step.left_s, axis=1, initial=np.nan)
+    began_s = np.fmin.reduce(step.entered_s, axis=1, initial=np.nan)
+    began_s = began_s if before_s is None else np.where(np.isfinite(before_s), before_s, began_s)
+    entered = None if tells is None else tells.entered
+    inside_s = np.full(step.left_s.shape, np.nan) if tells is None else tells.own_s
+    return Course(
+        step.role, step.step, step.members, pieces.kinds, pieces.stages, mode, pieces.came_s, pieces.done_s,
+        took_s, np.maximum(0.0, pieces.took_s - took_s), tuple(norms.meets(pieces.kinds)), (None,) * len(mode),
+        tuple(rows), began_s, ended_s, entered, inside_s,
+    )  # fmt: skip
 
 
 def _keep(steps: deque[Course], course: Course) -> None:
@@ -203,12 +227,6 @@ def _keep(steps: deque[Course], course: Course) -> None:
     held = 12 * course.came_s.nbytes
     while len(steps) > max(1, _BYTES_AT_MOST // max(1, held)):
         steps.popleft()
-
-
-def _whose(course: Course, parts: Iterable[Surplus]) -> npt.NDArray[np.bool_]:
-    """(M,) are they of the causes? None of them where a cause is of no single member."""
-    keys = {key for part in parts for key in part.members}
-    return np.array([key_of(peer) in keys for peer in course.members], bool)
 
 
 def _less(course: Course, parts: Iterable[Surplus], base_s: float) -> Iterator[Less]:

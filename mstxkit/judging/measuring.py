@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Callable, Iterable, Mapping, NamedTuple, Optional
+from itertools import compress
+from typing import Any, Callable, Iterable, Mapping, NamedTuple, Optional
 
 import numpy as np
 import numpy.typing as npt
 
 from ..triggers.late_rank import after_others, middle_of
-from .columns import At, JointEnds, Matrix, PieceColumns, Ranks, Regression, Vector, or_zero
+from .columns import At, JointEnds, Matrix, OwnHistory, PieceColumns, Ranks, Regression, Vector, or_zero
 from .cutting import BEFORE, IN, Piece, StepPieces
-from .evidence import Collectives, RoleStep
-from .in_a_row import RowOrder, Rows, after_the_row_before
+from .evidence import RoleStep
+from .in_a_row import RowOrder, Rows, after_the_row_before, waited_for_rows_behind
 from .meeting import Labels, after_those, labels_in, last_of
-from .own_history import OwnHistory
 
 BEHIND, BEHIND_GAP, INSIDE = "behind", "behind_gap", "inside"
 # Of the work: tokens, responses, the longest response, and how often the stage was entered. As long as nothing else is
@@ -93,11 +93,14 @@ class Norms:
         self.suspected: set[str] = set()  # stages in which something is slow: nothing is learned there of who waits
         self._meets: dict[str, Labels] = {}
 
-    def learn_groups(self, step: RoleStep, rings: Collectives) -> None:
+    def learn_groups(self, step: RoleStep) -> None:
         """Who meets in which stage, as collectives tell. Own time there counts otherwise from then on."""
         self.regrouped.clear()
-        is_meeting = rings.is_meeting
-        self.handed_in |= {step.stages[stage] for stage in np.unique(rings.stage[~is_meeting & (rings.stage >= 0)])}
+        rings = step.collectives
+        if rings is None:
+            return
+        is_meeting, is_handed = rings.is_meeting, ~(rings.is_meeting | rings.is_taking)
+        self.handed_in |= {step.stages[stage] for stage in np.unique(rings.stage[is_handed & (rings.stage >= 0)])}
         for stage in np.unique(rings.stage[is_meeting & (rings.stage >= 0)]).tolist():
             self.collective_in.add(step.stages[stage])
             labels, before = labels_in(rings, stage, len(step.members)), self._meets.get(step.stages[stage])
@@ -111,7 +114,7 @@ class Norms:
     def forget_groups(self) -> None:
         """Members have come or gone: who meets is to be learned anew."""
         self._meets.clear()
-        self.waiting.forget()
+        self.waiting = JointEnds()
         for memory in (self.rows, self._of_members, self._of_places):
             memory.forget()
 
@@ -124,13 +127,9 @@ class Norms:
         return self.rows.of(self.places.find(kind))
 
     def learned_modes(self) -> dict[Piece, int]:
-        """WAITS, FREE or UNKNOWN of each piece that was seen."""
+        """How each piece that was seen comes to be over."""
         kinds = tuple(kind for kind in self.places if isinstance(kind, Piece))
         return dict(zip(kinds, self.modes(kinds).tolist()))
-
-    def modes(self, kinds: tuple[Piece, ...]) -> npt.NDArray[np.int64]:
-        """(K,) WAITS, FREE or UNKNOWN."""
-        return self._modes(self.places.of(kinds), kinds)
 
     def last_came(self, pieces: StepPieces) -> Matrix:
         """(M, K) when the last came of those that each meets in a piece."""
@@ -146,12 +145,9 @@ class Norms:
         own_s = np.where(mode == WAITS, np.maximum(0.0, pieces.done_s - last_came), pieces.took_s)
         for piece in np.flatnonzero(mode == IN_A_ROW).tolist():
             rows = self.rows_of(pieces.kinds[piece])
-            assert rows is not None
-            own_s[:, piece] = after_the_row_before(rows, pieces.took_s[:, piece], pieces.done_s[:, piece])
+            if rows is not None:
+                own_s[:, piece] = after_the_row_before(rows, pieces.took_s[:, piece], pieces.done_s[:, piece])
         return own_s
-
-    def _has_groups(self, pieces: StepPieces) -> npt.NDArray[np.bool_]:
-        return np.array([where == IN and stage in self._meets for where, stage in pieces.kinds], bool)
 
     def _by_group(self, pieces: StepPieces) -> list[tuple[npt.NDArray[np.int64], Labels | None]]:
         """Places of pieces in which the same members meet, and who does."""
@@ -163,22 +159,22 @@ class Norms:
     def measure(self, step: RoleStep, pieces: StepPieces, step_s: float, base_s: float, ranks: Ranks) -> MeasuredStep:
         """Measure one step, by what was learned from those before it."""
         place = self.places.of(pieces.kinds)
-        mode = self._modes(place, pieces.kinds)
+        mode = self.modes(pieces.kinds)
         kinds = tuple(
             Piece(BEHIND if where == IN else BEHIND_GAP, stage) if waits == WAITS else Piece(where, stage)
             for (where, stage), waits in zip(pieces.kinds, mode)
         )
         at = self.columns.of(kinds)
-        kept = (at >= 0) & (place >= 0)
-        self._widen(ranks)
-        return self._measured(step, _choose(pieces, kept), step_s, base_s, _Chosen(kinds, at, mode, kept), ranks)
-
-    def _widen(self, ranks: Ranks) -> None:
         self.waiting.widen(len(self.places))
         self.regression.widen(len(self.columns))
         ranks.widen(len(self.columns))
+        kept = (at >= 0) & (place >= 0)
+        kinds = tuple(kind for kind, keep in zip(kinds, kept) if keep)
+        return self._measured(step, pieces.only(kept), kinds, at[kept], mode[kept], step_s, base_s, ranks)
 
-    def _modes(self, place: At, kinds: tuple[Piece, ...]) -> npt.NDArray[np.int64]:
+    def modes(self, kinds: tuple[Piece, ...]) -> npt.NDArray[np.int64]:
+        """(K,) how each piece comes to be over, as far as is known."""
+        place = self.places.of(kinds)
         self.waiting.widen(len(self.places))
         slope, error = self.waiting.slopes(np.maximum(place, 0))
         mode = np.full(len(place), UNKNOWN)
@@ -196,9 +192,9 @@ class Norms:
         return mode
 
     def _measured(
-        self, step: RoleStep, pieces: StepPieces, step_s: float, base_s: float, chosen: _Chosen, ranks: Ranks
-    ) -> MeasuredStep:
-        at, mode = chosen.at[chosen.kept], chosen.mode[chosen.kept]
+        self, step: RoleStep, pieces: StepPieces, kinds: tuple[Piece, ...], at: At, mode: npt.NDArray[np.int64],
+        step_s: float, base_s: float, ranks: Ranks,
+    ) -> MeasuredStep:  # fmt: skip
         waits, together, last_came = mode == WAITS, self._by_group(pieces), self.last_came(pieces)
         took, place = self.own_s(pieces, mode, last_came), self.places.of(pieces.kinds)
         features, load, work = _features(step, pieces, waits)
@@ -211,7 +207,8 @@ class Norms:
         if len(together) > 1:
             excess = np.where(waits, _each(together, after_those, rest), excess)
             # The slowest group is what the others wait for later.
-            level = np.where(waits & self._has_groups(pieces), np.fmax.reduce(rest, axis=0), level)
+            has_groups = np.array([labels is not None for labels in self.meets(pieces.kinds)], bool)
+            level = np.where(waits & has_groups, np.fmax.reduce(rest, axis=0), level)
         for piece in np.flatnonzero(mode == IN_A_ROW).tolist():
             is_learned = pieces.kinds[piece].stage not in self.suspected
             excess[:, piece] = self._of_members.excess(int(place[piece]), rest[:, piece], is_learned)
@@ -221,11 +218,12 @@ class Norms:
             excess[:, own] = after_those(rest[:, own], places)
             for piece in own.tolist():
                 excess[:, piece] += self._more_of_places(pieces, piece, int(place[piece]), rest[:, piece], places)
-        sure = np.log(np.maximum(took - self._doubt_s(pieces, mode, last_came), 0.0) + base_s) - times
+        doubt_s = self._doubt_s(pieces, mode, last_came)
+        self._doubt_rows(doubt_s, pieces, mode, (took + base_s) * -np.expm1(-excess))
+        sure = np.log(np.maximum(took - doubt_s, 0.0) + base_s) - times
         learned = np.where(sure > -_DOUBT, excess, np.nan)
         noise = ranks.noise(at, learned)
         self._learn(step, pieces, at, times, features, learned / noise, step_s, together, ranks)
-        kinds = tuple(kind for kind, keep in zip(chosen.kinds, chosen.kept) if keep)
         # Time is taken to go with tokens where all wait, until more is known.
         usual = np.where(waits[:, None], np.array([1.0, 0.0, 0.0, 1.0]), slopes)
         return MeasuredStep(
@@ -251,10 +249,21 @@ class Norms:
 
     def _doubt_s(self, pieces: StepPieces, mode: npt.NDArray[np.int64], last_came: Matrix) -> Matrix:
         """(M, K) how much of its time a member may have waited, or its clock may be wrong."""
-        is_inside = np.array([kind.where == INSIDE for kind in pieces.kinds], bool)
+        is_inside = pieces.are(INSIDE)
         could_wait = np.where(mode == UNKNOWN, last_came - pieces.came_s + pieces.error_s, 0.0)
         could_wait = np.where((mode == WAITS) | (mode == IN_A_ROW) | is_inside, pieces.error_s, could_wait)
         return or_zero(could_wait)
+
+    def _doubt_rows(self, doubt_s: Matrix, pieces: StepPieces, mode: npt.NDArray[np.int64], more_s: Matrix) -> None:
+        """Of a piece that ends while work comes back in another one, as forwards do while there are backwards: by how
+        much more the rows behind take, those before them may have waited.
+        """
+        in_rows = np.flatnonzero((mode == IN_A_ROW) & pieces.are(IN)).tolist()
+        came_s, done_s = (middle_of(times[:, in_rows]) for times in (pieces.came_s, pieces.done_s))
+        is_amid: Any = ((came_s < done_s[:, None]) & (done_s[:, None] < done_s)).any(axis=1)
+        for piece in compress(in_rows, is_amid):
+            if (rows := self.rows_of(pieces.kinds[piece])) is not None:
+                doubt_s[:, piece] += waited_for_rows_behind(rows, more_s[:, piece])
 
     def _learn(
         self, step: RoleStep, pieces: StepPieces, at: At, times: Matrix, features: npt.NDArray[np.float64], off: Matrix,
@@ -267,8 +276,7 @@ class Norms:
         heard = np.array([kind.stage not in self.suspected for kind in pieces.kinds], bool)
         self.waiting.learn(place[heard], came[:, heard] / step_s, took[:, heard] / step_s)
         # Between collectives nobody is known to wait, so whoever hands over there otherwise is looked for all the same.
-        is_inside = np.array([kind.where == INSIDE for kind in pieces.kinds], bool)
-        may_be = is_inside | heard & (self.waiting.known(np.maximum(place, 0)) == 0)
+        may_be = pieces.are(INSIDE) | heard & (self.waiting.known(np.maximum(place, 0)) == 0)
         for piece in np.flatnonzero(may_be).tolist():
             came_s, done_s = pieces.came_s[:, piece], pieces.done_s[:, piece]
             is_looked_at = pieces.kinds[piece].where in (IN, INSIDE)
@@ -323,38 +331,13 @@ def _labels_of_places(step: RoleStep) -> Labels | None:
     return np.unique(names, return_inverse=True)[1].reshape(-1).astype(np.int64)
 
 
-class _Chosen(NamedTuple):
-    """StepPieces with their columns, and which of them there is room for."""
-
-    kinds: tuple[Piece, ...]
-    at: At
-    mode: npt.NDArray[np.int64]
-    kept: npt.NDArray[np.bool_]
-
-
-def _choose(pieces: StepPieces, kept: npt.NDArray[np.bool_]) -> StepPieces:
-    if kept.all():
-        return pieces
-    kinds = tuple(kind for kind, keep in zip(pieces.kinds, kept) if keep)
-    return StepPieces(
-        kinds, pieces.stages[kept], pieces.came_s[:, kept], pieces.done_s[:, kept], pieces.took_s[:, kept],
-        tuple(owner for owner, keep in zip(pieces.owners, kept) if keep),
-        pieces.is_first[kept], pieces.error_s[:, kept],
-    )  # fmt: skip
-
-
 def _comparable(kinds: tuple[Piece, ...], mode: At, pieces: StepPieces, step_s: float) -> npt.NDArray[np.bool_]:
-    is_gap = np.array([kind.where in (BEFORE, BEHIND_GAP) for kind in kinds], bool)
-    somebody_waits = bool((mode == WAITS).any())
-    is_compared = ~is_gap | somebody_waits | (_enter_together(pieces.came_s, step_s) & pieces.is_first)
-    return np.asarray(is_compared & (mode != FED) & (mode != HANDED))
-
-
-def _enter_together(came_s: Matrix, step_s: float) -> bool:
-    """Do the members of this role go step by step together?"""
     with np.errstate(all="ignore"):
-        apart_s = np.fmax.reduce(came_s, axis=0) - np.fmin.reduce(came_s, axis=0)
-    return bool(len(apart_s)) and bool(np.nanmin(apart_s, initial=np.inf) < 0.5 * step_s)
+        apart_s = np.fmax.reduce(pieces.came_s, axis=0) - np.fmin.reduce(pieces.came_s, axis=0)
+    go_together = bool(np.nanmin(apart_s, initial=np.inf) < 0.5 * step_s) and bool(len(apart_s))
+    is_gap = np.array([kind.where in (BEFORE, BEHIND_GAP) for kind in kinds], bool)
+    is_compared = ~is_gap | (mode == WAITS).any() | (go_together & pieces.is_first)
+    return np.asarray(is_compared & (mode != FED) & (mode != HANDED))
 
 
 def _features(
@@ -364,7 +347,7 @@ def _features(
 
     0 where nothing is known of it, and in gaps.
     """
-    in_stage = np.array([kind.where != BEFORE for kind in pieces.kinds], bool)
+    in_stage = ~pieces.are(BEFORE)
     if np.isnan(step.work).all() and (step.occurrences <= 1).all():
         nothing = np.zeros(pieces.took_s.shape)
         return np.zeros((*nothing.shape, FEATURES)), nothing, np.zeros((len(waits), FEATURES))

@@ -1,16 +1,19 @@
-"""Which members meet in a stage: all of a role, or groups of it, as its collectives tell; else as times show."""
+"""Which members meet in a stage: all of a role, or groups of it, as its collectives tell; else as times show. And by
+how much later than the first each rank enters a collective: a difference within the bound of the clocks is none.
+"""
 
 from __future__ import annotations
 
-from typing import Callable, Iterable
+from typing import Callable, Iterable, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from ..triggers.late_rank import after_others
-from .evidence import Collectives, RoleStep
+from .evidence import MEET, Collectives, RoleStep
 
 Matrix = npt.NDArray[np.float64]
+Vector = npt.NDArray[np.float64]
 Labels = npt.NDArray[np.int64]
 # How far apart they leave, of how far apart they entered; 1 and more where nobody waits.
 TOGETHER_AT_MOST = 0.5
@@ -50,19 +53,14 @@ def taking_part(step: RoleStep) -> npt.NDArray[np.bool_]:
 
 
 def labels_in(rings: Collectives, stage: int, members: int) -> Labels | None:
-    """(M,) a number for those that meet in that stage; None where all of them meet, or nobody is known to."""
-    here = (rings.stage == stage) & rings.is_meeting
-    return connected(rings.member[here], rings.group[here], members)
-
-
-def connected(member: Labels, group: Labels, members: int) -> Labels | None:
-    """(M,) a number for those that meet, where these members are in these groups; None where all do, or none.
+    """(M,) a number for those that meet in that stage; None where all of them meet, or nobody is known to.
 
     Groups that share a member meet: who is late in one of them makes the other late.
     """
-    if not len(member):
+    here = (rings.stage == stage) & rings.is_meeting
+    if not here.any():
         return None
-    _, group = np.unique(group, return_inverse=True)
+    member, (_, group) = rings.member[here], np.unique(rings.group[here], return_inverse=True)
     labels = np.arange(members)
     for _ in range(members):
         lowest = np.full(int(group.max()) + 1, members)
@@ -103,3 +101,37 @@ def by_group(values: Matrix, labels: Labels, of: Callable[[Matrix], Matrix]) -> 
     for places in np.split(order, np.cumsum(sizes)[:-1]):
         result[places] = of(values[places])
     return result
+
+
+class Late(NamedTuple):
+    """By how much later than the first each of K entries came, in collectives that at least two are known to enter.
+
+    Args:
+        at: (K,) which entries of the collectives these are.
+        late_s: (K,) from 0 on.
+        error_s: (K,) the bound of that: the member's own and that of who came first.
+    """
+
+    at: Labels
+    late_s: Vector
+    error_s: Vector
+
+
+def late_in(entered: Collectives, error_s: Vector) -> Late:
+    """Each entry against the first of its collective; of sends and receives nothing: one is to come before the other.
+
+    Args:
+        error_s: (M,) bound of the error of each member's times.
+    """
+    order = np.lexsort((entered.entered_s, entered.sequence, entered.group))
+    order = order if entered.kind is None else order[entered.kind[order] == MEET]
+    if not len(order):
+        return Late(np.zeros(0, np.int64), np.zeros(0), np.zeros(0))
+    group, sequence = entered.group[order], entered.sequence[order]
+    begins = np.concatenate([[True], (group[1:] != group[:-1]) | (sequence[1:] != sequence[:-1])])
+    first = np.maximum.accumulate(np.where(begins, np.arange(len(order)), 0))
+    size = np.bincount(np.cumsum(begins) - 1)[np.cumsum(begins) - 1]
+    errors = error_s[entered.member[order]]
+    late = entered.entered_s[order] - entered.entered_s[order][first]
+    kept = size > 1
+    return Late(order[kept], late[kept], np.where(first == np.arange(len(order)), 0.0, errors + errors[first])[kept])

@@ -45,7 +45,7 @@ def inside_in(measured: MeasuredStep) -> Truths:
     return np.array([kind.where == INSIDE for kind in measured.kinds], bool)
 
 
-def is_sure(measured: MeasuredStep, sums: slow_rank.RankSums, lost_ratio: Matrix, settings: JudgeSettings) -> Truths:
+def is_sure(measured: MeasuredStep, sums: slow_rank.AddedUp, lost_ratio: Matrix, settings: JudgeSettings) -> Truths:
     """(M, K): is its score high enough for what the step loses? Chance alone makes somebody a little late inside.
 
     Args:
@@ -97,17 +97,16 @@ def _labelled(names: Iterable[str], there: Truths) -> Iterator[tuple[str, Places
         yield name, np.flatnonzero((values == name) & there)
 
 
-def tied(measured: MeasuredStep, sums: slow_rank.RankSums, base_s: float) -> Truths:
+def tied(measured: MeasuredStep, sums: slow_rank.AddedUp, base_s: float) -> Truths:
     """(M, K): was it done with a piece just when another was that looks slow too?
 
     They wait for each other, in a group that nobody has told of: who of them is late is not to be seen from here.
     """
     tied = np.zeros(sums.score.shape, bool)
-    mean = sums.excess / np.maximum(1.0, sums.steps)
     for piece in np.flatnonzero(((sums.score > _TIED_SCORE).sum(axis=0) > 1) & ~inside_in(measured)).tolist():
         slow = np.flatnonzero(sums.score[:, piece] > _TIED_SCORE)
         slow = slow[np.argsort(measured.done_s[slow, piece])]
-        near_s = 0.25 * (np.expm1(mean[slow, piece]) * (measured.usual_s[piece] + base_s))
+        near_s = 0.25 * (np.expm1(sums.mean[slow, piece]) * (measured.usual_s[piece] + base_s))
         close = np.diff(measured.done_s[slow, piece]) < np.minimum(near_s[1:], near_s[:-1])
         tied[slow[1:][close], piece] = tied[slow[:-1][close], piece] = True
     return tied

@@ -12,7 +12,6 @@ import numpy as np
 import numpy.typing as npt
 
 from ..triggers.late_rank import middle_of
-from .calls import inside_of
 from .cutting import BEFORE, IN, REST, Piece
 from .evidence import Peer
 from .in_a_row import Rows, handed_on
@@ -26,6 +25,8 @@ Whole = npt.NDArray[np.int64]
 Place = tuple[str, int]
 # Members that begin so far apart, as a share of a step, do not go through it together.
 _APART = 0.5
+# Of a stage with more collectives than this, what is taken away is taken to be lost to all.
+_CALLS_AT_MOST = 20_000
 
 
 class Feed(NamedTuple):
@@ -55,7 +56,7 @@ class Course(NamedTuple):
         stages: (K,) index of the stage of each.
         mode: (K,) WAITS where it is over for all together, FED where another side decides.
         came_s, done_s: (M, K) when each came to it, and was done.
-        took_s: (M, K) its own time in it: where it waits, from when the last had come.
+        took_s, wait_s: (M, K) its own time in it, where it waits since the last had come; and what it waited.
         meets: Of each piece, who meets there; None: all.
         feeds: Of each piece that is FED by whom; None: nobody is known.
         rows: Of each piece that is IN_A_ROW the row of each member; None: it is not.
@@ -73,6 +74,7 @@ class Course(NamedTuple):
     came_s: Matrix
     done_s: Matrix
     took_s: Matrix
+    wait_s: Matrix
     meets: tuple[Labels | None, ...]
     feeds: tuple[Feed | None, ...]
     rows: tuple[Rows | None, ...]
@@ -100,13 +102,10 @@ class Course(NamedTuple):
         is_stage = np.array([kind.where == IN for kind in self.kinds], bool)
         if (self.mode == WAITS).any() or any(feed is not None for feed in self.feeds):
             return False
-        return bool(np.isin(self.mode, (FREE, FED))[is_stage].all() or self._is_apart)
-
-    @property
-    def _is_apart(self) -> bool:
-        """Are members not even in the same step at the same time?"""
+        # Or are members not even in the same step at the same time?
         apart_s = np.nanmax(self.began_s, initial=-np.inf) - np.nanmin(self.began_s, initial=np.inf)
-        return bool(apart_s > _APART * np.nanmean(self.ended_s - self.began_s))
+        is_apart = apart_s > _APART * np.nanmean(self.ended_s - self.began_s)
+        return bool(np.isin(self.mode, (FREE, FED))[is_stage].all() or is_apart)
 
     def over_s(self, at_s: Vector, those: npt.NDArray[np.bool_]) -> float:
         """When a step begins or is over for all of those."""
@@ -234,14 +233,85 @@ def _over_s(course: Course) -> list[float]:
 
 
 def _through_calls(
-    course: Course, entered: Entered, pieces: Sequence[int], parts: Sequence[Less], lead: Vector
+    course: Course, entered: Entered, pieces: Sequence[int], parts: Sequence[Less], begin: Vector
 ) -> Vector:
+    """(M,) by how much earlier each member is through with some stages.
+
+    Args:
+        course, entered: The step, and its collectives.
+        pieces: Of these stages.
+        parts: Taken away of each member's own time in them, and of what the collectives of groups take.
+        begin: (M,) by how much earlier each comes to the first of them.
+    """
     less_s = {
-        int(course.stages[piece]): _sum_of([part for part in parts if part.piece == piece], len(lead))
+        int(course.stages[piece]): _sum_of([part for part in parts if part.piece == piece], len(begin))
         for piece in pieces
     }
     of_groups = {group: seconds for part in parts for group, seconds in part.of_groups.items()}
-    return inside_of(entered, less_s, of_groups, lead)
+    here = np.flatnonzero(np.isin(entered.rings.stage, list(less_s)))
+    calls = np.unique(entered.call[here])
+    if not len(here) or len(calls) > _CALLS_AT_MOST:
+        most = max((float(less.max(initial=0.0)) for less in less_s.values()), default=0.0)
+        return np.asarray(begin + most + max(of_groups.values(), default=0.0))
+    of_entry, behind = np.zeros(len(entered.call)), np.zeros(len(begin))
+    for stage, less in less_s.items():
+        if less.any():
+            before, after = _shared_out(entered, np.flatnonzero(entered.rings.stage == stage), stage, less)
+            of_entry, behind = of_entry + before, behind + after
+    of_calls: dict[int, float] = {}
+    for group, seconds in of_groups.items():
+        calls = np.unique(entered.call[here][entered.rings.group[here] == group])
+        of_calls.update(dict.fromkeys(calls.tolist(), seconds / max(1, len(calls))))
+    return _gone_through(entered, here, of_entry, of_calls, begin) + behind
+
+
+def _shared_out(entered: Entered, here: Whole, stage: int, less_s: Vector) -> tuple[Vector, Vector]:
+    """(K,) what is taken away before each entry, (M,) and behind the last: where the member took longer than others."""
+    member, own = entered.rings.member[here], entered.own_s[here]
+    more = np.maximum(0.0, own - _of_others(entered.call[here], own))
+    behind = np.maximum(0.0, entered.behind_s[:, stage])
+    count = len(less_s)
+    total = np.bincount(member, more, count) + behind
+    is_none = total <= 0
+    more, behind = np.where(is_none[member], own, more), np.where(is_none, 0.0, behind)
+    total = np.where(is_none, np.maximum(np.bincount(member, own, count), 1e-12), total)
+    share = less_s / total
+    of_entry = np.zeros(len(entered.call))
+    of_entry[here] = np.minimum(more * share[member], own)
+    return of_entry, np.minimum(behind * share, behind)
+
+
+def _of_others(call: Whole, own: Vector) -> Vector:
+    """(K,) own time before each entry in the middle of those that enter the same collective; of two, the shorter."""
+    order = np.lexsort((own, call))
+    begins = np.flatnonzero(np.diff(call[order], prepend=-1))
+    sizes = np.diff(np.append(begins, len(call)))
+    low = own[order][begins + (sizes - 1) // 2]
+    high = own[order][begins + np.where(sizes > 2, sizes // 2, 0)]
+    middle = np.empty(len(call))
+    middle[order] = np.repeat((low + high) / 2, sizes)
+    return middle
+
+
+def _gone_through(
+    entered: Entered, here: Whole, of_entry: Vector, of_call: Mapping[int, float], begin: Vector
+) -> Vector:  # fmt: skip
+    """Call by call, as they were over; whoever has gone on meanwhile waits for all of them later."""
+    lead: Vector = begin.copy()
+    over, over_now = (np.full(len(begin), -np.inf) for _ in range(2))  # of those that it will wait for
+    here = here[np.argsort(entered.call[here], kind="stable")]
+    parts = np.split(here, np.flatnonzero(np.diff(entered.call[here])) + 1)
+    for part in sorted(parts, key=lambda part: float(entered.rings.entered_s[part].max())):
+        member, came = entered.rings.member[part], entered.rings.entered_s[part]
+        waited = member[entered.has_waited[part] & np.isfinite(over[member])]
+        lead[waited] = over[waited] - over_now[waited]
+        over[waited] = over_now[waited] = -np.inf
+        lead[member] += of_entry[part]
+        last, sooner = came.max(), (came - lead[member]).max() - of_call.get(int(entered.call[part[0]]), 0.0)
+        over[member], over_now[member] = np.maximum(over[member], last), np.maximum(over_now[member], sooner)
+    waits = np.isfinite(over)
+    lead[waits] = over[waits] - over_now[waits]
+    return lead
 
 
 def _sum_of(parts: Sequence[Less], count: int) -> Vector:

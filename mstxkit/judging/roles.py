@@ -11,24 +11,24 @@ import numpy as np
 import numpy.typing as npt
 
 from ..triggers import imbalance, jitter, slow_rank, slow_stage
-from ..triggers.late_rank import LateRank, lateness, middle_of
+from ..triggers.late_rank import LateRank, after_others, middle_of
 from ..triggers.serial import Serial
 from ..triggers.slow_link import SlowLink
 from . import cutting, naming
-from .alone import AloneInStages
 from .columns import Matrix, Ranks, grown, or_zero
 from .cpu_waits import explains, held_up
 from .cutting import BEFORE, IN, Piece, StepPieces
-from .everybody import Everybody
+from .everybody import AloneInStages, Everybody
 from .evidence import Peer, RoleStep
 from .findings import Finding, Key, RoleFound, Seen, Surplus
 from .gates import Gates, Holding
 from .inside import Inside, inside
+from .lessons import RoleLessons, StepCutter
 from .links import LINK, Links
 from .losses import JobLosses, StepLoss
-from .measuring import BASE_RATIO, BEHIND, BEHIND_GAP, FED, FREE, IN_A_ROW, INSIDE, WAITS, MeasuredStep, Norms
+from .measuring import BEHIND, BEHIND_GAP, FED, FREE, IN_A_ROW, INSIDE, WAITS, MeasuredStep
 from .settings import JudgeSettings
-from .shaping import entered_stages, follow_length, key_of, length_s, told_stages, with_inside
+from .shaping import INPUT_STAGE, entered_stages, key_of, told_stages
 from .stalls import Stalls
 
 # Ranks that are found slow at once in one stage, at most: more of them are no exception.
@@ -44,10 +44,9 @@ _LASTS_STEPS = 5
 _RECENT_STEPS = 8
 # The numbers of so many steps are remembered: some count by tens.
 _REMEMBERED = 256
-INPUT_STAGE = "load_batch"
 
 
-class RoleHistory:
+class RoleHistory(RoleLessons):
     """What is remembered of a role: of the size of its members and pieces, whatever the number of steps.
 
     Args:
@@ -55,25 +54,21 @@ class RoleHistory:
         job: What is remembered of all roles.
 
     Attributes:
-        step_s: How long a step takes, as of late.
         members: Those that were compared last.
-        last_step: The step that was closed last.
         judged_steps: So many steps of several members could lead to a verdict.
     """
 
     def __init__(self, role: str = "", job: JobLosses | None = None) -> None:
-        self._role, self._job = role, job or JobLosses()
-        self.step_s, self.last_step, self.judged_steps, self._counts_by = 0.0, -1, 0, 0
+        self._job = job or JobLosses()
+        super().__init__(role, self._job.feeds)
+        self._cutter, self.judged_steps = StepCutter(), 0
         self.members: tuple[Peer, ...] = ()
-        # Times are compared as logarithms of so much more: it must not move with every step, or all levels would.
-        self._base_s = 0.0
         self.holding, self.links, self._stalls = Holding(), Links(), Stalls()
         self.ring_steps, self._judged = deque[int](maxlen=_REMEMBERED), deque[int](maxlen=_REMEMBERED)
-        self._norms, self._everybody, self._alone = Norms(), Everybody(role, self._job.feeds), AloneInStages()
-        self._losses = self._job.of(role, self._norms)
+        self._everybody, self._alone = Everybody(role, self._job.feeds), AloneInStages()
+        self._losses = self._job.of(role, self.norms)
         self._keys: tuple[str, ...] = ()
-        self._ranks, self._loads, self._works = Ranks(0), Ranks(0), Ranks(0)
-        self._ended_s: npt.NDArray[np.float64] | None = None
+        self._loads, self._works = Ranks(0), Ranks(0)
         self._usual_s = np.zeros(0)
         self._told: set[str] = set()  # stages of whose work something is told
         self._shown: list[MeasuredStep] = []
@@ -91,51 +86,36 @@ class RoleHistory:
         if step.step <= self.last_step:
             return self._late_rings(step, settings)
         self._arrange(step, settings.of(Gates))
-        before, self._counts_by = self._counts_by, step.step - self.last_step
-        is_next = self._counts_by in (1, before)  # some count by tens
-        self.last_step = step.step
-        if not step.stages or not step.members:
+        pieces, before_s = self._cutter.cut(step)
+        if not pieces.kinds:
             return RoleFound()
-        before_s = self._ended_s if is_next else None
-        pieces = cutting.in_pieces(step, before_s)
-        self._ended_s = np.fmax.reduce(step.left_s, axis=1)
         is_evidence, may_judge = self.holding.is_judged(settings.of(Gates), entered_stages(step))
-        took_s = length_s(pieces, step)
-        if not is_evidence or not pieces.kinds or not math.isfinite(took_s) or took_s <= 0:
+        base_s = self.base_s
+        if not is_evidence or not self.follow(step, pieces):
             return RoleFound()
-        self._follow_length(took_s)
-        self._job.feeds.learn(step, pieces, self.step_s)
-        self._norms.fed = self._job.feeds.roles_of(self._role, step.waits_for)
+        self._everybody.levels.rebase(base_s, self.base_s)
+        self._begin_anew_where_regrouped()
         tells = None if step.collectives is None else inside(step, step.collectives)
-        self._learn_groups(step)
         self._losses.closed(step, pieces, tells, before_s)
-        pieces = pieces if tells is None else with_inside(pieces, step, tells)
         self._told = told_stages(step)
-        changed = self._everybody.changed_stages(settings.of(slow_stage.SlowStage), self._norms.columns)
-        self._norms.suspected = {*explained, *changed}
+        changed = self._everybody.changed_stages(settings.of(slow_stage.SlowStage), self.norms.columns)
+        self.norms.suspected = {*explained, *changed}
         return self._judge(step, pieces, tells, settings, may_judge, set(explained))
 
-    def _learn_groups(self, step: RoleStep) -> None:
-        if step.collectives is not None:
-            self._norms.learn_groups(step, step.collectives)
-            for stage in self._norms.regrouped:
-                self._everybody.levels.begin_anew(self._norms.columns.find(Piece(BEHIND, stage)))
+    def _begin_anew_where_regrouped(self) -> None:
+        for stage in self.norms.regrouped:
+            self._everybody.levels.begin_anew(self.norms.columns.find(Piece(BEHIND, stage)))
 
-    def _follow_length(self, took_s: float) -> None:
-        self.step_s = follow_length(self.step_s, took_s)
-        if not 0.5 < self._base_s / (BASE_RATIO * self.step_s) < 2:
-            base_s, self._base_s = self._base_s, BASE_RATIO * self.step_s
-            self._everybody.levels.rebase(base_s, self._base_s)
-
-    def modes(self) -> dict[Piece, int]:
-        """Where members wait for each other, as far as is known."""
-        return self._norms.learned_modes()
+    @property
+    def last_step(self) -> int:
+        """The step that was closed last."""
+        return self._cutter.last_step
 
     def _judge(
         self, step: RoleStep, pieces: StepPieces, tells: Inside | None, settings: JudgeSettings, may_judge: bool,
         explained: set[str],
     ) -> RoleFound:  # fmt: skip
-        measured = self._measure(step, pieces)
+        measured = self._measure(step, pieces, tells)
         self._judged.append(step.step)
         self.judged_steps += may_judge and len(step.members) > 1
         findings = self._slow_ranks(measured, settings, may_judge)
@@ -150,24 +130,24 @@ class RoleHistory:
             self._everybody.learn(limits, measured, False, explained)
             return RoleFound(is_evidence=True, has_rings=tells is not None)
         explained |= {finding.key.stage for finding in findings}
-        slower = self._everybody.find(limits, measured, explained, self.step_s, self._base_s, self._may_hide)
+        slower = self._everybody.find(limits, measured, explained, self.step_s, self.base_s, self._may_hide)
         builds_up = [stage for stage in self._builds_up_inside(measured, settings) if stage not in explained]
         asks = dict.fromkeys([*slower.asks, *builds_up])
         return RoleFound((*findings, *slower.findings[:3]), tuple(asks), True, tells is not None, bool(builds_up))
 
     def _slow_ranks(self, measured: MeasuredStep, settings: JudgeSettings, may_judge: bool) -> list[Finding]:
         limits, work_limits, at = settings.of(slow_rank.SlowRank), settings.of(imbalance.Imbalance), measured.at
-        noise, is_settled = measured.noise, self._ranks.seen[:, at] >= settings.of(Gates).first
+        noise, is_settled = measured.noise, self.ranks.seen[:, at] >= settings.of(Gates).first
         findings: list[Finding] = []
         if may_judge:
             excess = np.where(is_settled, measured.excess, np.nan)
-            sums = self._ranks.add(limits, at, excess, noise)
+            sums = self.ranks.add(limits, at, excess, noise)
             fires = slow_rank.fires(limits, sums, excess.size) & self._stands_out(measured, sums, settings)
             lost_ratio = self._lost_s(measured, sums) / self.step_s
             fires &= naming.is_sure(measured, sums, lost_ratio, settings)
             findings = self._findings(measured, sums, fires & measured.is_comparable[None, :], limits, excess.size)
             findings += self._stalls_now(measured, noise, sums, settings)
-        self._ranks.learn(at, measured.learned, noise)
+        self.ranks.learn(at, measured.learned, noise)
         if self._knows_work:
             work_noise = self._works.noise(at, measured.by_work)
             if may_judge:
@@ -178,7 +158,7 @@ class RoleHistory:
         return findings
 
     def _stalls_now(
-        self, measured: MeasuredStep, noise: Matrix, sums: slow_rank.RankSums, settings: JudgeSettings
+        self, measured: MeasuredStep, noise: Matrix, sums: slow_rank.AddedUp, settings: JudgeSettings
     ) -> list[Finding]:
         """Who is late now and then; whoever is slow for several steps already is not."""
         limit = settings.of(slow_rank.SlowRank).threshold
@@ -192,62 +172,59 @@ class RoleHistory:
 
     def _more_s(self, measured: MeasuredStep, excess: Matrix) -> Matrix:
         """(M, K) by how much longer it took than it would have without this excess."""
-        return np.asarray((measured.took_s + self._base_s) * -np.expm1(-excess))
+        return np.asarray((measured.took_s + self.base_s) * -np.expm1(-excess))
 
-    def _lost_s(self, measured: MeasuredStep, sums: slow_rank.RankSums) -> Matrix:
+    def _lost_s(self, measured: MeasuredStep, sums: slow_rank.AddedUp) -> Matrix:
         """(M, K) by how much longer it takes than it should, as far as that was seen since it began."""
-        usual_s = np.fmin(measured.usual_s, self._usual_s[measured.at]) + self._base_s
-        return np.asarray(np.expm1(sums.excess / np.maximum(1.0, sums.steps)) * usual_s[None, :])
+        usual_s = np.fmin(measured.usual_s, self._usual_s[measured.at]) + self.base_s
+        return np.asarray(np.expm1(sums.mean) * usual_s[None, :])
 
     def _stands_out(
-        self, measured: MeasuredStep, sums: slow_rank.RankSums, settings: JudgeSettings, share: float = 1.0
+        self, measured: MeasuredStep, sums: slow_rank.AddedUp, settings: JudgeSettings, share: float = 1.0
     ) -> npt.NDArray[np.bool_]:
         """(M, K): by enough of the step or a share of that, apart from how ranks differ anyhow, and by more than more
         work may explain.
         """
         limits, at = settings.of(slow_rank.SlowRank), measured.at
-        mean = sums.excess / np.maximum(1.0, sums.steps)
-        level = np.where(np.isfinite(measured.excess), self._ranks.level[:, at], np.nan)
+        level = np.where(np.isfinite(measured.excess), self.ranks.level[:, at], np.nan)
         middle = middle_of(level)
         spread = 1.4826 * middle_of(np.abs(level - middle))
         many = np.isfinite(level).sum(axis=0) >= 5
-        is_apart = np.where(many[None, :], mean - middle > limits.apart * spread, True)
+        is_apart = np.where(many[None, :], sums.mean - middle > limits.apart * spread, True)
         doubt = settings.of(imbalance.Imbalance).curvature * np.maximum(
             0.0, self._loads.level[:, at] - 0.5 * np.sqrt(middle_of(self._loads.variance[:, at]))
         )
         impact = np.where(naming.inside_in(measured), settings.of(LateRank).impact, limits.impact)
         is_enough = self._lost_s(measured, sums) >= share * impact * self.step_s
-        return is_enough & is_apart & (mean - doubt >= math.log1p(limits.effect))
+        return is_enough & is_apart & (sums.mean - doubt >= math.log1p(limits.effect))
 
     def _findings(
-        self, measured: MeasuredStep, sums: slow_rank.RankSums, fires: npt.NDArray[np.bool_],
+        self, measured: MeasuredStep, sums: slow_rank.AddedUp, fires: npt.NDArray[np.bool_],
         limits: slow_rank.SlowRank, compared: int,
     ) -> list[Finding]:  # fmt: skip
         findings: list[Finding] = []
-        tied = naming.tied(measured, sums, self._base_s) if fires.any() else fires
+        tied = naming.tied(measured, sums, self.base_s) if fires.any() else fires
         threshold = slow_rank.threshold(limits, compared)
         for piece in np.flatnonzero(fires.any(axis=0)).tolist():
             score = np.where(np.isfinite(measured.excess[:, piece]), sums.score[:, piece], np.nan)
-            mean = sums.excess[:, piece] / np.maximum(1.0, sums.steps[:, piece])
-            for slow in naming.sets_in(fires[:, piece], score, mean, threshold, self.members):
-                if len(slow.places) > 1 and self._are_released_together(measured, piece, slow.places):
+            for slow in naming.sets_in(fires[:, piece], score, sums.mean[:, piece], threshold, self.members):
+                late_s = self._more_s(measured, measured.excess)[slow.places, piece]
+                apart_s = np.nanstd(measured.done_s[slow.places, piece])
+                # Are these done at once, as if one kept the others waiting in a group that nobody has told of?
+                are_released = measured.mode[piece] != FREE and apart_s < _TOGETHER * np.nanmedian(late_s)
+                if len(slow.places) > 1 and are_released:
                     continue
                 if len(slow.places) > 1 or not tied[slow.places[0], piece]:
                     findings.append(self._finding(measured, sums, piece, slow, threshold))
         return sorted(findings, key=lambda finding: -finding.certainty)[:_AT_MOST]
 
-    def _are_released_together(self, measured: MeasuredStep, piece: int, places: naming.Places) -> bool:
-        """Are these done at once, as if one of them kept the others waiting in a group that nobody has told of?"""
-        done_s, late_s = measured.done_s[places, piece], self._more_s(measured, measured.excess)[places, piece]
-        return bool(measured.mode[piece] != FREE and np.nanstd(done_s) < _TOGETHER * np.nanmedian(late_s))
-
     def _finding(
-        self, measured: MeasuredStep, sums: slow_rank.RankSums, piece: int, slow: naming.SlowSet, threshold: float
+        self, measured: MeasuredStep, sums: slow_rank.AddedUp, piece: int, slow: naming.SlowSet, threshold: float
     ) -> Finding:  # fmt: skip
         kind, places = measured.kinds[piece], slow.places
         is_input = kind.stage == INPUT_STAGE and kind.where not in (BEFORE, BEHIND_GAP)
         steps = int(np.median(sums.steps[places, piece]))
-        mean = float(np.median(sums.excess[places, piece] / np.maximum(1.0, sums.steps[places, piece])))
+        mean = float(np.median(sums.mean[places, piece]))
         score = float(sums.score[places, piece].max())
         is_set = len(places) > 1
         ranks = tuple(sorted(peer.rank for at in places.tolist() if (peer := self.members[at]).rank is not None))
@@ -257,7 +234,7 @@ class RoleHistory:
                 f"{slow.dimension}:{slow.name}" if is_set else self._keys[places[0]],
             ),
             -1 if is_set else int(places[0]), steps, math.expm1(mean),
-            float(math.expm1(mean) * (measured.usual_s[piece] + self._base_s)), score / threshold,
+            float(math.expm1(mean) * (measured.usual_s[piece] + self.base_s)), score / threshold,
             ranks if is_set else (),
             {
                 "score": round(score, 2), "threshold": round(threshold, 2), "usual_s": float(measured.usual_s[piece]),
@@ -277,12 +254,11 @@ class RoleHistory:
         limits = replace(limits, clip=min(limits.clip, 2.0))
         by_work = np.where(is_settled, measured.by_work, np.nan)
         sums = self._works.add(limits, measured.at, by_work, noise)
-        mean = sums.excess / np.maximum(1.0, sums.steps)
-        lost_s = np.expm1(mean) * (measured.usual_s + self._base_s)[None, :]
-        fires = (sums.score > slow_rank.threshold(limits, mean.size)) & (sums.steps >= work_limits.steps)
-        fires &= (mean >= math.log1p(work_limits.effect)) & (lost_s >= work_limits.impact * self.step_s)
+        lost_s = np.expm1(sums.mean) * (measured.usual_s + self.base_s)[None, :]
+        fires = (sums.score > slow_rank.threshold(limits, sums.score.size)) & (sums.steps >= work_limits.steps)
+        fires &= (sums.mean >= math.log1p(work_limits.effect)) & (lost_s >= work_limits.impact * self.step_s)
         fires &= np.array([kind.where in (IN, INSIDE) for kind in measured.kinds], bool)[None, :]
-        findings = self._findings(measured, sums, fires, limits, mean.size)
+        findings = self._findings(measured, sums, fires, limits, sums.score.size)
         return [finding._replace(key=finding.key._replace(kind="imbalance")) for finding in findings]
 
     # Whose links are slow, and what has become slower for all.
@@ -296,7 +272,7 @@ class RoleHistory:
         """Stages in which the last rings that told show that somebody may be late inside, and not yet for sure."""
         inside_at = [place for place, kind in enumerate(measured.kinds) if kind.where == INSIDE]
         if inside_at:
-            sums = slow_rank.RankSums(*(part[:, measured.at] for part in self._ranks.sums))
+            sums = self.ranks.sums.of(measured.at)
             builds_up = sums.score > settings.of(slow_stage.SlowStage).asks_at
             builds_up &= self._stands_out(measured, sums, settings, _ASKS_SHARE)
             self._builds_up = tuple(measured.kinds[place].stage for place in inside_at if builds_up[:, place].any())
@@ -305,13 +281,11 @@ class RoleHistory:
     def _may_hide(self, kind: Piece, mode: int, steps: int) -> bool:
         """May somebody be late inside of a piece, not surely seen in so many steps, or may a link be slow in it?"""
         is_inside = len(self.members) > 1 and mode != FREE and kind.where in (IN, BEHIND)
-        is_hidden = is_inside and (kind.stage in self._builds_up or not self._rings_since(steps))
-        return is_hidden or self.links.suspects(kind.stage)
-
-    def _rings_since(self, steps: int) -> bool:
-        """Have there been rings of enough of the last so many steps? In the first of these it may not have begun."""
+        # Have there been rings of enough of the last so many steps? In the first of these it may not have begun.
         since = _first_of(self._judged, max(min(steps, _RECENT_STEPS), steps - steps // 3))
-        return sum(step >= since for step in self.ring_steps) >= 3
+        has_rings = sum(step >= since for step in self.ring_steps) >= 3
+        is_hidden = is_inside and (kind.stage in self._builds_up or not has_rings)
+        return is_hidden or self.links.suspects(kind.stage)
 
     def since(self, finding: Finding) -> int:
         """The number of the first step in which it was seen, as far back as steps are remembered."""
@@ -324,12 +298,12 @@ class RoleHistory:
         if not is_of_use or step.step in self.ring_steps or step.collectives is None:
             return RoleFound()
         tells = inside(step, step.collectives)
-        pieces = with_inside(cutting.nothing(len(step.members)), step, tells)
-        if not pieces.kinds:
+        if not (np.isfinite(tells.own_s).sum(axis=0) > 1).any():
             return RoleFound()
-        self._learn_groups(step)
+        self.norms.learn_groups(step)
+        self._begin_anew_where_regrouped()
         self._losses.rings_of(step, tells)
-        measured = self._measure(step, pieces)
+        measured = self._measure(step, cutting.nothing(len(step.members)), tells)
         may_judge = self.holding.steps > settings.of(Gates).warm_up
         self.ring_steps.append(step.step)
         findings = self._slow_ranks(measured, settings, may_judge)
@@ -338,22 +312,19 @@ class RoleHistory:
         self._builds_up_inside(measured, settings)
         return RoleFound(tuple(findings), (), True, True)
 
-    def _measure(self, step: RoleStep, pieces: StepPieces) -> MeasuredStep:
-        measured = self._norms.measure(step, pieces, self.step_s, self._base_s, self._ranks)
+    def _measure(self, step: RoleStep, pieces: StepPieces, tells: Inside | None) -> MeasuredStep:
+        measured = self.measure(step, pieces, tells)
         self._knows_work = self._knows_work or not np.isnan(step.work).all()
         for ranks in (self._loads, self._works):
-            ranks.widen(len(self._norms.columns))
-        self._everybody.levels.widen(len(self._norms.columns))
-        self._follow_usual(measured)
+            ranks.widen(len(self.norms.columns))
+        self._everybody.levels.widen(len(self.norms.columns))
         self._shown.append(measured)
-        return measured
-
-    def _follow_usual(self, measured: MeasuredStep) -> None:
-        """Time in the middle, as of late: what all wait for now and then, for a buffer say, nobody has made longer."""
-        self._usual_s = grown(self._usual_s, len(self._norms.columns), np.nan)
+        # Time in the middle, as of late: what all wait for now and then, for a buffer say, nobody has made longer.
+        self._usual_s = grown(self._usual_s, len(self.norms.columns), np.nan)
         before = self._usual_s[measured.at]
         before = np.where(np.isfinite(before), before, measured.usual_s)
         self._usual_s[measured.at] = before + _USUAL_FOLLOWS * or_zero(measured.usual_s - before)
+        return measured
 
     @property
     def somebody_waits(self) -> bool:
@@ -373,7 +344,7 @@ class RoleHistory:
         if not np.isfinite(values).any():
             return None
         excess, took_s = float(np.nanmedian(values)), float(np.nanmedian(measured.took_s[places, piece]))
-        more_s = -math.expm1(-excess) * (took_s + self._base_s)
+        more_s = -math.expm1(-excess) * (took_s + self.base_s)
         return self._seen(measured, piece, excess, max(0.0, more_s))
 
     def took_s(self, where: str, stage: str, group: tuple[int, ...]) -> float | None:
@@ -392,28 +363,28 @@ class RoleHistory:
         later = np.flatnonzero((measured.mode == WAITS) & (np.arange(len(measured.mode)) > piece))
         if kind.where == INSIDE or not len(later):
             return Seen(excess, 1.0, kind.stage if kind.where == INSIDE else "")
-        late_s = lateness(measured.came_s[:, later[0]], measured.error_s)
+        late_s = after_others(measured.came_s[:, later[0]]) - measured.error_s
         all_late_s = max(float(np.fmax.reduce(late_s)), more_s)
         where = measured.kinds[later[0]]
         return Seen(excess, more_s / all_late_s if all_late_s > 0 else 0.0, where.stage, where.where == BEHIND_GAP)
 
     def lost(self, parts: Sequence[Surplus]) -> StepLoss | None:
         """What the step that was closed last loses by some causes together; None where it does not show."""
-        return self._losses.now(parts, self._base_s)
+        return next(iter(self.lost_lately(parts, 1)), None)
 
     def lost_lately(self, parts: Sequence[Surplus], steps: int) -> list[StepLoss]:
         """The same of each of the last so many steps."""
-        return list(self._losses.lately(parts, self._base_s, steps))
+        return list(self._losses.lately(parts, self.base_s, steps))
 
     def forget(self, finding: Finding) -> None:
         """What was found is gone: tests begin anew."""
         key, members = finding.key, finding.part().members
-        column = self._norms.columns.find(Piece(key.where, key.stage))
+        column = self.norms.columns.find(Piece(key.where, key.stage))
         if column >= 0 and not members:
             self._everybody.levels.forget(column)
         for member in members if column >= 0 else ():
             if member in self._keys:
-                (self._works if key.kind == "imbalance" else self._ranks).forget(self._keys.index(member), column)
+                (self._works if key.kind == "imbalance" else self.ranks).forget(self._keys.index(member), column)
 
     def _arrange(self, step: RoleStep, gates: Gates) -> None:
         if step.members == self.members:
@@ -423,12 +394,10 @@ class RoleHistory:
         places = np.array([before.get(key, -1) for key in keys], dtype=np.int64)
         if self._keys and set(keys) != set(self._keys):
             self.holding.resized(gates)
-        self._norms.forget_groups()
+        self.norms.forget_groups()
         self._builds_up = ()
-        for ranks in (self._ranks, self._loads, self._works):
+        for ranks in (self.ranks, self._loads, self._works):
             ranks.rearrange(places)
-        if self._ended_s is not None:
-            self._ended_s = np.where(places >= 0, np.append(self._ended_s, np.nan)[places], np.nan)
         self.members, self._keys = step.members, keys
 
 

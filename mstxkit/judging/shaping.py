@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from ..triggers.late_rank import middle_of
 from .cutting import Piece, StepPieces
-from .evidence import Peer, RoleStep, Work
+from .evidence import Collectives, Peer, RoleStep, Work
 from .inside import Inside
 from .measuring import INSIDE
 
+_OF_MEMBERS = "entered_s", "left_s", "total_s", "busy_s", "longest_s", "occurrences", "error_s", "cpu", "waited_s"
 # The usual length of a step follows each new one by this share of the difference, counted up to so many lengths.
 _FOLLOWS, _AT_MOST = 0.1, 3.0
+# Of a stage in which members wait for such a share of their time another side decides; what is taken for it at first.
+_ONLY_WAITS, _AT_FIRST = 0.9, 0.8
+# Who waits for its input is late with it, whoever gives it.
+INPUT_STAGE = "load_batch"
+# Times of entries and of stages differ by less.
+_ROUNDED_S = 1e-3
 
 
 def key_of(peer: Peer) -> str:
@@ -27,17 +35,54 @@ def compared(step: RoleStep) -> RoleStep:
     keep = [place for place, peer in enumerate(step.members) if not peer.is_controller]
     if len(keep) == len(step.members):
         return step
-    arrays = {
-        name: getattr(step, name)[keep]
-        for name in ("entered_s", "left_s", "total_s", "busy_s", "longest_s", "occurrences", "error_s")
-    }
+    arrays = {name: getattr(step, name)[keep] for name in _OF_MEMBERS if getattr(step, name) is not None}
     rings, place_of = step.collectives, np.full(len(step.members), -1)
     place_of[keep] = np.arange(len(keep))
     return step._replace(
         members=tuple(step.members[place] for place in keep), **arrays, work=Work(*(part[keep] for part in step.work)),
         collectives=None if rings is None else rings._replace(member=place_of[rings.member]),
-        cpu=None if step.cpu is None else step.cpu[keep],
     )  # fmt: skip
+
+
+class TakingStages:
+    """Remembers in which stages of each role members wait for what they take, and for which share of their time."""
+
+    def __init__(self) -> None:
+        self._shares: dict[tuple[str, str], float] = {}
+
+    def tell_waits(self, step: RoleStep) -> RoleStep:
+        """The step with what its members have waited in each stage; where that is nearly all, it is a stage that waits.
+        Collectives that nobody meets in are left out.
+        """
+        rings = step.collectives
+        if rings is not None and rings.is_taking.any():
+            waited_s = _waited_in(step, rings.only(rings.is_taking))
+            shares = waited_s.sum(axis=0) / np.maximum(np.nansum(step.total_s, axis=0), 1e-12)
+            for key, share in zip([(step.role, stage) for stage in step.stages], shares.tolist()):
+                before = self._shares.get(key, _AT_FIRST if share else 0.0)
+                self._shares[key] = before + _FOLLOWS * (share - before)
+            step = step._replace(waited_s=waited_s, collectives=None if rings.is_taking.all() else rings)
+        only = [stage for stage in step.stages if self._shares.get((step.role, stage), 0.0) >= _ONLY_WAITS]
+        step = step._replace(waits_for={**dict.fromkeys(only, ""), **step.waits_for})
+        if step.waited_s is not None:  # what another side decides is not cut short
+            step.waited_s[:, [stage in step.waits_for for stage in step.stages]] = 0.0
+        return step
+
+
+def _waited_in(step: RoleStep, takes: Collectives) -> Any:
+    """(M, S) for how long each did nothing but wait for what it takes. Of several waits at once nobody knows whether
+    another one works meanwhile, nor of one that goes on beyond its stage: there it is 0.
+    """
+    size, order = step.total_s.size, np.flatnonzero(np.isfinite(takes.left_s) & (takes.stage >= 0))
+    place = (takes.member * len(step.stages) + takes.stage)[order]
+    order, place = (part[np.lexsort((takes.entered_s[order], place))] for part in (order, place))
+    entered, left = takes.entered_s[order], takes.left_s[order]
+    begun, over = (times.reshape(-1)[place] for times in (step.entered_s - _ROUNDED_S, step.left_s + _ROUNDED_S))
+    is_alone = (entered >= begun) & (left <= over)
+    is_alone[1:] &= (place[1:] != place[:-1]) | (entered[1:] >= left[:-1])
+    waited_s = np.bincount(place, left - entered, size) * (np.bincount(place, ~is_alone, size) == 0)
+    is_input = np.array([stage == INPUT_STAGE for stage in step.stages], bool)
+    return np.where(is_input, 0.0, np.fmin(waited_s.reshape(step.total_s.shape), np.nan_to_num(step.total_s)))
 
 
 def entered_stages(step: RoleStep) -> list[str]:
@@ -72,12 +117,9 @@ def with_inside(pieces: StepPieces, step: RoleStep, tells: Inside) -> StepPieces
     """The pieces, and one more for the inside of each stage of which collectives tell."""
     stages = np.flatnonzero(np.isfinite(tells.own_s).sum(axis=0) > 1)
     own = np.maximum(0.0, tells.own_s[:, stages])
-    came = step.entered_s[:, stages]
-    return StepPieces(
-        (*pieces.kinds, *(Piece(INSIDE, step.stages[stage]) for stage in stages.tolist())),
-        np.concatenate([pieces.stages, stages]), np.concatenate([pieces.came_s, came], axis=1),
-        np.concatenate([pieces.done_s, came + own], axis=1), np.concatenate([pieces.took_s, own], axis=1),
-        (*pieces.owners, *(step.stages[stage] for stage in stages.tolist())),
-        np.concatenate([pieces.is_first, np.zeros(len(stages), bool)]),
-        np.concatenate([pieces.error_s, tells.error_s[:, stages]], axis=1),
-    )  # fmt: skip
+    came, names = step.entered_s[:, stages], tuple(step.stages[stage] for stage in stages.tolist())
+    kinds, is_first = tuple(Piece(INSIDE, name) for name in names), np.zeros(len(stages), bool)
+    inside = StepPieces(kinds, stages, came, came + own, own, names, is_first, tells.error_s[:, stages])
+    both = zip(pieces, inside)
+    parts: Any = (a + b if isinstance(a, tuple) else np.concatenate([a, b], axis=-1) for a, b in both)  # type: ignore[operator]
+    return StepPieces(*parts)

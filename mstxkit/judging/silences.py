@@ -37,15 +37,11 @@ class Silences:
         """
         if now_s >= self._due_s:
             self._due_s, self._hosts = now_s + LOOKS_EVERY_S, hosts()
-            self._look(now_s)
+            for place, host in self._hosts.items():
+                if "/" in place or "\0" in place:
+                    continue  # a name that somebody made up
+                state = () if host.has_ended else documents.state_of(self._folder / f"{place}{layout.NOW_SUFFIX}")
+                if state and self._seen.get(place, ((), 0.0))[0] != state:
+                    self._seen[place] = state, now_s
         since_s = {place: now_s - self._seen.get(place, ((), now_s))[1] for place in self._hosts}
         return [of.host for place, of in self._hosts.items() if since_s[place] > SILENT_AFTER_S and not of.has_ended]
-
-    def _look(self, now_s: float) -> None:
-        for place, host in self._hosts.items():
-            if "/" in place or "\0" in place:
-                continue  # a name that somebody made up
-            state = () if host.has_ended else documents.state_of(self._folder / f"{place}{layout.NOW_SUFFIX}")
-            before = self._seen.get(place)
-            if state and (before is None or before[0] != state):
-                self._seen[place] = state, now_s

@@ -123,7 +123,10 @@ class StandingVerdict:
             self.gone += _UNSEEN
             return
         self.steps += 1
-        is_there = self._is_there(again) if seen is None else seen.excess > LEFT_SHARE * math.log1p(self.finding.ratio)
+        # Of a link a fault's test says so for long: what this step's collectives took counts.
+        is_link = again is not None and again.key.where == LINK
+        is_there = again is not None and (not is_link or again.lost_s > LEFT_SHARE * self.finding.lost_s)
+        is_there = is_there if seen is None else seen.excess > LEFT_SHARE * math.log1p(self.finding.ratio)
         self.times_seen += is_there
         self._follow_loss(again, seen)
         is_there = is_there and not self._costs_nothing_any_more()
@@ -139,11 +142,6 @@ class StandingVerdict:
         """Where nobody can hide that all are slow, it is known once and for all, also if somebody could hide later."""
         if is_known and self.finding.is_hidden:
             self.finding, self.coverage = self.finding._replace(is_hidden=False), 1.0
-
-    def _is_there(self, again: Finding | None) -> bool:
-        """Was it found again? Of a link a fault's test says so for long: what this step's collectives took counts."""
-        is_link = again is not None and again.key.where == LINK
-        return again is not None and (not is_link or again.lost_s > LEFT_SHARE * self.finding.lost_s)
 
     def _follow_loss(self, again: Finding | None, seen: Seen | None) -> None:
         if self.finding.key.where == NOW_AND_THEN:

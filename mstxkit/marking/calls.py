@@ -33,14 +33,14 @@ def evaluate(site: Any, attributes: Attributes, /, *args: Any, **kwargs: Any) ->
     if not state.recording():
         return None
     if _closely or _is_turn():
-        return _measured(site, attributes, args, kwargs)
-    return _evaluated(attributes, args, kwargs)
+        return _measure_values(site, attributes, args, kwargs)
+    return _evaluate_attributes(attributes, args, kwargs)
 
 
-def _measured(site: Any, attributes: Attributes, args: Any, kwargs: Any) -> dict[str, Any] | None:
+def _measure_values(site: Any, attributes: Attributes, args: Any, kwargs: Any) -> dict[str, Any] | None:
     global _closely
     before = thread_time_ns()  # without what other threads do meanwhile
-    values = _evaluated(attributes, args, kwargs)
+    values = _evaluate_attributes(attributes, args, kwargs)
     took_ns = thread_time_ns() - before
     is_dear = took_ns > _DEAR_NS
     _add_cost(site, took_ns if _closely else _stands_for(took_ns))
@@ -64,7 +64,7 @@ def _add_cost(site: Any, ns: int) -> None:
         faults.note("cost of attributes", exc)
 
 
-def _evaluated(attributes: Attributes, args: Any, kwargs: Any) -> dict[str, Any] | None:
+def _evaluate_attributes(attributes: Attributes, args: Any, kwargs: Any) -> dict[str, Any] | None:
     try:
         return dict(attributes(*args, **kwargs) if callable(attributes) else attributes)
     except Exception as exc:
@@ -90,7 +90,7 @@ class Pieces:
     async def more(self) -> bool:
         """Run the body to its next yield; False when it has ended. The range ends with the body."""
         try:
-            self._value = await self._span.drive(self._resumed())
+            self._value = await self._span.drive(self._resume_body())
             return True
         except StopAsyncIteration:
             self._span.close(False)
@@ -99,7 +99,7 @@ class Pieces:
             self._span.close(not isinstance(exc, GeneratorExit))
             raise
 
-    def _resumed(self) -> Any:
+    def _resume_body(self) -> Any:
         # Nothing of this stays in a frame that an exception keeps alive: that would be a cycle through its traceback.
         sent, thrown, self.sent, self._thrown = self.sent, self._thrown, None, None
         # For aclose too: a GeneratorExit thrown in ends, or is refused by, the body just as aclose would.

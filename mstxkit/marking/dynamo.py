@@ -43,7 +43,7 @@ class _TracedRange:
         """Nothing."""
 
 
-def _range(name: Any, **options: Any) -> Any:
+def _make_range(name: Any, **options: Any) -> Any:
     return _TracedRange()
 
 
@@ -58,7 +58,7 @@ def register(dynamo: ModuleType, engine: Any) -> None:
         return
     _leave_out(dynamo.trace_rules)
     substitutions: dict[Callable[..., Any], Callable[..., Any]] = {
-        engine.mstx_range: _range, engine.stage: _range, engine.mark: lambda message, **options: None,
+        engine.mstx_range: _make_range, engine.stage: _make_range, engine.mark: lambda message, **options: None,
         engine.at_step: lambda n: contextlib.nullcontext(), engine.is_on: lambda site: False,
     }  # fmt: skip
     for name in _RUN_EAGERLY:

@@ -126,7 +126,7 @@ def interface_of(target: Callable[..., Any]) -> Interface:
         return Interface(AWAITABLE if is_marked else CALL, Parameters())
     kinds = {_COROUTINE: COROUTINE, _ASYNC_GENERATOR: ASYNC_GENERATOR, _GENERATOR: GENERATOR}
     kind = next((kind for flag, kind in kinds.items() if function.__code__.co_flags & flag), CALL)
-    parameters = _parameters(function.__code__, bound)
+    parameters = _read_parameters(function.__code__, bound)
     places = len(parameters.positional_only) + len(parameters.plain)
     defaults = (function.__defaults__ or ())[-places:] if places else ()
     flags = function.__code__.co_flags & _ITERABLE_COROUTINE
@@ -155,7 +155,7 @@ def _code_behind(target: Callable[..., Any]) -> tuple[FunctionType | None, int]:
     return None, 0
 
 
-def _parameters(code: CodeType, bound: int) -> Parameters:
+def _read_parameters(code: CodeType, bound: int) -> Parameters:
     names, count = code.co_varnames, code.co_argcount
     after = count + code.co_kwonlyargcount
     varargs = names[after] if code.co_flags & _VARARGS else None
@@ -194,7 +194,7 @@ def name_no_modules() -> None:
             del function.__globals__["__name__"]
 
 
-def _edited(target: Callable[..., Any]) -> FunctionType | None:
+def _find_edited(target: Callable[..., Any]) -> FunctionType | None:
     """The function whose code `target` runs, where such are edited while the process runs. Not one that is made again
     and again and may refer to itself: held by code, into which no garbage collector sees, it would stay for ever.
     """
@@ -223,10 +223,10 @@ def make(interface: Interface, name: str, held: dict[str, Any]) -> FunctionType:
     """
     attributes, parameters, target = held["attributes"], interface.parameters, held["function"]
     constant = attributes.constant if isinstance(attributes, Prepared) else attributes
-    inner = _edited(target)
+    inner = _find_edited(target)
     cells = {} if inner is None else dict(zip(inner.__code__.co_freevars, inner.__closure__ or ()))
-    names = _names(parameters)
-    prologue = _prologue(parameters, attributes, _texts(names, inner is not None))
+    names = _choose_names(parameters)
+    prologue = _write_prologue(parameters, attributes, _write_texts(names, inner is not None))
     code = _code(
         interface.kind, parameters, held["stream"] is not None, prologue, inner is not None, tuple(cells),
         "__class__" in cells and inner is not None and inner.__qualname__.startswith(_CLASS_OF_AN_EDIT),
@@ -278,7 +278,7 @@ def silence(wrapper: FunctionType, function: Callable[..., Any]) -> None:
             own[internal] = held[role]
 
 
-def _prologue(parameters: Parameters, attributes: Any, names: Mapping[str, str]) -> Prologue:
+def _write_prologue(parameters: Parameters, attributes: Any, names: Mapping[str, str]) -> Prologue:
     prologue = None
     if attributes is None:
         prologue = Prologue()
@@ -291,7 +291,7 @@ def _prologue(parameters: Parameters, attributes: Any, names: Mapping[str, str])
 
 
 @lru_cache(maxsize=512)
-def _names(parameters: Parameters) -> dict[str, str]:
+def _choose_names(parameters: Parameters) -> dict[str, str]:
     """By role, what the wrapper of a function with these parameters holds, and its own variables, are called in it."""
     roles, tail = (*_HELD, *_BUILTINS, *_LOCALS), ""
     while any(name.startswith(f"_{role}{tail}") for name in parameters.names for role in roles):
@@ -299,7 +299,7 @@ def _names(parameters: Parameters) -> dict[str, str]:
     return {role: f"_{role}{tail}" for role in roles}
 
 
-def _texts(names: Mapping[str, str], is_in_code: bool) -> Mapping[str, str]:
+def _write_texts(names: Mapping[str, str], is_in_code: bool) -> Mapping[str, str]:
     """What stands for them in the wrapper's source."""
     if not is_in_code:
         return names
@@ -317,7 +317,7 @@ def _code(
 
     `is_edit`: its function was made in another class than is going to have it, and is told that one.
     """
-    names = _texts(_names(parameters), is_in_code)
+    names = _write_texts(_choose_names(parameters), is_in_code)
     source = _source(kind, parameters, has_stream, prologue, names)
     if free:
         head, body = source.split("\n", 1)

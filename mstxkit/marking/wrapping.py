@@ -42,13 +42,13 @@ class RangeSettings(NamedTuple):
 def decorate(settings: tuple[object, object, object, object, Any], target: Any) -> Any:
     """Give `target` ranges, as `mstx_timer` and a `Range` used as a decorator do. `settings`: of `RangeSettings`."""
     try:
-        return _decorated(target, RangeSettings(*settings))
+        return _decorate_target(target, RangeSettings(*settings))
     except Exception as exc:
         faults.note("decorating", exc)
         return target
 
 
-def _decorated(target: Any, settings: RangeSettings) -> Any:
+def _decorate_target(target: Any, settings: RangeSettings) -> Any:
     if settings.name is target:  # `@stage` and `@mstx_range`, without a name
         own = _name_of(getattr(target, "__func__", target))
         settings = settings._replace(name=own, stage=own if settings.stage is target else settings.stage)
@@ -92,7 +92,7 @@ def _is_alias(function: FunctionType, cls: type) -> bool:
 
 def _inner(target: Any, settings: RangeSettings) -> Any:
     """What a partial, a static method and the like hold. A class there is called, its methods stay as they are."""
-    return _timed_callable(target, settings) if isinstance(target, type) else _decorated(target, settings)
+    return _timed_callable(target, settings) if isinstance(target, type) else _decorate_target(target, settings)
 
 
 def _copy_marks(source: Any, copy: Any) -> Any:
@@ -111,7 +111,7 @@ def _timed_callable(target: Any, settings: RangeSettings) -> Any:
         return target
     name = settings.name if settings.name is not None else _name_of(target)
     site = engine.intern(name, settings.stage, settings.domain)
-    return target if _has_range_of(site, target) else _wrapper(target, site, settings)
+    return target if _has_range_of(site, target) else _make_wrapper(target, site, settings)
 
 
 def _why_not(target: Any) -> str | None:
@@ -148,7 +148,7 @@ def _has_range_of(site: Any, function: Any) -> bool:
     return False
 
 
-def _wrapper(target: Any, site: Any, settings: RangeSettings) -> FunctionType:
+def _make_wrapper(target: Any, site: Any, settings: RangeSettings) -> FunctionType:
     _look_above()
     held = {
         # Pickled as names of `state`: a wrapper that travels uses the engine of where it arrives.

@@ -54,18 +54,14 @@ def _parse_folder(kind: Kind, folder: str, export: str) -> dict[str, Any]:
         analyse = importlib.import_module(kind.module).analyse
         answer["versions"] = {kind.name: str(getattr(sys.modules[kind.name], "__version__", "unknown"))}
         if folder:
-            _call_analyse(analyse, folder, export)
+            # `analyse` with those of its options that this version has: 7.0 has no export_type, 6.0.rc1 only the path.
+            parameters = inspect.signature(analyse).parameters
+            options: dict[str, Any] = {"max_process_number": 1} if "max_process_number" in parameters else {}
+            if export:
+                if "export_type" not in parameters:
+                    raise ValueError("this version's analyse has no export_type: leave out --export")
+                options["export_type"] = export.split(",")
+            analyse(folder, **options)
     except Exception as exc:
         answer["problem"] = f"{type(exc).__name__}: {exc}"[:_TEXT_LIMIT]
     return answer
-
-
-def _call_analyse(analyse: Any, folder: str, export: str) -> None:
-    """`analyse` with those of its options that this version has: 7.0 has no export_type, 6.0.rc1 only the path."""
-    parameters = inspect.signature(analyse).parameters
-    options: dict[str, Any] = {"max_process_number": 1} if "max_process_number" in parameters else {}
-    if export:
-        if "export_type" not in parameters:
-            raise ValueError("this version's analyse has no export_type: leave out --export")
-        options["export_type"] = export.split(",")
-    analyse(folder, **options)

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -17,7 +19,8 @@ from pathlib import Path
 from typing import Any, Iterator, Mapping, NamedTuple, Sequence
 
 from ..host import apart, identity
-from . import kinds, leftovers, outcome, profiles, record
+from . import kinds, outcome, profiles, record
+from .kinds import OUTPUT
 from .profiles import Profile
 from .record import ParseRecord
 
@@ -29,6 +32,13 @@ _START = (
 _LOOK_EVERY_S = 0.05
 _LOADED_WITHIN_S = 300.0
 _ANSWER_LIMIT_BYTES = 1 << 16
+# Left by a parse that was cut off: msprof takes its own intermediate files for finished work, then fails for want of
+# the rest ("Parsing Profile Data", MindStudio Profiler user guide). Source: what torch_npu 2.13.0
+# (`_profiling_parser.py`) and mindspore 2.10.0 (`clean_analysis_cache`) remove themselves.
+_IN_DEVICE_DATA = ("analyze", "mindstudio_profiler_log", "mindstudio_profiler_output")
+_FILES = re.compile(r"msprof_\d+\.db|msprof_analysis_\d+\.log")
+_PARTS = re.compile(r"host|device_\d+")
+_IN_PARTS = ("sqlite", "summary", "timeline", "data/all_file.complete")
 
 
 class ParsePlan(NamedTuple):
@@ -116,9 +126,6 @@ class _Child:
         status = self._process.wait()
         if self._process.stdin:
             self._process.stdin.close()
-        return self._read_answer(), status
-
-    def _read_answer(self) -> dict[str, Any]:
         try:
             answer = json.loads(os.read(self._reader, _ANSWER_LIMIT_BYTES))
             versions, problem = answer["versions"].items(), answer["problem"]
@@ -126,7 +133,7 @@ class _Child:
             versions, problem = (), ""
         finally:
             os.close(self._reader)
-        return {"versions": {str(key): str(value) for key, value in versions}, "problem": str(problem)}
+        return {"versions": {str(key): str(value) for key, value in versions}, "problem": str(problem)}, status
 
 
 class _Parse:
@@ -150,7 +157,7 @@ class _Parse:
             self._log.unlink(missing_ok=True)
             begun = self._keep_record(record.PARSING)
             if begun.state == record.PARSING:
-                leftovers.clear(self._raw)
+                clear_leftovers(self._raw)
                 raw, kind, plan = str(self._raw.resolve()), self._kind.name, self._plan
                 self._child = _Child(kind, raw, self._export, self._log, plan, (lock,), place)
             return begun
@@ -206,3 +213,25 @@ def _how_it_ended(status: int) -> str:
     if status >= 0:
         return f"its process ended with status {status}" if status else ""
     return f"its process was killed by signal {-status} ({signal.strsignal(-status)})"
+
+
+def clear_leftovers(raw: Path) -> None:
+    """Remove what earlier parses of a raw folder left. Raises: OSError where something cannot be removed."""
+    for path in (raw / OUTPUT, *_find_intermediate(raw)):
+        if path.is_symlink() or path.is_file():
+            path.unlink()
+        elif path.is_dir():
+            shutil.rmtree(path)
+
+
+def _find_intermediate(raw: Path) -> Iterator[Path]:
+    for name in os.listdir(raw):
+        folder = raw / name
+        if not name.startswith("PROF_") or folder.is_symlink() or not folder.is_dir():
+            continue
+        yield from (folder / inner for inner in _IN_DEVICE_DATA)
+        for inner in os.listdir(folder):
+            if _FILES.fullmatch(inner):
+                yield folder / inner
+            elif _PARTS.fullmatch(inner) and not (folder / inner).is_symlink():
+                yield from (folder / inner / left for left in _IN_PARTS)

@@ -9,7 +9,8 @@ from . import _mindspeed_rl_steps as steps
 
 _GET = {"consumer": "consumer", "count": "experience_count", "columns": "len(experience_columns)"}
 _GROUP = {"workers": "len(self.actor_handlers)"}
-_GROUP_CALL = {**_GROUP, "blocking": "blocking"}
+_BLOCKING, _SAVED = {"blocking": "blocking"}, {"iteration": "iteration"}
+_GROUP_CALL = {**_GROUP, **_BLOCKING}
 
 # The dock's own process: up to 100 threads, and `all_consumed` polled by every worker. Source: transfer_dock.py:377,
 # 480, 686, 791; mm_transfer_dock.py (2.1.0); since master a queue instead of the dock, where so configured:
@@ -66,8 +67,8 @@ TRAINER = (
             *(Target(f"{group}.{name}", stage=stage, attributes=_GROUP_CALL, waits=True) for name, stage in _CALLS),
             Target(f"{group}.update", stage="actor_update", attributes=_GROUP, waits=True),
             Target(
-                f"{group}.save_checkpoint", stage="save_checkpoint", step_after=steps.saved,
-                attributes={"iteration": "iteration"}, waits=True,
+                f"{group}.save_checkpoint", stage="save_checkpoint", step_after=steps.saved, attributes=_SAVED,
+                waits=True,
             ),
             *each(group, "wait_all_ref_objs_run_over", "exit_infer_mode", attributes=_GROUP, waits=True),
             Target(f"{group}.enter_infer_mode", step=steps.next_one, attributes=_GROUP, waits=True),
@@ -86,17 +87,12 @@ TRAINER = (
                 f"{trainer}.fit", process_role="trainer",
                 attributes={"global_batch_size": "self.global_batch_size", "n_samples": "self.n_samples_per_prompt"},
             ),
-            Target(
-                f"{trainer}.compute_advantage", stage="compute_advantage", attributes={"blocking": "blocking"},
-                waits=True,
-            ),
-            Target(
-                f"{trainer}.save_checkpoint", step_after=steps.saved, attributes={"iteration": "iteration"}, waits=True
-            ),
+            Target(f"{trainer}.compute_advantage", stage="compute_advantage", attributes=_BLOCKING, waits=True),
+            Target(f"{trainer}.save_checkpoint", step_after=steps.saved, attributes=_SAVED, waits=True),
             Target(f"{trainer}.transfer_dock_init", attributes=trainer_settings.of_trainer),
         )
     ),
-    Target(f"{_TRAINERS[1]}.apply_kl_penalty", stage="compute_kl", attributes={"blocking": "blocking"}, waits=True),
+    Target(f"{_TRAINERS[1]}.apply_kl_penalty", stage="compute_kl", attributes=_BLOCKING, waits=True),
     Target(f"{_TRAINERS[2]}.dynamic_sampling", stage="dynamic_sampling", waits=True),
     *each("mindspeed_rl.trainer.utils.data_strategy:DataStrategy", "put_experience", "clear_main", "get_metrics"),
     Target("mindspeed_rl.trainer.utils.transfer_dock:put_prompts_experience", step=steps.next_one),

@@ -11,8 +11,6 @@ from types import SimpleNamespace
 from typing import Any, Callable
 
 _QUEUE = "index_queue"
-
-
 _given = SimpleNamespace(number=None)  # the batch that this worker was given, until its fetch has asked for it
 
 

@@ -13,29 +13,14 @@ from typing import Any, Callable
 from ..marking import signatures
 
 
-def run_whole(upstream: Callable[..., Any], trainer: Any, args: Any, kwargs: Any) -> Any:
-    """`Trainer.train`."""
-    return upstream(trainer, *args, **kwargs)
+def _make_part() -> Callable[..., Any]:
+    def part(upstream: Callable[..., Any], trainer: Any, args: Any, kwargs: Any) -> Any:
+        return upstream(trainer, *args, **kwargs)
+
+    return part
 
 
-def fetch_batches(upstream: Callable[..., Any], trainer: Any, args: Any, kwargs: Any) -> Any:
-    """`Trainer.get_batch_samples`, once an update."""
-    return upstream(trainer, *args, **kwargs)
-
-
-def run_micro_batch(upstream: Callable[..., Any], trainer: Any, args: Any, kwargs: Any) -> Any:
-    """`Trainer.training_step`."""
-    return upstream(trainer, *args, **kwargs)
-
-
-def run_evaluation(upstream: Callable[..., Any], trainer: Any, args: Any, kwargs: Any) -> Any:
-    """`Trainer.evaluate`."""
-    return upstream(trainer, *args, **kwargs)
-
-
-def save_state(upstream: Callable[..., Any], trainer: Any, args: Any, kwargs: Any) -> Any:
-    """`Trainer._save_checkpoint`."""
-    return upstream(trainer, *args, **kwargs)
+run_whole, fetch_batches, run_micro_batch, run_evaluation, save_state = (_make_part() for _ in range(5))
 
 
 def _unless_told(

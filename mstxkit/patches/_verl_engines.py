@@ -20,7 +20,6 @@ ENGINE = "verl.workers.engine"
 MICRO_BATCHES_PER_S = 100
 ONLY = {"forward_only": "forward_only"}
 
-
 # A batch of an engine goes on until the next, or the end of what it is in: the optimizer's step comes after it.
 GOES_ON = PieceSampling(until_next=True, ends_after=("micro_batch",))
 ENDS_MINI = PieceSampling(ends_after=("mini_batch",))

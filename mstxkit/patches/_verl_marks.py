@@ -24,7 +24,8 @@ def start(message: str | None = None) -> Any:
     function, 0.9.1 with the role, the trainer with the name of the metric. While neither a recorder nor a profiler
     listens there are no stages, and every mark is given.
     """
-    if message is not None and _has_range(message):
+    is_stage = message not in _NOT_STAGES
+    if (stages.canonical(message or "") == ranges.current_stage()) if is_stage else engine.recording():
         return None
     from torch_npu.npu import mstx  # type: ignore[import-not-found,import-untyped,unused-ignore]
 
@@ -38,10 +39,3 @@ def end(range_id: Any) -> Any:
     from torch_npu.npu import mstx  # type: ignore[import-not-found,import-untyped,unused-ignore]
 
     return mstx.range_end(range_id)
-
-
-def _has_range(message: str) -> bool:
-    if message in _NOT_STAGES:
-        return engine.recording()
-    inside = ranges.current_stage()
-    return inside is not None and stages.canonical(message) == inside

@@ -11,8 +11,8 @@ from . import _verl_steps as steps
 
 LOOP = "verl.experimental.agent_loop.agent_loop"
 VLLM = "verl.workers.rollout.vllm_rollout"
-SGLANG = "verl.workers.rollout.sglang_rollout.async_sglang_server"
-TRTLLM = "verl.workers.rollout.trtllm_rollout.trtllm_async_server"
+SGLANG = "verl.workers.rollout.sglang_rollout.async_sglang_server:SGLangHttpServer"
+TRTLLM = "verl.workers.rollout.trtllm_rollout.trtllm_async_server:TRTLLMHttpServer"
 REWARD = "verl.experimental.reward_loop.reward_loop:RewardLoopWorker"
 REQUESTS_PER_S = 100
 
@@ -84,11 +84,6 @@ def _server(server: str, name: str, unless: str | None = None) -> tuple[Target, 
     )  # fmt: skip
 
 
-def _step(server: str) -> Target:
-    """The server gets the step of its new weights: what it generates next is for the following one."""
-    return method(f"{server}.set_global_steps", step_after="global_steps", **by("rollout"))
-
-
 # The names of requests are those of verl's RLInsightLogger.
 SERVERS = (
     # workers/rollout/vllm_rollout/vllm_async_server.py 0.6.1:373,417,428 0.7.0:460,548,559: the base of a class under
@@ -100,15 +95,17 @@ SERVERS = (
         f"{VLLM}.vllm_async_server:vLLMHttpServer", "vllm_generate",
         unless=f"{VLLM}.vllm_async_server:vLLMHttpServerBase",
     ),
-    _step(f"{VLLM}.vllm_async_server:vLLMHttpServer"),
     # workers/rollout/sglang_rollout/async_sglang_server.py 0.6.1:224,202,215 0.7.0:260,235,247 (under @ray.remote)
     # 0.7.1:333,296,314,425 0.8.0:508,442,466,681 0.9.0:526,461,484,704 0.9.1:546,480,504,726
-    *_server(f"{SGLANG}:SGLangHttpServer", "sglang_generate"),
-    _step(f"{SGLANG}:SGLangHttpServer"),
+    *_server(SGLANG, "sglang_generate"),
     # workers/rollout/trtllm_rollout/trtllm_async_server.py 0.8.0:320,391 0.9.0:321,392 0.9.1:318,391 (under
     # @ray.remote)
-    *_server(f"{TRTLLM}:TRTLLMHttpServer", "trtllm_generate"),
-    _step(f"{TRTLLM}:TRTLLMHttpServer"),
+    *_server(TRTLLM, "trtllm_generate"),
+    # A server gets the step of its new weights: what it generates next is for the following one.
+    *(
+        method(f"{server}.set_global_steps", step_after="global_steps", **by("rollout"))
+        for server in (f"{VLLM}.vllm_async_server:vLLMHttpServer", SGLANG, TRTLLM)
+    ),
 )  # fmt: skip
 
 REWARDS = (

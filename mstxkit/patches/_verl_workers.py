@@ -6,6 +6,7 @@ Names are those that `DistProfiler.annotate(role=…)` has for them in the newes
 from __future__ import annotations
 
 from ..patching.declare import AROUND, Target, by, method
+from . import _verl_steps as steps
 
 FSDP = "verl.workers.fsdp_workers"
 MEGATRON = "verl.workers.megatron_workers"
@@ -44,8 +45,8 @@ def _critic(worker: str) -> tuple[Target, ...]:
 
 
 def _weights(path: str) -> Target:
-    """Weights go to the rollout at the end of step N, with N; what comes next belongs to N + 1."""
-    return method(path, stage="weight_sync", step_after="global_steps", **by("actor"))
+    """Weights go to the rollout at the end of step N, with N; what comes next belongs to N + 1, but in one-step-off."""
+    return method(path, stage="weight_sync", step_after=steps.of_weights, **by("actor"))
 
 
 def _legacy(module: str, saved: dict[str, str], step: str | None = None) -> tuple[Target, ...]:
@@ -84,10 +85,7 @@ LEGACY_FSDP = _legacy(FSDP, SAVED, step="prompts.meta_info['global_steps']")
 LEGACY_MEGATRON = _legacy(MEGATRON, {"global_step": "global_steps"})
 
 # workers/roles/actor.py 0.6.1:108,141 and critic.py 0.6.1:134,162: what engine_workers became
-LEGACY_ROLES = (
-    *_actor(f"{ROLES}.actor:ActorWorker")[:2],
-    *_critic(f"{ROLES}.critic:CriticWorker"),
-)  # fmt: skip
+LEGACY_ROLES = (*_actor(f"{ROLES}.actor:ActorWorker")[:2], *_critic(f"{ROLES}.critic:CriticWorker"))
 
 # workers/engine_workers.py 0.7.0:529,523,517,539 0.7.1:603,595,588,613 0.8.0:652,644,637,662 0.9.0:705,697,690,715
 # 0.9.1:713,703,696,723

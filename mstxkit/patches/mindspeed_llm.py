@@ -18,7 +18,6 @@ _ITERATION = "iteration"
 _SAVED = {"iteration": "iteration"}
 _UPDATE = "self.global_step"
 
-
 # The MCore loop. Source: mindspeed_llm/training/training.py: pretrain :455, train :580, and what it calls each
 # iteration: train_step, training_log, evaluate_and_print_results, save_checkpoint_and_time, all but training_log copied
 # by name from megatron/training/training.py (0.12.1: train_step :1213, training_log :1325, save_checkpoint_and_time
@@ -102,7 +101,7 @@ _TRL_PPO = (
 # (forward and backward), clip_grad_norm, optimizer.step :312, profiler, monitor and checkpoint. Clipping lies in
 # fsdp2/distributed in 26.1.0, in fsdp2/optim since.
 _TRAINER = "mindspeed_llm.fsdp2.train.trainer:Trainer"
-_OPTIMIZED = PieceSampling(ends_round_after=True)
+_OPTIM, _OPTIMIZED = "mindspeed_llm.fsdp2.optim.optimizer", PieceSampling(ends_round_after=True)
 _FSDP2 = (
     Target(f"{_TRAINER}.train", process_role="trainer"),
     Target(
@@ -118,10 +117,9 @@ _FSDP2 = (
     ),
     Target(f"{_TRAINER}._compute_loss", tier="extra", max_per_s=200),
     *(Target(f"mindspeed_llm.fsdp2.{folder}.clip_grad_norm:clip_grad_norm") for folder in ("optim", "distributed")),
-    *each(
-        "mindspeed_llm.fsdp2.optim.optimizer", "MultiOptimizer.step", "FunctionalFusedAdamW.step", sampling=_OPTIMIZED
-    ),
+    *each(_OPTIM, "MultiOptimizer.step", "FunctionalFusedAdamW.step", sampling=_OPTIMIZED),
     Target("mindspeed_llm.fsdp2.optim.muon:Muon.step", sampling=_OPTIMIZED),
+    Target("torch.optim.adamw:AdamW.step", with_module=_OPTIM),  # one of several in a MultiOptimizer: it ends no round
     Target(
         "mindspeed_llm.fsdp2.utils.train_monitor:TrainMonitor.step", attributes={"finished": "current_step"},
         sampling=PieceSampling(ends_round=True),

@@ -64,9 +64,7 @@ _REWARD = (
         f"{_COMPUTE}:apply_kl_penalty", stage="compute_kl", process_role="advantage",
         attributes={**_DATA, "penalty": "penalty"},
     ),
-    *each(
-        _COMPUTE, "compute_grpo_data_metrics", "compute_dapo_data_metrics", "compute_ppo_data_metrics", attributes=_DATA
-    ),
+    *each(_COMPUTE, *(f"compute_{which}_data_metrics" for which in ("grpo", "dapo", "ppo")), attributes=_DATA),
 )  # fmt: skip
 
 # What a stage does with one dispatched batch. Source: models/actor.py:85-93, critic.py:69 (2.2), reference.py:52,
@@ -99,7 +97,6 @@ _MODELS = (
 # `async_generate_sequences` is); actor_hybrid_worker.py:484, 575 (2.2), 667, 762 (master); vllm_engine.py:276-557.
 # vLLM runs inside the worker: its own functions are those of the patches `vllm_ascend` and `sglang`.
 _VLLM = "mindspeed_rl.models.rollout.vllm_engine:VLLMInferEngine"
-_PROMPTS = {"prompts": "len(idx_list)"}
 _ROLLOUT = (
     Target(f"{_HYBRID}.generate_sequences", attributes={"prompts": "len(prompts_list)"}),
     Target(f"{_ACTOR}.sync_generate_process", attributes={**_DATA, "rows": "len(index)"}),
@@ -107,8 +104,7 @@ _ROLLOUT = (
     Target(f"{_ACTOR}.async_multi_turn_rollout", attributes={"rows": "len(indexes)"}),
     Target(f"{_ACTOR}.get_tool_response", max_per_s=100),
     Target(f"{_ACTOR}.get_partial_rollout_stop_signal", coalesce=True),  # asked once per decode step
-    Target(f"{_VLLM}.generate_sequences", attributes=_PROMPTS),
-    Target(f"{_VLLM}.async_generate_sequences", attributes=_PROMPTS),
+    *each(_VLLM, "generate_sequences", "async_generate_sequences", attributes={"prompts": "len(idx_list)"}),
     *each(_VLLM, "init_cache_engine", "free_cache_engine"),
     Target(f"{_VLLM}._post_process_outputs", tier="extra"),
 )
@@ -127,9 +123,7 @@ _RESHARDING = (
     Target(f"{_VLLM}.sync_model_weights", attributes={"load_format": "load_format"}),
     Target(f"{_VLLM}.offload_model_weights"),
     Target(f"{_CONTAINER}.get_infer_params"),
-    *each(
-        _CONTAINER, "_update_weight_buffers_intra_pp", "_update_weight_buffers_inter_pp", "_update_weight_buffers_ep"
-    ),
+    *each(_CONTAINER, *(f"_update_weight_buffers_{which}" for which in ("intra_pp", "inter_pp", "ep"))),
     *each(_CONTAINER, "_send_receive_experts", "_send_receive_redundancy_experts", tier="extra"),
 )
 

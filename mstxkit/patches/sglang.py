@@ -12,15 +12,16 @@ _GENERATE = "actor_generate"
 _SYNC = "weight_sync"
 _MANAGERS = "sglang.srt.managers"
 
-# One batch: scheduled, run, its tokens handed on. `reqs` is a plain list of the dataclass ScheduleBatch. Without work
-# the loop does not wait: choosing a batch and receiving requests are polled.
+# One batch: scheduled, run, its tokens handed on. `reqs` is a plain list of the dataclass ScheduleBatch, as are both
+# queues: `running` decode, or will when a prefill is through. Choosing a batch and receiving requests are polled.
 # Source: scheduler.py:1579, 1883, 2008, 1026 (0.5.4.post1); 3894, 4614, 5074 (0.5.23), where receiving has moved to
 # scheduler_components/request_receiver.py:80.
-_REQUESTS = {"requests": "len(batch.reqs)"}
+_REQUESTS = {"requests": "len(batch.reqs)", "mode": "batch.forward_mode._name_"}
+_QUEUES = {"running": "len(self.running_batch.reqs)", "waiting": "len(self.waiting_queue)"}
 _SCHEDULER = f"{_MANAGERS}.scheduler:Scheduler"
 _BATCHES = (
     Target(
-        f"{_SCHEDULER}.run_batch", stage=_GENERATE, process_role="rollout", attributes=_REQUESTS,
+        f"{_SCHEDULER}.run_batch", stage=_GENERATE, process_role="rollout", attributes={**_REQUESTS, **_QUEUES},
         sampling=PieceSampling(across="decode_step"),
     ),
     Target(f"{_SCHEDULER}.process_batch_result", stage=_GENERATE, attributes=_REQUESTS),

@@ -26,7 +26,7 @@ def _checkpoint(state_dict: Any, **kwargs: Any) -> dict[str, Any]:
     return {} if where is None else {"to": str(where) if isinstance(where, PurePath) else where}
 
 
-def _class(self: Any, *args: Any, **kwargs: Any) -> dict[str, str]:
+def name_class(self: Any, *args: Any, **kwargs: Any) -> dict[str, str]:
     """Which optimizer it is."""
     return {"optimizer": type(self).__name__}
 
@@ -81,7 +81,7 @@ PATCH = Patch(
     targets=(
         *_DATA,
         *(
-            Target(f"torch.optim.{module}:{name}.step", name="Optimizer.step", attributes=_class)
+            Target(f"torch.optim.{module}:{name}.step", name="Optimizer.step", attributes=name_class)
             for module, name in _OPTIMIZERS
         ),
         *_SAVE,

@@ -17,7 +17,7 @@ from ..patching.declare import AROUND, Patch, Target, each
 from ..pieces.sampling import PieceSampling
 from .transformers import rest_of_update
 
-_STEP = "self.state.global_step"
+_STEP, _BATCHES = "self.state.global_step", {"batches": "num_batches"}
 _MINE = "mstxkit.patches._trl_update"
 
 
@@ -42,10 +42,7 @@ def _trainer(where: str) -> tuple[Target, ...]:
     """
     return (
         _rl_train(where),
-        Target(
-            f"{where}.get_batch_samples", step=_STEP, attributes={"batches": "num_batches"},
-            sampling=PieceSampling(ends_round=True),
-        ),
+        Target(f"{where}.get_batch_samples", step=_STEP, attributes=_BATCHES, sampling=PieceSampling(ends_round=True)),
         Target(
             f"{where}.training_step", stage="train_step", step=_STEP, boundary="micro_batch",
             attributes={"micro_batch": "self._step"},
@@ -78,22 +75,15 @@ _PPO = tuple(f"trl.{where}.ppo_trainer:PPOTrainer" for where in ("trainer", "exp
 _ASYNC_GRPO = "trl.experimental.async_grpo.async_grpo_trainer:AsyncGRPOTrainer"
 _OTHER_RL = (
     *map(_rl_train, (*_PPO, *_ONLINE_DPO, _ASYNC_GRPO)),
-    *(
-        target
-        for where in (*_ONLINE_DPO, _ASYNC_GRPO)
-        for target in (
-            Target(f"{where}.get_batch_samples", step=_STEP, attributes={"batches": "num_batches"}),
-            Target(f"{where}.training_step", stage="train_step", step=_STEP),
-        )
-    ),
+    *(Target(f"{where}.get_batch_samples", step=_STEP, attributes=_BATCHES) for where in (*_ONLINE_DPO, _ASYNC_GRPO)),
+    *(Target(f"{where}.training_step", stage="train_step", step=_STEP) for where in (*_ONLINE_DPO, _ASYNC_GRPO)),
 )
 
 
 def _online_dpo(where: str) -> tuple[Target, ...]:
     """The parts of one `training_step`. Lines in 1.16.0: 947, 632, 799, 1058, 1104, 1363."""
     return (
-        Target(f"{where}._generate", stage="actor_generate", attributes={"prompts": "len(prompts)"}),
-        Target(f"{where}._generate_vllm", stage="actor_generate", attributes={"prompts": "len(prompts)"}),
+        *each(where, "_generate", "_generate_vllm", stage="actor_generate", attributes={"prompts": "len(prompts)"}),
         Target(f"{where}._move_model_to_vllm", stage="weight_sync"),
         Target(
             f"{where}._calculate_rewards_from_functions", stage="reward", attributes={"completions": "len(completions)"}
@@ -123,21 +113,18 @@ _PARTS = (
 )
 
 
-def _supervised(where: str) -> tuple[Target, ...]:
+def _supervised(kind: str) -> tuple[Target, ...]:
     """A trainer that generates nothing: nothing of it is a stage of RL. Source: sft_trainer.py:1560, 1691 (1.16.0)."""
+    where = f"trl.trainer.{kind.lower()}_trainer:{kind}Trainer"
     return (
         Target(f"{where}.train", process_role="trainer"),
-        Target(f"{where}.get_batch_samples", step=_STEP, attributes={"batches": "num_batches"}),
+        Target(f"{where}.get_batch_samples", step=_STEP, attributes=_BATCHES),
         Target(f"{where}.training_step", step=_STEP),
         *each(where, "compute_loss", "evaluate", "_save_checkpoint"),
     )
 
 
-_SUPERVISED = tuple(
-    target
-    for kind in ("SFT", "DPO", "Reward")
-    for target in _supervised(f"trl.trainer.{kind.lower()}_trainer:{kind}Trainer")
-)
+_SUPERVISED = tuple(target for kind in ("SFT", "DPO", "Reward") for target in _supervised(kind))
 
 # Generation of versions without `_generate`: in the middle of `_generate_and_score_completions`, inside this context.
 # Source: grpo_trainer.py:1543, 1570 (0.20.0).

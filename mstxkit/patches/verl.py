@@ -38,7 +38,8 @@ PATCH = Patch(
         "of workers in 0.6.1 and 0.7.0 (except FSDP with rollout.mode=sync, told by generate_sequences) and in "
         "main_ppo_sync of 0.8.0; those of the trainer and the agent loops have it",
         "in fully_async_policy the step of workers and servers is the version of the parameters, plus one; "
-        "its rollouter and agent loops are told none",
+        "its rollouter and agent loops are told none. In one_step_off_policy an agent loop has the step in which it "
+        "generates, a server the one it generates for; a worker has its steps if recorded from the first weights on",
         "RewardLoopWorker and RewardManagerWorker are told no step: their ranges have none",
         "what runs inside vLLM's and SGLang's own processes is patched by vllm_ascend and sglang",
     ),

@@ -26,14 +26,9 @@ PATCH = Patch(
     framework="vllm",
     versions=">=0.11.0,<=0.32.0",
     targets=(
-        *steps_of(_WORKER),
-        *life_of(_WORKER),
-        *each(_CPU, "determine_available_memory", "compile_or_warm_up_model"),
-        *rounds_of(_CPU),
-        *updates_of(_WORKER, "start_draft_weight_update", "reload_weights"),
-        *ENGINE,
-        *SCOPES,
-        *_ASKING,
+        *steps_of(_WORKER), *life_of(_WORKER), *each(_CPU, "determine_available_memory", "compile_or_warm_up_model"),
+        *rounds_of(_CPU), *updates_of(_WORKER, "start_draft_weight_update", "reload_weights"),
+        *ENGINE, *SCOPES, *_ASKING,
     ),
     notes=(
         "vllm: worker processes load mstxkit by the entry point vllm.general_plugins (VLLM_PLUGINS may leave it out), "
@@ -42,4 +37,4 @@ PATCH = Patch(
         "vllm: while it is patched, its scopes are ranges, not what VLLM_CUSTOM_SCOPES_FOR_PROFILING or "
         "VLLM_NVTX_SCOPES_FOR_PROFILING asks for",
     ),
-)
+)  # fmt: skip

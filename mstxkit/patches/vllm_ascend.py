@@ -28,17 +28,11 @@ PATCH = Patch(
     framework="vllm_ascend",
     versions=">=0.11.0,<=0.23.0",
     targets=(
-        *steps_of(_WORKER_V1, is_in_two=False),
-        *steps_of(_WORKER),
-        *life_of(_WORKER_V1),
-        *life_of(_WORKER),
-        *updates_of(_WORKER),
-        *_PIECES,
-        *SCOPES,
-        *ENGINE,
+        *steps_of(_WORKER_V1, is_in_two=False), *steps_of(_WORKER), *life_of(_WORKER_V1), *life_of(_WORKER),
+        *updates_of(_WORKER), *_PIECES, *SCOPES, *ENGINE,
     ),
     notes=(
         "vllm_ascend: worker processes load mstxkit as those of vllm do",
         "vllm_ascend: its own profiler runs with msprof_tx off: ranges are in mstxkit's files, not in those traces",
     ),
-)
+)  # fmt: skip

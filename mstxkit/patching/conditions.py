@@ -21,16 +21,6 @@ _COMPARE: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
 }  # fmt: skip
 
 
-class Holds(NamedTuple):
-    """An expression by itself: is it anything but None, 0, False or empty?"""
-
-    value: Expression
-
-    def __call__(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bool:
-        """Does it hold in this call? Raises Unreadable."""
-        return bool(self.value(args, kwargs))
-
-
 class Compared(NamedTuple):
     """An expression against a literal."""
 
@@ -51,7 +41,7 @@ class Joined(NamedTuple):
     """`not`, `and`, `or` of others; read from the left as far as needed."""
 
     word: str
-    parts: tuple[Condition, ...]
+    parts: tuple[Condition | Expression, ...]
 
     def __call__(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bool:
         """Does it hold in this call? Raises Unreadable."""
@@ -62,7 +52,7 @@ class Joined(NamedTuple):
 
 
 # Called with a call's arguments: does it hold in that call? Raises Unreadable.
-Condition = Union[Holds, Compared, Joined]
+Condition = Union[Compared, Joined]
 
 
 def compiled(text: str, signature: inspect.Signature) -> Condition:
@@ -100,7 +90,7 @@ def _read_condition(tree: ast.expr, expression: Callable[[str], Expression], dep
         return Joined("not", (_read_condition(tree.operand, expression, depth + 1),))
     if isinstance(tree, ast.Compare):
         return _read_compared(tree, expression)
-    return Holds(expression(ast.unparse(tree)))
+    return Joined("and", (expression(ast.unparse(tree)),))  # is it anything but None, 0, False or empty?
 
 
 def _read_compared(tree: ast.Compare, expression: Callable[[str], Expression]) -> Compared:

@@ -44,10 +44,8 @@ class Presence:
         if name not in self._searched:
             try:
                 self._searched[name] = self._search_module(name)
-            except Unknown as exc:
-                self._searched[name] = exc
             except Exception as exc:
-                self._searched[name] = _describe_unknown(name, exc)
+                self._searched[name] = exc if isinstance(exc, Unknown) else _describe_unknown(name, exc)
         folders = self._searched[name]
         if isinstance(folders, Unknown):
             raise folders

@@ -1,7 +1,7 @@
 """From a target's path to the places that hold what it names; why not, where there is none.
 
 Nothing of a framework runs but what an attribute of a module may run. Paths are resolved by wrapt, which finds in a
-class what is stored there, not what looking it up would give.
+class what is stored there, not what looking it up would give: by that module of it alone, as all of it loads asyncio.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def _find_holder(module: ModuleType, parents: str) -> Any:
 
 
 def _resolve_attribute(holder: Any, attribute: str) -> Any:
-    from wrapt import resolve_path
+    from wrapt.patches import resolve_path  # type: ignore[import-untyped]
 
     try:
         return resolve_path(holder, attribute)[2]

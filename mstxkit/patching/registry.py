@@ -150,10 +150,7 @@ def patch_travelled(cls: type) -> None:
     """Patch a class that arrived by value, and the ones it is derived from. Never raises."""
     for base in cls.__mro__:
         for active in [] if reach.is_imported(base) else list(_actives):
-            try:
-                active.travelled(base)
-            except Exception as exc:
-                faults.note("patching a class that arrived by value", exc)
+            _guard_act(active.patch, partial(active.travelled, base))
 
 
 def patched_copy(function: Any) -> Any:

@@ -236,12 +236,8 @@ def _list_names(statements: list[ast.stmt]) -> Iterator[tuple[str, str]]:
 
 def _dotted(node: ast.AST) -> str:
     """`a.b.c` as text; "" for anything else."""
-    if isinstance(node, ast.Name):
-        return node.id
-    if isinstance(node, ast.Attribute):
-        owner = _dotted(node.value)
-        return f"{owner}.{node.attr}" if owner else ""
-    return ""
+    text = ast.unparse(node) if isinstance(node, (ast.Name, ast.Attribute)) else ""
+    return text if all(map(str.isidentifier, text.split("."))) else ""
 
 
 def _source_of(node: ast.ImportFrom, package: str) -> str:

@@ -197,10 +197,6 @@ def _named(sheet: Sheet, node: Any, where: str, value_of: Callable[..., str | No
     return {name: value for name, value in texts.items() if value is not None}
 
 
-def _read_waits(sheet: Sheet, node: Any, where: str) -> bool | tuple[str, ...] | None:
-    return sheet.flag(node, where) if node.id == "scalar" else _read_notes(sheet, node, where)
-
-
 def _read_notes(sheet: Sheet, node: Any, where: str) -> tuple[str, ...] | None:
     nodes = [node] if node.id == "scalar" else sheet.items(node, where, MOST_PROBLEMS)
     texts = [sheet.text(child, where) for child in nodes]
@@ -225,8 +221,8 @@ _TARGET_FIELDS: dict[str, _FieldReader] = {
     "step": _expression, "step_after": _expression, "role": Sheet.text, "process_role": Sheet.text, "kind": _choice,
     "value": _symbol, "tier": _choice, "coalesce": Sheet.flag, "max_depth": Sheet.number, "max_per_s": Sheet.number,
     "boundary": _choice, "dummy": partial(_read_checked, check=conditions.check), "unless": _symbol,
-    "with_module": Sheet.text, "domain": Sheet.text, "waits": _read_waits,
-    "leaves_out": _read_notes,
+    "with_module": Sheet.text, "domain": Sheet.text, "leaves_out": _read_notes,
+    "waits": lambda sheet, node, where: (Sheet.flag if node.id == "scalar" else _read_notes)(sheet, node, where),
 }  # fmt: skip
 _PATCH_FIELDS: dict[str, _FieldReader] = {
     "framework": _framework, "versions": Sheet.text, "seam": _seam, "roles": partial(_named, value_of=Sheet.text),

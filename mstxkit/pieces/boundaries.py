@@ -34,7 +34,7 @@ def declare(site: Any, per: str | PieceRole) -> Callable[[], None]:
     with _lock:
         first_role, holders = _declared.get(site.id, (role, 0))
         _declared[site.id] = first_role, holders + 1
-    return _once(lambda: _withdraw(site.id))
+    return _call_once(lambda: _withdraw(site.id))
 
 
 def _withdraw(site_id: int) -> None:
@@ -60,10 +60,10 @@ def forbid(site: Any, per: str, why: str) -> Callable[[], None]:
             if not reasons:
                 del _forbidden[site.id, per]
 
-    return _once(undo)
+    return _call_once(undo)
 
 
-def _once(undo: Callable[[], None]) -> Callable[[], None]:
+def _call_once(undo: Callable[[], None]) -> Callable[[], None]:
     left = [undo]
 
     def take_back() -> None:

@@ -120,7 +120,7 @@ def forget() -> None:
 os.register_at_fork(after_in_child=forget)
 
 
-def _here() -> _Thread:
+def _thread_here() -> _Thread:
     thread: _Thread | None = getattr(_local, "thread", None)
     if thread is None or thread.generation != _generation:
         coming = {} if thread is None else thread.coming
@@ -133,7 +133,7 @@ def next_call(site: Any, is_dummy: bool = False, mixed: tuple[str, ...] = ()) ->
     """Say of the call that this thread is about to make what only its arguments tell: that it is no piece (a batch
     without requests, run to keep others in step), or which kinds of pieces it mixes.
     """
-    _here().coming[site.id] = is_dummy, mixed
+    _thread_here().coming[site.id] = is_dummy, mixed
 
 
 def entered(site: Any, may_move: bool = False, sample_per: str | None = None) -> tuple[Edge, ...]:
@@ -141,7 +141,7 @@ def entered(site: Any, may_move: bool = False, sample_per: str | None = None) ->
 
     `sample_per`: what is sampled by the request that is active; None where it samples nothing, or there is none.
     """
-    here = _here()
+    here = _thread_here()
     is_dummy, mixed = here.coming.pop(site.id, (False, ()))
     if may_move:
         return _of_stage_alone(site, True)
@@ -151,7 +151,7 @@ def entered(site: Any, may_move: bool = False, sample_per: str | None = None) ->
     within = here.occurrences[-1]
     for per in role.ends_before:
         within.end(per, edges)
-    piece = _piece(here, within, role, is_dummy, edges)
+    piece = _begin_piece(here, within, role, is_dummy, edges)
     here.calls.append(_Call(site.id, role, own, within, piece, mixed))
     return tuple(edges)
 
@@ -176,7 +176,7 @@ def _stage_of(
     return None if is_round else begun
 
 
-def _piece(here: _Thread, within: _Occurrence, role: PieceRole, is_dummy: bool, edges: list[Edge]) -> str | None:
+def _begin_piece(here: _Thread, within: _Occurrence, role: PieceRole, is_dummy: bool, edges: list[Edge]) -> str | None:
     """Begin the piece that the call begins; its kind where it ends with the call."""
     per = role.per
     # In a call that mixes such pieces, or is one of them in a stage, or a dummy of it.
@@ -201,7 +201,7 @@ def _of_stage_alone(site: Any, begins: bool) -> tuple[Edge, ...]:
 
 def left(site: Any) -> tuple[Edge, ...]:
     """What ends with a watched call whose begin came here: on any thread, after any failure."""
-    here = _here()
+    here = _thread_here()
     call = next((call for call in reversed(here.calls) if call.site_id == site.id), None)
     if call is None:
         return _of_stage_alone(site, False)

@@ -103,11 +103,8 @@ class Recorded(NamedTuple):
 class Backend(Protocol):
     """A profiler that sessions are made with: `mstxkit.profiling.backends.<name>.BACKEND`."""
 
-    name: str  # as in `backends.names()`
+    name: str  # as in `backends.names()`; that of the framework's module, too
     on_disk: bool  # does it write while it records? Else no limit of bytes can hold
-
-    def version(self) -> str:
-        """That of the imported framework; empty where it does not say."""
 
     def device(self) -> int | None:
         """The device that this thread uses, as this process numbers them; None where it has none. No wait for it."""

@@ -30,7 +30,10 @@ from ..store import documents
 from . import others
 
 _FOLDER, _INSTEAD_OF_SHARED_MEMORY = "devices", Path("/tmp")
+# In the file of a lock: first who has the device, padded to this; then who was refused it since, and waits.
 _OWNER_LIMIT_BYTES = 4096
+# Who waits comes back with its next step, which may take minutes.
+_LEFT_FOR_S = 300.0
 # A lock is taken a moment before its file says by whom.
 _ASK_AGAIN, _ASK_AGAIN_AFTER_S = 20, 0.005
 
@@ -56,9 +59,6 @@ class Refusal(NamedTuple):
     sentence: str
     owner: Owner | None = None  # None where it is another profiler, or unknown
 
-    def __str__(self) -> str:
-        return self.sentence
-
 
 class Claim:
     """A device that this process has, until `release`, its end or its death; in a forked child it is nothing."""
@@ -66,16 +66,35 @@ class Claim:
     def __init__(self, owner: Owner) -> None:
         self.owner = owner
         self._file: OwnDescriptor | None = None
+        self._left: tuple[str, Owner | None, float] = "", None, 0.0  # the lock's file, to whom, and until when
+
+    @property
+    def wanted_by(self) -> Owner | None:
+        """Who was refused it last since this process has it; None: nobody that lives."""
+        file = self._file
+        return _read_owner(file.number, _OWNER_LIMIT_BYTES) if file is not None and file.is_ours else None
+
+    def is_left(self) -> bool:
+        """After `release`: is it left to who waited for it? Until anybody has had it, or has not come for minutes."""
+        path, to, until_s = self._left
+        if to is not None and time.monotonic() < until_s:
+            with suppress(OSError), open(path, "rb") as file:
+                return _read_owner(file.fileno(), _OWNER_LIMIT_BYTES) == to  # whoever takes it begins the file anew
+        return False
 
     def release(self) -> None:
         """Give the device back. Once is enough, more do no harm. Never raises."""
         if _taken.get(os.getpid()) is not self:
             return
-        file, self._file = self._file, None
+        to, file, self._file = self.wanted_by, self._file, None
         if file is not None:
             if file.is_ours:  # else the program has closed it, and the number may be a file of its own
                 with suppress(OSError):
-                    os.ftruncate(file.number, 0)
+                    if to is None:
+                        os.ftruncate(file.number, 0)
+                    else:
+                        os.pwrite(file.number, b" " * _OWNER_LIMIT_BYTES, 0)
+                self._left = file.target, to, time.monotonic() + _LEFT_FOR_S
             file.close()  # frees the lock
         # Only now: closing any other descriptor of that file would free the lock of the next claim.
         _taken.pop(os.getpid(), None)
@@ -83,12 +102,12 @@ class Claim:
     def lock(self, folder: Path) -> Refusal | None:
         """Lock the device between processes, or say who has it. Raises OSError, MstxkitError: it cannot be locked."""
         path = folder / f"npu-{self.owner.device}.lock"
+        about = json.dumps({**life.of_this(), **self.owner._asdict()}).encode().ljust(_OWNER_LIMIT_BYTES)
         while True:
             file = documents.open_lock_file(path)
             try:
                 fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 if documents.is_still(file, path):
-                    about = json.dumps({**life.of_this(), **self.owner._asdict()}).encode()
                     with suppress(OSError):
                         os.ftruncate(file, 0)
                     with suppress(OSError):  # a full tmpfs: locked all the same
@@ -97,6 +116,8 @@ class Claim:
                     return None
                 # It was removed meanwhile, and whoever comes next would lock another one: once more.
             except (BlockingIOError, PermissionError):
+                with suppress(OSError):
+                    os.pwrite(file, about, _OWNER_LIMIT_BYTES)
                 return _refused_by(file, self.owner.device)
             finally:
                 if file >= 0:
@@ -145,10 +166,10 @@ def _refused_by(file: int, device: int | None) -> Refusal:
     return Refusal(f"device {device} is taken by another process of this user, which does not say who it is")
 
 
-def _read_owner(file: int) -> Owner | None:
-    """Who the file names; None where that is nobody yet, or somebody dead."""
+def _read_owner(file: int, at: int = 0) -> Owner | None:
+    """Who the file names there; None where that is nobody yet, or somebody dead."""
     try:
-        about = json.loads(os.pread(file, _OWNER_LIMIT_BYTES, 0))
+        about = json.loads(os.pread(file, _OWNER_LIMIT_BYTES, at))
         if life.is_alive(about) is False:
             return None
         owner = Owner(**{field: about[field] for field in Owner._fields})
@@ -171,21 +192,14 @@ def physical_device(
         nodes: Numbers of the /dev/davinci nodes; default: those that there are.
     """
     variables = os.environ if environment is None else environment
-    there = _list_nodes() if nodes is None else sorted(nodes)
+    names = documents.names_in("/dev") if nodes is None else [f"davinci{node}" for node in nodes]
+    there = sorted(int(match[1]) for name in names if (match := re.fullmatch(r"davinci(\d+)", name)))
     there = there or _devices_of_container(variables.get("ASCEND_VISIBLE_DEVICES", ""))
     # CANN reads up to the first character that belongs to no list of numbers: "1, 2" is 1.
     listed = re.match(r"\d+(,\d+)*", variables.get("ASCEND_RT_VISIBLE_DEVICES", ""))
     visible = [int(number) for number in listed[0].split(",")] if listed else []
     logical = visible[index] if 0 <= index < len(visible) else index
     return there[logical] if 0 <= logical < len(there) else logical
-
-
-def _list_nodes() -> list[int]:
-    try:
-        matches = [re.fullmatch(r"davinci(\d+)", name) for name in os.listdir("/dev")]
-    except OSError:
-        return []
-    return sorted(int(match[1]) for match in matches if match)
 
 
 def _devices_of_container(text: str) -> list[int]:

@@ -182,18 +182,12 @@ def _torch_npu() -> Other | None:
         return None
     if "torch_npu" not in sys.modules:
         return _OF_TORCH
+    who, what_to_do = "torch_npu", "; ask again when it has stopped, or take it out"
     if "mindspeed_rl" in sys.modules:
-        return Other(
-            "MindSpeed-RL",
-            f"torch_npu's profiler records in this process{_find_target()}, as MindSpeed-RL starts it for "
-            "profiler_config.integrated; set profile: false there, or ask again after profile_step_end",
-            "MindSpeed-RL's profile",
-        )
-    return Other(
-        "torch_npu",
-        f"torch_npu's profiler records in this process{_find_target()}; ask again when it has stopped, or take it out",
-        "torch_npu's profile",
-    )
+        starts_it = ", as MindSpeed-RL starts it for profiler_config.integrated"
+        who = "MindSpeed-RL"
+        what_to_do = f"{starts_it}; set profile: false there, or ask again after profile_step_end"
+    return Other(who, f"torch_npu's profiler records in this process{_find_target()}{what_to_do}", f"{who}'s profile")
 
 
 def _find_torch() -> Other | None:

@@ -23,7 +23,7 @@ from .backends._session import ProfilerSession
 from .declare import Backend
 from .declare import Order as Order
 from .declare import Recorded as Recorded
-from .presets import preset_of as preset_of
+from .presets import made_preset as made_preset
 
 # Looking how much there is takes at most a fiftieth of the looker's time, and not more often than 5 times a second.
 _LOOK_EVERY_NS, _LOOK_SHARE = 200_000_000, 50
@@ -65,6 +65,7 @@ class OneSession:
     def __init__(self) -> None:
         self.ended = 0  # so many
         self.taken_by = ""  # which process had the device, as `begin` was called last, in words; "": none
+        self.claim: guard.Claim | None = None  # of the device, for the last session
         self._opened: _Opened | None = None
 
     @property
@@ -80,7 +81,7 @@ class OneSession:
 
     def begin(self, order: Order) -> str | None:
         """Record from now on: None where that is so, else why not, in whole sentences. `session.json` has the cost."""
-        opened = self._own_session()
+        opened, self.taken_by = self._own_session(), ""
         if opened is not None:
             return f"a session of stage {opened.order.stage} is open in this process already"
         try:
@@ -97,14 +98,13 @@ class OneSession:
         device = backend.device()
         physical = None if device is None else guard.physical_device(device)
         claim = guard.take(physical, run=order.run_id, stage=order.stage)
-        owner = claim.owner if isinstance(claim, guard.Refusal) else None
-        self.taken_by = (
-            "" if owner is None else f"device {owner.device} is taken by process {owner.pid} on {owner.host}"
-        )
         if isinstance(claim, guard.Refusal):
+            if (owner := claim.owner) is not None:
+                self.taken_by = f"device {owner.device} is taken by process {owner.pid} on {owner.host}"
             return claim.sentence
         # Before it begins: an interrupt right after the start must not leave a session that nobody can end.
-        opened = self._opened = _Opened(order, backend, claim)
+        self.claim, opened = claim, _Opened(order, backend, claim)
+        self._opened = opened
         try:
             return opened.begin(before_ns)
         finally:
@@ -240,6 +240,7 @@ class _Opened:
     def _describe_start(self) -> SessionStart:
         order, backend = self.order, self.backend
         options, notes = backend.described(order.preset)
+        version = str(getattr(sys.modules.get(backend.name), "__version__", ""))
         try:
             sizes = metadata.distributed_args(order.rank, order.world_size)
         except Exception as exc:  # Megatron's asserts, in whatever state it is
@@ -248,7 +249,7 @@ class _Opened:
         return SessionStart(
             order.run_id, order.rank, order.world_size, order.role, order.stage, order.step, order.request,
             order.reason, None if order.preset.name == "custom" else order.preset.name, options, notes, order.seconds,
-            order.bytes, backend.on_disk, backend.name, backend.version(), __version__, sizes, order.is_only_window,
+            order.bytes, backend.on_disk, backend.name, version, __version__, sizes, order.is_only_window,
             order.local,
         )  # fmt: skip
 

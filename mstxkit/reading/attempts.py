@@ -75,7 +75,7 @@ def number(processes: Sequence[tuple[Mapping[str, Any], int, int]]) -> list[int]
     `processes`: identity, first and last sign of life in ns, of each.
     """
     attempts, current = [0] * len(processes), None
-    for start in sorted(_starts(processes)):
+    for start in sorted(_find_starts(processes)):
         if current is None:
             current = _Attempt(0, start.restart)
         elif current.has_a_rank_again(start):
@@ -106,7 +106,7 @@ def _tell_apart(processes: Sequence[tuple[Mapping[str, Any], int, int]], attempt
         heappush(lives, (last_ns, attempts[which]))
 
 
-def _starts(processes: Sequence[tuple[Mapping[str, Any], int, int]]) -> Iterator[_Start]:
+def _find_starts(processes: Sequence[tuple[Mapping[str, Any], int, int]]) -> Iterator[_Start]:
     by_token: dict[tuple[str, int], list[_Member]] = {}
     launches: dict[tuple[str, int], str] = {}
     for index, (identity, first_ns, last_ns) in enumerate(processes):
@@ -114,12 +114,12 @@ def _starts(processes: Sequence[tuple[Mapping[str, Any], int, int]]) -> Iterator
         launches[key] = text_of(identity.get("launch")) or launches.get(key, "")
         by_token.setdefault(key, []).append(_Member(first_ns, last_ns, index, _place_of(identity)))
     for (token, restart), members in by_token.items():
-        for later, together in enumerate(_apart(sorted(members, key=lambda member: member[:3]))):
+        for later, together in enumerate(_split_starts(sorted(members, key=lambda member: member[:3]))):
             first_ns = min(member.first_ns for member in together)
             yield _Start(first_ns, restart + later, token, launches[token, restart], together)
 
 
-def _apart(members: list[_Member]) -> Iterator[list[_Member]]:
+def _split_starts(members: list[_Member]) -> Iterator[list[_Member]]:
     """Of one token, by first sign of life: those before a rank came again, and those from there on."""
     together: list[_Member] = []
     ends: dict[_Place, int] = {}

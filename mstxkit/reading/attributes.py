@@ -1,18 +1,22 @@
-"""Attribute records to one JSON text a range, and the busy time of driven ranges."""
+"""Attribute records: to one JSON text a range, to columns with types by name, and the busy time of driven ranges."""
 
 from __future__ import annotations
 
 import json
 import math
-from typing import Any
+from typing import Any, NamedTuple, Sequence
 
 import numpy as np
 import numpy.typing as npt
+import polars as pl
 
 from ..store import records
-from .decode import I64, Attributes
+from .decode import I64, U8, U64, Attributes
 
 Objects = npt.NDArray[np.object_]
+_TEXTS = (records.TEXT, records.OTHER)
+# How the attributes of a row begin that stands for several calls.
+COALESCED = '{"coalesced":'
 
 
 def busy_ticks(attributes: Attributes) -> tuple[I64, I64]:
@@ -30,7 +34,7 @@ def json_texts(attributes: Attributes, texts: dict[int, str]) -> tuple[I64, list
         return owner, []
     distinct, places = np.unique(key, return_inverse=True)
     prefixes = [as_json(texts.get(k, f"(unknown {k})")) + ":" for k in distinct.tolist()]
-    members: Objects = np.array(prefixes, dtype=object)[places] + _values(value, value_type, texts)
+    members: Objects = np.array(prefixes, dtype=object)[places] + _write_values(value, value_type, texts)
     starts = np.flatnonzero(np.concatenate(([True], owner[1:] != owner[:-1])))
     if len(starts) == len(owner):
         return owner, ["{" + member + "}" for member in members]
@@ -39,7 +43,7 @@ def json_texts(attributes: Attributes, texts: dict[int, str]) -> tuple[I64, list
     return owner[starts], ["{" + ",".join(listed[a:b]) + "}" for a, b in zip(starts.tolist(), stops)]
 
 
-def _values(value: npt.NDArray[np.uint64], value_type: npt.NDArray[np.uint8], texts: dict[int, str]) -> Objects:
+def _write_values(value: npt.NDArray[np.uint64], value_type: npt.NDArray[np.uint8], texts: dict[int, str]) -> Objects:
     listed = np.full(len(value), "null", dtype=object)
     is_int, is_float, is_bool = (value_type == t for t in (records.INT, records.FLOAT, records.BOOL))
     listed[is_int] = [str(v) for v in value[is_int].view(np.int64).tolist()]
@@ -57,3 +61,73 @@ def _values(value: npt.NDArray[np.uint64], value_type: npt.NDArray[np.uint8], te
 def as_json(value: Any) -> str:
     """`value` as JSON that stays readable for people: only what must be is escaped."""
     return json.dumps(value, ensure_ascii=False)
+
+
+class Values(NamedTuple):
+    """Of one attribute in one block: the rows that have it, and its values as they are recorded."""
+
+    rows: I64
+    value: U64
+    value_type: U8
+    texts: dict[int, str]
+
+
+def named(attributes: Attributes, texts: dict[int, str], names: Sequence[str], first_row: int) -> dict[str, Values]:
+    """The values of these attributes in a block; those that it has none of are left out.
+    `first_row`: the place of the block's first row among the rows of its chunk.
+    """
+    if not names or not len(attributes.owner):
+        return {}
+    wanted = set(names)
+    keys: dict[str, list[int]] = {}
+    for key, text in texts.items():
+        if text in wanted:
+            keys.setdefault(text, []).append(key)
+    is_shown = (attributes.value_type >= min(records.SHOWN)) & (attributes.value_type <= max(records.SHOWN))
+    places = {name: np.flatnonzero(is_shown & np.isin(attributes.key, keys[name])) for name in keys}
+    return {
+        name: Values(attributes.owner[at] + first_row, attributes.value[at], attributes.value_type[at], texts)
+        for name, at in places.items()
+        if len(at)
+    }
+
+
+def column(name: str, rows: int, parts: Sequence[Values]) -> pl.Series:
+    """One attribute of a chunk: Int64, Float64, Boolean or String, by what the values are; null where there is none.
+
+    Of different types: a text beside anything makes all texts, a float beside an integer makes floats. Of an attribute
+    that was given twice, the last counts.
+    """
+    types = {int(kind) for part in parts for kind in np.unique(part.value_type)} - {records.NULL}
+    if not types:
+        return pl.Series(name, [], dtype=pl.Null).extend_constant(None, rows)
+    if types & set(_TEXTS):
+        return _put_texts(name, rows, parts)
+    if types == {records.BOOL}:
+        return _put_values(name, rows, parts, np.bool_, lambda part: part.value.astype(np.bool_))
+    if records.FLOAT in types:
+        return _put_values(name, rows, parts, np.float64, _read_floats)
+    return _put_values(name, rows, parts, np.int64, lambda part: part.value.view(np.int64))
+
+
+def _read_floats(part: Values) -> npt.NDArray[np.float64]:
+    whole = part.value.view(np.int64).astype(np.float64)
+    return np.where(part.value_type == records.FLOAT, part.value.view(np.float64), whole)
+
+
+def _put_values(name: str, rows: int, parts: Sequence[Values], dtype: Any, read: Any) -> pl.Series:
+    values, has_one = np.zeros(rows, dtype=dtype), np.zeros(rows, dtype=bool)
+    for part in parts:
+        values[part.rows] = read(part)
+        has_one[part.rows] = part.value_type != records.NULL
+    frame = pl.DataFrame({"value": values, "has_one": has_one})
+    return frame.select(pl.when("has_one").then("value").alias(name))[name]
+
+
+def _put_texts(name: str, rows: int, parts: Sequence[Values]) -> pl.Series:
+    listed: list[str | None] = [None] * rows
+    for part in parts:
+        for row, value, value_type in zip(part.rows.tolist(), part.value.tolist(), part.value_type.tolist()):
+            held = records.value_of(value_type, value, part.texts)
+            listed[row] = None if held is None else str(held).lower() if isinstance(held, bool) else str(held)
+    return pl.Series(name, listed, dtype=pl.String)

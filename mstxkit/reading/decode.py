@@ -59,17 +59,17 @@ def from_payloads(blocks: Sequence[tuple[segment.Payload, int]], choose: Choose 
     """
     sizes = [payload.n for payload, _ in blocks]
     planes = _side_by_side([payload.planes for payload, _ in blocks], sizes)
-    w0 = _summed(_join(planes[0:8]), sizes)
+    w0 = _sum_blocks(_join_planes(planes[0:8]), sizes)
     origin = _by_row([origin & records.U64 for _, origin in blocks], sizes, np.uint64)
     if choose is not None:
         stages_of = lambda: (w0 >> np.uint64(48)).astype(np.uint16)  # noqa: E731
-        chosen = choose(_join(planes[8:10]), stages_of, lambda: _join(planes[12:16]))
+        chosen = choose(_join_planes(planes[8:10]), stages_of, lambda: _join_planes(planes[12:16]))
         if chosen is not None:
             rows = np.flatnonzero(chosen)
             rest = np.ascontiguousarray(planes[8:, rows].T)
             return _from_words(w0[rows], rest, _owned_by(blocks, chosen, rows), origin[rows])
-    duration = _join(planes[16:20]).astype(np.int64) | planes[20].astype(np.int64) << 32
-    return _columns(w0, _join(planes[8:16]), duration, planes[21], planes[22], _owned_by(blocks), origin)
+    duration = _join_planes(planes[16:20]).astype(np.int64) | planes[20].astype(np.int64) << 32
+    return _make_columns(w0, _join_planes(planes[8:16]), duration, planes[21], planes[22], _owned_by(blocks), origin)
 
 
 def _side_by_side(parts: Sequence[livefile.Buffer], sizes: Sequence[int]) -> U8:
@@ -83,7 +83,7 @@ def _by_row(values: Sequence[int], sizes: Sequence[int], dtype: Any) -> npt.NDAr
     return np.broadcast_to(numbers, sizes[0]) if len(sizes) == 1 else np.repeat(numbers, sizes)
 
 
-def _summed(differences: U64, sizes: Sequence[int]) -> U64:
+def _sum_blocks(differences: U64, sizes: Sequence[int]) -> U64:
     """Each block's sums begin anew."""
     sums = np.cumsum(differences, dtype=np.uint64)
     if len(sizes) > 1:
@@ -101,13 +101,13 @@ def _owned_by(
         return NO_ATTRIBUTES
     sizes = [payload.n for payload, _ in blocks]
     words = _side_by_side([payload.attributes for payload, _ in blocks], counts)
-    owner = _join(words[16:24]).view(np.int64)
+    owner = _join_planes(words[16:24]).view(np.int64)
     has_row = (owner >= 0) & (owner < _by_row(sizes, counts, np.int64))
     owner = np.where(has_row, owner + _by_row(np.cumsum([0, *sizes[:-1]]).tolist(), counts, np.int64), -1)
     if chosen is not None and rows is not None:
         theirs = np.flatnonzero(has_row & chosen[owner])
         words, owner = np.ascontiguousarray(words[:, theirs]), np.searchsorted(rows, owner[theirs])
-    return _attributes(_join(words[0:8]), _join(words[8:16]), owner, sum(sizes))
+    return _attributes(_join_planes(words[0:8]), _join_planes(words[8:16]), owner, sum(sizes))
 
 
 def _from_words(w0: U64, rest: U8, attributes: Attributes, origin: U64) -> Columns:
@@ -115,7 +115,7 @@ def _from_words(w0: U64, rest: U8, attributes: Attributes, origin: U64) -> Colum
     w1, w2 = rest.view("<u8").reshape(-1, 2).T.astype(np.uint64)
     depth, flags = (w2 >> np.uint64(40)).astype(np.uint8), (w2 >> np.uint64(48)).astype(np.uint8)
     duration = (w2 & np.uint64(records.DURATION_MAX)).view(np.int64)
-    return _columns(w0, w1, duration, depth, flags, attributes, origin)
+    return _make_columns(w0, w1, duration, depth, flags, attributes, origin)
 
 
 def only(columns: Columns, chosen: Bits) -> Columns:
@@ -129,7 +129,7 @@ def only(columns: Columns, chosen: Bits) -> Columns:
     return Columns(**rows, attributes=own)
 
 
-def _join(planes: U8) -> npt.NDArray[np.unsignedinteger[Any]]:
+def _join_planes(planes: U8) -> npt.NDArray[np.unsignedinteger[Any]]:
     """Byte planes, low byte first, as one unsigned number a column. Plane by plane: twice as fast as to transpose."""
     width, count = planes.shape
     joined = np.empty((count, width), np.uint8)
@@ -150,10 +150,10 @@ def from_bank(bank: livefile.BankCopy) -> tuple[Columns, int]:
     kind = (w2 >> np.uint64(records.KIND_SHIFT)).astype(np.uint8) & np.uint8(_KIND_MASK)
     is_row, is_attribute = whole & (kind != records.ATTRIBUTE), whole & (kind == records.ATTRIBUTE)
     w2_low = w2[is_row] & np.uint64(records.LOW_52)
-    columns = _columns(
+    columns = _make_columns(
         w0[is_row], w1[is_row], (w2_low & np.uint64(records.DURATION_MAX)).view(np.int64),
         (w2_low >> np.uint64(40)).astype(np.uint8), (w2_low >> np.uint64(48)).astype(np.uint8),
-        _owned(w0, w1, is_row, is_attribute, whole), np.uint64(bank.origin & records.U64),
+        _split_owned(w0, w1, is_row, is_attribute, whole), np.uint64(bank.origin & records.U64),
     )  # fmt: skip
     return columns, int(np.count_nonzero(~whole & words.any(axis=1)))
 
@@ -166,7 +166,7 @@ def is_whole(w0: U64, w1: U64, w2: U64, salt: int) -> Bits:
     return np.asarray(expected == w2 >> np.uint64(records.CHECK_SHIFT))
 
 
-def _owned(w0: U64, w1: U64, is_row: Bits, is_attribute: Bits, whole: Bits) -> Attributes:
+def _split_owned(w0: U64, w1: U64, is_row: Bits, is_attribute: Bits, whole: Bits) -> Attributes:
     rows_before, lost_before = np.cumsum(is_row), np.cumsum(~whole)
     lost_at_row = np.concatenate(([0], lost_before[is_row]))
     owner = rows_before[is_attribute]
@@ -185,7 +185,7 @@ def _attributes(value: U64, w1: U64, owner: I64, rows: int) -> Attributes:
     return Attributes(value, w1.astype(np.uint32), (w1 >> np.uint64(32)).astype(np.uint8), owner)
 
 
-def _columns(
+def _make_columns(
     w0: U64, w1: U64, duration: I64, depth: U8, flags: U8, attributes: Attributes, origin: U64 | np.uint64
 ) -> Columns:
     scaled = (flags & _SCALED_BIT).astype(bool)

@@ -10,16 +10,15 @@ the first of them was killed. Whoever tells of a death asks here: the tables, an
 from __future__ import annotations
 
 import time
-from typing import Callable, Iterable, Mapping, NamedTuple, Sequence, TypeVar
+from typing import Iterable, Mapping, NamedTuple, Sequence
 
 from ..host import parts
 from ..store import incidents, stacks
 from ..store.incidents import Incident
-from ..store.values import small_number, text_of
+from ..store.values import grouped, small_number, text_of
 from . import attempts
 from .processes import ENDED, KILLED, LEFT, LOST, RUNNING, Process, lifetime
 
-Key = TypeVar("Key")
 # A sign of life is a heartbeat a second, late on a busy host: what is nearer together than this was at once.
 AT_ONCE_NS = 3_000_000_000
 # Nothing begun for so long inside of a range: a server waits there.
@@ -171,17 +170,17 @@ class _Judge:
         self._silent = [life for life in lives if life.process.index not in self.endings]
         here = (life for life in lives if life.process.state != LOST)
         self._by_place: dict[tuple[str, int | None], list[Life]]
-        self._by_place = _grouped(here, lambda life: (life.process.host, life.process.pid))
+        self._by_place = grouped(here, lambda life: (life.process.host, life.process.pid))
         self._drivers = {life.process.attempt: life for life in lives if life.process.is_driver}
-        self._attempts = _grouped(lives, lambda life: life.process.attempt)
+        self._attempts = grouped(lives, lambda life: life.process.attempt)
         # When the first of an attempt was gone on a host, without a word and inside of a range.
         silent_inside = (life for life in self._silent if life.is_inside)
-        inside = _grouped(silent_inside, lambda life: (life.process.attempt, life.process.host))
+        inside = grouped(silent_inside, lambda life: (life.process.attempt, life.process.host))
         self._died_inside_ns = {place: min(life.last_ns for life in gone) for place, gone in inside.items()}
         for members in self._attempts.values():
             self.endings.update(self._of_first(members))
             self.endings.update((life.process.index, Fate(LEFT, WITH_THE_JOB)) for life in self._signalled(members))
-            for company in _grouped(members, _launched_by).values():
+            for company in grouped(members, _launched_by).values():
                 self.endings.update(self._of_company(company, members))
 
     def _of_first(self, members: list[Life]) -> Iterable[tuple[int, Fate]]:
@@ -191,13 +190,13 @@ class _Judge:
         if first is None:
             return
         if first.process.state == KILLED:
-            yield first.process.index, _ending(first, True)
+            yield first.process.index, _judge_ending(first, True)
         is_over = max(life.about_gone_ns for life in members) - first.about_gone_ns <= TAKEN_ALONG_NS
         for life in gone:
             if life is first or life.process.index in self.endings or not life.was_gone_after(first):
                 continue
             if life.is_crash or life.process.was_told:
-                yield life.process.index, _ending(life, True)
+                yield life.process.index, _judge_ending(life, True)
             elif is_over:
                 yield life.process.index, Fate(LEFT, WITH_THE_JOB)
 
@@ -205,7 +204,7 @@ class _Judge:
         """Was the whole job signalled, and one that was killed with it, or because it had not left in time?"""
         if life.is_crash or life.process.was_told or life.process.state == ENDED or len(members) == 1:
             return False
-        launcher, others = self._launcher(life), [other for other in members if other is not life]
+        launcher, others = self._find_launcher(life), [other for other in members if other is not life]
         before = (other for other in others if 0 < life.about_gone_ns - other.about_gone_ns <= TAKEN_ALONG_NS)
         return (
             all(other.about_gone_ns - life.about_gone_ns <= SIGNALLED_NS for other in others)
@@ -229,9 +228,9 @@ class _Judge:
         over_ns = max(life.last_ns for life in company)
         at_the_end = [life for life in silent if over_ns - life.last_ns <= AT_ONCE_NS]
         killed = {life.process.index for life in silent} - {life.process.index for life in at_the_end}
-        for gone in _together(at_the_end):
+        for gone in _gone_together(at_the_end):
             killed.update(life.process.index for life in self._killed_of(gone, company, members))
-        return [(life.process.index, _ending(life, life.process.index in killed)) for life in silent]
+        return [(life.process.index, _judge_ending(life, life.process.index in killed)) for life in silent]
 
     def _killed_of(self, gone: list[Life], company: list[Life], members: list[Life]) -> list[Life]:
         """Those who were killed, of a company's last who may have been gone at once."""
@@ -242,28 +241,28 @@ class _Judge:
             return []
         if len(gone) == 1 or self._has_launcher_that_is_well(gone[0]):
             return [life for life in gone if not self._left_alone(life, members)]
-        return self._first(gone)
+        return self._find_first(gone)
 
     def _has_launcher_that_is_well(self, life: Life) -> bool:
         """Then what it started is judged one by one: it may have ended a server that waited, not one at work."""
-        launcher = self._launcher(life)
+        launcher = self._find_launcher(life)
         if launcher is None or life.process.is_of_ray or self._was_started_anew(life):
             return False
         return launcher.process.state in (ENDED, RUNNING) and launcher.process.error is None
 
-    def _first(self, gone: list[Life]) -> list[Life]:
+    def _find_first(self, gone: list[Life]) -> list[Life]:
         """The one that took the others along; none where they left in order."""
-        launcher = self._launcher(gone[0])
+        launcher = self._find_launcher(gone[0])
         seen = [life for life in gone if life.gone_ns is not None]
         if self._was_started_anew(gone[0]) or (launcher is not None and _says_that_a_child_died(launcher)):
-            return _earliest(seen or [life for life in gone if life.is_inside])
+            return _find_earliest(seen or [life for life in gone if life.is_inside])
         # Where no launcher went on, who saw it was one of them, or the launcher, and was gone later.
         was_outlived = launcher is None or launcher.process.state == KILLED
-        return _earliest(seen) if was_outlived else []
+        return _find_earliest(seen) if was_outlived else []
 
     def _left_alone(self, life: Life, members: list[Life]) -> bool:
         """Did one leave in order, whatever the others that were gone? By who started it, else by those of its job."""
-        launcher = self._launcher(life)
+        launcher = self._find_launcher(life)
         above = [other for other in members if other is not life] if launcher is None else [launcher]
         if any(other.last_ns - life.last_ns > AT_ONCE_NS or _says_that_a_child_died(other) for other in above):
             return False
@@ -272,7 +271,7 @@ class _Judge:
         has_ended = launcher is not None and launcher.process.state == ENDED
         return has_ended and (life.process.is_of_ray or life.is_waiting)
 
-    def _launcher(self, life: Life) -> Life | None:
+    def _find_launcher(self, life: Life) -> Life | None:
         """Who started it, where that is known and a process of the run: the driver of its Ray job, or its parent."""
         mine = life.process
         if mine.is_of_ray:
@@ -311,7 +310,7 @@ def _by_its_own_word(life: Life) -> Fate | None:
     return None
 
 
-def _ending(life: Life, is_killed: bool) -> Fate:
+def _judge_ending(life: Life, is_killed: bool) -> Fate:
     if not is_killed:
         return Fate(LEFT, WITH_THE_JOB)
     if life.process.signal or life.process.fatal:
@@ -319,25 +318,18 @@ def _ending(life: Life, is_killed: bool) -> Fate:
     return Fate(KILLED, None if life.is_inside else WHILE_OTHERS_WENT_ON)
 
 
-def _grouped(lives: Iterable[Life], key: Callable[[Life], Key]) -> dict[Key, list[Life]]:
-    groups: dict[Key, list[Life]] = {}
-    for life in lives:
-        groups.setdefault(key(life), []).append(life)
-    return groups
-
-
 def _launched_by(life: Life) -> tuple[object, ...]:
     return ("ray",) if life.process.is_of_ray else (life.process.host, small_number(life.process.identity.get("ppid")))
 
 
-def _earliest(gone: list[Life]) -> list[Life]:
+def _find_earliest(gone: list[Life]) -> list[Life]:
     """The one that was gone first. Where that is not known to the moment, rather one that was inside of a range."""
     inside = [life for life in gone if life.is_inside]
     candidates = gone if all(life.was_watched for life in gone) else inside or gone
     return sorted(candidates, key=lambda life: life.about_gone_ns)[:1]
 
 
-def _together(gone: list[Life]) -> list[list[Life]]:
+def _gone_together(gone: list[Life]) -> list[list[Life]]:
     """Those that may have been gone at once: who began when another one was gone already was not ended with that."""
     sets: list[list[Life]] = []
     over_ns = -1

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import os
 from contextlib import contextmanager
-from typing import Iterable, Iterator, NamedTuple
+from typing import Iterator, NamedTuple
 
 from ..errors import FormatError
 from ..store import documents, layout
@@ -48,9 +48,12 @@ class Damage(NamedTuple):
             damage.append(self)
 
 
-def note_unusable(files: Iterable[Unusable], damage: list[Damage]) -> None:
-    """Add files that are not what they should be to a list, each once."""
-    new, earlier = dict.fromkeys(Damage.of(file.path, file.reason) for file in files), set(damage)
+@contextmanager
+def noting_unusable(damage: list[Damage]) -> Iterator[list[Unusable]]:
+    """A list for files that are not what they should be; they are added to `damage` at the end, each once."""
+    unusable: list[Unusable] = []
+    yield unusable
+    new, earlier = dict.fromkeys(Damage.of(file.path, file.reason) for file in unusable), set(damage)
     damage += [part for part in new if part not in earlier]
 
 
@@ -78,18 +81,10 @@ class Folder:
     @contextmanager
     def opened(self, name: str) -> Iterator[int]:
         """A descriptor of a regular file. Raises FormatError: not a regular file; OSError: it cannot be opened."""
-        fd = self._open(name)
-        try:
-            yield fd
-        finally:
-            os.close(fd)
-
-    def _open(self, name: str) -> int:
-        folder = documents.open_folder(self.path)
-        try:
-            return documents.open_regular(name, folder)
-        finally:
-            os.close(folder)
+        with documents.closing(documents.open_folder(self.path)) as folder:
+            descriptor = documents.open_regular(name, folder)
+        with documents.closing(descriptor):
+            yield descriptor
 
     def read(self, name: str, offset: int = 0, size: int = LIMIT_BYTES) -> bytes:
         """At most `size` bytes of a regular file, from `offset`.

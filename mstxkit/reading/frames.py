@@ -13,7 +13,7 @@ import polars as pl
 from ..errors import ReadError
 from ..host import parts
 from ..store.records import NO_STEP
-from . import attribute_columns
+from . import attributes
 from .processes import Process, part_of, rank_of, role_of
 from .rows import ALL, IS_ERROR, IS_MARK, IS_OPEN, NO_DURATION, WAITS_FOR, Chunk, Need
 from .vocabulary import Vocabulary
@@ -54,9 +54,9 @@ def need_of(attributes: bool | Iterable[str]) -> Need:
 def compact(chunk: Chunk) -> pl.DataFrame:
     """A chunk's rows with codes. The chunk is used up."""
     columns = [pl.Series(name, chunk.columns.pop(name)[: chunk.rows]) for name in list(chunk.columns)]
-    columns += [_busy(chunk), _attributes(chunk)]
+    columns += [_busy_column(chunk), _attributes_column(chunk)]
     named = {name: chunk.named.get(name, []) for name in chunk.need.columns}
-    columns += [attribute_columns.column(NAMED + name, chunk.rows, parts) for name, parts in named.items()]
+    columns += [attributes.column(NAMED + name, chunk.rows, parts) for name, parts in named.items()]
     return pl.DataFrame(columns)
 
 
@@ -65,7 +65,7 @@ def together(pieces: list[pl.DataFrame]) -> pl.DataFrame:
     return pl.concat(pieces, rechunk=False, how="vertical_relaxed")
 
 
-def _busy(chunk: Chunk) -> pl.Series:
+def _busy_column(chunk: Chunk) -> pl.Series:
     if not chunk.busy:
         return nulls("busy_ns", chunk.rows, pl.Int64)
     values = np.full(chunk.rows, -1, dtype=np.int64)
@@ -75,7 +75,7 @@ def _busy(chunk: Chunk) -> pl.Series:
     return frame.select(pl.when(pl.col("busy_ns") >= 0).then(pl.col("busy_ns")))["busy_ns"]
 
 
-def _attributes(chunk: Chunk) -> pl.Series:
+def _attributes_column(chunk: Chunk) -> pl.Series:
     if not chunk.attributes:
         return nulls("attributes", chunk.rows, pl.String)
     places = np.full(chunk.rows, -1, dtype=np.int64)
@@ -103,19 +103,20 @@ class Finisher:
     def __init__(self, processes: list[Process], vocabulary: Vocabulary) -> None:
         sites = vocabulary.sites
         self._by_process, self._driver = process_columns(processes), len(processes)
-        self._by_site = {
-            "domain": categorical("domain", [site.domain for site in sites]),
-            "name": categorical("name", [site.name for site in sites]),
-        }
-        self._stages = categorical("stage", vocabulary.stages)
-        self._repeated: dict[str, pl.Series] = {}
+        domains, names = (categorical(name, [getattr(site, name) for site in sites]) for name in ("domain", "name"))
         self._is_stage = pl.Series("is_stage", [site.is_stage for site in sites], dtype=pl.Boolean)
+        # What the code of a row's site, or of its stage, stands for.
+        self._by_code = {
+            "domain": (domains, "site"), "name": (names, "site"), "message": (names, "site"),
+            "is_stage": (self._is_stage, "site"), "stage": (categorical("stage", vocabulary.stages), "stage"),
+        }  # fmt: skip
+        self._repeated: dict[str, pl.Series] = {}
 
     def ranges(self, rows: pl.DataFrame, with_process: bool = False, need: Need = ALL) -> pl.DataFrame:
         """The contract's columns of ranges, and those of the attributes that are needed; marks are left out."""
         is_mark = rows["flags"] & IS_MARK != 0
         columns = ("process", "is_stage", *RANGE_COLUMNS) if with_process else RANGE_COLUMNS
-        return self._pick(self._owned(rows.filter(~is_mark) if is_mark.any() else rows), _as_needed(columns, need))
+        return self._pick(self._add_owners(rows.filter(~is_mark) if is_mark.any() else rows), _as_needed(columns, need))
 
     def marks(self, rows: pl.DataFrame, with_process: bool = False, need: Need = ALL) -> pl.DataFrame:
         """The same of marks."""
@@ -128,18 +129,18 @@ class Finisher:
 
     def stage_rows(self, rows: pl.DataFrame, more: tuple[str, ...]) -> pl.DataFrame:
         """Those rows with texts, and with `process`."""
-        return self._pick(self._owned(rows), (*STAGE_ROW_COLUMNS, *more))
+        return self._pick(self._add_owners(rows), (*STAGE_ROW_COLUMNS, *more))
 
     def archived_ranges(self, rows: pl.DataFrame) -> pl.DataFrame:
         """All that is known of ranges: what tables of ranges and of stages are made of."""
-        kept = self._owned(rows.filter(pl.col("flags") & IS_MARK == 0))
+        kept = self._add_owners(rows.filter(pl.col("flags") & IS_MARK == 0))
         return self._pick(kept, ("process", "is_stage", *RANGE_COLUMNS, *_WORK, WAITS_FOR))
 
     def archived_marks(self, rows: pl.DataFrame) -> pl.DataFrame:
         """All that is known of marks."""
         return self._pick(only_marks(rows), ("process", "depth", "role", *MARK_COLUMNS))
 
-    def _owned(self, rows: pl.DataFrame) -> pl.DataFrame:
+    def _add_owners(self, rows: pl.DataFrame) -> pl.DataFrame:
         """With `owner`: whose rank and part a row has, its process's; what a controller waits for is the driver's."""
         if rows[NAMED + WAITS_FOR].null_count() == rows.height:
             return rows
@@ -149,34 +150,32 @@ class Finisher:
     def _pick(self, rows: pl.DataFrame, names: tuple[str, ...]) -> pl.DataFrame:
         processes = rows["process"]
         only = int(processes[0]) if rows.height and processes.min() == processes.max() else None
-        return rows.select(self._column(rows, name, only) for name in names)
+        return rows.select(self._make_column(rows, name, only) for name in names)
 
-    def _column(self, rows: pl.DataFrame, name: str, only: int | None) -> pl.Expr | pl.Series:
+    def _make_column(self, rows: pl.DataFrame, name: str, only: int | None) -> pl.Expr | pl.Series:
         """One column; `only`: the process of all rows, if it is one."""
         if name in self._by_process:
             values = self._by_process[name]
             owner = "owner" if name in _OF_OWNER and "owner" in rows.columns else "process"
             if only is not None and owner == "process":
-                return self._repeat(values, only, rows.height)
-            return _taken(values, owner).alias(name)
-        if name in ("domain", "name", "message"):
-            values = self._by_site["name" if name == "message" else name]
-            if values.n_unique() == 1:
-                return self._repeat(values, 0, rows.height).alias(name)
-            return _taken(values, "site").alias(name)
+                return self._repeat_value(values, only, rows.height)
+            return _take_values(values, owner).alias(name)
+        if name in self._by_code:
+            values, code = self._by_code[name]
+            if code == "site" and values.n_unique() == 1:
+                return self._repeat_value(values, 0, rows.height).alias(name)
+            return _take_values(values, code).alias(name)
         if name in _WORK:
-            return _work(rows, name)
+            is_number = rows[NAMED + name].dtype != pl.Boolean
+            number = pl.col(NAMED + name).cast(pl.Float64, strict=False) if is_number else pl.lit(None, pl.Float64)
+            return number.alias(name)
         if name == WAITS_FOR:
             return _WAITS_FOR.alias(name)
-        if name == "is_stage":
-            return _taken(self._is_stage, "site").alias(name)
-        if name == "stage":
-            return _taken(self._stages, "stage").alias(name)
         if name.startswith(NAMED):
             return pl.col(name).alias(name[len(NAMED) :])
         return _EXPRESSIONS[name]().alias(name) if name in _EXPRESSIONS else pl.col(name)
 
-    def _repeat(self, values: pl.Series, place: int, rows: int) -> pl.Series:
+    def _repeat_value(self, values: pl.Series, place: int, rows: int) -> pl.Series:
         """One value in all rows. Pieces that have the same one share its memory."""
         kept = self._repeated.get(values.name)
         if kept is None or len(kept) < rows or not kept.head(1).equals(values[place : place + 1]):
@@ -184,7 +183,7 @@ class Finisher:
         return kept.head(rows)
 
 
-def _taken(values: pl.Series, places: str) -> pl.Expr:
+def _take_values(values: pl.Series, places: str) -> pl.Expr:
     return pl.lit(values).gather(pl.col(places))
 
 
@@ -198,13 +197,6 @@ def says_waits() -> pl.Expr:
 
 
 _WAITS_FOR = pl.col(NAMED + WAITS_FOR).cast(pl.String)
-
-
-def _work(rows: pl.DataFrame, name: str) -> pl.Expr:
-    """How much a row says it did; null where that is no number."""
-    if rows[NAMED + name].dtype == pl.Boolean:
-        return pl.lit(None, dtype=pl.Float64).alias(name)
-    return pl.col(NAMED + name).cast(pl.Float64, strict=False).alias(name)
 
 
 def _as_needed(columns: tuple[str, ...], need: Need) -> tuple[str, ...]:

@@ -23,9 +23,9 @@ class Intervals(NamedTuple):
 
     def inside(self, starts: Times, ends: Times) -> Times:
         """How much of them lies in each of these stretches."""
-        return self._until(ends) - self._until(starts)
+        return self._length_until(ends) - self._length_until(starts)
 
-    def _until(self, times: Times) -> Times:
+    def _length_until(self, times: Times) -> Times:
         """How much of them lies before each of these times."""
         if not len(self.starts):
             return np.zeros_like(times)
@@ -76,6 +76,13 @@ def union(starts: Any, ends: Any) -> Intervals:
     covered = np.maximum.accumulate(stops)
     is_first = np.append(True, begins[1:] > covered[:-1])
     return Intervals(begins[is_first], covered[np.append(np.flatnonzero(is_first)[1:] - 1, len(begins) - 1)])
+
+
+def summed(values: Times, places: Times, count: int) -> Times:
+    """The sums of the values that have the same place, of so many places."""
+    sums = np.zeros(count, dtype=np.int64)
+    np.add.at(sums, places, values)
+    return sums
 
 
 def new_in_groups(is_first: npt.NDArray[np.bool_], starts: Times, ends: Times) -> Times:

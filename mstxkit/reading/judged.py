@@ -9,13 +9,15 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Iterable, NamedTuple
 
+from ..host.parts import TRAINER
 from ..store import job_file, judge_lock
 from ..store.job_file import JobState
 from ..store.verdicts import HANG
-from . import twice
-from .tables import verdicts as stored_verdicts
+from .tables import findings
 
 if TYPE_CHECKING:
+    import polars as pl
+
     from ..judging.evidence import RoleStep
     from ..judging.judged import Want
     from ..judging.whole_run import JudgedSteps
@@ -31,6 +33,9 @@ _LAST_WORD_S, _LOOKS_EVERY_S, _RUNNING = 15.0, 0.1, "running"
 NO_STEP, NO_PEER = "no step is over in which a stage has ended", "no two ranks have finished a step together"
 TWICE = "the same ranks are there twice at once, so nobody can tell who waits for whom"
 ANEW = "steps are counted from the beginning again, so here each is all that have its number together"
+# A rank that is started again may begin while the one before it is still said to live.
+_TOGETHER_FROM_NS = 5_000_000_000
+_PLACE = ("attempt", "role", "rank")
 
 
 class JudgedRole(NamedTuple):
@@ -50,7 +55,6 @@ class JobVerdicts(NamedTuple):
         steps: So many steps were judged; 0 where the job's judge did.
         why_not: Why nobody judged; "" where somebody did.
         wants: What would tell more, as the judge asks for it.
-        hiding: Stages that all leave together, and of whose inside nothing tells.
         roles: Whose ranks were compared here; () where the job's judge did.
         withdrawn: Verdicts that held for a time.
     """
@@ -60,7 +64,6 @@ class JobVerdicts(NamedTuple):
     steps: int = 0
     why_not: str = ""
     wants: tuple[Want, ...] = ()
-    hiding: tuple[str, ...] = ()
     roles: tuple[JudgedRole, ...] = ()
     withdrawn: tuple[Verdict, ...] = ()
 
@@ -81,10 +84,10 @@ def of_run(roles: Roles) -> JobVerdicts:
     Where the job's judge lacks evidence, its tables may have it: ranges around collectives.
     """
     await_last_word(roles)
-    every = stored_verdicts.stored(roles.files.path, roles.files.damage)
+    every = findings.stored_verdicts(roles.files.path, roles.files.damage)
     # Hangs are seen by others than the judge, also where nobody judges.
     hangs = [verdict for verdict in every if verdict.kind == HANG and not verdict.withdrawn]
-    if twice.ranks(roles.processes):
+    if ranks_there_twice(roles.processes):
         judged = JobVerdicts(NOBODY, why_not=TWICE)
     else:
         judged = _without_hangs(roles, [verdict for verdict in every if verdict.kind != HANG])
@@ -109,7 +112,7 @@ def _without_hangs(roles: Roles, stored: list[Verdict]) -> JobVerdicts:
     of_job = JobVerdicts(JOB, tuple(verdict for verdict in every if not verdict.withdrawn), withdrawn=withdrawn)
     if stored and (of_job.blaming or not of_job.holding):
         return of_job
-    if twice.are_steps(roles.files.stage_rows()):
+    if are_steps_there_twice(roles.files.stage_rows):
         return of_job if stored else JobVerdicts(NOBODY, why_not=ANEW)
     of_tables = from_steps(roles.steps_inside, roles.by_judge)
     if of_tables.by == NOBODY and not stored:
@@ -139,22 +142,36 @@ def from_steps(steps: list[RoleStep], by_judge: JudgedSteps | None = None) -> Jo
     by_judge = by_judge or whole_run.judged(steps)
     by_role = tuple(JudgedRole(role, *by_judge.counts[role]) for role in sorted(roles) if role in by_judge.counts)
     return JobVerdicts(
-        TABLES, in_order(by_judge.standing), min(len(steps), whole_run.STEPS_AT_MOST), "", by_judge.wants,
-        _hiding(steps), by_role, in_order(by_judge.withdrawn),
+        TABLES, in_order(by_judge.standing), min(len(steps), whole_run.STEPS_AT_MOST), "", by_judge.wants, by_role,
+        in_order(by_judge.withdrawn),
     )  # fmt: skip
-
-
-def _hiding(steps: list[RoleStep]) -> tuple[str, ...]:
-    from ..judging import meeting
-    from .tables import inner_entries
-
-    last = steps[-inner_entries.STEPS_AT_MOST :]
-    seen = {
-        step.stages[stage] for step in last if step.collectives is not None for stage in set(step.collectives.stage)
-    }
-    return tuple(sorted({stage for _, stage in meeting.left_together(last)} - seen))
 
 
 def in_order(verdicts: Iterable[Verdict]) -> tuple[Verdict, ...]:
     """Those that blame first, what costs most first."""
     return tuple(sorted(verdicts, key=lambda verdict: (not verdict.is_blaming, -verdict.impact_ratio, verdict.id)))
+
+
+def ranks_there_twice(processes: pl.DataFrame) -> list[int]:
+    """The ranks that two processes of one role were at once, in one attempt at the job, for 5 s or longer.
+    `processes`: as `Run.processes()` has them.
+    """
+    import polars as pl
+
+    own = processes.filter(pl.col("rank").is_not_null() & (pl.col("part") == TRAINER)).sort("start_ns")
+    before_ns = pl.col("last_seen_ns").cum_max().shift().over(_PLACE)
+    together_ns = pl.min_horizontal(pl.col("last_seen_ns"), before_ns) - pl.col("start_ns")
+    twice = own.filter(before_ns.is_not_null() & (together_ns >= _TOGETHER_FROM_NS))
+    return sorted(set(twice["rank"].to_list()))
+
+
+def are_steps_there_twice(stage_rows: pl.DataFrame) -> bool:
+    """Does any process count its steps from an earlier one on, by epochs say? Then one number is of several steps.
+    `stage_rows`: as `RunFiles.stage_rows` has them.
+    """
+    import polars as pl
+
+    from ..judging.steps import OVERLAP_STEPS
+
+    rows = stage_rows.filter(pl.col("step").is_not_null()).sort("start_ns")
+    return bool(rows.select((pl.col("step").cum_max().over("process") - pl.col("step") > OVERLAP_STEPS).any()).item())

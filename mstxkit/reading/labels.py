@@ -7,6 +7,7 @@ from itertools import count
 from typing import Any, Iterator, Mapping, Sequence
 
 from ..host import parts
+from ..store.values import grouped
 from .report.escape import shown
 
 Row = Mapping[str, Any]
@@ -18,12 +19,12 @@ def of_processes(rows: Sequence[Row]) -> list[str]:
     Rank, role and part; a trainer needs no part, nor a worker of Ray that has a role. What others have too gets more,
     as little as will do: the part, the attempt of the job, the pid, the host, in the end a number.
     """
-    return _unlike([_forms(row) for row in rows])
+    return _choose_unlike([_list_forms(row) for row in rows])
 
 
 def placed(row: Row) -> str:
     """A process's label with its pid and host, for who has to find it."""
-    placed = _forms(row)[-1]
+    placed = _list_forms(row)[-1]
     return str(row["label"]) if str(row["label"]).startswith(placed) else placed
 
 
@@ -31,12 +32,9 @@ def of_tracks(rows: Sequence[Row]) -> list[str]:
     """`MainThread`, `task on MainThread (track 3)`, `loader-1 and others` where threads shared it, `thread 99` where
     that has no name: no two tracks of a process are called the same.
     """
-    places: dict[int, list[int]] = {}
-    for at, row in enumerate(rows):
-        places.setdefault(row["process"], []).append(at)
     labels = [""] * len(rows)
-    for of_process in places.values():
-        for at, label in zip(of_process, _unlike([_forms_of_track(rows[at]) for at in of_process])):
+    for of_process in grouped(range(len(rows)), lambda at: rows[at]["process"]).values():
+        for at, label in zip(of_process, _choose_unlike([_forms_of_track(rows[at]) for at in of_process])):
             labels[at] = label
     return labels
 
@@ -65,10 +63,10 @@ def _forms_of_track(row: Row) -> tuple[str, ...]:
     return short, f"{short} ({thread})" if name else short, f"{short} (track {row['track']})"
 
 
-def _forms(row: Row) -> tuple[str, ...]:
+def _list_forms(row: Row) -> tuple[str, ...]:
     """What a process may be called, from short to long."""
     pid, where = f"pid {row['pid']}", f"pid {row['pid']} on {shown(row['host'])}"
-    short, whole, attempt = _words(row, is_whole=False), _words(row, is_whole=True), row.get("attempt")
+    short, whole, attempt = _join_words(row, is_whole=False), _join_words(row, is_whole=True), row.get("attempt")
     if row["rank"] is None and (not short or (short == row["part"] and row["under"] in (parts.PROCESS, parts.FORK))):
         name = parts.called(short, row["pid"])
         return name, name, name, name, f"{name[:-1]} on {shown(row['host'])})"
@@ -76,7 +74,7 @@ def _forms(row: Row) -> tuple[str, ...]:
     return short, whole, longer, f"{short} ({pid})", f"{short} ({where})"
 
 
-def _words(row: Row, is_whole: bool) -> str:
+def _join_words(row: Row, is_whole: bool) -> str:
     rank = "" if row["rank"] is None else f"rank {row['rank']}"
     role, part = shown(row["role"]).strip(), shown(row["part"]).strip()
     is_of_a_role = row["under"] == parts.RAY and role and not part.startswith("replica ")
@@ -84,16 +82,16 @@ def _words(row: Row, is_whole: bool) -> str:
     return " ".join(filter(None, (rank, role, "" if part == role or (says_little and not is_whole) else part)))
 
 
-def _unlike(forms: Sequence[tuple[str, ...]]) -> list[str]:
+def _choose_unlike(forms: Sequence[tuple[str, ...]]) -> list[str]:
     """Of each the shortest form that no other one has got; where even the longest is another's, with a number."""
     labels = [own[0] for own in forms]
     for level in range(1, len(forms[0]) if forms else 0):
         counts = Counter(labels)
         labels = [own[level] if counts[label] > 1 else label for own, label in zip(forms, labels)]
-    return list(_numbered(labels))
+    return list(_number_alike(labels))
 
 
-def _numbered(labels: Sequence[str]) -> Iterator[str]:
+def _number_alike(labels: Sequence[str]) -> Iterator[str]:
     counts, numbers = Counter(labels), {label: count(1) for label in labels}
     for label in labels:
         if counts[label] == 1:

@@ -6,7 +6,6 @@ Only what this host holds can be read: a pointer from another host says that a p
 from __future__ import annotations
 
 import os
-import struct
 from pathlib import Path
 from typing import Any, Iterator
 
@@ -17,7 +16,7 @@ from ..store.values import text_of, whole_number
 from .folder import LIMIT_BYTES, Damage, Folder
 from .processes import ENDED, KILLED, LEFT, LOST, RUNNING, Process, Processes
 
-_BANK_HEAD, _STAT_BLOCK_BYTES = struct.Struct("<Q8xQ8xQ"), 512  # sequence number, salt, count
+_STAT_BLOCK_BYTES = 512
 # Pointers are renamed when they are adopted: the second listing finds those under their new name.
 _LISTINGS = 2
 
@@ -53,35 +52,28 @@ def _read_file(folder: Folder, name: str, processes: Processes, damage: list[Dam
     if process.state != KILLED and not is_here:
         return
     try:
-        fd = documents.open_regular(process.live_path)
+        with documents.closing(documents.open_regular(process.live_path)) as fd:
+            status, head = os.fstat(fd), documents.read_part(fd, 0, livefile.HEADER_BYTES)
+            # Ours are allocated as a whole; who ends by os._exit gives back what it has not used.
+            is_whole = status.st_blocks * _STAT_BLOCK_BYTES >= status.st_size
+            if not is_whole and (len(head) < livefile.HEADER_BYTES or livefile.read_exit_status(head) is None):
+                raise FormatError("a live file with holes: it claims more than there is")
+            # The whole file, slots before banks: a range that ends meanwhile is in one of them.
+            _take_file(bytearray(documents.read_part(fd, 0, LIMIT_BYTES)), fd, pointer, process, damage)
     except FileNotFoundError:
         process.live_path_gone = True
-        return
     except (FormatError, OSError, ValueError) as exc:
         damage.append(Damage.because(process.live_path, exc))
-        return
-    try:
-        status, head = os.fstat(fd), documents.read_part(fd, 0, livefile.HEADER_BYTES)
-        # Ours are allocated as a whole; who ends by os._exit gives back what it has not used.
-        is_whole = status.st_blocks * _STAT_BLOCK_BYTES >= status.st_size
-        if not is_whole and (len(head) < livefile.HEADER_BYTES or livefile.read_exit_status(head) is None):
-            raise FormatError("a live file with holes: it claims more than there is")
-        # The whole file, slots before banks: a range that ends meanwhile is in one of them.
-        _take(bytearray(documents.read_part(fd, 0, LIMIT_BYTES)), fd, pointer, process, damage)
-    except (FormatError, OSError) as exc:
-        damage.append(Damage.because(process.live_path, exc))
-    finally:
-        os.close(fd)
 
 
-def _take(data: bytearray, fd: int, pointer: dict[str, Any], process: Process, damage: list[Damage]) -> None:
+def _take_file(data: bytearray, fd: int, pointer: dict[str, Any], process: Process, damage: list[Damage]) -> None:
     header = livefile.read_header(data)
     if header.state == livefile.BEING_MADE:
         return
     if header.state == livefile.CLOSED:
         process.state = ENDED
     process.exit_status = livefile.read_exit_status(data)
-    process.banks = _banks(data, fd, header, process, damage)
+    process.banks = _read_banks(data, fd, header, process, damage)
     # What a sealed block's meta would say of this process now.
     clock = {"kind": header.clock, "ticks_per_ns": header.ticks_per_ns, "anchors": livefile.read_anchors(data)}
     who, counters = livefile.read_identity(data), livefile.read_counters(data)
@@ -90,10 +82,11 @@ def _take(data: bytearray, fd: int, pointer: dict[str, Any], process: Process, d
     process.slots = livefile.read_slots(data, header) if header.state == livefile.RECORDING else []
 
 
-def _banks(
+def _read_banks(
     data: bytearray, fd: int, header: livefile.Header, process: Process, damage: list[Damage]
 ) -> list[livefile.BankCopy]:
     banks = []
+    _copy_again_what_grew(data, fd, header.layout)
     for index in range(header.layout.bank_count):
         bank = livefile.read_bank(data, header.layout, index)
         if bank is None or not _is_still_the_same(data, fd, header.layout.bank_at(index)):
@@ -107,19 +100,30 @@ def _banks(
     return sorted(banks, key=lambda bank: bank.seq)
 
 
+def _copy_again_what_grew(data: bytearray, fd: int, layout: livefile.Layout) -> None:
+    """Copy earlier banks that were written after they were copied: whoever sees a range sees all that ended before."""
+    places = [layout.bank_at(index) for index in range(layout.bank_count)]
+    newest = max((livefile.read_bank_head(data, at).seq for at in places), default=0)
+    for at in places:
+        is_as_copied = data.startswith(os.pread(fd, livefile.BANK_HEADER_BYTES, at), at)
+        bank = b"" if is_as_copied else documents.read_part(fd, at, layout.bank_bytes)
+        if len(bank) == layout.bank_bytes and livefile.read_bank_head(bank).seq < newest:
+            data[at : at + len(bank)] = bank
+
+
 def _is_still_the_same(data: bytearray, fd: int, at: int) -> bool:
-    """A bank that was sealed and taken into use again while it was copied is in a sealed file by now."""
-    now = _BANK_HEAD.unpack(os.pread(fd, _BANK_HEAD.size, at).ljust(_BANK_HEAD.size, b"\0"))
-    copied = _BANK_HEAD.unpack_from(data, at)
-    return now[:2] == copied[:2] and now[2] >= copied[2]  # the count: docs/internals/memory-order.md
+    """One that was sealed and used again meanwhile is in a sealed file by now. Of the count: memory-order.md."""
+    now = livefile.read_bank_head(os.pread(fd, livefile.BANK_HEADER_BYTES, at).ljust(livefile.BANK_HEADER_BYTES, b"\0"))
+    copied = livefile.read_bank_head(data, at)
+    is_same_bank = (now.seq, now.salt) == (copied.seq, copied.salt)
+    return is_same_bank and now.record_count >= copied.record_count
 
 
 def state_of(pointer: dict[str, Any]) -> str:
     """RUNNING, KILLED, or LEFT for another program; LOST where that cannot be told from here."""
     if life.is_of_earlier_boot(pointer):
         return KILLED
-    numbers = {name: whole_number(pointer.get(name)) for name in ("pid", "pid_start", "pidns")}
-    who = {**pointer, **numbers}
+    who = {**pointer, **{name: whole_number(pointer.get(name)) for name in ("pid", "pid_start", "pidns")}}
     alive = life.is_alive(who)
     if alive is False and life.has_execed(who):
         return LEFT

@@ -10,11 +10,10 @@ import numpy as np
 from ..errors import FormatError
 from ..store import livefile, records, segment
 from ..store.values import small_number, text_of, whole_number
-from .allowance import Allowance
 from .folder import Damage, Folder
 from .processes import BlockRef, Process
 from .rows import ALL, IS_OPEN, NO_DURATION, Blocks, Chunk, Need, all_sources, bank_of
-from .sealed import payload_of
+from .sealed import Allowance, payload_of
 from .selection import Selection
 from .vocabulary import UNKNOWN_SITE, UNKNOWN_TEXT, Vocabulary
 
@@ -39,7 +38,7 @@ def open_ranges(process: Process, blocks: Blocks, sealed: Folder, damage: list[D
     if process.open_block is not None:
         ranges += _from_block(process.open_block, blocks.allowance, sealed, damage)
     elif not process.ended:
-        ranges += [_named(slot, process.texts) for slot in _still_open(process, blocks)]
+        ranges += [_name_slot(slot, process.texts) for slot in _still_open(process, blocks)]
     return sorted(ranges, key=lambda r: (r.track, r.depth, r.start))
 
 
@@ -69,7 +68,7 @@ def _has_record(slot: livefile.Slot, columns: Any) -> bool:
     return bool((same & (late >= 0) & (late < np.where(columns.scaled, _SCALE_TICKS, 1))).any())
 
 
-def _named(slot: livefile.Slot, texts: livefile.Texts) -> UnfinishedRange:
+def _name_slot(slot: livefile.Slot, texts: livefile.Texts) -> UnfinishedRange:
     site = texts.sites.get(slot.site, UNKNOWN_SITE)
     stage = texts.stages.get(slot.stage, UNKNOWN_TEXT) if slot.stage else None
     return UnfinishedRange(site, stage, slot.start, slot.track, slot.step, slot.depth)
@@ -85,10 +84,10 @@ def _from_block(ref: BlockRef, allowance: Allowance, sealed: Folder, damage: lis
     except (FormatError, OSError, ValueError, RecursionError, MemoryError) as exc:
         Damage.because(sealed.path_of(ref.file), exc, ref.offset, ref.size).note_in(damage)
         return []
-    return [_parsed(fields) for fields in listed if isinstance(fields, dict)]
+    return [_parse_range(fields) for fields in listed if isinstance(fields, dict)]
 
 
-def _parsed(fields: dict[str, Any]) -> UnfinishedRange:
+def _parse_range(fields: dict[str, Any]) -> UnfinishedRange:
     own = 1 if fields.get("own_stage") else 0
     stage, step = fields.get("stage"), fields.get("step")
     return UnfinishedRange(

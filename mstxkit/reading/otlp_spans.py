@@ -129,7 +129,7 @@ def resource_of(run: str, run_id: str) -> dict[str, Value | None]:
 
 def _span_as_json(span: JobSpan) -> dict[str, Any]:
     fields = {
-        "traceId": span.trace_id.hex(), "spanId": span.span_id.hex(), "name": _text(span.name), "kind": _INTERNAL,
+        "traceId": span.trace_id.hex(), "spanId": span.span_id.hex(), "name": _cut_text(span.name), "kind": _INTERNAL,
         "startTimeUnixNano": str(span.begin_ns), "endTimeUnixNano": str(max(span.begin_ns, span.end_ns)),
         "attributes": _as_json(span.attributes),
     }  # fmt: skip
@@ -138,20 +138,20 @@ def _span_as_json(span: JobSpan) -> dict[str, Any]:
 
 def _as_json(attributes: Mapping[str, Value | None]) -> list[dict[str, Any]]:
     kept = [(key, value) for key, value in attributes.items() if value is not None][:ATTRIBUTES_AT_MOST]
-    return [{"key": _text(key), "value": _value(value)} for key, value in kept]
+    return [{"key": _cut_text(key), "value": _as_value(value)} for key, value in kept]
 
 
-def _value(value: Value) -> dict[str, Any]:
+def _as_value(value: Value) -> dict[str, Any]:
     if isinstance(value, bool):
         return {"boolValue": value}
     if isinstance(value, int) and -_I64 <= value < _I64:
         return {"intValue": str(value)}
     if isinstance(value, float):
         return {"doubleValue": value if math.isfinite(value) else _NOT_FINITE[str(value)]}
-    return {"stringValue": _text(str(value))}
+    return {"stringValue": _cut_text(str(value))}
 
 
-def _text(text: str) -> str:
+def _cut_text(text: str) -> str:
     return text[:TEXT_AT_MOST].encode("utf-8", "backslashreplace").decode()
 
 

@@ -22,16 +22,16 @@ def read(file: IO[bytes], rows: int | None = None) -> pl.DataFrame:
     """All rows, or the first so many. Raises FormatError: it is not what it says; OSError: it cannot be read."""
     for group in parquet.look(file):
         parquet.check_pages(file, group)
-    return _part(file, 0, rows)
+    return _scan_part(file, 0, rows)
 
 
 def part(file: IO[bytes], group: parquet.RowGroup, columns: Sequence[str]) -> pl.DataFrame:
     """These columns of a group of a file that was looked at. Raises as `read`."""
     parquet.check_pages(file, group, columns)
-    return _part(file, group.first, group.rows, columns)
+    return _scan_part(file, group.first, group.rows, columns)
 
 
-def _part(file: IO[bytes], first: int, rows: int | None, columns: Sequence[str] | None = None) -> pl.DataFrame:
+def _scan_part(file: IO[bytes], first: int, rows: int | None, columns: Sequence[str] | None = None) -> pl.DataFrame:
     try:
         scanned = pl.scan_parquet(file).slice(first, rows)
         return (scanned if columns is None else scanned.select(columns)).collect()

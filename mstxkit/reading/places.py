@@ -5,10 +5,11 @@ the disks of other hosts; and what was removed for a quota or for its age.
 from __future__ import annotations
 
 import os
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Iterable
+from typing import Any, Iterable, Iterator
 
-from ..store import care_record, layout, own_disk, sealed_place
+from ..store import care_record, documents, layout, own_disk, sealed_place
 from .folder import Folder
 from .processes import Process
 
@@ -41,8 +42,11 @@ class SealedFolder(Folder):
         here = self._folders[:-1]
         return sorted({*(sealed_place.all_names(here) if here else []), *super().names(suffix)} - self.without)
 
-    def _open(self, name: str) -> int:
-        return sealed_place.opened(self._folders, name)
+    @contextmanager
+    def opened(self, name: str) -> Iterator[int]:
+        """As of any folder, wherever the file is now."""
+        with documents.closing(sealed_place.opened(self._folders, name)) as descriptor:
+            yield descriptor
 
 
 def add_removed(run: str, run_id: str, processes: Iterable[Process]) -> None:
@@ -51,9 +55,8 @@ def add_removed(run: str, run_id: str, processes: Iterable[Process]) -> None:
     for record in care_record.records(Path(run), run_id):
         for name, cost in record.removed.items():
             removed[name] = min(removed.get(name, 0) + cost.records, _RECORDS_AT_MOST)
-    for process in processes:
-        if process.name in removed:
-            process.counters["evicted"] = process.counters.get("evicted", 0) + removed[process.name]
+    for process in (process for process in processes if process.name in removed):
+        process.counters["evicted"] = process.counters.get("evicted", 0) + removed[process.name]
 
 
 def rows(run: str, run_id: str, known_processes: Iterable[str]) -> list[dict[str, Any]]:
@@ -67,7 +70,7 @@ def rows(run: str, run_id: str, known_processes: Iterable[str]) -> list[dict[str
         gone = [cost for name, cost in record.removed.items() if name not in alive]
         row = {
             "host": record.host, "folder": record.folder, "files": record.files, "bytes": record.bytes,
-            "is_here": own_disk.is_on_this_host(record, run_id), "problem": record.problem,
+            "is_here": own_disk.believe_record(record, run_id) is not None, "problem": record.problem,
             "as_of_ns": record.as_of_ns, "gone_files": sum(cost.files for cost in gone),
             "gone_records": sum(cost.records for cost in gone),
         }  # fmt: skip

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Callable, Iterable, Mapping, NamedTuple
 
 from ..host import life, parts
 from ..store.fate import Liveness
 from ..store.livefile import CLOCKS, COUNTERS, Anchor, BankCopy, Slot, Texts
 from ..store.records import RECORD_BYTES
-from ..store.values import finite_number, list_of, small_number, step_number, table_of, text_of, whole_number
+from ..store.values import finite_number, grouped, list_of, small_number, step_number, table_of, text_of, whole_number
 from .align import Clock, anchor_of, wall_offset
 
 # How a process ended: it said so itself; it went on to another program, or went away in order; it was killed; nobody
@@ -74,7 +75,6 @@ class Process:
     live_path_gone: bool = False
     offset_ns: int = 0
     _identity_from: float = -1.0
-    _clock: Clock | None = None
 
     @property
     def host(self) -> str:
@@ -106,12 +106,10 @@ class Process:
         """Is it a worker of a pool or a data loader, which ends by its owner's signal?"""
         return self.identity.get("under") in (parts.POOL, parts.DATALOADER)
 
-    @property
+    @cached_property
     def clock(self) -> Clock:
         """Its ticks as CLOCK_MONOTONIC; made at first use, when all anchors are known."""
-        if self._clock is None:
-            self._clock = Clock(self.anchors, self.clock_kind, self.ticks_per_ns)
-        return self._clock
+        return Clock(self.anchors, self.clock_kind, self.ticks_per_ns)
 
     @property
     def clock_group(self) -> tuple[str, ...]:
@@ -265,9 +263,7 @@ def set_offsets(processes: Iterable[Process], clocks: Callable[[int], Mapping[st
     """Give every process the offset of its group from CLOCK_MONOTONIC to the wall clock.
     `clocks`: called with how many groups there are: the offset, by boot id, of hosts whose own wall clock is wrong.
     """
-    groups: dict[tuple[str, ...], list[Process]] = {}
-    for process in processes:
-        groups.setdefault(process.clock_group, []).append(process)
+    groups = grouped(processes, lambda process: process.clock_group)
     put_right = clocks(len(groups))
     for members in groups.values():
         boot = text_of(members[0].identity.get("boot"))

@@ -7,7 +7,7 @@ from __future__ import annotations
 import re
 from typing import Any, Iterable, Mapping
 
-from ..store.values import small_number, text_of, whole_number
+from ..store.values import grouped, small_number, text_of, whole_number
 from .processes import Process
 
 _REPLICA = re.compile(r"replica \d{1,9}")
@@ -19,9 +19,7 @@ _Place = tuple[str, str, int, int]
 def settle(processes: Iterable[Process]) -> None:
     """`replica 0 teacher Worker-1` for what said `replica 0 Worker-1` of itself, and is below `replica 0 teacher`."""
     processes = list(processes)
-    at_place: dict[_Place, list[Process]] = {}
-    for process in processes:
-        at_place.setdefault(_place(process.host, process.identity, process.pid), []).append(process)
+    at_place = grouped(processes, lambda process: _place_of(process.host, process.identity, process.pid))
     for process in sorted(processes, key=_start_ns):
         part = text_of(process.identity.get("part"))
         replica = _REPLICA.match(part)
@@ -34,7 +32,7 @@ def _server_above(process: Process, replica: str, at_place: Mapping[_Place, list
     """The part of the next above that says more of this replica than its number."""
     above = process
     for _ in range(_DEEP):
-        parents = at_place.get(_place(above.host, above.identity, small_number(above.identity.get("ppid")) or 0), [])
+        parents = at_place.get(_place_of(above.host, above.identity, small_number(above.identity.get("ppid")) or 0), [])
         before = [parent for parent in parents if _start_ns(parent) <= _start_ns(above) and parent is not above]
         if not before:
             return None
@@ -45,7 +43,7 @@ def _server_above(process: Process, replica: str, at_place: Mapping[_Place, list
     return None
 
 
-def _place(host: str, identity: Mapping[str, Any], pid: int) -> _Place:
+def _place_of(host: str, identity: Mapping[str, Any], pid: int) -> _Place:
     return host, text_of(identity.get("boot")), whole_number(identity.get("pidns")), pid
 
 

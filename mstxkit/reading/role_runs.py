@@ -6,6 +6,7 @@ where, and for whom, is what the judge learns of it.
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass, field, replace
 from itertools import compress, groupby
 from typing import Any, Callable, Iterable, Iterator, TypeVar, cast
@@ -15,11 +16,11 @@ import numpy.typing as npt
 
 from ..judging import meeting, shaping
 from ..judging.cutting import BEFORE, IN, REST, Piece
-from ..judging.evidence import Collectives, Peer, RoleStep
-from ..judging.in_a_row import after_the_row_before
-from ..judging.inside import Inside
-from ..judging.measuring import BASE_RATIO, FED, HANDED, IN_A_ROW, WAITS
-from ..judging.whole_run import CutStep, WholeRun
+from ..judging.evidence import Peer, RoleStep
+from ..judging.measuring import BASE_RATIO, FREE, HANDED, IN_A_ROW, UNKNOWN, WAITS
+from ..judging.replay import Course
+from ..judging.whole_run import SeenStep, WholeRun
+from ..store.values import grouped
 from ..triggers.late_rank import middle_of
 
 Seconds = npt.NDArray[np.float64]
@@ -31,6 +32,8 @@ T = TypeVar("T")
 CELLS_AT_MOST = 6_000_000
 # Of a step: what is shorter is not told as a share.
 LEAST_RATIO = 1e-3
+# What takes such a share of a step, and is left by all within such a share of its own time, may hide somebody.
+_HIDES_FROM, _AT_ONCE = 0.05, 0.01
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,15 +50,15 @@ class RoleRun:
         own_s: (T, M, K) seconds of its own there: of a piece in which members wait, since the last of them has come.
         wait_s: (T, M, K) seconds that it waited there; 0 where nobody waits.
         mode: (K,) how a piece is over: as `judging.measuring` has it.
-        labels: (M, K) who waits for whom there: members of one number.
+        labels: (M, K) who waits for whom there, as far as collectives tell: members of one number.
         inside_s: (T, M, K) own seconds between the collectives of a stage; NaN where nothing tells of them.
         links: Of each step, stage and group what its collectives took: (place of the step, piece, members, seconds).
         work: (T, M, K, 3) tokens, responses, longest response; NaN where nobody says so.
-        rows: Of each piece in which rows of members wait for the row before the row of each; None: they do not.
+        rows: (M, K) of pieces in which rows of members wait for the row before the row of each; -1: they do not.
         excess: (T, M, K) logarithm of a member's own time over what is expected for its work; NaN: not known.
         excess_inside: (T, M, K) the same of the time between collectives.
-        every: The steps of all roles, in the order in which they were over.
-        cut: (T,) the steps of which it is made.
+        parts: (T,) the steps of which it is made, without controllers.
+        courses: (T,) how members have gone through them.
         rows_of: Of each of them, the places of its members among those of the role.
         kept: What `once` has made.
     """
@@ -74,11 +77,11 @@ class RoleRun:
     inside_s: Seconds
     links: tuple[tuple[int, int, tuple[int, ...], float], ...]
     work: Seconds
-    rows: tuple[Whole | None, ...]
+    rows: Whole
     excess: Seconds
     excess_inside: Seconds
-    every: list[RoleStep]
-    cut: tuple[CutStep, ...]
+    parts: tuple[RoleStep, ...]
+    courses: tuple[Course, ...]
     rows_of: tuple[Whole, ...]
     kept: dict[str, Any] = field(default_factory=dict, repr=False)
 
@@ -123,9 +126,27 @@ class RoleRun:
             return np.asarray(self.own_s[:, :, pieces[0]])
         return np.where(np.isfinite(self.own_s[:, :, pieces[0]]), np.nansum(self.own_s[:, :, pieces], axis=2), np.nan)
 
+    def hiding_stages(self) -> list[str]:
+        """Those in which one may be slow unseen: no small share of a step, left at once, and nothing tells more."""
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # a step in which nobody was there
+            return [stage for stage, at in self.stages().items() if self.mode[at[-1]] != FREE and self._may_hide(at)]
+
+    def _may_hide(self, pieces: list[int]) -> bool:
+        last, own_s = pieces[-1], self.own_of(pieces)
+        done_s, labels = self.done_s[:, :, last].T, self.labels[:, last]
+        apart_s = meeting.by_group(done_s, labels, lambda part: np.broadcast_to(np.ptp(part, axis=0), part.shape))
+        lasts_s, is_told = np.nanmedian(np.nanmin(own_s, axis=1)), np.isfinite(self.inside_s[:, :, pieces]).any()
+        apart = np.nanmedian(apart_s[np.bincount(labels)[labels] > 1]) / np.nanmedian(own_s)
+        return bool(not is_told and lasts_s >= _HIDES_FROM * self.step_s() and apart <= _AT_ONCE)
+
     def base_s(self) -> float:
         """Times are compared as logarithms of so much more: what is shorter is all alike."""
         return max(1e-6, BASE_RATIO * self.step_s())
+
+    def spent(self, is_inside: bool) -> tuple[Seconds, Seconds]:
+        """(T, M, K) own times, or those between collectives; and the logarithm of these over what is expected."""
+        return (self.inside_s, self.excess_inside) if is_inside else (self.own_s, self.excess)
 
     def expected_s(self, excess: Seconds, own_s: Seconds) -> Seconds:
         """Own times without what is too much of them, a logarithm."""
@@ -135,7 +156,7 @@ class RoleRun:
         """(T, M, K) by which share own times, or those between collectives, are longer than expected; NaN: not known.
         Where next to no time is spent, that is 0.
         """
-        own_s, excess = (self.inside_s, self.excess_inside) if is_inside else (self.own_s, self.excess)
+        own_s, excess = self.spent(is_inside)
         least_s = max(1e-6, LEAST_RATIO * self.step_s())
         with np.errstate(all="ignore"):
             return np.asarray((own_s + least_s) / (self.expected_s(excess, own_s) + least_s) - 1)
@@ -154,9 +175,14 @@ class RoleRun:
         places = np.cumsum(keep) - 1
         names = ("steps", "came_s", "done_s", "own_s", "wait_s", "inside_s", "work", "excess", "excess_inside")
         links = tuple((int(places[at]), piece, who, took) for at, piece, who, took in self.links if keep[at])
-        parts: dict[str, Any] = {name: getattr(self, name)[keep] for name in names}
-        parts["cut"], parts["rows_of"] = (tuple(compress(part, keep)) for part in (self.cut, self.rows_of))
-        return replace(self, **parts, links=links, kept={})
+        kept: dict[str, Any] = {name: getattr(self, name)[keep] for name in names}
+        kept |= {name: tuple(compress(getattr(self, name), keep)) for name in ("parts", "courses", "rows_of")}
+        return replace(self, **kept, links=links, kept={})
+
+    def since_met(self, piece: int) -> Whole:
+        """Pieces since members waited before, that one too, the latest first: after it each has a rest of its own."""
+        met = np.flatnonzero(self.waits[:piece])
+        return np.arange(met[-1] if len(met) else 0, piece)[::-1]
 
     def came_last(self, piece: int) -> Whole:
         """(T, M) who came last there of those that each member meets; -1: it meets nobody, or was not there."""
@@ -176,7 +202,7 @@ class RoleRun:
 
     def cells(self, at: int) -> tuple[Any, ...]:
         """An index: where the members and pieces of a step are among those of all."""
-        columns = [self.kinds.index(kind) for kind in self.cut[at].pieces.kinds]
+        columns = [self.kinds.index(kind) for kind in self.courses[at].kinds]
         return np.ix_(self.rows_of[at], np.array(columns, np.int64))
 
     def spans_s(self) -> tuple[Seconds, Seconds]:
@@ -216,11 +242,8 @@ def of_steps(steps: Iterable[RoleStep]) -> tuple[RoleRun, ...]:
         if before is None or before.collectives is None or step.collectives is not None:
             of_role[step.step] = step
     whole = WholeRun(_last_steps([of_role[number] for of_role in by_role.values() for number in sorted(of_role)]))
-    cut: dict[str, list[CutStep]] = {}
-    for each in whole.steps:
-        if each.pieces.kinds:
-            cut.setdefault(each.step.role, []).append(each)
-    return tuple(_of_role(whole, cut[role]) for role in sorted(cut))
+    seen = grouped((each for each in whole.steps if each.pieces.kinds), lambda each: each.step.role)
+    return tuple(_of_role(seen[role]) for role in sorted(seen))
 
 
 def _last_steps(steps: list[RoleStep]) -> Iterator[RoleStep]:
@@ -231,31 +254,22 @@ def _last_steps(steps: list[RoleStep]) -> Iterator[RoleStep]:
         yield from every[-max(1, CELLS_AT_MOST // widest) :]
 
 
-def _of_role(whole: WholeRun, cut: list[CutStep]) -> RoleRun:
-    role, members = cut[0].step.role, _members(cut)
-    kinds, owners = _in_order(cut)
+def _of_role(steps: list[SeenStep]) -> RoleRun:
+    every = {shaping.key_of(peer): peer for each in steps for peer in each.step.members}.values()
+    members = tuple(sorted(every, key=lambda peer: (peer.rank is None, peer.rank or 0, peer.process)))
+    kinds, owners = _in_order(steps)
     places = {shaping.key_of(peer): place for place, peer in enumerate(members)}
-    rows_of = [np.array([places[shaping.key_of(peer)] for peer in each.step.members], np.int64) for each in cut]
-    seen = _Seen(members, kinds, len(cut))
-    for at, (each, rows_of_step) in enumerate(zip(cut, rows_of)):
+    rows_of = [np.array([places[shaping.key_of(peer)] for peer in each.step.members], np.int64) for each in steps]
+    seen = _Seen(members, kinds, len(steps))
+    for at, (each, rows_of_step) in enumerate(zip(steps, rows_of)):
         seen.fill(at, each, rows_of_step)
-    labels, mode = seen.labels(), whole.modes(role, kinds)
-    own, wait = seen.took.copy(), np.full(seen.took.shape, np.nan)
-    rows = [whole.rows(role, kind, members) if mode[at] == IN_A_ROW else None for at, kind in enumerate(kinds)]
-    for piece in range(len(kinds)):
-        own[:, :, piece], wait[:, :, piece] = seen.apart(piece, int(mode[piece]), labels[:, piece], rows[piece])
+    seen.look_between()
     return RoleRun(
-        role, members, kinds, owners, np.array([each.step.step for each in cut], np.int64), seen.came, seen.done, own,
-        wait, mode, labels, seen.inside, tuple(seen.links), seen.work, tuple(rows),
-        seen.excess, seen.excess_inside, whole.every, tuple(map(_but_times, cut)), tuple(rows_of),
+        steps[0].step.role, members, kinds, owners, np.array([each.step.step for each in steps], np.int64), seen.came,
+        seen.done, seen.own, seen.wait, seen.mode, seen.labels, seen.inside, tuple(seen.links), seen.work, seen.rows,
+        seen.excess, seen.excess_inside, tuple(each.step for each in steps), tuple(each.course for each in steps),
+        tuple(rows_of),
     )  # fmt: skip
-
-
-def _but_times(cut: CutStep) -> CutStep:
-    """Without what the arrays of the run have too."""
-    nothing = np.zeros((0, 0))
-    pieces = cut.pieces._replace(came_s=nothing, done_s=nothing, took_s=nothing, error_s=nothing)
-    return cut._replace(pieces=pieces, tells=None, excess=nothing, excess_inside=nothing)
 
 
 class _Seen:
@@ -264,93 +278,54 @@ class _Seen:
     def __init__(self, members: tuple[Peer, ...], kinds: tuple[Piece, ...], steps: int) -> None:
         self._kinds = kinds
         shape = steps, len(members), len(kinds)
-        self.came, self.done, self.took, self.inside, self._lag, self._between, self.excess, self.excess_inside = (
-            np.full(shape, np.nan) for _ in range(8)
+        self.came, self.done, self.own, self.wait, self.inside, self.excess, self.excess_inside = (
+            np.full(shape, np.nan) for _ in range(7)
         )  # fmt: skip
-        self.work = np.full((*shape, 3), np.nan)
+        self._is_told = np.zeros(steps, bool)
+        self.work, self.mode = np.full((*shape, 3), np.nan), np.full(len(kinds), UNKNOWN)
         self.links: list[tuple[int, int, tuple[int, ...], float]] = []
-        self._met: dict[int, list[Whole]] = {}
+        self.labels, self.rows = np.zeros(shape[1:], np.int64), np.full(shape[1:], -1)
 
-    def fill(self, at: int, cut: CutStep, rows: Whole) -> None:
+    def fill(self, at: int, seen: SeenStep, rows: Whole) -> None:
         """One step more; its members are those in these rows."""
-        step, pieces, feeds = cut.step, cut.pieces, cut.feeds
+        step, pieces, course = seen.step, seen.pieces, seen.course
         columns = [self._kinds.index(kind) for kind in pieces.kinds]
         here: tuple[Any, ...] = np.ix_(np.array([at]), rows, np.array(columns, np.int64))
-        of_step = pieces.came_s, pieces.done_s, pieces.took_s, cut.excess
-        for array, values in zip((self.came, self.done, self.took, self.excess), of_step):
+        own = course.took_s, course.wait_s, seen.excess, seen.inside_s, seen.excess_inside
+        arrays = self.came, self.done, self.own, self.wait, self.excess, self.inside, self.excess_inside
+        for array, values in zip(arrays, (pieces.came_s, pieces.done_s, *own)):
             array[here] = values[None]
+        self.mode[columns] = course.mode
+        for column, labels, row in zip(columns, course.meets, course.rows):
+            self.labels[rows, column] = 0 if labels is None else np.unique(labels, return_inverse=True)[1]
+            self.rows[rows, column] = -1 if row is None else row
         is_stage = np.array([kind.where != BEFORE for kind in pieces.kinds])
         for number, values in enumerate(step.work):
             self.work[here + (number,)] = np.where(is_stage, values[:, pieces.stages], np.nan)[None]
-        for column, feed in zip(columns, feeds):
-            self._lag[at, rows, column] = np.nan if feed is None else feed.lag_s
-        if step.collectives is not None and cut.tells is not None:
-            self._look_inside(at, cut, step.collectives, cut.tells, rows)
+        self._is_told[at] = seen.tells is not None
+        for time in () if seen.tells is None else seen.tells.groups:
+            piece, rings = Piece(IN, step.stages[time.stage]), step.collectives
+            if piece in self._kinds and rings is not None:
+                met = (rings.stage == time.stage) & (rings.group == time.group) & (rings.member >= 0)
+                members = tuple(np.unique(rows[rings.member[met]]).tolist())
+                self.links.append((at, self._kinds.index(piece), members, time.took_s))
 
-    def _look_inside(self, at: int, cut: CutStep, rings: Collectives, tells: Inside, rows: Whole) -> None:
-        """Own times between collectives, what the collectives took, and who met in each piece."""
-        step = cut.step
-        of_stage = {
-            n: self._kinds.index(Piece(IN, s)) for n, s in enumerate(step.stages) if Piece(IN, s) in self._kinds
-        }
-        here = (rings.member >= 0) & (rings.member < len(rows))
-        for stage, piece in of_stage.items():
-            self.inside[at, rows, piece] = tells.own_s[:, stage]
-            self.excess_inside[at, rows, piece] = cut.excess_inside[:, stage]
-            self._between[at, rows, piece] = tells.between_s[:, stage]
-            met = here & (rings.stage == stage) & rings.is_meeting
-            places = np.unique(np.stack([rows[rings.member[met]], rings.group[met]]), axis=1)
-            self._met.setdefault(piece, []).append(places)
-        for time in (time for time in tells.groups if time.stage in of_stage):
-            met = here & (rings.stage == time.stage) & (rings.group == time.group)
-            members = tuple(np.unique(rows[rings.member[met]]).tolist())
-            self.links.append((at, of_stage[time.stage], members, time.took_s))
-
-    def labels(self) -> Whole:
-        """(M, K) who meets whom. Nobody knows of gaps who does; where all stages have the same groups, it is these."""
-        labels = np.zeros(self.took.shape[1:], np.int64)
-        for piece, parts in self._met.items():
-            member, group = np.concatenate(parts, axis=1)
-            together = meeting.connected(member, group, len(labels))
-            labels[:, piece] = 0 if together is None else np.unique(together, return_inverse=True)[1].reshape(-1)
-        of_stages = [labels[:, piece] for piece in range(labels.shape[1]) if labels[:, piece].any()]
-        if of_stages and all((other == of_stages[0]).all() for other in of_stages):
-            return np.repeat(of_stages[0][:, None], labels.shape[1], axis=1)
-        return labels
-
-    def apart(self, piece: int, mode: int, labels: Whole, rows: Whole | None) -> tuple[Seconds, Seconds]:
-        """(T, M) own time in a piece, and what each waited there."""
-        came, done, took = (part[:, :, piece] for part in (self.came, self.done, self.took))
-        if mode == WAITS:
-            last = last_of(came, labels)
-            return np.maximum(0.0, done - last), np.clip(last - came, 0.0, np.maximum(0.0, took))
-        own = took
-        if mode == FED:
-            own = np.fmin(np.where(np.isfinite(took), np.nan_to_num(self._lag[:, :, piece]), np.nan), took)
-        elif rows is not None:
-            own = np.stack([after_the_row_before(rows, *each) for each in zip(took, done)])
-        elif mode == HANDED:
-            own = _between_entries(took, self._between[:, :, piece])
-        return own, np.maximum(0.0, took - own)
+    def look_between(self) -> None:
+        """Own time where members send and receive, in steps of which no entries tell: by its share in the others."""
+        for piece in np.flatnonzero(self.mode == HANDED).tolist():
+            whole = self.own[:, :, piece] + self.wait[:, :, piece]
+            with np.errstate(all="ignore"):
+                share = middle_of((self.own[:, :, piece] / whole)[self._is_told])
+            share[~np.isfinite(share)] = 1.0
+            self.own[~self._is_told, :, piece] = (whole * share)[~self._is_told]
+            self.wait[:, :, piece] = whole - self.own[:, :, piece]
 
 
-def _between_entries(took: Seconds, between: Seconds) -> Seconds:
-    """(T, M) own time where members send and receive; of steps of which no entries tell, by its share in the others."""
-    with np.errstate(all="ignore"):
-        share = middle_of(np.clip(between / took, 0.0, 1.0))
-    return np.fmin(took, np.where(np.isfinite(between), between, took * np.where(np.isfinite(share), share, 1.0)))
-
-
-def _members(cut: list[CutStep]) -> tuple[Peer, ...]:
-    every = {shaping.key_of(peer): peer for each in cut for peer in each.step.members}
-    return tuple(sorted(every.values(), key=lambda peer: (peer.rank is None, peer.rank or 0, peer.process)))
-
-
-def _in_order(cut: list[CutStep]) -> tuple[tuple[Piece, ...], tuple[str, ...]]:
+def _in_order(steps: list[SeenStep]) -> tuple[tuple[Piece, ...], tuple[str, ...]]:
     """All pieces, by where they stand in the steps that have them, and of which stage each is."""
     seen: dict[Piece, list[float]] = {}
     owners: dict[Piece, str] = {}
-    for each in cut:
+    for each in steps:
         kinds = each.pieces.kinds
         owners.update(zip(kinds, each.pieces.owners))
         for place, kind in enumerate(kinds):
@@ -362,11 +337,6 @@ def _in_order(cut: list[CutStep]) -> tuple[tuple[Piece, ...], tuple[str, ...]]:
 
     kinds = tuple(sorted(seen, key=key))
     return kinds, tuple(owners[kind] for kind in kinds)
-
-
-def last_of(came: Seconds, labels: Whole) -> Seconds:
-    """(T, M) when the last of those came whom a member meets."""
-    return np.where(np.isfinite(came), meeting.last_of(came.T, labels).T, np.nan)
 
 
 def most_of(values: Seconds, labels: Whole) -> Whole:

@@ -30,7 +30,7 @@ class Roles:
     @cached_property
     def steps(self) -> list[RoleStep]:
         """In the order in which they ended."""
-        return role_steps.of_run(self.files.stage_rows(), self.processes)
+        return role_steps.of_run(self.files.stage_rows, self.processes)
 
     @cached_property
     def steps_inside(self) -> list[RoleStep]:
@@ -38,20 +38,25 @@ class Roles:
         return inner_entries.added(self.files, self.steps)
 
     @cached_property
+    def _handed_over(self) -> list[RoleStep]:
+        return batch_steps.with_rings(self.files.path, self.files.id)
+
+    @cached_property
     def steps_ringed(self) -> list[RoleStep]:
         """Steps of which a ring tells, by step."""
-        return batch_steps.with_rings(self.files.path, self.files.id)
+        return batch_steps.only(self._handed_over, are_taking=False)
 
     @cached_property
     def runs(self) -> tuple[RoleRun, ...]:
         """The steps of each role as arrays, with what rings and ranges tell of their insides."""
-        ringed = self.steps_ringed
-        return role_runs.of_steps(batch_steps.joined(self.steps, ringed) if ringed else self.steps_inside)
+        steps = self.steps if self.steps_ringed else self.steps_inside
+        return role_runs.of_steps(batch_steps.joined(steps, self._handed_over))
 
     @cached_property
     def by_judge(self) -> JudgedSteps:
         """What the judge says of them now, whatever was said while the job ran."""
-        return whole_run.judged(self.steps_inside, self.files.path)
+        taking = batch_steps.only(self._handed_over, are_taking=True)
+        return whole_run.judged(batch_steps.joined(self.steps_inside, taking), self.files.path)
 
     @cached_property
     def warm_up(self) -> tuple[int, ...]:
@@ -76,4 +81,4 @@ class Roles:
 
     def origin_ns(self) -> int:
         """The instant from which the seconds of steps count; ns on the run's wall clock."""
-        return role_steps.origin_ns(self.files.stage_rows())
+        return role_steps.origin_ns(self.files.stage_rows)

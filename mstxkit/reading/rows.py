@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import deque
+from concurrent.futures import Future, ThreadPoolExecutor
 from functools import lru_cache
-from typing import Any, Callable, Iterable, Iterator, NamedTuple, Union
+from typing import Any, Callable, Iterable, Iterator, NamedTuple, TypeVar, Union
 
 import numpy as np
 import numpy.typing as npt
@@ -12,13 +14,11 @@ from ..errors import FormatError
 from ..store import livefile, records, segment, summaries
 from ..store.livefile import read_texts
 from ..store.values import whole_number
-from . import attribute_columns, attributes, decode
-from .ahead import in_order
+from . import attributes, decode
 from .align import Clock
-from .allowance import Allowance
 from .folder import Damage, Folder
 from .processes import BlockRef, Process
-from .sealed import checked
+from .sealed import Allowance, checked
 from .selection import Selection
 from .vocabulary import Vocabulary
 
@@ -30,6 +30,9 @@ _COLUMNS = {
     "process": np.uint32, "site": np.uint32, "stage": np.uint32, "track": np.uint16, "depth": np.uint8,
     "flags": np.uint8, "step": np.uint32, "start_ns": np.int64, "duration_ns": np.int64,
 }  # fmt: skip
+T = TypeVar("T")
+R = TypeVar("R")
+_THREADS, _AHEAD = 2, 4
 
 
 class Need(NamedTuple):
@@ -91,7 +94,7 @@ class Chunk:
         self.columns: dict[str, npt.NDArray[Any]] = {name: np.empty(capacity, t) for name, t in _COLUMNS.items()}
         self.busy: list[tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]] = []
         self.attributes: list[tuple[npt.NDArray[np.int64], list[str]]] = []
-        self.named: dict[str, list[attribute_columns.Values]] = {}
+        self.named: dict[str, list[attributes.Values]] = {}
 
     def add(self, **values: npt.NDArray[Any] | int) -> None:
         """Append rows: all columns by name; scalars are repeated."""
@@ -119,15 +122,15 @@ class Blocks:
     def chunks(self, processes: list[Process], chunk_rows: int, need: Need) -> Iterator[Chunk]:
         """Ranges and marks, process by process, in the order in which they ended."""
         chunk = Chunk(chunk_rows, need)
-        sources = ((process, source) for process in processes for source in self._sources(process))
-        for process, decoded in self._decoded(sources, need, min(chunk_rows, _ROWS_TOGETHER)):
+        sources = ((process, source) for process in processes for source in self._list_sources(process))
+        for process, decoded in self._decode_sources(sources, need, min(chunk_rows, _ROWS_TOGETHER)):
             rows = len(decoded.columns.end)
             if chunk.rows and (chunk.rows + rows > chunk.capacity or chunk.is_rather_of_others(process.index)):
                 yield chunk
                 chunk = Chunk(chunk_rows, need)
             if rows > chunk.capacity:
                 chunk = Chunk(rows, need)
-            self._put(chunk, process, decoded)
+            self._put_block(chunk, process, decoded)
         yield chunk
 
     def chunks_backwards(self, processes: list[Process], chunk_rows: int, need: Need) -> Iterator[Chunk]:
@@ -135,58 +138,62 @@ class Blocks:
         held: list[tuple[Process, DecodedBlock]] = []
         rows = 0
         backwards = reversed(processes)
-        sources = ((process, source) for process in backwards for source in reversed(self._sources(process)))
-        for process, decoded in self._decoded(sources, need):
+        sources = ((process, source) for process in backwards for source in reversed(self._list_sources(process)))
+        for process, decoded in self._decode_sources(sources, need):
             if held and rows + len(decoded.columns.end) > chunk_rows:
-                yield self._together(held, rows, need)
+                yield self._join_held(held, rows, need)
                 held, rows = [], 0
             held.append((process, decoded))
             rows += len(decoded.columns.end)
-        yield self._together(held, rows, need)
+        yield self._join_held(held, rows, need)
 
-    def _together(self, held: list[tuple[Process, DecodedBlock]], rows: int, need: Need) -> Chunk:
+    def _join_held(self, held: list[tuple[Process, DecodedBlock]], rows: int, need: Need) -> Chunk:
         chunk = Chunk(rows, need)
         while held:
-            self._put(chunk, *held.pop())
+            self._put_block(chunk, *held.pop())
         return chunk
 
     def rows_at_most(self, processes: list[Process]) -> int:
-        """How many rows they have, by what the blocks that may hold any of those asked for say of themselves."""
-        return sum(_rows_in(source) for process in processes for source in self._sources(process))
+        """How many rows they have, by what the blocks that may hold any of those asked for say of themselves; of a live
+        bank attributes count too.
+        """
+        sources = [source for process in processes for source in self._list_sources(process)]
+        live = sum(len(bank.raw) // records.RECORD_BYTES for bank in sources if not isinstance(bank, BlockRef))
+        return live + sum(whole_number(ref.meta.get("records")) for ref in sources if isinstance(ref, BlockRef))
 
     def texts(self, process: Process) -> Iterator[livefile.Texts]:
         """The texts of its blocks and live banks that may hold what is asked for, oldest first; no row is decoded."""
-        for source in self._sources(process):
+        for source in self._list_sources(process):
             if not isinstance(source, BlockRef):
                 yield read_texts(source.text, source.salt)[0]
                 continue
             try:
-                texts = _texts_of(self._payload(source).texts)[0]
+                texts = _texts_of(self._read_payload(source).texts)[0]
             except _DAMAGE:
                 continue
             yield texts
 
     def whole(self, sources: Iterable[tuple[Process, Source]]) -> Iterator[DecodedBlock]:
         """These blocks and live banks, all of their rows, whatever is asked for; texts, but no times."""
-        return (decoded for _, decoded in self._decoded(sources, None))
+        return (decoded for _, decoded in self._decode_sources(sources, None))
 
-    def _sources(self, process: Process) -> list[Source]:
+    def _list_sources(self, process: Process) -> list[Source]:
         may_hold = self._chosen.may_hold
         return [each for each in all_sources(process) if not isinstance(each, BlockRef) or may_hold(each, process)]
 
-    def _decoded(
+    def _decode_sources(
         self, sources: Iterable[tuple[Process, Source]], need: Need | None, rows_together: int = 0
     ) -> Iterator[tuple[Process, DecodedBlock]]:
         """Those that can be read; without a need, all of their rows.
         `rows_together`: blocks that follow each other may come as one that has no more rows; 0: each by itself.
         """
         group = _Group(rows_together)
-        for item, read in in_order(lambda item: self._read(*item, need), sources, _is_large):
+        for item, read in in_order(lambda item: self._read_source(*item, need), sources, _is_large):
             if group.adds(*item, read):
                 continue
             yield from self._decoded_group(group, need)
             group = _Group(rows_together)
-            if not group.adds(*item, read) and (decoded := self._settled(*item, read, need)) is not None:
+            if not group.adds(*item, read) and (decoded := self._settle_source(*item, read, need)) is not None:
                 yield item[0], decoded
         yield from self._decoded_group(group, need)
 
@@ -197,51 +204,51 @@ class Blocks:
             texts = _texts_of(first.texts)[0]
             blocks = [(payload, whole_number(source.meta.get("origin"))) for _, source, payload in group.members]
             try:
-                yield process, _timed(process, decode.from_payloads(blocks, self._choose(need, texts)), texts, need)
+                yield process, _add_times(process, decode.from_payloads(blocks, self._choose(need, texts)), texts, need)
                 return
             except (ValueError, MemoryError):
                 pass
         for process, source, payload in group.members:
-            if (decoded := self._settled(process, source, payload, need)) is not None:
+            if (decoded := self._settle_source(process, source, payload, need)) is not None:
                 yield process, decoded
 
-    def _read(self, process: Process, source: Source, need: Need | None) -> _Read:
+    def _read_source(self, process: Process, source: Source, need: Need | None) -> _Read:
         """May run on a thread of its own: nothing of what is common to blocks changes, but what they may claim."""
         if not isinstance(source, BlockRef):
             return None
         try:
-            payload = self._payload(source)
+            payload = self._read_payload(source)
             return self._decode(process, source, payload, need) if _is_large((process, source)) else payload
         except _DAMAGE as exc:
             return exc
 
-    def _settled(self, process: Process, source: Source, read: _Read, need: Need | None) -> DecodedBlock | None:
+    def _settle_source(self, process: Process, source: Source, read: _Read, need: Need | None) -> DecodedBlock | None:
         """A block or bank decoded; what is damaged is noted, and nothing comes of what cannot be read."""
         if not isinstance(source, BlockRef):
-            return self._copied(process, source, need)
+            return self._copy_bank(process, source, need)
         try:
             if isinstance(read, Exception):
                 raise read
             assert read is not None
             decoded = read if isinstance(read, DecodedBlock) else self._decode(process, source, read, need)
         except _DAMAGE as exc:
-            self._note(source, exc)
+            self._note_damage(source, exc)
             return None
         if decoded.unread:
             reason = f"the first {decoded.unread} bytes of a block's texts are damaged: some names are missing"
-            self._note(source, FormatError(reason))
+            self._note_damage(source, FormatError(reason))
         return decoded
 
-    def _copied(self, process: Process, bank: livefile.BankCopy, need: Need | None) -> DecodedBlock:
+    def _copy_bank(self, process: Process, bank: livefile.BankCopy, need: Need | None) -> DecodedBlock:
         columns, texts = decode.from_bank(bank)[0], read_texts(bank.text, bank.salt)[0]
         chosen = self._choose(need, texts)(columns.site, lambda: columns.stage, lambda: columns.step)
-        return _timed(process, columns if chosen is None else decode.only(columns, chosen), texts, need)
+        return _add_times(process, columns if chosen is None else decode.only(columns, chosen), texts, need)
 
     def _decode(self, process: Process, ref: BlockRef, payload: segment.Payload, need: Need | None) -> DecodedBlock:
         texts, unread = _texts_of(payload.texts) if len(payload.texts) < _FEW_TEXTS else read_texts(payload.texts, None)
         origin = whole_number(ref.meta.get("origin"))
         columns = decode.from_payloads([(payload, origin)], self._choose(need, texts))
-        return _timed(process, columns, texts, need)._replace(unread=unread)
+        return _add_times(process, columns, texts, need)._replace(unread=unread)
 
     def _choose(self, need: Need | None, texts: livefile.Texts) -> decode.Choose:
         """Which rows of a block with these texts are asked for."""
@@ -271,7 +278,7 @@ class Blocks:
             last = self._last_own = texts, table
         return last[1]
 
-    def _payload(self, ref: BlockRef) -> segment.Payload:
+    def _read_payload(self, ref: BlockRef) -> segment.Payload:
         sizes = [ref.meta.get(name) for name in ("records", "attributes", "text_bytes")]
         if not all(type(size) is int and 0 <= size < 1 << 40 for size in sizes):
             raise FormatError("a block that does not say how much it holds")
@@ -291,10 +298,10 @@ class Blocks:
             self._read_ahead = (ref.file, first, data)
         return checked(data[ref.offset - first : ref.offset - first + ref.size], ref)
 
-    def _note(self, ref: BlockRef, why: Exception) -> None:
+    def _note_damage(self, ref: BlockRef, why: Exception) -> None:
         Damage.because(self._sealed.path_of(ref.file), why, ref.offset, ref.size).note_in(self._damage)
 
-    def _put(self, chunk: Chunk, process: Process, decoded: DecodedBlock) -> None:
+    def _put_block(self, chunk: Chunk, process: Process, decoded: DecodedBlock) -> None:
         columns, texts, start_ns, duration_ns, _ = decoded
         assert start_ns is not None and duration_ns is not None
         if self._chosen.has_time and not (chosen := self._chosen.in_time(start_ns, duration_ns)).all():
@@ -321,7 +328,7 @@ class Blocks:
             rows, values = attributes.json_texts(columns.attributes, texts.texts)
             if values:
                 chunk.attributes.append((rows + chunk.rows, values))
-        columns_of = attribute_columns.named(columns.attributes, texts.texts, chunk.need.columns, chunk.rows)
+        columns_of = attributes.named(columns.attributes, texts.texts, chunk.need.columns, chunk.rows)
         for name, part in columns_of.items():
             chunk.named.setdefault(name, []).append(part)
 
@@ -367,21 +374,39 @@ def all_sources(process: Process) -> list[Source]:
     return [*(ref for ref in process.blocks if ref.bank not in grown), *unsealed]
 
 
-def _rows_in(source: Source) -> int:
-    """Attributes of a live bank are counted too."""
-    if isinstance(source, BlockRef):
-        return whole_number(source.meta.get("records"))
-    return len(source.raw) // records.RECORD_BYTES
-
-
 def bank_of(source: Source) -> int:
     """The sequence number of a bank, or of the one that a block was sealed from."""
     return source.bank if isinstance(source, BlockRef) else source.seq
 
 
-def _timed(process: Process, columns: decode.Columns, texts: livefile.Texts, need: Need | None) -> DecodedBlock:
+def _add_times(process: Process, columns: decode.Columns, texts: livefile.Texts, need: Need | None) -> DecodedBlock:
     if need is None:
         return DecodedBlock(columns, texts)
     end_ns = process.clock.to_monotonic(columns.end)
     duration_ns = end_ns - process.clock.to_monotonic(columns.end - columns.duration)
     return DecodedBlock(columns, texts, end_ns - duration_ns + np.int64(process.offset_ns), duration_ns)
+
+
+def in_order(work: Callable[[T], R], items: Iterable[T], is_large: Callable[[T], bool]) -> Iterator[tuple[T, R]]:
+    """Each item with its result, in order; large ones are worked on ahead, at most four at a time.
+
+    What `work` raises is raised here. A small item costs less than to hand it on: it waits for its turn.
+    """
+    waiting: deque[tuple[T, Future[R] | None]] = deque()
+    with ThreadPoolExecutor(_THREADS, "mstxkit-reading") as pool:
+        try:
+            for item in items:
+                waiting.append((item, pool.submit(work, item) if is_large(item) else None))
+                if len(waiting) >= _AHEAD or waiting[0][1] is None:
+                    yield _take_first(waiting, work)
+            while waiting:
+                yield _take_first(waiting, work)
+        finally:
+            for _, future in waiting:
+                if future is not None:
+                    future.cancel()
+
+
+def _take_first(waiting: deque[tuple[T, Future[R] | None]], work: Callable[[T], R]) -> tuple[T, R]:
+    item, future = waiting.popleft()
+    return item, work(item) if future is None else future.result()

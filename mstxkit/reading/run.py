@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Iterable, Iterator
 
 from ..errors import MissingPackageError, MstxkitError, ReadError
 from ..store import layout, run_file
+from . import tables
 from .folder import Damage
 
 if TYPE_CHECKING:
@@ -130,9 +131,7 @@ class Run:
             >>> mstxkit.open_run("runs/exp7").ranges().select("name", "stage", "open", "error").rows()
             [('reward', 'reward', False, False)]
         """
-        from .tables import recorded
-
-        return recorded.ranges(self.files, attributes)
+        return tables.recorded.ranges(self.files, attributes)
 
     def marks(self, attributes: bool | Iterable[str] = True) -> pl.DataFrame:
         """`rank, host, pid, track, step, domain, stage, message, time_ns, attributes`, process by process.
@@ -140,9 +139,7 @@ class Run:
         Args:
             attributes: As of `ranges`.
         """
-        from .tables import recorded
-
-        return recorded.marks(self.files, attributes)
+        return tables.recorded.marks(self.files, attributes)
 
     def batches(self, rows: int = 1 << 17, backwards: bool = False) -> Iterator[tuple[pl.DataFrame, pl.DataFrame]]:
         """(ranges, marks) in pieces of about `rows` rows, for what must not hold a whole run in memory.
@@ -168,9 +165,7 @@ class Run:
         waits_for, responses, longest_response`; `process` is the row in `processes()`, `tokens`, `prompts`, `responses`
         and `longest_response` are attributes that are numbers.
         """
-        from .tables import stages, waits
-
-        return stages.outermost(waits.only_work(self.files.stage_rows()))
+        return tables.stages.outermost(tables.waits.only_work(self.files.stage_rows))
 
     def stages(self) -> pl.DataFrame:
         """`step, stage, rank, role, pid, count, total_ns, start_ns, end_ns, part, waits_for`, by step, stage and rank.
@@ -184,9 +179,7 @@ class Run:
             >>> mstxkit.open_run("runs/exp7").stages().select("stage", "count").rows()
             [('reward', 1)]
         """
-        from .tables import waits
-
-        return waits.stage_table(self.files.stage_rows())
+        return tables.waits.stage_table(self.files.stage_rows)
 
     def waits(self) -> pl.DataFrame:
         """What controllers waited for in each stage, and how much of that time their workers were busy with it.
@@ -194,9 +187,7 @@ class Run:
         `step, stage, process, host, pid, role, count, waited_ns, busy_ns, unaccounted_ns, before_ns, between_ns,
         after_ns, slowest, slowest_ns`: `process` and `slowest` are rows in `processes()`.
         """
-        from .tables import waits
-
-        return waits.table(self.files.stage_rows())
+        return tables.waits.table(self.files.stage_rows)
 
     def processes(self) -> pl.DataFrame:
         """One row a process, by rank, its own process before those beside it.
@@ -208,9 +199,7 @@ class Run:
         other process of the run), further counters, `clock` and `process`, the name of its files. Counters of a killed
         process are those of its last block or live file.
         """
-        from .tables import processes
-
-        return processes.table(self.files)
+        return tables.processes.table(self.files)
 
     def tracks(self) -> pl.DataFrame:
         """`process, rank, host, pid, track, thread, is_task, name, is_shared`: what the tracks of each process are.
@@ -218,27 +207,21 @@ class Run:
         `name` is that of the thread in Python when it first recorded, null in runs from before it was kept. Threads
         that come one after the other may share a track, which then has the last one's name, and `is_shared`.
         """
-        from .tables import recorded
-
-        return recorded.tracks(self.files)
+        return tables.recorded.tracks(self.files)
 
     def patches(self) -> pl.DataFrame:
         """`process, rank, host, pid, role, framework, path, state, reason, detail, tier, version, calls`: what became
         of each target of `autopatch` in each process. No rows for a process in which nothing was patched. `version`: in
         words, where autopatch does not know it; `calls`: null where they were not counted for the target alone.
         """
-        from .tables import patches
-
-        return patches.table(self.files)
+        return tables.patches.table(self.files)
 
     def trainer_settings(self) -> dict[str, list[str]]:
         """Numbers and switches of trainers that `autopatch` knows, by name; several values where processes differ.
 
         Empty where nobody knows. Texts are not kept, and no setting that is called like a secret.
         """
-        from .tables import patches
-
-        return patches.trainer_settings(self.files)
+        return tables.patches.trainer_settings(self.files)
 
     def escalations(self) -> pl.DataFrame:
         """`request, stage, rank, state, first_step, last_step, start_ns, end_ns, preset, folder, reason`.
@@ -248,9 +231,7 @@ class Run:
         lie, below the run. A rank that says nothing is queued, and expired when the request's time is over. *Cost*:
         reads a small file for each rank and each profile.
         """
-        from .tables import escalations
-
-        return escalations.table(self.files)
+        return tables.escalations.table(self.files)
 
     def profiles(self) -> pl.DataFrame:
         """`request, stage, step, rank, host, state, place, bytes, start_ns, end_ns, preset, folder, reason`.
@@ -259,9 +240,7 @@ class Run:
         `folder`; `host`, on the own disk of `host`; `removed`, to make room; `none`, where there are none. Times are
         those of the host's own clock.
         """
-        from .tables import profiles
-
-        return profiles.table(self.path, self.id, self.damage)
+        return tables.profiles.table(self.path, self.id, self.damage)
 
     def verdicts(self) -> pl.DataFrame:
         """What was judged of the job, oldest first: `rank` and `stage` are the cause, never who waited for it.
@@ -271,9 +250,7 @@ class Run:
         `evidence` is JSON, `withdrawn` says why it holds no more (null: it does), `no_request` why it asked for no
         profile, or what came of none. No rows where nobody judged the job while it ran.
         """
-        from .tables import verdicts
-
-        return verdicts.table(self.path, self.files.chosen, self.damage)
+        return tables.findings.verdict_table(self.path, self.files.chosen, self.damage)
 
     def incidents(self) -> pl.DataFrame:
         """Hangs, deaths, and what else was looked at closely while the job ran, oldest first.
@@ -282,18 +259,14 @@ class Run:
         killed, signal, exception or request; `rank`, `stage`, `range` the cause (null: nobody alone is), never who
         waited for it; `since_ns` when it was entered; `page` is readable text, relative to the run.
         """
-        from .tables import incidents
-
-        return incidents.table(self.path, self.id, self.files.chosen, self.damage)
+        return tables.findings.incident_table(self.path, self.id, self.files.chosen, self.damage)
 
     def steps(self) -> pl.DataFrame:
         """`step, role, ranks, start_ns, end_ns, duration_ns, wait_ns, wait_ratio, gate_rank, gate_stage, gate_more_ns`.
 
         How long each step of each role took, what a rank waits for others in it, and who held it up.
         """
-        from .tables import step_lengths
-
-        return step_lengths.table(self.roles.runs, self.roles.origin_ns(), self.files.processes)
+        return tables.steps.table(self.roles.runs, self.roles.origin_ns(), self.files.processes)
 
     def ranks(self) -> pl.DataFrame:
         """`role, rank, host, steps, work_ns, gap_ns, wait_ns, wait_ratio, excess_ratio, excess_stage, gated_steps`.
@@ -301,9 +274,7 @@ class Run:
         What a step's time of each rank goes to: work of its own, and waiting for others. Means of a step, warm-up left
         out.
         """
-        from .tables import ranks
-
-        return ranks.table(self.roles.steady)
+        return tables.steps.rank_table(self.roles.steady)
 
     def stragglers(self) -> pl.DataFrame:
         """`role, stage, where, rank, host, first_step, last_step, steps, effect_ratio, more_ns, step_ratio, …`.
@@ -311,18 +282,15 @@ class Run:
         Then `confidence`. Who takes longer than the others for the same work; whoever only waits is not among them.
         """
         from . import judged
-        from .tables import stragglers
 
-        return stragglers.table(self.roles.steady, judged.of_run(self.roles).every)
+        return tables.stragglers.table(self.roles.steady, judged.of_run(self.roles).every)
 
     def bubbles(self) -> pl.DataFrame:
         """`step, role, stage, where, rank, wait_ns, gate_rank, gate_stage, gate_where, gate_more_ns`.
 
         How long each rank waited in each step, for which rank, and where that one was longer than the others.
         """
-        from .tables import bubbles
-
-        return bubbles.table(self.roles.runs)
+        return tables.bubbles.table(self.roles.runs)
 
     def lateness(self) -> pl.DataFrame:
         """`step, group, rank, stage, late_ns, error_ns, source`: how much later than the first a rank entered a stage.
@@ -331,54 +299,40 @@ class Run:
         bound of its error, says nothing. `source`: flight_recorder, stage_entry; device, of profiles that were parsed:
         who is in a collective the shortest came last, if all leave it within that time, which is the bound.
         """
-        from .tables import lateness
-
-        return lateness.table(self.files, self.roles.steps, self.roles.steps_ringed).drop("role")
+        return tables.lateness.table(self.files, self.roles.steps, self.roles.steps_ringed).drop("role")
 
     def device(self) -> pl.DataFrame:
         """What devices did in each stage of each step, from imports and the run's own profiles (`tables/device.py`)."""
-        from .tables import device
-
-        return device.table(self.files)
+        return tables.device.table(self.files)
 
     def critical_path(self) -> pl.DataFrame:
         """`step, role, place, rank, stage, where, start_ns, duration_ns, more_ns`: what each step's time went to.
 
         Across ranks and stages, one after the other; a step's durations add up to its length.
         """
-        from .tables import critical_path
-
-        return critical_path.table(self.roles.runs, self.roles.origin_ns())
+        return tables.critical_path.table(self.roles.runs, self.roles.origin_ns())
 
     def tails(self) -> pl.DataFrame:
         """`step, role, stage, ranks, middle_ns, p90_ns, last_ns, tail_ns, tail_ratio, idle_ns, last_rank, tokens, …`.
 
         How long stages that tell of their work go on after most ranks are done: generation's long tail.
         """
-        from .tables import tails
-
-        return tails.table(self.roles.runs)
+        return tables.tails.table(self.roles.runs)
 
     def samples(self) -> pl.DataFrame:
         """`step, rank, process, stage, start_ns, duration_ns, tokens, samples, alone_ns, is_last`.
 
         Single samples of generation, where each has a range of its own; `alone_ns`: how long the last went on alone.
         """
-        from .tables import samples
-
-        return samples.table(self.occurrences())
+        return tables.tails.samples(self.occurrences())
 
     def links(self) -> pl.DataFrame:
         """`role, stage, group, members, steps, took_ns, others_ns, more_ns`: what collectives take once all are in."""
-        from .tables import links
-
-        return links.table(self.roles.runs)
+        return tables.lateness.link_table(self.roles.runs)
 
     def resharding(self) -> pl.DataFrame:
         """`step, role, kind, stage, ranks, cost_ns, last_ns, step_ratio`: weights that move, and controllers' calls."""
-        from .tables import resharding, waits
-
-        return resharding.table(self.roles.runs, waits.in_steps(self.waits()))
+        return tables.resharding.table(self.roles.runs, tables.waits.in_steps(self.waits()))
 
     def what_if(self, *, trainers: int | None = None, rollouts: int | None = None) -> pl.DataFrame:
         """`kind, role, stage, where, rank, group, trainers, rollouts, first_step, last_step, step_ns, without_ns, …`.
@@ -395,10 +349,9 @@ class Run:
             ReadError: such numbers are asked for, and they are below 1, or the job has no two roles that tell of them.
         """
         from . import judged
-        from .tables import split, what_if
 
         verdicts = judged.of_run(self.roles).every
-        return what_if.table(self.roles.steady, verdicts, split.asked_for(trainers, rollouts))
+        return tables.what_if.table(self.roles.steady, verdicts, tables.split.asked_for(trainers, rollouts))
 
     def throughput(self, flops_per_token: ByStage | None = None, peak_flops: ByStage | None = None) -> pl.DataFrame:
         """`step, role, stage, ranks, tokens, responses, stage_ns, step_ns, tokens_per_s, step_tokens_per_s, mfu_ratio`.
@@ -411,21 +364,15 @@ class Run:
         Raises:
             ReadError: one of the two is neither a number above 0 nor one for each stage.
         """
-        from .tables import throughput
-
-        return throughput.table(self.roles.runs, flops_per_token, peak_flops)
+        return tables.throughput.table(self.roles.runs, flops_per_token, peak_flops)
 
     def overhead(self) -> pl.DataFrame:
         """`rank, host, pid, role, label, native, own_cost_ratio, own_cost_ns, lasted_ns`: what recording cost."""
-        from .tables import overhead
-
-        return overhead.overhead(self.processes())
+        return tables.processes.overhead(self.processes())
 
     def drops(self) -> pl.DataFrame:
         """`rank, host, pid, role, label, kind, count`: what was not recorded, or not kept."""
-        from .tables import overhead
-
-        return overhead.drops(self.processes())
+        return tables.processes.drops(self.processes())
 
     def sql(self, query: str, engine: str = "polars") -> pl.DataFrame:
         """What a SELECT over the run's tables gives, each by the name of its method; nothing else can be read.

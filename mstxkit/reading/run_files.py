@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from functools import reduce
+from functools import cached_property, reduce
 from itertools import chain
 from pathlib import Path
 from typing import Callable, Collection, Iterable, Iterator, Mapping
@@ -68,8 +68,6 @@ class RunFiles:
         set_offsets(self.processes, self._clocks_put_right)
         self.vocabulary = Vocabulary()
         self._blocks = Blocks(self._sealed, self.vocabulary, self.damage, self.chosen)
-        self._opened: list[tuple[Process, UnfinishedRange]] | None = None
-        self._stage_rows: pl.DataFrame | None = None
 
     def _clocks_put_right(self, hosts: int) -> Mapping[str, int]:
         """As whoever judged the job has found; of one host alone nothing is wrong, but this may be a part of a job."""
@@ -86,7 +84,7 @@ class RunFiles:
         by_index = [reach.said_of(source) for _, source in sources]
         silent = (each for each, its_reach in zip(sources, by_index) if its_reach is None)
         read = map(reach.read_from, self._blocks.whole(silent))
-        unfinished = (reach.of_open(range_) for _, range_ in self._open())
+        unfinished = (reach.of_open(range_) for _, range_ in self._opened_ranges)
         return reduce(Reach.and_also, chain(filter(None, by_index), read, unfinished), self._compacted.reach())
 
     def who_may_have(self, attribute: str) -> frozenset[int]:
@@ -149,7 +147,7 @@ class RunFiles:
 
     def open_rows(self, need: Need) -> pl.DataFrame:
         """Ranges that are open, or were when their process ended, process by process."""
-        own = frames.compact(opened.as_chunk(self._open(), self.vocabulary, need))
+        own = frames.compact(opened.as_chunk(self._opened_ranges, self.vocabulary, need))
         compacted = self._compacted_rows(need).open() if self._compacted else []
         return frames.together([own, *compacted]).sort("process", maintain_order=True) if compacted else own
 
@@ -170,16 +168,15 @@ class RunFiles:
         yield from self.coded(need, rows, False, kinds)
         yield self.open_rows(need)
 
-    def _open(self) -> list[tuple[Process, UnfinishedRange]]:
-        if self._opened is None:
-            ranges = ((p, opened.open_ranges(p, self._blocks, self._sealed, self.damage)) for p in self.processes)
-            self._opened = [
-                (process, range_)
-                for process, open_ranges in ranges
-                for range_ in open_ranges
-                if opened.is_asked_for(process, range_, self.chosen)
-            ]
-        return self._opened
+    @cached_property
+    def _opened_ranges(self) -> list[tuple[Process, UnfinishedRange]]:
+        ranges = ((p, opened.open_ranges(p, self._blocks, self._sealed, self.damage)) for p in self.processes)
+        return [
+            (process, range_)
+            for process, open_ranges in ranges
+            for range_ in open_ranges
+            if opened.is_asked_for(process, range_, self.chosen)
+        ]
 
     def finisher(self) -> frames.Finisher:
         """Makes texts of the codes that have been given so far."""
@@ -194,17 +191,16 @@ class RunFiles:
 
     def open_ranges(self) -> pl.DataFrame:
         """See `Run.open_ranges`."""
-        rows = self.open_rows(ALL)
+        rows = self.open_rows(ALL)  # before the finisher: only then every text is known
         return self.finisher().ranges(rows, with_process=True)
 
+    @cached_property
     def stage_rows(self) -> pl.DataFrame:
         """Every occurrence of a stage, open and nested ones and those that wait too; decoded once, and kept.
 
         Columns as `Run.occurrences()`.
         """
-        if self._stage_rows is None:
-            self._stage_rows = self.decoded_stage_rows()
-        return self._stage_rows
+        return self.decoded_stage_rows()
 
     def decoded_stage_rows(self, *more: str) -> pl.DataFrame:
         """The same, decoded anew, with these columns of ranges besides."""

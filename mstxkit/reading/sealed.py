@@ -3,12 +3,16 @@ when they are used.
 
 Of a file that ends in an index only that is read. Where none is at its end, the heads of its blocks are; the whole file
 only where heads are damaged, or of a version that has one checksum for head and payload together.
+
+Of what blocks claim to hold no more is unpacked than the size of the run accounts for. Checksums say that bytes are as
+they were written, not who wrote them: 34 KB of zeros, packed, claimed 8 GB.
 """
 
 from __future__ import annotations
 
 import math
 import os
+import threading
 import zlib
 from typing import Any, Callable, Mapping
 
@@ -16,7 +20,7 @@ from ..errors import FormatError
 from ..store import block_index, segment
 from ..store.documents import read_part
 from ..store.layout import SEALED_SUFFIX, sealed_process
-from ..store.values import small_number, table_of, text_of
+from ..store.values import grouped, small_number, table_of, text_of
 from .folder import LIMIT_BYTES, Damage, Folder
 from .processes import ENDED, KILLED, LEFT, RUNNING, BlockRef, Process, Processes
 
@@ -24,6 +28,10 @@ from .processes import ENDED, KILLED, LEFT, RUNNING, BlockRef, Process, Processe
 ENDINGS = {"exit": ENDED, "killed": KILLED, "left": LEFT}
 # What is read of a file's end, in the hope that its index is all of it.
 _TAIL_BYTES = 1 << 12
+VARIABLE = "MSTXKIT_READ_BEYOND_BYTES"
+# The most regular ranges, with the same attributes each time, were packed to a fiftieth.
+TIMES = 64
+BEYOND_BYTES = 64 << 20
 # What was told of a process, and the blocks that go with it, by kind.
 _Told = tuple[dict[str, Any], list[tuple[int, BlockRef]]]
 IsWanted = Callable[[Mapping[str, Any]], bool]
@@ -35,18 +43,18 @@ def index(folder: Folder, processes: Processes, is_wanted: IsWanted | None = Non
     """
     damage: list[Damage] = []
     running = processes.running()
-    for stem, names in _by_process(folder).items():
+    for stem, names in grouped(folder.names(SEALED_SUFFIX), sealed_process).items():
         parts: list[Damage] = []
-        for name, contents in reversed(_opened(folder, names, parts, is_wanted)):
+        for name, contents in reversed(_open_files(folder, names, parts, is_wanted)):
             for meta, refs in contents:
-                _take(meta, refs, processes.of(meta.get("identity"), sealed_process(name)))
+                _take_blocks(meta, refs, processes.of(meta.get("identity"), sealed_process(name)))
         if stem in running:  # what the end of its file may look like for a moment
             parts = [part for part in parts if part.size and not part.reason.startswith("file ends inside")]
         damage += parts
     return sorted(damage, key=lambda part: part.path)
 
 
-def _opened(
+def _open_files(
     folder: Folder, names: list[str], damage: list[Damage], is_wanted: IsWanted | None
 ) -> list[tuple[str, list[_Told]]]:
     """The files of one process, the newest first: it has the newest identity, and where that is not wanted, the others
@@ -54,21 +62,14 @@ def _opened(
     """
     files = []
     for name in reversed(names):
-        contents = _contents(folder, name, damage)
+        contents = _read_contents(folder, name, damage)
         if is_wanted and contents and not is_wanted(table_of(contents[-1][0].get("identity"))):
             break
         files.append((name, contents))
     return files
 
 
-def _by_process(folder: Folder) -> dict[str, list[str]]:
-    files: dict[str, list[str]] = {}
-    for name in folder.names(SEALED_SUFFIX):
-        files.setdefault(sealed_process(name), []).append(name)
-    return files
-
-
-def _contents(folder: Folder, name: str, damage: list[Damage]) -> list[_Told]:
+def _read_contents(folder: Folder, name: str, damage: list[Damage]) -> list[_Told]:
     path = folder.path_of(name)
     try:
         with folder.opened(name) as fd:
@@ -95,7 +96,7 @@ class _SealedFile:
         segment.check_file_header(first)
         by_index = self._by_index_at_end(tail)
         by_heads = self._by_heads() if by_index is None else by_index
-        return self._whole() if by_heads is None else by_heads
+        return self._whole_blocks() if by_heads is None else by_heads
 
     def _by_index_at_end(self, tail: bytes) -> list[_Told] | None:
         size = block_index.size_by_trailer(tail)
@@ -107,11 +108,11 @@ class _SealedFile:
         if isinstance(head, segment.BlockDamage) or head.kind != segment.INDEX or head.end != self._size:
             return None
         try:
-            return [self._told(block_index.read(data, head))]
+            return [self._read_index(block_index.read(data, head))]
         except FormatError:
             return None  # whoever goes through the file finds it, and lists it
 
-    def _told(self, index: block_index.FileIndex) -> _Told:
+    def _read_index(self, index: block_index.FileIndex) -> _Told:
         refs = [(e.kind, BlockRef(self._name, e.payload_at, e.size, e.crc, dict(e.fields))) for e in index.entries]
         return index.meta, refs
 
@@ -138,7 +139,7 @@ class _SealedFile:
                 return None
             if [entry.payload_at for entry in last.entries] != [before.payload_at for before in heads[:place]]:
                 return None
-            contents.append(self._told(last))
+            contents.append(self._read_index(last))
         for head in heads[place + 1 :]:
             meta = segment.meta_of(read_part(self._fd, head.offset, head.payload_at - head.offset), head)
             if isinstance(meta, segment.BlockDamage):
@@ -151,7 +152,7 @@ class _SealedFile:
         fields = {key: value for key, value in meta.items() if key not in ("clock", "identity", "counters")}
         return meta, [(kind, BlockRef(self._name, payload_at, size, crc, fields))]
 
-    def _whole(self) -> list[_Told]:
+    def _whole_blocks(self) -> list[_Told]:
         """Every block that is whole, by reading all of it."""
         contents = []
         for block in segment.scan(read_part(self._fd, 0, self._size)):
@@ -163,7 +164,7 @@ class _SealedFile:
         return contents
 
 
-def _take(meta: dict[str, Any], refs: list[tuple[int, BlockRef]], process: Process) -> None:
+def _take_blocks(meta: dict[str, Any], refs: list[tuple[int, BlockRef]], process: Process) -> None:
     kinds = {kind for kind, _ in refs}
     newest = max((ref.bank for kind, ref in refs if kind == segment.RECORDS), default=0)
     process.learn(meta, newest if kinds == {segment.RECORDS} else math.inf)
@@ -206,3 +207,30 @@ def checked(payload: bytes, ref: BlockRef) -> bytes:
     if len(payload) != ref.size or zlib.crc32(payload) != ref.crc:
         raise FormatError(segment.NO_MATCH, ref.offset)
     return payload
+
+
+class Allowance:
+    """Of one run: each block may claim 64 times its size, and all together so many bytes beyond that."""
+
+    def __init__(self) -> None:
+        text = os.environ.get(VARIABLE, "")
+        self._left = int(text) if text.isdecimal() else BEYOND_BYTES
+        self._granted: set[tuple[str, int]] = set()
+        self._granting = threading.Lock()  # blocks are read on threads
+
+    def most(self, ref: BlockRef) -> int:
+        """What this block may hold, in bytes."""
+        return TIMES * ref.size + self._left
+
+    def grant(self, ref: BlockRef, claimed: int) -> None:
+        """Let a block hold what it claims. Raises FormatError: it is more than the run accounts for."""
+        beyond = claimed - TIMES * ref.size
+        if beyond <= 0:
+            return
+        with self._granting:
+            if (ref.file, ref.offset) in self._granted:
+                return
+            if beyond > self._left:
+                raise FormatError(f"{ref.size} bytes that claim to hold {claimed}; {VARIABLE}={beyond} would let them")
+            self._left -= beyond
+            self._granted.add((ref.file, ref.offset))

@@ -128,12 +128,12 @@ def selection(
     """Checked, from what a user gave `open_run`. Raises ReadError: one of them is not what it should be."""
     keys = [stages] if isinstance(stages, str) else stages
     return Selection(
-        _numbers("ranks", ranks, (1 << 31) - 1), _numbers("steps", steps, STEP_MAX), _moment("since", since),
-        _moment("until", until), None if keys is None else frozenset(map(_stage, keys)),
+        _read_numbers("ranks", ranks, (1 << 31) - 1), _read_numbers("steps", steps, STEP_MAX), _moment("since", since),
+        _moment("until", until), None if keys is None else frozenset(map(_read_stage, keys)),
     )  # fmt: skip
 
 
-def _numbers(name: str, asked: Numbers, largest: int) -> frozenset[int] | None:
+def _read_numbers(name: str, asked: Numbers, largest: int) -> frozenset[int] | None:
     if asked is None:
         return None
     try:
@@ -156,7 +156,7 @@ def _moment(name: str, asked: Moment) -> int | None:
     raise ReadError(f"open_run({name}={asked!r}): a time is {allowed}")
 
 
-def _stage(asked: Any) -> str:
+def _read_stage(asked: Any) -> str:
     if not isinstance(asked, str):
         raise ReadError(f"open_run(stages=…): {asked!r} is no name of a stage")
     return stage_keys.canonical(asked)

@@ -47,34 +47,25 @@ def answer(tables: Mapping[str, Callable[[], pl.DataFrame]], query: str, engine:
     asked = {name: make() for name, make in tables.items() if name in words}
     named = {name: frame.with_columns(pl.col(pl.Categorical).cast(pl.String)) for name, frame in asked.items()}
     try:
-        return _by_polars(query, named) if engine == POLARS else _by_duckdb(query, named)
-    except _EngineError as exc:
+        if engine == DUCKDB:
+            return _by_duckdb(query, named)
+        return pl.SQLContext(frames=named, eager=True).execute(query)
+    except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError, ValueError) as exc:
         first = next(iter(str(exc).strip().splitlines()), "the query cannot be answered")
         columns = "".join(f"\n{name} has {', '.join(frame.columns)}" for name, frame in named.items())
-        raise ReadError(f"sql: {first[:300]}\nTables: {', '.join(tables)}{columns}") from exc.__cause__
-
-
-class _EngineError(Exception):
-    """What an engine says of a query."""
+        raise ReadError(f"sql: {first[:300]}\nTables: {', '.join(tables)}{columns}") from exc
 
 
 def check(query: str) -> None:
     """Raises: ReadError where a query is more than a SELECT over tables."""
-    if len(query) > _WORDS_AT_MOST or not _SELECTS.match(_TEXTS_AND_COMMENTS.sub(_blank, query)):
+    if len(query) > _WORDS_AT_MOST or not _SELECTS.match(_TEXTS_AND_COMMENTS.sub(_blank_out, query)):
         raise ReadError("sql: one query is allowed, and it begins with SELECT or WITH")
-    if _FORMATS.search(query) or _READS.search(_TEXTS_AND_COMMENTS.sub(_blank, query)):
+    if _FORMATS.search(query) or _READS.search(_TEXTS_AND_COMMENTS.sub(_blank_out, query)):
         raise ReadError("sql: functions that read a file are not allowed; query the run's own tables")
 
 
-def _blank(match: re.Match[str]) -> str:
+def _blank_out(match: re.Match[str]) -> str:
     return "''" if match.group().startswith("'") else " "
-
-
-def _by_polars(query: str, tables: dict[str, pl.DataFrame]) -> pl.DataFrame:
-    try:
-        return pl.SQLContext(frames=dict(tables), eager=True).execute(query)
-    except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError, ValueError) as exc:
-        raise _EngineError(str(exc)) from exc
 
 
 def _by_duckdb(query: str, tables: dict[str, pl.DataFrame]) -> pl.DataFrame:
@@ -100,15 +91,15 @@ def _by_duckdb(query: str, tables: dict[str, pl.DataFrame]) -> pl.DataFrame:
             titles = [column[0] for column in result.description or ()]
             rows: list[Any] = result.fetchall()
         except duckdb.Error as exc:
-            raise _EngineError(str(exc)) from exc
+            raise ValueError(str(exc)) from exc
     columns = zip(*rows) if rows else ((),) * len(titles)
     return pl.DataFrame([
-        _series(name if titles.index(name) == place else f"{name}_{place}", kind, values)
+        _make_series(name if titles.index(name) == place else f"{name}_{place}", kind, values)
         for place, (name, kind, values) in enumerate(zip(titles, kinds, columns))
     ])  # fmt: skip
 
 
-def _series(name: str, kind: str, values: Sequence[Any]) -> pl.Series:
+def _make_series(name: str, kind: str, values: Sequence[Any]) -> pl.Series:
     """A column of what DuckDB says it is of; of what its values are, where polars has nothing like it."""
     try:
         return pl.Series(name, values, _type_of(kind), strict=True)

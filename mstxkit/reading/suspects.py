@@ -63,11 +63,7 @@ class Suspicion(NamedTuple):
 
 def blamed(judgement: JobVerdicts, rows: pl.DataFrame, wanted: Collection[str]) -> Suspicion | None:
     """Whom a verdict that holds blames in one of these stages, or before it, so that others wait in it; and a peer.
-
-    Args:
-        judgement: What was judged of the run.
-        rows: As `Run.stages()` gives them.
-        wanted: Canonical keys.
+    `rows`: `Run.stages()`; `wanted`: canonical keys.
     """
     blaming = [verdict for verdict in judgement.blaming if verdict.rank is not None and verdict.stage is not None]
     # Its own stage; then where others wait for it: "ranks 0,2-7 wait for rank 1 in actor_update".
@@ -91,18 +87,11 @@ def _with_peer(verdict: Verdict, key: str, rows: pl.DataFrame, accused: Collecti
 def suspicion(rows: pl.DataFrame, wanted: Collection[str]) -> Suspicion:
     """Who is slowest in one of these stages, by time a step, as `stages.per_step` has it.
 
-    Over the last STEPS steps; where none are counted, over all occurrences.
-
-    A rank that waits for others inside a stage is as slow as they are: look at a stage without collectives first.
-
-    Args:
-        rows: as `Run.stages()` gives them.
-        wanted: canonical keys.
-
-    Raises:
-        ReadError: fewer than two ranks have ended one of these stages.
+    Over the last STEPS steps; where none are counted, over all occurrences. A rank that waits for others inside a stage
+    is as slow as they are: look at a stage without collectives first. `rows` and `wanted` as of `blamed`.
+    Raises ReadError: fewer than two ranks have ended one of these stages.
     """
-    suspicions = list(filter(None, (_slowest(rows, key) for key in sorted(wanted))))
+    suspicions = list(filter(None, (_find_slowest(rows, key) for key in sorted(wanted))))
     if not suspicions:
         names = " and ".join(sorted(wanted))
         ended = rows.select("stage", "rank").drop_nulls().unique()["stage"].value_counts().iter_rows()
@@ -114,7 +103,7 @@ def suspicion(rows: pl.DataFrame, wanted: Collection[str]) -> Suspicion:
     return max(suspicions, key=lambda suspicion: suspicion.suspect_ns / max(suspicion.peer_ns, 1))
 
 
-def _slowest(rows: pl.DataFrame, key: str) -> Suspicion | None:
+def _find_slowest(rows: pl.DataFrame, key: str) -> Suspicion | None:
     of_rank, steps = _step_times(rows, key)
     if len(of_rank) < 2:
         return None

@@ -60,22 +60,22 @@ class Vocabulary:
 
     def site_codes(self, ids: U16, texts: Texts) -> U32:
         """Codes of a block's site ids, element by element."""
-        return _translate(ids, self._tables(texts)[0], lambda: self.site_code(UNKNOWN_SITE))
+        return _translate_ids(ids, self._make_tables(texts)[0], lambda: self.site_code(UNKNOWN_SITE))
 
     def stage_codes(self, ids: U16, texts: Texts) -> U32:
         """Codes of a block's stage ids, element by element; 0 stays 0."""
-        return _translate(ids, self._tables(texts)[1], lambda: self.stage_code(UNKNOWN_TEXT))
+        return _translate_ids(ids, self._make_tables(texts)[1], lambda: self.stage_code(UNKNOWN_TEXT))
 
-    def _tables(self, texts: Texts) -> tuple[Codes, Codes]:
+    def _make_tables(self, texts: Texts) -> tuple[Codes, Codes]:
         """Of all sites and of all stages of a block; of the last texts they are kept, as blocks often share theirs."""
         if self._last is None or self._last[0] is not texts:
-            sites = _table((number, self.site_code(site)) for number, site in texts.sites.items())
-            stages = _table([*((number, self.stage_code(key)) for number, key in texts.stages.items()), (0, 0)])
+            sites = _make_table((number, self.site_code(site)) for number, site in texts.sites.items())
+            stages = _make_table([*((number, self.stage_code(key)) for number, key in texts.stages.items()), (0, 0)])
             self._last = (texts, (sites, stages))
         return self._last[1]
 
 
-def _table(code_of: Iterable[tuple[int, int]]) -> Codes:
+def _make_table(code_of: Iterable[tuple[int, int]]) -> Codes:
     pairs = list(code_of)
     table = np.full(1 + max((number for number, _ in pairs), default=0), _MISSING, dtype=np.int64)
     for number, code in pairs:
@@ -83,7 +83,7 @@ def _table(code_of: Iterable[tuple[int, int]]) -> Codes:
     return table
 
 
-def _translate(ids: U16, table: Codes, unknown: Callable[[], int]) -> U32:
+def _translate_ids(ids: U16, table: Codes, unknown: Callable[[], int]) -> U32:
     largest = int(ids.max(initial=0))
     if largest >= len(table):
         table = np.concatenate((table, np.full(largest + 1 - len(table), _MISSING)))

@@ -21,9 +21,9 @@ from ..store import documents, layout, livefile, own_disk, process_pointer, run_
 from ..store.block_index import Indexed
 from ..store.values import whole_number
 from . import blocks, live
-from .sealed import SealedFiles, cut_torn_end, files_of
+from .sealed import SealedFiles, cut_torn_end
 
-_ROTATE_BYTES, _NO_QUOTA = 1 << 29, 1 << 62
+_ROTATE_BYTES, _NO_QUOTA, _LOOKS_EVERY_S, _LOOKS_IN_VAIN = 1 << 29, 1 << 62, 0.5, 20
 
 
 class _Adopter(NamedTuple):
@@ -49,9 +49,13 @@ class Adopted(NamedTuple):
 
 
 def main() -> None:
-    """A process of its own, where there is much to do: its word is the run folder."""
+    """A process of its own, one on a host, while there is ever more to do, until the folder of live files is gone."""
     apart.let_go()
-    collect(sys.argv[1])
+    lock, looks = Path(sys.argv[2]) / f"{layout.ADOPTS}{identity.host()}", _LOOKS_IN_VAIN
+    is_only_one = life.hold(lock)
+    while is_only_one and looks and lock.exists():
+        looks = _LOOKS_IN_VAIN if collect(sys.argv[1]) else looks - 1
+        time.sleep(_LOOKS_EVERY_S)
 
 
 class _Interrupted(Exception):
@@ -215,18 +219,29 @@ def _seal_view(run: Path, left: _Left, view: memoryview, go_on: Callable[[], boo
     if who.get("run", left.run_id) != left.run_id:
         raise MstxkitError(f"{left.name} belongs to another run; it is left alone")
     folders = [*own_disk.on_this_host(run, left.run_id), run / layout.SEALED]
-    if who.get("parent") and not files_of(folders, left.name) and livefile.is_untouched(view, header):
+    names = _names_before(folders, left.name, view, header)
+    if who.get("parent") and not names and livefile.is_untouched(view, header):
         return None  # it was forked, and became another program or ended before it recorded anything
-    return _seal_banks(folders, left, view, header, go_on)
+    return _seal_banks(folders, names, left, view, go_on)
+
+
+def _names_before(folders: list[Path], name: str, view: memoryview, header: livefile.Header) -> list[str]:
+    """Its sealed files, oldest first. The folders are not listed, where a program that forks all the time has tens of
+    thousands, for one that never came to a second bank, and so sealed none, unless another adopter began to.
+    """
+    seqs = (livefile.read_bank_head(view, header.layout.bank_at(k)).seq for k in range(header.layout.bank_count))
+    is_in_first = header.state == livefile.RECORDING and sum(map(bool, seqs)) < 2
+    if is_in_first and not os.path.lexists(sealed_place.path_of(folders, layout.sealed_name(name, 1))):
+        return []
+    return layout.in_order(filter(layout.is_sealed, sealed_place.all_names(folders, name)))
 
 
 def _seal_banks(
-    folders: list[Path], left: _Left, view: memoryview, header: livefile.Header, go_on: Callable[[], bool]
+    folders: list[Path], names: list[str], left: _Left, view: memoryview, go_on: Callable[[], bool]
 ) -> Adopted:
-    sealed_before, has_ended = _sealed_before(folders, left.name)
+    (sealed_before, has_ended), header = _sealed_before(folders, names), livefile.read_header(view)
     # On this host's own disk, where it has one: the run's may be full.
-    first, others = folders[0], folders[1:]
-    files = SealedFiles(first, left.name, _ROTATE_BYTES, _NO_QUOTA, lambda count: None, elsewhere=others)
+    files = SealedFiles(folders[0], left.name, _ROTATE_BYTES, _NO_QUOTA, lambda count: None, before=names)
     try:
         records = 0
         for _, block in blocks.of_left_banks(view, header.layout, sealed_before):
@@ -248,7 +263,7 @@ def _seal_banks(
         files.close()
 
 
-def _sealed_before(folders: list[Path], name: str) -> tuple[dict[int, int], bool]:
+def _sealed_before(folders: list[Path], names: list[str]) -> tuple[dict[int, int], bool]:
     """Banks that the process itself, or an adopter that was killed, has sealed, with how much of each; and whether its
     end was written.
 
@@ -256,8 +271,10 @@ def _sealed_before(folders: list[Path], name: str) -> tuple[dict[int, int], bool
     """
     banks: dict[int, int] = {}
     has_ended = False
-    for path in files_of(folders, name):
-        data = _content(folders, path)
+    for name in names:
+        path = sealed_place.path_of(folders, name)
+        with documents.closing(sealed_place.opened(folders, name)) as descriptor:  # it may have moved on into the run
+            data = documents.read_part(descriptor, 0, os.fstat(descriptor).st_size)
         if len(data) < segment.FILE_HEADER_BYTES and segment.file_header().startswith(data):
             path.unlink()
             continue
@@ -267,18 +284,9 @@ def _sealed_before(folders: list[Path], name: str) -> tuple[dict[int, int], bool
             parts = []  # the reader says so
         for part in parts:
             if isinstance(part, segment.Block):
-                bank, *held_of = (whole_number(part.meta.get(name)) for name in ("bank", "records", "attributes"))
+                bank, *held_of = (whole_number(part.meta.get(key)) for key in ("bank", "records", "attributes"))
                 banks[bank] = max(sum(held_of), banks.get(bank, 0))
                 has_ended |= part.kind == segment.END
             elif part.offset + part.size == len(data) and part.reason.startswith("file ends inside"):
                 cut_torn_end(path, part.offset)
     return banks, has_ended
-
-
-def _content(folders: list[Path], path: Path) -> bytes:
-    """Of a sealed file, which may have moved on into the run."""
-    descriptor = sealed_place.opened(folders, path.name.removesuffix(sealed_place.MOVING))
-    try:
-        return documents.read_part(descriptor, 0, os.fstat(descriptor).st_size)
-    finally:
-        os.close(descriptor)

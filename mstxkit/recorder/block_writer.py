@@ -5,9 +5,10 @@ The sealer loads it with the first block.
 
 from __future__ import annotations
 
-from typing import Mapping
+import threading
+from typing import Any, Mapping
 
-from ..store import livefile
+from ..store import block_index, livefile, segment
 from ..store.block_index import Indexed
 from . import blocks
 from .live import LiveFile
@@ -22,6 +23,8 @@ class BlockWriter:
 
     def __init__(self, live: LiveFile, files: SealedFiles) -> None:
         self._live, self._files, self._room = live, files, blocks.Room()
+        self._end: Mapping[str, Any] = {}
+        self._late = 0
 
     def write_bank(self, index: int) -> tuple[int, int]:
         """Write a full bank of the engine's: its sequence number, and how many records and attributes it had."""
@@ -38,7 +41,21 @@ class BlockWriter:
             self._files.append(block)
         # First of all: what this evicts must be in the last counters.
         self._files.make_room(len(_last_blocks(view, error).data) + _MORE_BYTES)
-        self._files.append(_last_blocks(view, error), is_last=True)
+        self._files.append(last := _last_blocks(view, error), is_last=True)
+        self._end = {key: value for key, value in last.about.items() if key not in ("clock", "codec")}
+
+    def count_late(self) -> bool:
+        """At the exit, after the end: what the main thread still marks, as a finalizer does, is dropped, and the end is
+        said anew with that (of many with each 64th). Other threads were in the midst of their work. True: tell of the
+        next one, too.
+        """
+        is_late = threading.current_thread() is threading.main_thread()
+        self._late += is_late
+        if is_late and (self._late < 64 or not self._late % 64):
+            counters = self._end["counters"]
+            counters = {**counters, "dropped": counters["dropped"] + self._late}
+            self._files.add_if_there(block_index.block(segment.END, {**self._end, "counters": counters}))
+        return True
 
 
 def _last_blocks(view: memoryview, error: str | None) -> Indexed:

@@ -8,14 +8,12 @@ from typing import Any, Iterator, Mapping
 from ..engine.choose import engine
 from ..store import block_index, livefile, records, segment, text_columns
 from ..store.block_index import Indexed
-from ..store.livefile import Buffer
-from ..store.records import RECORD_BYTES
 
 # A scaled duration is exact to this many ticks.
 _SCALE_TICKS = 1 << records.SCALE_SHIFT
 
 
-def of_records(view: Buffer, content: segment.Content, seq: int, origin: int) -> Indexed:
+def of_records(view: livefile.Buffer, content: segment.Content, seq: int, origin: int) -> Indexed:
     """A records block. Cost: the compression, which releases the GIL.
 
     Args:
@@ -25,11 +23,14 @@ def of_records(view: Buffer, content: segment.Content, seq: int, origin: int) ->
         origin: The bank's origin, in ticks.
     """
     (codec, packed), reach = segment.compress(content.stream), content.extent
+    # Keys of the stages that any of its ranges is in; None: in a stage that has no name here, or in none.
+    keys = livefile.read_texts(content.texts, None)[0].stages if any(reach.stages) else {}
+    stages = [keys.get(stage) for stage in reach.stages] if any(reach.stages) else [None] * bool(content.n)
     meta = {
         **about(view), "bank": seq, "origin": origin, "records": content.n, "attributes": content.m,
         "text_bytes": content.text_bytes, "codec": codec,
         "extent": [origin + reach.first, origin + reach.last, reach.first_step, reach.last_step],
-        "stages": _stages(content),
+        "stages": stages,
     }  # fmt: skip
     return block_index.block(segment.RECORDS, meta, packed, content.n)
 
@@ -43,18 +44,18 @@ class Room:
     def __init__(self) -> None:
         self._bytes = bytearray()
 
-    def encoded(self, index: int, records: int) -> segment.Content:
-        """A full bank of the engine's. What was encoded before is overwritten. `records`: how many it has at most,
+    def encoded(self, index: int, count: int) -> segment.Content:
+        """A full bank of the engine's. What was encoded before is overwritten. `count`: of its records at most,
         attributes included.
         """
         texts = engine.bank_texts(index)
         stored = _texts(texts)
-        size = len(stored) + records * RECORD_BYTES
+        size = len(stored) + count * records.RECORD_BYTES
         if len(self._bytes) < size:
             self._bytes = bytearray(size)
         self._bytes[: len(stored)] = stored
         n, m, extent = engine.encode_into(index, self._bytes, len(stored))
-        stream = memoryview(self._bytes)[: len(stored) + (n + m) * RECORD_BYTES]
+        stream = memoryview(self._bytes)[: len(stored) + (n + m) * records.RECORD_BYTES]
         return segment.Content(stream, texts, len(stored), n, m, segment.Extent(*extent))
 
 
@@ -64,16 +65,8 @@ def _texts(texts: bytes) -> bytes:
     return text_columns.sealed(texts, columns)
 
 
-def _stages(content: segment.Content) -> list[str | None]:
-    """Keys of the stages that any of its ranges is in; null: in a stage that has no name here, or in none."""
-    if not any(content.extent.stages):
-        return [None] if content.n else []
-    keys = livefile.read_texts(content.texts, None)[0].stages
-    return [keys.get(stage) for stage in content.extent.stages]
-
-
 def of_left_banks(
-    view: Buffer, layout: livefile.Layout, sealed: Mapping[int, int] = {}
+    view: livefile.Buffer, layout: livefile.Layout, sealed: Mapping[int, int] = {}
 ) -> Iterator[tuple[int, Indexed]]:
     """(sequence number, block) of every bank in a live file that nobody writes any more, oldest first. `sealed`:
     sequence number of each bank that is on disk already, with its records and attributes.
@@ -89,7 +82,7 @@ def of_left_banks(
                 yield bank.seq, of_records(view, content, bank.seq, bank.origin)
 
 
-def of_open_ranges(view: Buffer) -> Indexed | None:
+def of_open_ranges(view: livefile.Buffer) -> Indexed | None:
     """What the process is inside of, as a block; None when nothing is open."""
     header = livefile.read_header(view)
     texts = livefile.Texts({}, {}, {}, {})  # of all banks: ids of sites and stages hold for the life of a process
@@ -106,7 +99,7 @@ def of_open_ranges(view: Buffer) -> Indexed | None:
     return block_index.block(segment.OPEN_RANGES, {**about(view), "codec": codec}, content)
 
 
-def of_end(view: Buffer, ended: str, **more: Any) -> Indexed:
+def of_end(view: livefile.Buffer, ended: str, **more: Any) -> Indexed:
     """The last block of a process.
 
     Args:
@@ -119,7 +112,7 @@ def of_end(view: Buffer, ended: str, **more: Any) -> Indexed:
     return block_index.block(segment.END, {name: value for name, value in meta.items() if value is not None})
 
 
-def about(view: Buffer) -> dict[str, Any]:
+def about(view: livefile.Buffer) -> dict[str, Any]:
     """The meta that every block has: identity, counters, clock, last heartbeat."""
     header = livefile.read_header(view)
     anchors = [list(anchor) for anchor in livefile.read_anchors(view)]
@@ -131,13 +124,13 @@ def about(view: Buffer) -> dict[str, Any]:
     }
 
 
-def banks_in_order(view: Buffer, layout: livefile.Layout) -> list[livefile.BankCopy]:
+def banks_in_order(view: livefile.Buffer, layout: livefile.Layout) -> list[livefile.BankCopy]:
     """All banks in use, oldest first."""
     banks = (livefile.read_bank(view, layout, index) for index in range(layout.bank_count))
     return sorted((bank for bank in banks if bank is not None), key=lambda bank: bank.seq)
 
 
-def _ended(view: Buffer, layout: livefile.Layout, slots: list[livefile.Slot]) -> set[livefile.Slot]:
+def _ended(view: livefile.Buffer, layout: livefile.Layout, slots: list[livefile.Slot]) -> set[livefile.Slot]:
     """Slots whose record is there too: a kill between record and slot must not show a range twice."""
     by_words: dict[int, list[livefile.Slot]] = {}
     for slot in slots:

@@ -1,18 +1,16 @@
 """Starts the process that looks after sealed files (`store/sealed_care.py`): every few minutes on each host, and once
-the last process there has ended. Nothing else is done here, and nothing where no setting asks for it.
-
-On the recorder's background threads and at the end of capture, never on the thread that trains.
+the last process there has ended. Nothing is done where no setting asks for it, nor ever on the thread that trains: only
+on the recorder's background threads and at the end of capture.
 """
 
 from __future__ import annotations
 
 import time
+from typing import Callable
 
 from .. import faults
 from ..host import apart, jitter
 from ..store.care_record import SealedCare
-
-_MODULE = "mstxkit.store.sealed_care"
 
 
 class SealedCaretaker:
@@ -29,19 +27,15 @@ class SealedCaretaker:
 
     def consider(self) -> None:
         """Is it time? Never raises. Cost: a comparison; else a `posix_spawn`, which copies nothing of this process."""
-        try:
-            if self._due.is_due(time.monotonic()):
-                self._start("now")
-        except Exception as exc:
-            faults.note("caretaking", exc)
+        self._start_if(lambda: self._due.is_due(time.monotonic()), "now")
 
     def finish(self) -> None:
         """Nobody of the run is left on this host: what is on its own disk goes into the run. Never raises."""
+        self._start_if(lambda: self.is_apart, "last")
+
+    def _start_if(self, is_time: Callable[[], bool], when: str) -> None:
         try:
-            if self.is_apart:
-                self._start("last")
+            if is_time():
+                apart.start("mstxkit.store.sealed_care", [when, *self._care.as_words()])
         except Exception as exc:
             faults.note("caretaking", exc)
-
-    def _start(self, when: str) -> None:
-        apart.start(_MODULE, [when, *self._care.as_words()])

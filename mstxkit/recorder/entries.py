@@ -1,4 +1,5 @@
-"""Entries into collectives, sends and receives that Python code makes: kept as they are made, handed over soon after.
+"""Entries into collectives, sends and receives that Python code makes, and what it waits for in a stage to take it from
+a queue or another process: kept as they are made, handed over soon after.
 
 Hot path: no lock, no file, no tensor, no device; an entry is a list of numbers and the key of its stage. What group or
 pair a call is of is found out at its first call; from then on it is counted, so that all members give it one number.
@@ -11,15 +12,19 @@ from __future__ import annotations
 
 import functools
 import itertools
+import os
 import sys
+import threading
 import time
 import weakref
+import zlib
 from collections import deque
 from time import monotonic_ns
 from typing import Any, Callable, NamedTuple
 
 from .. import faults
 from ..engine.choose import engine
+from ..host import identity
 from ..store import collectives
 from . import torch_rings
 from .torch_rings import METHODS, GroupOfRing
@@ -30,6 +35,11 @@ _WAITING_AT_MOST, _CHANNELS_AT_MOST = 1 << 14, 128
 _LEFT_WITHIN_NS = 10_000_000_000
 # So many are packed before others may have the GIL.
 _AT_ONCE = 64
+# Who has got it so soon has not waited. Whose waits are for parts of its own: an engine's for its processes, a loader's
+# for its workers. And whose code stands between a call and who makes it.
+_WAITED_FROM_NS = 100_000
+_OF_ITS_OWN = ("torch", "torch_npu", "vllm", "vllm_ascend", "sglang", "datasets", "multiprocessing")
+_BETWEEN = ("mstxkit", "asyncio", "ray")
 _SEQUENCE_BITS, _STAGES_AT_MOST = 32, 1 << 16 - collectives.OPERATION_BITS
 
 Count = Callable[[], int]
@@ -50,20 +60,28 @@ _by_call: dict[Any, Count] = {}
 _living: dict[int, Any] = {}
 # Each entry: operation, number, stage, entered, left, and when it was begun to wait; 0: it has not come to that.
 _made: deque[list[Any]] = deque(maxlen=_WAITING_AT_MOST)
+_takes: Count = itertools.count(1).__next__
 _open: list[list[Any]] = []
+# What is not a method of torch's groups, and where it is found.
+_OTHERS = {
+    "wait": ("torch.distributed.distributed_c10d", "Work"), "get": ("queue", "Queue"),
+    "get_async": ("asyncio.queues", "Queue"), "get_from_process": ("multiprocessing.queues", "Queue"),
+}  # fmt: skip
 # By the id of the `Work` that is waited for.
 _works: dict[int, list[Any]] = {}
 _put, _is_on, _current_stage = _made.append, engine.is_on, engine.current_stage
 
 
 def __getattr__(name: str) -> Any:
-    """Of each method of METHODS, and of `Work.wait`, the function that takes its place."""
-    c10d: Any = sys.modules.get("torch.distributed.distributed_c10d")
-    if c10d is None or not (name in METHODS or name == "wait"):
+    """Of each method of METHODS, and of those in _OTHERS, the function that takes its place."""
+    path, kind = _OTHERS.get(name, ("torch.distributed.distributed_c10d", "ProcessGroup"))
+    module = sys.modules.get(path)
+    if module is None or not (name in METHODS or name in _OTHERS):
         raise AttributeError(name)
-    original = getattr(c10d.Work if name == "wait" else c10d.ProcessGroup, name)
-    made = _waiting(original) if name == "wait" else _entering(original, torch_rings.operation(name))
-    return globals().setdefault(name, functools.wraps(original)(made))
+    original = getattr(getattr(module, kind), name if name in METHODS else name.partition("_")[0])
+    make: Any = {"wait": _waiting, "get_async": _taking_async}.get(name, _taking_now)
+    new = _entering(original, torch_rings.operation(name)) if name in METHODS else make(original)
+    return globals().setdefault(name, functools.wraps(original)(new))
 
 
 def _entering(original: Any, operation: int) -> Any:
@@ -103,6 +121,49 @@ def _waiting(original: Any) -> Any:
     return wait
 
 
+def take_from(original: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+    """Call what waits for another process until something can be taken from it."""
+    return _taking_now(original)(*args, **kwargs)
+
+
+def _taking_now(original: Callable[..., Any]) -> Any:
+    def get_here(*args: Any, **kwargs: Any) -> Any:
+        if not _is_on(None):
+            return original(*args, **kwargs)
+        began_ns = monotonic_ns()
+        try:
+            return original(*args, **kwargs)
+        finally:
+            if monotonic_ns() - began_ns > _WAITED_FROM_NS:
+                _waited_since(began_ns)
+
+    return get_here
+
+
+def _taking_async(original: Any) -> Any:
+    async def get_here(self: Any) -> Any:
+        began_ns = monotonic_ns()
+        taken = await original(self)
+        if monotonic_ns() - began_ns > _WAITED_FROM_NS and _is_on(None):
+            _waited_since(began_ns)
+        return taken
+
+    return get_here
+
+
+def _waited_since(began_ns: int) -> None:
+    """Keep it, unless it was for a part of its own, in no stage, or in a thread that a pool lends. Never raises."""
+    try:
+        frame, stage = sys._getframe(2), _current_stage()
+        while (root := frame.f_globals.get("__name__", "").partition(".")[0]) in _BETWEEN and frame.f_back is not None:
+            frame = frame.f_back
+        pooled = getattr(sys.modules.get("concurrent.futures.thread"), "_threads_queues", ())
+        if stage is not None and root not in _OF_ITS_OWN and threading.current_thread() not in pooled:
+            _put([collectives.TAKE, _takes(), stage, began_ns, monotonic_ns(), 0])
+    except Exception as exc:
+        faults.note("entries", exc)
+
+
 def _counted(key: Any, group: Any) -> Count:
     """What numbers the calls of a group, or of a pair in it, from now on. Never raises."""
     try:
@@ -111,10 +172,10 @@ def _counted(key: Any, group: Any) -> Count:
             _living[id(group)] = weakref.ref(group, functools.partial(_forget_group, id(group)))
         return _by_call.setdefault(key, count)
     except KeyError:
-        return _uncounted  # torch knows no such group, or not yet
+        return int  # torch knows no such group, or not yet: 0 is no number
     except Exception as exc:
         faults.note("entries", exc)
-        return _uncounted
+        return int
 
 
 def _count_of(group: Any, pair: Any) -> Count:
@@ -122,15 +183,11 @@ def _count_of(group: Any, pair: Any) -> Count:
     called, number_in_ring = torch_rings.as_called(group, pair)
     if called.number not in _counts:
         if len(_channels) >= _CHANNELS_AT_MOST:
-            return _uncounted
+            return int
         flags = collectives.CALLED | (collectives.HOST_ALONE if torch_rings.runs_ahead(group) else 0)
         _channels.append(_Channel(called, number_in_ring, flags))
         _counts[called.number] = itertools.count(len(_channels) << _SEQUENCE_BITS).__next__
     return _counts[called.number]
-
-
-def _uncounted() -> int:
-    return 0
 
 
 def _forget_group(number: int, _: object) -> None:
@@ -160,6 +217,8 @@ def take(everything: bool = False) -> tuple[bytes, list[tuple[int, bool, int]]]:
     _open.clear()
     stages = {key: number for number, key in enumerate(engine.stage_keys(), 1)} if entries else {}
     late_ns = monotonic_ns() - _LEFT_WITHIN_NS
+    own_number = zlib.crc32(f"{identity.host()} {os.getpid()}".encode())
+    alone = _Channel(GroupOfRing(own_number, "", (), ""), 0, collectives.CALLED)
     for place, entry in enumerate(entries):
         if place % _AT_ONCE == _AT_ONCE - 1:
             time.sleep(0)
@@ -167,7 +226,7 @@ def take(everything: bool = False) -> tuple[bytes, list[tuple[int, bool, int]]]:
         if not (everything or left_ns or entered_ns < late_ns):
             _open.append(entry)
         elif number:
-            of = _channels[(number >> _SEQUENCE_BITS) - 1]
+            of = _channels[(number >> _SEQUENCE_BITS) - 1] if operation != collectives.TAKE else alone
             waited_us = (left_ns - (waited_ns or entered_ns)) // 1000 if left_ns else 0
             does = operation | stages.get(stage, 0) % _STAGES_AT_MOST << collectives.OPERATION_BITS
             row = collectives.CollectiveEntry(of.group.number, number, entered_ns, left_ns, does, of.flags, waited_us)

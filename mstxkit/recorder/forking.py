@@ -100,7 +100,11 @@ def watch_forks() -> None:
 
 def _run_waiting(_: object) -> int:
     try:
-        if _ask_again and _waiting and _is_in_fork(_waiting[0][1], sys._getframe(1)):
+        # Is Python in an after-fork call of somebody who registered later, such as `logging`'s, imported since?
+        asked, above = (_waiting[0][1], sys._getframe(1).f_back) if _waiting else (None, None)
+        while above is not None and above is not asked:
+            above = above.f_back
+        if _ask_again and above is not None:
             _ask_again()
         else:
             while _waiting:
@@ -108,14 +112,6 @@ def _run_waiting(_: object) -> int:
     except Exception as exc:
         faults.note("forking", exc)
     return 0
-
-
-def _is_in_fork(asked: FrameType, here: FrameType | None) -> bool:
-    """Is Python in an after-fork call of somebody who registered later, such as `logging`'s, imported since?"""
-    above = None if here is None else here.f_back
-    while above is not None and above is not asked:
-        above = above.f_back
-    return above is asked
 
 
 def is_about_to_exec(caller: FrameType | None) -> bool:

@@ -70,9 +70,8 @@ class HandingOver:
             handed_over.WAITS: engine.stage_waits(),
             handed_over.CPU: self._counted(),
         }
-        self._ring.put(
-            self._waiting, document, {handed_over.STAGES: engine.stage_keys(), handed_over.WHO: self._who_now}
-        )
+        names = {handed_over.STAGES: engine.stage_keys(), handed_over.WHO: self._who_now}
+        self._ring.put(self._waiting, document, names)
         self._waiting = b""
 
     def _counted(self) -> list[int]:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Callable, Collection
 
@@ -41,8 +42,8 @@ _LOOKS_EVERY_S = 3.0
 _SEEN_WITHIN_S = 15.0
 # Where a whole job is signalled, the keeper is gone before this has passed: whom it says is gone, it has outlived.
 _OUTLIVES_BY_S = 0.02
-# What those who are gone may take in shared memory, of a run on this host; fewer than this are not counted.
-DEAD_AT_MOST_BYTES, _FEW_DEAD, _HELPED_EVERY_S = 256 << 20, 16, 5.0
+# What the dead may take in shared memory, of a run on this host: at half of it help is called, and comes in time.
+DEAD_AT_MOST_BYTES, _HELPED_EVERY_S = 256 << 20, 5.0
 # They are sealed within this, whatever interrupts it.
 _SEALED_WITHIN_S = _SEEN_WITHIN_S + 5.0
 # Processes of a job end together: one of them is the last, and passes on what all have left.
@@ -86,7 +87,11 @@ class Keeper:
         self._lease = Lease(self._lock)
         self._lookout = Lookout(run, run_id, self._folder, watchman.is_there)
         self._agent, self._has_steps = agent, has_steps
-        self._caretaker = None if care is None else _caretaker(care)
+        self._caretaker: SealedCaretaker | None = None
+        if care is not None:
+            from .caretaking import SealedCaretaker
+
+            self._caretaker = SealedCaretaker(care)
         self._is_apart = self._caretaker is not None and self._caretaker.is_apart
         self._watchman = watchman
         self.background = Background("mstxkit-keeper", self._turn, lambda: self._neighbours.wake())
@@ -167,13 +172,16 @@ class Keeper:
             faults.note("keeper", exc)
 
     def end(self, deadline: float) -> None:
-        """End the thread for good, before `hand_over` or `resign`."""
-        with self._starting:
+        """End the thread for good, before `hand_over` or `resign`, after which nobody who looks takes the lock."""
+        if not self._is_over:
             self._is_over = True
+            self._looking.acquire(timeout=max(0.0, deadline - time.monotonic()))  # for good
+        if self._starting.acquire(timeout=max(0.0, deadline - time.monotonic())):  # whoever starts it is through
+            self._starting.release()
         self.background.pause(deadline)
 
     def forget(self) -> None:
-        """In a forked child: let go of what its parent watches."""
+        """Let go of what is watched: in a forked child, what its parent does."""
         if self._made_neighbours is not None:
             self._made_neighbours.close()
 
@@ -182,8 +190,7 @@ class Keeper:
         self._is_keeper = False
         life.let_go(self._lock)
         live.forget_folder(self._folder)
-        if self._made_neighbours is not None:
-            self._made_neighbours.close()
+        self.forget()
 
     def hand_over(self, go_on: Callable[[], bool]) -> None:
         """When this process has sealed what it had itself: seal what the others left, unless another keeper does, and
@@ -267,23 +274,26 @@ class Keeper:
 
     def _have_help(self, new: frozenset[str]) -> None:
         """Where the dead take more than they may, or have waited for long, as forks interrupt this, a process apart
-        seals them: no fork interrupts it.
+        seals them, and goes on while more come: no fork interrupts it.
         """
         now_s = time.monotonic()
         if now_s <= self._helped_s:
             return
+        self._helped_s = now_s + _TURN_S
         is_late = min(map(self._gone_since_s.__getitem__, new), default=now_s) < now_s - _SEALED_WITHIN_S
-        files = new if len(new) >= _FEW_DEAD else ()
-        taken_bytes = sum(_bytes_of(self._folder / f"{name}{layout.LIVE_SUFFIX}") for name in files)
-        if is_late or taken_bytes > DEAD_AT_MOST_BYTES:
+        taken_bytes = 0
+        for name in new:
+            with suppress(OSError):  # it is just being sealed
+                taken_bytes += os.stat(self._folder / f"{name}{layout.LIVE_SUFFIX}").st_blocks * 512
+        if is_late or taken_bytes > DEAD_AT_MOST_BYTES // 2:
             self._helped_s = now_s + _HELPED_EVERY_S
-            apart.start(_ADOPT, [str(self._run)])
+            apart.start(_ADOPT, [str(self._run), str(self._folder)])
 
     def _unseen(self, gone: frozenset[str]) -> frozenset[str]:
         """Those of whom the watchman, or who follows a killed one, has still to tell: it renames their stacks then."""
-        since_s = time.monotonic() - _SEEN_WITHIN_S
-        lately = [n for n in gone if self._gone_since_s.get(n, 0.0) > since_s] if self._watchman.is_on else []
-        return frozenset(n for n in lately if (self._folder / f"{n}{layout.STACKS_SUFFIX}").exists())
+        names, since_s = self._listed.names() if self._watchman.is_on else (), time.monotonic() - _SEEN_WITHIN_S
+        lately = (n for n in gone if self._gone_since_s.get(n, 0.0) > since_s)
+        return frozenset(n for n in lately if f"{n}{layout.STACKS_SUFFIX}" in names)
 
     def _note_deaths(self) -> None:
         """Beside what they left, whatever becomes of this process: who was first took the others along."""
@@ -341,24 +351,10 @@ def begun(recorder: Recorder, agent: Postponed, watching: tuple[float, int, int]
     """
     place = recorder.run, recorder.run_id, recorder.live.path.parent
     watchman = WatchmanStarter(place, *watching)
-    has_steps = recorder.sealer.has_steps
-    keeper = Keeper(recorder.run, recorder.run_id, recorder.live.path, watchman, agent, recorder.care, has_steps)
+    keeper = Keeper(*place[:2], recorder.live.path, watchman, agent, recorder.care, recorder.sealer.has_steps)
     if not is_forked:
         keeper.begin()
     return keeper
-
-
-def _caretaker(care: SealedCare) -> SealedCaretaker:
-    from .caretaking import SealedCaretaker
-
-    return SealedCaretaker(care)
-
-
-def _bytes_of(file: Path) -> int:
-    try:
-        return os.stat(file).st_blocks * 512
-    except OSError:
-        return 0
 
 
 def _within(seconds: float, asks: Callable[[], bool | None]) -> bool:

@@ -8,6 +8,7 @@ the kernel's, which asks no file system.
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from pathlib import Path
 
 from ..host.descriptors import OwnDescriptor
@@ -30,7 +31,7 @@ class KeptOpen:
         self._header = header
         self._path: Path | None = None
         self._file: OwnDescriptor | None = None
-        self._which = (0, 0)
+        self._status: os.stat_result | None = None
         self._size_bytes = 0
 
     def append(self, path: Path, block: bytes) -> int:
@@ -42,7 +43,11 @@ class KeptOpen:
             self._size_bytes = documents.appended(file.number, self._size_bytes, block, self._header)
         except OSError:
             if not self._size_bytes:
-                _remove(path)
+                folder = _folder_of(path)
+                try:
+                    os.unlink(path.name, dir_fd=folder)
+                finally:
+                    os.close(folder)
             self.close()
             raise
         return self._size_bytes
@@ -63,33 +68,19 @@ class KeptOpen:
         finally:
             os.close(folder)
         file = OwnDescriptor.of(number, path.name)
-        status = os.fstat(number)
-        self._path, self._file = path, file
-        self._which, self._size_bytes = (status.st_dev, status.st_ino), status.st_size
+        self._path, self._file, self._status = path, file, os.fstat(number)
+        self._size_bytes = self._status.st_size
         return file
 
     def close(self) -> None:
         """Hold nothing any more. Never raises."""
         file, self._file = self._file, None
-        try:
-            if file is not None and (file.is_ours or self._is_the_same(file.number)):
+        with suppress(OSError):  # somebody has closed it
+            # Of a file that was moved or removed the link is another one, and the file the same.
+            is_same = file is not None and self._status and os.path.samestat(os.fstat(file.number), self._status)
+            if file is not None and (is_same or file.is_ours):
                 os.close(file.number)
-        except OSError:
-            pass  # somebody has closed it
-
-    def _is_the_same(self, number: int) -> bool:
-        """Of a file that was moved or removed the link is another one, and the file the same."""
-        status = os.fstat(number)
-        return (status.st_dev, status.st_ino) == self._which
 
 
 def _folder_of(path: Path) -> int:
     return os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-
-
-def _remove(path: Path) -> None:
-    folder = _folder_of(path)
-    try:
-        os.unlink(path.name, dir_fd=folder)
-    finally:
-        os.close(folder)

@@ -10,7 +10,7 @@ import os
 import threading
 import time
 from pathlib import Path
-from typing import Callable
+from typing import TYPE_CHECKING, Callable
 
 from .. import faults
 from ..host import identity, jitter
@@ -18,7 +18,9 @@ from ..host.descriptors import OwnDescriptor
 from ..store import documents, layout, stacks
 from .background import Background
 from .exits import Unhandled
-from .stack_file import StackFile
+
+if TYPE_CHECKING:
+    from .stack_file import StackFile
 
 _READS_BYTES = 4096
 # How often it is looked whether the program has closed descriptors of ours.
@@ -50,20 +52,21 @@ class LastWordsHere:
         self._unhandled: Unhandled | None = None
         self.background = Background("mstxkit-stacks", self._answer, self._wake)
         try:
+            from .stack_file import StackFile  # a sub-interpreter, and a Python without libffi, cannot load it
+
             self._stacks = StackFile(live_file.with_suffix(layout.STACKS_SUFFIX))
             self._unhandled = Unhandled(self._of_exception)
-        except OSError as exc:
+        except (ImportError, OSError) as exc:
             faults.note("last_words", exc)
 
-    def consider(self) -> int:
-        """Once a second, on a thread of ours. Gives 0: it takes no CPU time but this thread's."""
+    def consider(self) -> None:
+        """Once a second, on a thread of ours."""
         with self._starting:
             try:
                 if not self._is_over and (self._pipe is None or self._looks.is_due(time.monotonic())):
                     self._look()
             except Exception as exc:
                 faults.note("last_words", exc)
-        return 0
 
     def _look(self) -> None:
         if self._stacks is not None:
@@ -80,15 +83,16 @@ class LastWordsHere:
         try:
             if self._pipe is not None and not self.background.runs:
                 self.background.start()
-        except RuntimeError as exc:  # no thread can be started, as at the end of the interpreter
+        except RuntimeError as exc:  # no thread can be started
             faults.note("last_words", exc)
 
     def end(self, deadline: float) -> None:
         """Say no more, and leave signals and hooks as they were. The file goes, as who reads it has it open; where it
         tells of an exception, the watchman may not have seen this process yet: it removes the file.
         """
-        with self._starting:  # the sealer's thread, which considers, ends after this
-            self._is_over = True
+        self._is_over = True
+        if self._starting.acquire(timeout=_ENDS_WITHIN_S):  # the sealer's thread, which considers, ends after this
+            self._starting.release()
         if self._unhandled is not None:
             self._unhandled.put_back()
         self.background.pause(min(deadline, time.monotonic() + _ENDS_WITHIN_S))
@@ -106,7 +110,7 @@ class LastWordsHere:
         if self._unhandled is not None:
             self._unhandled.put_back()
         if self._stacks is not None:
-            self._stacks.forget()
+            self._stacks.close(is_left=True)
         self._close(is_removed=False)
 
     def _open(self) -> None:

@@ -13,13 +13,13 @@ import mmap
 import os
 import struct
 import tempfile
+from contextlib import suppress
 from pathlib import Path
-from typing import Any, Iterator, NamedTuple
+from typing import Any, NamedTuple
 
 from .. import faults
 from ..errors import CaptureError
 from ..host import folders, identity, life
-from ..host.folders import is_local
 from ..store import documents, livefile, process_pointer, records
 from ..store import layout as names
 
@@ -30,8 +30,6 @@ _ON_DISK = (
 _FOREIGN = "{mine} is another user's, or no folder: remove it; live files are in {folder} meanwhile, on a disk"
 # What must stay free on tmpfs after a live file was made: others need it too.
 _RESERVE_BYTES = 8 << 20
-# Linux: fault all pages in now, so that the hot path never does (mman.h; in the mmap module since Python 3.10).
-_MAP_POPULATE = 0x8000
 # Linux: give the pages back, and what of the file is in them (mman.h).
 _MADV_REMOVE, _PAGE_BYTES = 9, mmap.PAGESIZE
 # The last process of a run takes the run's folder on tmpfs with it, perhaps between another one's mkdir and open.
@@ -90,7 +88,8 @@ def _map_somewhere(
 ) -> tuple[Path, mmap.mmap]:
     """On tmpfs, or on a disk of this host where tmpfs is too small."""
     problems = []
-    for parent in (preferred,) if preferred is not None else _places(run):
+    somewhere = (None if on_tmpfs else str(_disk(run)) for on_tmpfs in (True, False))  # a disk is asked only if need be
+    for parent in somewhere if preferred is None else [preferred]:
         try:
             path, mapping = _map_in(parent, run, who, layout, draft)
             if preferred is None and Path(folders.SHARED_MEMORY) not in path.parents:
@@ -105,15 +104,9 @@ def _map_somewhere(
     )
 
 
-def _places(run: Path) -> Iterator[str | None]:
-    """Where a live file may be, as nobody says where: None is tmpfs."""
-    yield None
-    yield str(_disk(run))
-
-
 def _disk(run: Path) -> Path:
     """The run's disk where it is this host's, else that of temporary files: a store may not wait for a network."""
-    return run if is_local(run) else Path(tempfile.gettempdir())
+    return run if folders.is_local(run) else Path(tempfile.gettempdir())
 
 
 def _map_in(
@@ -157,7 +150,7 @@ def _allocate_and_map(path: Path, size: int) -> mmap.mmap:
     try:
         os.fchmod(descriptor, documents.FILE_MODE)
         os.posix_fallocate(descriptor, 0, size)
-        return mmap.mmap(descriptor, size, mmap.MAP_SHARED | _MAP_POPULATE)
+        return mmap.mmap(descriptor, size, mmap.MAP_SHARED)
     except BaseException:
         path.unlink(missing_ok=True)
         raise
@@ -202,10 +195,8 @@ def let_go(live: LiveFile) -> None:
 
 def forget(live: LiveFile) -> None:
     """Unmap in a forked child, whose parent may have been looking into it at that moment: then it stays mapped."""
-    try:
+    with suppress(BufferError):
         _unmap(live)
-    except BufferError:
-        pass
 
 
 def _unmap(live: LiveFile) -> None:
@@ -239,7 +230,7 @@ def forget_folder(folder: Path) -> None:
 
     What killed processes passed on to each other goes with it; who needs it makes it again.
     """
-    try:
+    with suppress(OSError):
         left = os.listdir(folder)
         locks = [name for name in left if not (name.startswith(names.PASSED_ON) or name.endswith(_HANDED_ON))]
         # One that nobody holds is of somebody who is gone.
@@ -247,8 +238,6 @@ def forget_folder(folder: Path) -> None:
             for name in left:
                 _unlink(folder / name)
         os.rmdir(folder)
-    except OSError:
-        pass
 
 
 def _unlink(file: Path) -> bool:

@@ -65,7 +65,7 @@ class Neighbours:
         for name in [name for name, descriptor in self._watched.items() if self._is_its_turn(name, descriptor)]:
             if not self._watched[name].is_ours:
                 self._let_go_of(name)
-        for name in set(names) - set(self._watched) - set(self.gone_ns):
+        for name in set(names).difference(self._watched, self.gone_ns, self._gone):
             descriptor = _opened(self._folder / f"{name}{life.LIVE_SUFFIX}")
             if descriptor is not None:
                 self._watched[name] = descriptor
@@ -114,13 +114,7 @@ class Neighbours:
         return self.gone_ns.get(name)
 
     def wait(self, seconds: float) -> None:
-        """Wait until one of them is gone, or `wake` is called."""
-        ready = self._ready(seconds)
-        if self._pipe is not None and self._pipe.end.number in ready:
-            self._hear(seconds)
-
-    def _ready(self, seconds: float) -> list[int]:
-        """Wait, and note who is gone. Returns the numbers of what ended it."""
+        """Wait until one of them is gone, or `wake` is called; who is gone is noted."""
         if self._queue is not None and not self._queue.is_ours:
             self._forget_queue()
         if self._queue is None:
@@ -136,13 +130,12 @@ class Neighbours:
                 if descriptor.is_ours and (self._folder / f"{name}{life.SUFFIX}").exists():
                     self.gone_ns[name] = now_ns + order
                 descriptor.close()
-        return ready
-
-    def _hear(self, seconds: float) -> None:
-        """Somebody has called `wake`; or has closed our pipe, whose number, ready for ever, would end every wait."""
-        if self._pipe is not None and self._pipe.is_ours:
+        if self._pipe is None or self._pipe.end.number not in ready:
+            return
+        if self._pipe.is_ours:
             self._pipe.clear()
             return
+        # Somebody has closed our pipe, whose number, ready for ever, would end every wait.
         self._forget_queue()
         self._pipe = None
         try:
@@ -160,14 +153,13 @@ def _opened(file: Path) -> OwnDescriptor | None:
             who = livefile.read_identity(head) if len(head) == livefile.HEADER_BYTES else {}  # {}: being made
         finally:
             os.close(descriptor)
-        return _of_process(int(who["pid"]), who) if who.get("pidns") == identity.namespace("pid") else None
+        if who.get("pidns") != identity.namespace("pid"):
+            return None
+        pid = int(who["pid"])
+        process = OwnDescriptor.of(os.pidfd_open(pid), "pidfd")
+        if identity.pid_start(pid) == who.get("pid_start"):
+            return process
+        process.close()  # the number is another process's by now
     except (OSError, FormatError, ValueError, TypeError, KeyError, AttributeError):
-        return None
-
-
-def _of_process(pid: int, who: dict[str, object]) -> OwnDescriptor | None:
-    descriptor = OwnDescriptor.of(os.pidfd_open(pid), "pidfd")
-    if identity.pid_start(pid) == who.get("pid_start"):
-        return descriptor
-    descriptor.close()  # the number is another process's by now
+        pass
     return None

@@ -25,17 +25,14 @@ def when_others_have_ended(call: Callable[[], object]) -> None:
     if util is not None and not getattr(util, "_exiting", True):
         util.Finalize(None, call, exitpriority=-100)
     if parts.is_driving():
-        _after_shutdown(sys.modules["ray._private.worker"].global_worker, call)
+        worker: Any = sys.modules["ray._private.worker"].global_worker
+        original = worker.set_mode
 
+        @functools.wraps(original)
+        def set_mode(mode: Any, *args: Any, **kwargs: Any) -> Any:
+            result = original(mode, *args, **kwargs)
+            if mode is None:
+                call()
+            return result
 
-def _after_shutdown(worker: Any, call: Callable[[], object]) -> None:
-    original = worker.set_mode
-
-    @functools.wraps(original)
-    def set_mode(mode: Any, *args: Any, **kwargs: Any) -> Any:
-        result = original(mode, *args, **kwargs)
-        if mode is None:
-            call()
-        return result
-
-    worker.set_mode = set_mode
+        worker.set_mode = set_mode

@@ -97,12 +97,17 @@ class Recorder:
         self.is_sealed = False  # is all that it had in the run folder?
         self.clock = clock.choose(engine.NATIVE)
         who = {**identity.of_process(self.run_id, engine.NATIVE, version), "parent": parent}
-        self._disk = _own_disk(limits.sealed, self.run, self.run_id) if limits.sealed else None
+        self._disk: OwnDisk | None = None
+        if limits.sealed:
+            from ..store.own_disk import OwnDisk
+
+            self._disk = OwnDisk(limits.sealed, self.run, self.run_id)
         shape = livefile.Layout(limits.slots, limits.banks, limits.bank_bytes // 4096 * 4096)
         self.live = live.make(self.run, who, shape, limits.live_folder, engine.NATIVE)
         self._figures: FiguresHere | None = None
         try:
-            self._announce_disk()
+            if self._disk is not None:
+                self._disk.announce()
             self.sealer = Sealer(self.live, self._files, limits.seal_every_s, limits.budget_ratio)
             self.sealer.each_tick.append(self.late_children.count)
             self._begin()
@@ -120,13 +125,6 @@ class Recorder:
         folder, put_back = (self.run / layout.SEALED, self._put_back) if disk is None else (disk.place, disk.put_back)
         count = functools.partial(livefile.add_to_counter, self.live.view, "evicted")
         return SealedFiles(folder, self.live.name, limits.rotate_bytes, limits.quota_bytes, count, put_back)
-
-    def _announce_disk(self) -> None:
-        try:
-            if self._disk is not None:
-                self._disk.announce()
-        except OSError as exc:
-            raise CaptureError(f"the run folder {self.run} cannot be written: {exc.strerror or exc}") from exc
 
     @property
     def name(self) -> str:
@@ -293,12 +291,6 @@ class Recorder:
         live.forget(self.live)
 
 
-def _own_disk(setting: str, run: Path, run_id: str) -> OwnDisk:
-    from ..store.own_disk import OwnDisk
-
-    return OwnDisk(setting, run, run_id)
-
-
 def checked(limits: RecorderLimits) -> RecorderLimits:
     """The same, with a live folder that is absolute. Raises SettingError: one of them cannot be."""
     least = {"bank_bytes": 16 << 10, "banks": 2, "slots": 1, "quota_bytes": 0, "rotate_bytes": 64 << 10}
@@ -307,17 +299,13 @@ def checked(limits: RecorderLimits) -> RecorderLimits:
         value = getattr(limits, field)
         if not isinstance(value, int) or value < minimum:
             raise SettingError(field, repr(value), f"an int of at least {minimum} is needed")
-    for field in ("seal_every_s", "heartbeat_s", "stop_s", "care_every_s"):
+    seconds = dict.fromkeys(("seal_every_s", "heartbeat_s", "stop_s", "care_every_s"), (0.01, 86400, " of seconds"))
+    for field, (low, high, of) in {
+        **seconds, "budget_ratio": (0, 1, ""), **dict.fromkeys(("sealed_mb_s", "keep_days"), (0, 1_000_000, "")),
+    }.items():  # fmt: skip
         value = getattr(limits, field)
-        if not isinstance(value, (int, float)) or not 0.01 <= value <= 86400:
-            raise SettingError(field, repr(value), "a number of seconds from 0.01 to 86400 is needed")
-    ratio: Any = limits.budget_ratio
-    if not isinstance(ratio, (int, float)) or not 0 <= ratio <= 1:
-        raise SettingError("budget_ratio", repr(ratio), "a number from 0 to 1 is needed")
-    for field in ("sealed_mb_s", "keep_days"):
-        value = getattr(limits, field)
-        if not isinstance(value, (int, float)) or not 0 <= value <= 1e6:
-            raise SettingError(field, repr(value), "a number from 0 to 1000000 is needed")
+        if not isinstance(value, (int, float)) or not low <= value <= high:
+            raise SettingError(field, repr(value), f"a number{of} from {low} to {high} is needed")
     if limits.sealed:
         from ..store import local_place
 

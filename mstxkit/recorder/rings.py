@@ -17,6 +17,7 @@ from .. import faults
 from ..engine.choose import engine
 from ..store import collectives, layout
 from ..store.handed_over import GROUPS, OF_COLLECTIVES, SummaryRing
+from ..store.values import whole_number
 from . import entries, torch_rings
 from .torch_rings import GroupOfRing, TorchRing
 
@@ -33,6 +34,7 @@ _ENDS_WITHIN_S = 1.0
 _GROUPS_AT_MOST, _CALLS_AT_MOST = 64, 4096
 
 Put = Callable[[bytes, "dict[str, Any]"], None]
+Read = Callable[[], object]
 
 
 class RingSchedule:
@@ -58,10 +60,6 @@ class RingSchedule:
     def was_read(self, step: int | None, now_s: float) -> None:
         """It is read now."""
         self._step, self._read_s = step, now_s
-
-    def back_off(self) -> None:
-        """Half as often from now on, at least once in an hour."""
-        self.every_s = min(3600.0, self.every_s * 2)
 
 
 class Rings:
@@ -89,11 +87,14 @@ class Rings:
 
     def tell_calls(self, everything: bool = False) -> None:
         """At each tick: hand over what Python code has entered since. Never raises."""
-        if not self._is_off and self._reading.acquire(blocking=False):
+        self._read_alone(lambda: self._tell_calls(everything), lambda exc: faults.note("entries", exc))
+
+    def _read_alone(self, read: Read, on_failure: Callable[[Exception], object], wait_s: float = 0.0) -> None:
+        if not self._is_off and self._reading.acquire(timeout=wait_s):
             try:
-                self._tell_calls(everything)
+                read()
             except Exception as exc:
-                faults.note("entries", exc)
+                on_failure(exc)
             finally:
                 self._reading.release()
 
@@ -103,55 +104,39 @@ class Rings:
         if rows:
             self._put(rows, self._document())
 
-    def consider(self) -> int:
-        """Once a second: read the ring if it is time. Never raises. *Cost*: microseconds where it is not. Gives 0: it
-        takes no CPU time but this thread's.
-        """
-        self._read_if(self._is_due, HELD_AT_MOST_MS)
-        return 0
+    def consider(self) -> None:
+        """Once a second: read the ring if it is time. Never raises. *Cost*: microseconds where it is not."""
+        self._read_alone(lambda: self._read_if(self._is_due, HELD_AT_MOST_MS), self._turn_off)
 
     def read_now(self) -> None:
         """At a hang, or another's death: hand over what is new, and what is waited for. Never raises."""
         self.tell_calls(everything=True)
-        self._read_if(lambda: True, HELD_AT_A_HANG_MS)
+        self._read_alone(lambda: self._read_if(lambda: True, HELD_AT_A_HANG_MS), self._turn_off)
 
     def _read_if(self, is_wanted: Callable[[], bool], held_at_most_ms: float) -> None:
-        if not self._is_off and self._reading.acquire(blocking=False):
-            try:
-                if torch_rings.is_set_up():
-                    self._learn_groups()
-                    if is_wanted():
-                        self._tell_calls()
-                        self._read(held_at_most_ms)
-            except Exception as exc:
-                self._turn_off(exc)
-            finally:
-                self._reading.release()
+        if torch_rings.is_set_up():
+            groups = torch_rings.groups()
+            if len(groups) != len(self._groups) or any(group.name not in self._groups for group in groups):
+                self._groups.update((group.name, group) for group in groups)
+            if is_wanted():
+                self._tell_calls()
+                self._read(held_at_most_ms)
 
     def finish(self) -> None:
         """The end: hand over what is new, as far as it may still be read. Never raises."""
-        if self._is_off or not self._reading.acquire(timeout=_ENDS_WITHIN_S):
-            return
-        try:
-            self._tell_calls(everything=True)
-            # A group that is destroyed may leave events in the ring that are gone; those of gloo have none.
-            is_safe = torch_rings.is_set_up() or all("gloo" in group.backend for group in self._groups.values())
-            if self._groups and is_safe:
-                self._read(HELD_AT_THE_END_MS)
-        except Exception as exc:
-            self._turn_off(exc)
-        finally:
-            self._is_off = True
-            self._reading.release()
+        self._read_alone(self._read_last, self._turn_off, _ENDS_WITHIN_S)
+
+    def _read_last(self) -> None:
+        self._tell_calls(everything=True)
+        # A group that is destroyed may leave events in the ring that are gone; those of gloo have none.
+        is_safe = torch_rings.is_set_up() or all("gloo" in group.backend for group in self._groups.values())
+        if self._groups and is_safe:
+            self._read(HELD_AT_THE_END_MS)
+        self._is_off = True
 
     def _turn_off(self, exc: Exception) -> None:
         self._is_off = True
         faults.note("rings", exc)
-
-    def _learn_groups(self) -> None:
-        groups = torch_rings.groups()
-        if len(groups) != len(self._groups) or any(group.name not in self._groups for group in groups):
-            self._groups.update((group.name, group) for group in groups)
 
     def _is_due(self) -> bool:
         asked = collectives.asked(self._folder)
@@ -174,7 +159,7 @@ class Rings:
         if len(read.entries) >= _MEASURED_FROM:
             self._entry_ns = max(_LEAST_NS, read.cpu_ns / len(read.entries))
         if read.held_ns > TOO_LONG_MS * _MS:
-            self._schedule.back_off()
+            self._schedule.every_s = min(3600.0, self._schedule.every_s * 2)
             faults.say_once(f"a reading of torch's ring took {read.held_ns / _MS:.0f} ms: it is read half as often now")
         rows = self._rows(read.entries, began_ns)
         self._news.disturbed = began_ns, time.monotonic_ns()
@@ -257,7 +242,7 @@ class News:
         """
         last, (held_from, held_to) = self._last, self.disturbed
         for entry in entries:
-            stamp = _Stamp(_whole(entry.get("record_id")), _whole(entry.get("time_created_ns")))
+            stamp = _Stamp(whole_number(entry.get("record_id")), whole_number(entry.get("time_created_ns")))
             if stamp.record <= last.record and stamp.created_ns <= last.created_ns:
                 continue
             self._has_all &= stamp.record == self._last.record + 1
@@ -268,7 +253,7 @@ class News:
             if held_to and row.entered_ns >= held_from:
                 row = row._replace(flags=row.flags | collectives.DISTURBED)
                 held_to = 0 if row.entered_ns > held_to else held_to
-            over_ns = _whole(entry.get("time_discovered_completed_ns")) - offset_ns
+            over_ns = whole_number(entry.get("time_discovered_completed_ns")) - offset_ns
             if row.entered_ns <= over_ns < began_ns:
                 row = row._replace(left_ns=over_ns, flags=row.flags | collectives.LEFT_AT_MOST)
             yield row
@@ -276,7 +261,7 @@ class News:
     def _row(
         self, entry: dict[str, Any], groups: dict[str, GroupOfRing], entered_ns: int
     ) -> collectives.CollectiveEntry | None:
-        names, sequence = entry.get("process_group"), _whole(entry.get("collective_seq_id"))
+        names, sequence = entry.get("process_group"), whole_number(entry.get("collective_seq_id"))
         group = groups.get(str(names[0])) if isinstance(names, list) and names else None
         if group is None:
             return None
@@ -302,7 +287,3 @@ class News:
             return 0, 0
         pair = self.pairs.setdefault((group.number, "{}>{}".format(*ranks)), torch_rings.pair_of(group, *ranks, "ring"))
         return pair.number, self._sequences.get(pair.number, -1) + 1
-
-
-def _whole(value: object) -> int:
-    return value if type(value) is int else 0

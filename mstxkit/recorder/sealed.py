@@ -13,7 +13,7 @@ from typing import Callable, NamedTuple, Sequence
 
 from .. import faults
 from ..host import folders
-from ..store import layout, sealed_place, segment
+from ..store import layout, segment
 from ..store.block_index import Growing, Indexed
 from .kept_open import KeptOpen
 
@@ -37,12 +37,12 @@ class SealedFiles:
         quota_bytes: All files of this process together; 0 keeps nothing.
         on_evicted: Told how many records were dropped.
         on_missing: Called when the folder is gone; what it makes again is used.
-        elsewhere: More folders in which files of this process may be: they have numbers too.
+        before: Names of the files that there are of this process: they have numbers too.
     """
 
     def __init__(
         self, folder: Path, name: str, rotate_bytes: int, quota_bytes: int, on_evicted: Callable[[int], None],
-        on_missing: Callable[[], None] | None = None, elsewhere: Sequence[Path] = (),
+        on_missing: Callable[[], None] | None = None, before: Sequence[str] = (),
     ) -> None:  # fmt: skip
         self._folder, self._name = folder, name
         self._rotate_bytes = min(rotate_bytes, quota_bytes // _FILES_PER_QUOTA)
@@ -51,8 +51,7 @@ class SealedFiles:
         self._on_missing = on_missing or (lambda: folders.make_folder(folder))
         self._files: list[_File] = []
         self._index, self._kept = Growing(), KeptOpen(segment.file_header())
-        names = sealed_place.all_names([*elsewhere, folder], name)
-        self._number = 1 + max(map(layout.sealed_number, names), default=0)
+        self._number = 1 + max(map(layout.sealed_number, before), default=0)
 
     def append(self, added: Indexed, is_last: bool = False) -> None:
         """Append blocks, in one write. `is_last`: nothing will follow: the file's index does at once, in the same
@@ -75,6 +74,11 @@ class SealedFiles:
             self._write_index()
         if is_last:
             self.close()
+
+    def add_if_there(self, added: Indexed) -> None:
+        """After the end: into the newest file, unless that was moved or removed. Raises OSError."""
+        if self._files and self._files[-1].path.exists():
+            self._write(self._files[-1].path, added)
 
     def close(self) -> None:
         """Hold no file open any more; the next block opens one. Never raises."""
@@ -109,12 +113,6 @@ class SealedFiles:
             size_bytes = self._kept.append(path, added.data)
         self._index.add(added, size_bytes)
         return size_bytes
-
-
-def files_of(folders: Sequence[Path], name: str) -> list[Path]:
-    """The sealed files of a process, oldest first, each where it is now."""
-    names = layout.in_order(filter(layout.is_sealed, sealed_place.all_names(folders, name)))
-    return [sealed_place.path_of(folders, name) for name in names]
 
 
 def cut_torn_end(path: Path, whole_bytes: int) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 import time
-from typing import TYPE_CHECKING, Any, Callable, Sequence
+from typing import TYPE_CHECKING, Any, Callable
 
 from .. import faults
 from ..engine.choose import engine
@@ -20,7 +20,7 @@ from .live import LiveFile, life_of
 
 if TYPE_CHECKING:
     from .block_writer import BlockWriter
-    from .governor import Governor, Throttling
+    from .governor import Governor
     from .handing_over import HandingOver
     from .sealed import SealedFiles
 
@@ -194,17 +194,14 @@ class Sealer:
         costs = engine.site_costs()
         coalesced = sum(count for *_, count in costs)
         self._coalesced, self._coalesces = coalesced, coalesced != self._coalesced
-        self._throttle(governor.decide(self._governed_ns, costs))
-        livefile.add_to_counter(self._live.view, "own_cost_ns", governor.spent_ns)
-
-    def _throttle(self, changes: Sequence[Throttling]) -> None:
-        for site, on in changes:
+        for site, on in governor.decide(self._governed_ns, costs):
             engine.throttle(site, on)
+        livefile.add_to_counter(self._live.view, "own_cost_ns", governor.spent_ns)
 
     def let_go(self) -> None:
         """Nothing is coalesced for its cost any more: at the end, and in a forked child, where another one begins."""
-        if self.governor is not None:
-            self._throttle(self.governor.release())
+        for site, on in self.governor.release() if self.governor is not None else ():
+            engine.throttle(site, on)
 
     def finish(self) -> None:
         """The end: write what was coalesced, count what ranges have cost since the last time."""
@@ -223,7 +220,7 @@ class Sealer:
         return True
 
     def _seal(self, index: int) -> None:
-        seq, count = self._writing().write_bank(index)
+        seq, count = self.writing().write_bank(index)
         with self._releasing:
             if self._is_over:
                 self._sealed[seq] = count
@@ -235,9 +232,10 @@ class Sealer:
         exception that ended the program. Raises OSError: it could not be written.
         """
         with self._sealing:
-            self._writing().write_rest(self._sealed, error)
+            self.writing().write_rest(self._sealed, error)
 
-    def _writing(self) -> BlockWriter:
+    def writing(self) -> BlockWriter:
+        """Who writes blocks; made with the first of them."""
         if self._writer is None:
             from .block_writer import BlockWriter
 

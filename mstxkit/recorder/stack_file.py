@@ -33,10 +33,8 @@ STACKS_SIGNAL = signal.SIGURG
 # Source: CPython 3.9 to 3.13, Modules/faulthandler.c, `faulthandler_handlers`.
 _FATAL = (signal.SIGBUS, signal.SIGILL, signal.SIGFPE, signal.SIGABRT, signal.SIGSEGV)
 _FLAGS = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
-
-
 # More than any libc's `struct sigaction` takes. Source: glibc 2.41, bits/sigaction.h (152 bytes); musl 1.2.5, the same.
-_ROOM_BYTES = 256
+_ROOM = ctypes.c_char * 256
 
 
 class _Writable:
@@ -62,7 +60,7 @@ class StackFile:
     Raises:
         OSError: it cannot be made.
 
-    Threads/fork: any thread of ours. A forked child calls `forget` on its parent's, and makes a new one.
+    Threads/fork: any thread of ours. A forked child closes its parent's, and makes a new one.
     """
 
     def __init__(self, path: Path) -> None:
@@ -126,18 +124,15 @@ class StackFile:
             action.put_back()
 
     def close(self, is_left: bool = False) -> None:
-        """Put back, and remove the file: who still wants to read it has it open. `is_left`: for who has not seen it."""
+        """Put back, and remove the file: who still wants to read it has it open. `is_left`: for who has not seen it, or
+        as it is a parent's.
+        """
         self.put_back()
         try:
             if self._file.is_ours and not is_left:
                 self._path.unlink(missing_ok=True)
         except OSError:
             pass  # the folder is gone, or nothing can be removed in it
-        self._file.close()
-
-    def forget(self) -> None:
-        """In a forked child: the file is its parent's."""
-        self.put_back()
         self._file.close()
 
 
@@ -174,7 +169,7 @@ class Action(NamedTuple):
     @classmethod
     def of(cls, number: int) -> Action:
         """What is done at it now. *Cost*: a system call."""
-        room = ctypes.create_string_buffer(_ROOM_BYTES)
+        room = _ROOM()
         return cls(number, b"" if _sigaction(number, None, room) else room.raw)
 
     @property
@@ -191,6 +186,6 @@ class Action(NamedTuple):
 def _sigaction(number: int, new: object, old: object) -> int:
     """0 where it was done."""
     try:
-        return int(ctypes.CDLL(None).sigaction(number, new, old))
+        return int(ctypes.pythonapi.sigaction(number, new, old))
     except (OSError, AttributeError, ctypes.ArgumentError):
         return -1

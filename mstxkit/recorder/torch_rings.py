@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 import re
 import sys
@@ -272,11 +273,6 @@ def size_kib(entry: Mapping[str, Any]) -> int:
     sizes, kinds = entry.get("input_sizes"), entry.get("input_dtypes")
     if not isinstance(sizes, list) or not isinstance(kinds, list):
         return 0
-    return -(-sum(_bytes(size, str(kind)) for size, kind in zip(sizes, kinds)) // 1024)
-
-
-def _bytes(size: Any, kind: str) -> int:
-    count = 1
-    for extent in size if isinstance(size, list) else ():
-        count *= extent if isinstance(extent, int) else 0
-    return count * (1 if kind.startswith("Float8") else _BYTES_OF.get(kind, 8))
+    each = [1 if str(kind).startswith("Float8") else _BYTES_OF.get(str(kind), 8) for kind in kinds]
+    counts = (math.prod(n if isinstance(n, int) else 0 for n in list_of(size)) for size in sizes)
+    return -(-sum(count * width for count, width in zip(counts, each)) // 1024)

@@ -26,13 +26,13 @@ _PROFILERS = {
 _fork_hook_registered = False
 
 
-def _listen(name: str, profiler: ModuleType) -> None:
+def _listen_to(name: str, profiler: ModuleType) -> None:
     from importlib import import_module
 
     import_module(f"{__name__}.{name}").listen(profiler)
 
 
-_hooks = {name: partial(_listen, name) for name in _PROFILERS}
+_hooks = {name: partial(_listen_to, name) for name in _PROFILERS}
 
 
 def install_all() -> None:
@@ -59,18 +59,18 @@ def uninstall_all() -> None:
 
 def silence() -> None:
     """Send nothing until a tool is started in this process: a forked child has a tool's switches, not the tool."""
-    for sink in (*_loaded().values(), cann):
+    for sink in (*_loaded_sinks().values(), cann):
         sink.silence()
 
 
 def states() -> dict[str, str]:
     """What each sink does now, in words: for `status` and `doctor`."""
-    loaded = _loaded()
+    loaded = _loaded_sinks()
     answers = {name: loaded[name].state() if name in loaded else f"waiting for {name}" for name in _PROFILERS}
     return {**answers, "cann": cann.state()}
 
 
-def _loaded() -> dict[str, Any]:
+def _loaded_sinks() -> dict[str, Any]:
     """The sinks whose framework is there."""
     modules = {name: sys.modules.get(f"{__name__}.{name}") for name, of in _PROFILERS.items() if of in sys.modules}
     return {name: module for name, module in modules.items() if module is not None}

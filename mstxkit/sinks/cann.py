@@ -44,7 +44,7 @@ def install() -> None:
         if not _why_not:
             import ctypes
 
-            library = _load()
+            library = _load_library()
             addresses = (ctypes.cast(getattr(library, name), ctypes.c_void_p).value for name in FUNCTIONS)
             _addresses = tuple(address or 0 for address in addresses)
             engine.set_direct(_addresses)
@@ -111,7 +111,7 @@ def _is_tool(path: str, for_everybody: bool = False) -> bool:
     return hasattr(library, _ENTRY)
 
 
-def _load() -> ctypes.CDLL:
+def _load_library() -> ctypes.CDLL:
     """By its name first, as torch_npu does it, so that both get the same copy."""
     import ctypes
 

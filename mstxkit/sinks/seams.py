@@ -27,9 +27,9 @@ def listen(
 
     @functools.wraps(original)
     def replacement(*args: Any, **kwargs: Any) -> Any:
-        _tell(before, name, args)
+        _tell_listener(before, name, args)
         result = original(*args, **kwargs)
-        _tell(after, name, args)
+        _tell_listener(after, name, args)
         return result
 
     setattr(owner, name, replacement)
@@ -39,7 +39,7 @@ def listen(
     def undo() -> None:
         if seam in _seams:
             _seams.remove(seam)
-            _undo(*seam)
+            _undo_one(*seam)
 
     return undo
 
@@ -47,15 +47,15 @@ def listen(
 def undo_all() -> None:
     """Put every function back, last one first; one that was replaced again by somebody else since stays as it is."""
     while _seams:
-        _undo(*_seams.pop())
+        _undo_one(*_seams.pop())
 
 
-def _undo(owner: Any, name: str, original: Any, replacement: Any) -> None:
+def _undo_one(owner: Any, name: str, original: Any, replacement: Any) -> None:
     if vars(owner).get(name) is replacement:
         setattr(owner, name, original)
 
 
-def _tell(listener: Listener | None, name: str, args: tuple[Any, ...]) -> None:
+def _tell_listener(listener: Listener | None, name: str, args: tuple[Any, ...]) -> None:
     if listener is None:
         return
     try:

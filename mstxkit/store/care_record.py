@@ -12,7 +12,6 @@ import time
 from pathlib import Path
 from typing import Any, Iterator, NamedTuple
 
-from ..errors import MstxkitError
 from ..host import folders, identity
 from . import documents, layout
 from .values import table_of, text_of, whole_number
@@ -128,10 +127,10 @@ def announce(run: Path, run_id: str, folder: Path, token: str) -> None:
         documents.write_new(file, _as_json(record, run_id))
 
 
-def write(run: Path, run_id: str, name: str, record: CareRecord) -> None:
-    """Replace a record. Raises OSError, CaptureError: it cannot be written."""
-    folders.make_folder(run / layout.CARE)
-    write_file(run / layout.CARE / name, run_id, record)
+def write(file: Path, run_id: str, record: CareRecord) -> None:
+    """Replace a record in the run. Raises OSError, CaptureError: it cannot be written."""
+    folders.make_folder(file.parent)
+    write_file(file, run_id, record)
 
 
 def write_file(file: Path, run_id: str, record: CareRecord) -> None:
@@ -139,17 +138,9 @@ def write_file(file: Path, run_id: str, record: CareRecord) -> None:
     documents.replace_file(file, _as_json(record, run_id))
 
 
-def read(run: Path, run_id: str, name: str) -> CareRecord | None:
-    """One record; None where there is none that can be read."""
-    return read_file(run / layout.CARE / name, run_id)
-
-
 def read_file(file: Path, run_id: str) -> CareRecord | None:
     """One record, wherever it is kept; None where there is none that can be read."""
-    try:
-        fields = documents.document(file, run_id)
-    except MstxkitError:
-        return None
+    fields = documents.find_document(file, run_id)
     return None if fields is None else _of_fields(fields)
 
 
@@ -157,7 +148,7 @@ def records(run: Path, run_id: str, host: str = "") -> Iterator[CareRecord]:
     """All records of a run, or of one host, that can be read."""
     for name in documents.names_in(run / layout.CARE, layout.CARE_SUFFIX):
         is_asked_for = not name.startswith(".") and name.startswith(f"{host}-" if host else "")
-        record = read(run, run_id, name) if is_asked_for else None
+        record = read_file(run / layout.CARE / name, run_id) if is_asked_for else None
         if record is not None:
             yield record
 

@@ -26,9 +26,9 @@ FIELDS = [
 ]  # fmt: skip
 OPERATIONS = (
     "other", "all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast", "barrier", "reduce", "gather",
-    "scatter", "send", "recv",
+    "scatter", "send", "recv", "take",
 )  # fmt: skip
-SEND, RECEIVE = OPERATIONS.index("send"), OPERATIONS.index("recv")
+SEND, RECEIVE, TAKE = map(OPERATIONS.index, ("send", "recv", "take"))
 OPERATION_BITS = 4
 # Entered while its ring was being read, or as the first after that: the reading may have held it up.
 DISTURBED = 1

@@ -206,6 +206,14 @@ def document(
     return None if content is None else document_in(content, file, run_id)
 
 
+def find_document(file: Path, run_id: str, limit_bytes: int = LIMIT_BYTES) -> dict[str, Any] | None:
+    """As `document`; None also where it is no such file."""
+    try:
+        return document(file, run_id, limit_bytes=limit_bytes)
+    except Unusable:
+        return None
+
+
 def document_in(content: bytes, file: Path, run_id: str, what: str = "file") -> dict[str, Any]:
     """The JSON object of format 1 and of this run ("": any) that a file's content is. Unusable: it is none."""
     try:

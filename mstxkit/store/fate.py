@@ -145,8 +145,7 @@ def asked(control: ControlFolder) -> list[Asked]:
 
 def world_size(speakers: Sequence[Heard]) -> int:
     """Ranks of the run: as most processes know it, and all that were seen."""
-    sizes = [speaker.standing.world_size for speaker in speakers]
-    sizes = [size for size in sizes if 0 < size <= RANKS_AT_MOST]
+    sizes = [size for speaker in speakers if 0 < (size := speaker.standing.world_size) <= RANKS_AT_MOST]
     return max([0, *sizes, *(speaker.rank + 1 for speaker in speakers)])
 
 
@@ -199,10 +198,38 @@ class Fates:
                 own.setdefault(speaker.rank, []).append((runs_it, self._outlive_speaker(report, speaker, request)))
             elif report.has_ended:
                 of_others[report.rank] = report
-        spoken = {rank: _find_weightiest(words) for rank, words in own.items()}
+        spoken = {rank: self._find_weightiest(words, request) for rank, words in own.items()}
         # What a lost rank said last is outdated by what the agreeing rank says of it, unless it was its end.
         lost = {rank: report for rank, report in of_others.items() if rank not in spoken or not spoken[rank].has_ended}
         return {**spoken, **lost}
+
+    def _find_weightiest(self, words: list[tuple[bool, Report]], request: Request | None) -> Report:
+        """Of processes with one rank and several roles: of those that run the stage, the farthest from a good end; with
+        what others say that came to the same end, such as who has the device, and what all of them have recorded: each
+        lacks the stages of the others.
+        """
+        relevant = [report for runs_it, report in words if runs_it] or [report for _, report in words]
+        word = max(relevant, key=lambda report: _WEIGHTS.index(report.state))
+        reasons = [word.reason, *(report.reason for report in relevant if report.state == word.state)]
+        word = word._replace(reason="; ".join(filter(None, dict.fromkeys(reasons))))
+        is_over = len(relevant) > 1 and word.state in (states.FAILED, states.EXPIRED)
+        return self._count_recorded(word, relevant, request) if is_over and request and not request.planned else word
+
+    def _count_recorded(self, word: Report, of_processes: Sequence[Report], request: Request) -> Report:
+        """The end of a rank of several processes: each lacks the stages of the others, all together may have all."""
+        steps: dict[str, list[int]] = {stage: [] for stage in request.stages}
+        for session in self._list_recorded.get((word.id, word.rank), []):
+            if session.document.get("state") == session_file.RECORDED and session.key[1] in steps:
+                steps[session.key[1]] += session.steps or [-1 - len(steps[session.key[1]])]
+        counts = {stage: len(those if request.occurrences else set(those)) for stage, those in steps.items()}
+        if not any(counts.values()):
+            return word
+        wanted, kind = request.occurrences or request.steps or 1, "occurrences" if request.occurrences else "steps"
+        words = f"recorded: {', '.join(f'{stage} in {n} of {wanted} {kind}' for stage, n in counts.items())}"
+        sums = {field: sum(getattr(report, field) for report in of_processes) for field in ("recorded", "bytes")}
+        if min(counts.values()) >= wanted:
+            return word._replace(state=states.DONE, reason=words, **sums)
+        return word._replace(reason=f"{words}; {word.reason}", **sums)
 
     def silence(self, id: str, rank: int | None, asked: Asked | None) -> Report:
         """What it means that a rank says nothing of a request. A rank of None: sessions that do not name theirs."""
@@ -233,16 +260,14 @@ class Fates:
         return recorded
 
     def _by_sessions(self, silent: Report, recorded: Sequence[RecordedSession], request: Request | None) -> Report:
-        recording = [
-            session.document for session in recorded if session.document.get("state") == session_file.RECORDING
-        ]
+        recording = [kept.document for kept in recorded if kept.document.get("state") == session_file.RECORDING]
         if not recording:
-            has_failed = any(session.document.get("state") == session_file.FAILED for session in recorded)
+            has_failed = any(kept.document.get("state") == session_file.FAILED for kept in recorded)
             reason = "as its session.json says; the rank itself says nothing of it"
             return silent._replace(state=states.FAILED if has_failed else states.DONE, reason=reason)
-        last = max(recording, key=_began_ns)
-        limit_s = self._limit_s(silent, request)
-        return self._in_a_session(silent._replace(state=states.RUNNING), self._is_alive(last), _began_ns(last), limit_s)
+        last = max(recording, key=lambda kept: whole_number(kept.get("start_ns")))
+        since_ns, limit_s = whole_number(last.get("start_ns")), self._limit_s(silent, request)
+        return self._in_a_session(silent._replace(state=states.RUNNING), self._is_alive(last), since_ns, limit_s)
 
     def _outlive_speaker(self, report: Report, speaker: Heard, request: Request | None) -> Report:
         """A word as it counts now: whoever is gone ends nothing any more, and who lives would have spoken again."""
@@ -286,10 +311,6 @@ class Fates:
         return max(in_s, default=SESSION_S)
 
 
-def _began_ns(session: Mapping[str, Any]) -> int:
-    return whole_number(session.get("start_ns"))
-
-
 def is_sound(report: Report) -> bool:
     """Are its fields what they should be? It may have been written by anybody with this user's rights."""
     reason: Any = report.reason
@@ -300,13 +321,3 @@ def is_sound(report: Report) -> bool:
     numbers = (report.rank, *steps, report.recorded, report.bytes)
     are_small = small_number(report.rank) is not None and all(step_number(step) is not None for step in steps)
     return are_small and all(type(number) is int and 0 <= number < 1 << 63 for number in numbers)
-
-
-def _find_weightiest(words: list[tuple[bool, Report]]) -> Report:
-    """Of processes with one rank and several roles: of those that run the stage, the farthest from a good end; with
-    what others say that came to the same end, such as who has the device.
-    """
-    relevant = [report for runs_it, report in words if runs_it] or [report for _, report in words]
-    weightiest = max(relevant, key=lambda report: _WEIGHTS.index(report.state))
-    reasons = [weightiest.reason, *(report.reason for report in relevant if report.state == weightiest.state)]
-    return weightiest._replace(reason="; ".join(filter(None, dict.fromkeys(reasons))))

@@ -8,7 +8,6 @@ the next one, which does the rest of it.
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import shutil
 import stat
@@ -125,8 +124,7 @@ class _Move:
         self._say()
 
     def _say(self) -> None:
-        text = json.dumps(self._document, indent=1).encode("utf-8", "backslashreplace")
-        documents.replace_file(self._folder / SESSION_FILE, text)
+        documents.replace_file(self._folder / SESSION_FILE, session_file.as_text(self._document))
 
     def _prune_empty(self) -> None:
         """Folders in which nothing is left."""

@@ -255,14 +255,6 @@ class SummaryRing:
             os.pwrite(descriptor, text, DOCUMENT_AT)
         else:
             os.pwrite(descriptor, _COUNT.pack(written), _BEGUN_AT)
-        self._put_rows(descriptor, rows, written)
-        if is_new:
-            os.pwrite(descriptor, _END.pack(written, len(text), zlib.crc32(text)), _WRITTEN_AT)
-        else:
-            os.pwrite(descriptor, _COUNT.pack(written), _WRITTEN_AT)
-        self._text, self._written = text, written
-
-    def _put_rows(self, descriptor: int, rows: bytes, written: int) -> None:
         count = len(rows) // self._kind.row_bytes
         kept = rows[max(0, count - self.capacity) * self._kind.row_bytes : count * self._kind.row_bytes]
         begin = (written - len(kept) // self._kind.row_bytes) % self.capacity
@@ -270,6 +262,11 @@ class SummaryRing:
         for part, place in ((kept[:until_end], begin), (kept[until_end:], 0)):
             if part:
                 os.pwrite(descriptor, part, ROWS_AT + place * self._kind.row_bytes)
+        if is_new:
+            os.pwrite(descriptor, _END.pack(written, len(text), zlib.crc32(text)), _WRITTEN_AT)
+        else:
+            os.pwrite(descriptor, _COUNT.pack(written), _WRITTEN_AT)
+        self._text, self._written = text, written
 
     def _text_of(self, document: dict[str, Any], fixed: dict[str, Any] | None) -> bytes:
         if fixed is None:

@@ -150,8 +150,5 @@ def answers_of(run: Path, name: str) -> list[Path]:
 
 def reports_in(file: Path, run_id: str) -> list[dict[str, Any]] | None:
     """What one host has reported; None where there is no such file, or none that can be used."""
-    try:
-        fields = documents.document(file, run_id, limit_bytes=HOST_LIMIT_BYTES)
-    except Unusable:
-        return None
+    fields = documents.find_document(file, run_id, HOST_LIMIT_BYTES)
     return [dict(table_of(report)) for report in list_of(fields.get("processes"))] if fields else None

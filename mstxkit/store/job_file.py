@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Mapping, NamedTuple
 
 from . import documents, layout
-from .documents import FORMAT, Unusable
+from .documents import FORMAT
 from .values import finite_number, list_of, small_number, step_number, table_of, text_of, whole_number
 
 ROLES_AT_MOST, STAGES_AT_MOST, LATE_AT_MOST, SILENT_AT_MOST, NOTES_AT_MOST = 64, 64, 8, 16, 8
@@ -60,7 +60,7 @@ class RoleFigures(NamedTuple):
 
     Args:
         members: How many took part and worked.
-        wait_ratio: Share of the step that a member waits for the last to come, in or before the stage with most of it.
+        wait_ratio: Share of the step that a member waits for others, in the mean.
         late: Who came last where that was worst, the latest first.
         judged_steps: So many of its steps could lead to a verdict; None: who wrote this did not say.
     """
@@ -136,10 +136,7 @@ def show(run: Path, run_id: str) -> None:
 
 def read(run: Path, run_id: str) -> JobState | None:
     """What was said last; None where nothing was, or it cannot be used."""
-    try:
-        fields = documents.document(run / layout.VERDICTS / layout.JOB, run_id, limit_bytes=_LIMIT_BYTES)
-    except Unusable:
-        return None
+    fields = documents.find_document(run / layout.VERDICTS / layout.JOB, run_id, _LIMIT_BYTES)
     return None if fields is None else _state_of(fields)
 
 

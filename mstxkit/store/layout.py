@@ -69,7 +69,7 @@ LIVE_SUFFIX, SEALED_SUFFIX, PATCHES_SUFFIX = life.LIVE_SUFFIX, ".mxs", ".json"
 PASSED_ON = "control-"
 RINGS_SUFFIX, ASKED_FOR_RINGS = ".rings", f"{PASSED_ON}rings"
 STACKS_SUFFIX, TOLD_SUFFIX, ASK_SUFFIX, WATCH_LOCK = ".stacks", ".told", ".ask", f"{PASSED_ON}watch"
-INCIDENT_NEWS = f"{PASSED_ON}incident"
+INCIDENT_NEWS, ADOPTS = f"{PASSED_ON}incident", f"{PASSED_ON}adopts-"
 KEEPER = "keeper-"
 # The newest figures of the job, beside the live files.
 FIGURES_HERE = f"{PASSED_ON}{FIGURES}"

@@ -67,16 +67,12 @@ def token_of(folder: Path) -> str | None:
 
 def on_this_host(run: Path, run_id: str) -> list[Path]:
     """The folders on this host's disks that the run names, and that are really its own. Never raises."""
-    folders = (_believe_record(record, run_id) for record in care_record.records(run, run_id, identity.host()))
+    folders = (believe_record(record, run_id) for record in care_record.records(run, run_id, identity.host()))
     return sorted({folder for folder in folders if folder is not None})
 
 
-def is_on_this_host(record: care_record.CareRecord, run_id: str) -> bool:
-    """Does this record speak of a folder that can be read here?"""
-    return _believe_record(record, run_id) is not None
-
-
-def _believe_record(record: care_record.CareRecord, run_id: str) -> Path | None:
+def believe_record(record: care_record.CareRecord, run_id: str) -> Path | None:
+    """The folder that this record speaks of, if it can be read here."""
     folder = Path(record.folder)
     if record.host != identity.host() or not folder.is_absolute() or len(folder.parts) < 5:
         return None

@@ -179,7 +179,7 @@ class _RequestFields:
         self._check_keys("", self.fields, _KEYS)
         steps, occurrences = self._read_window()
         options = self._read_options()
-        created_ns, expires_ns = self._times()
+        created_ns, expires_ns = self._read_times()
         made = Request(
             stages=self._read_stages(), ranks=self._read_ranks(), steps=steps, occurrences=occurrences,
             preset=self._read_preset(bool(options)), options=options, sample=self._read_sample(), limits=self._limits(),
@@ -312,7 +312,7 @@ class _RequestFields:
                 self._wrong(f"limits.{name}", table[name], by_name[name].demand)
         return SessionLimits(**values)
 
-    def _times(self) -> tuple[int, int]:
+    def _read_times(self) -> tuple[int, int]:
         created_ns = self._count_at("", self.fields, "created_ns", 0, most=1 << 62)
         created_ns = self.now_ns if created_ns is None else created_ns
         expires_ns = self._count_at("", self.fields, "expires_ns", 1, most=1 << 62)

@@ -6,7 +6,6 @@ parsed, stays. `removed` in session.json says when, how much and why.
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import time
@@ -16,7 +15,7 @@ from typing import Any, Iterable, NamedTuple
 from ..host import folders, identity
 from . import documents, layout
 from .fetching import has_ended
-from .session_file import RecordedSession, sessions
+from .session_file import RecordedSession, as_text, sessions
 from .values import text_of, whole_number
 
 _LOCK = "retention.lock"
@@ -100,8 +99,7 @@ def _remove_kept(run: Path, kept: _Kept, limit_bytes: int) -> Removed:
         "output": document.get("output"), "stored": document.get("stored"),
     }  # fmt: skip
     document.update(output=None, stored=None)
-    text = json.dumps(document, indent=1).encode("utf-8", "backslashreplace")
-    documents.replace_file(run / kept.session.folder / layout.SESSION_FILE, text)
+    documents.replace_file(run / kept.session.folder / layout.SESSION_FILE, as_text(document))
     _finish_removals([kept])
     return Removed(kept.session.folder, kept.bytes)
 

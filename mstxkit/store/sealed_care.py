@@ -83,9 +83,9 @@ class _Ledger:
         self._own = None if name else (care.place or care.live) / _OWN_COPY
         # Of a host with no place of its own: containers may share its name, and have another /dev/shm each.
         key = hashlib.sha256(f"{identity.boot_id()} {care.live}".encode("utf-8", "surrogateescape")).hexdigest()[:16]
-        self._name = name or care_record.name_of(identity.host(), token or key)
+        self._file = care.run / layout.CARE / (name or care_record.name_of(identity.host(), token or key))
         own = None if self._own is None else care_record.read_file(self._own, care.run_id)
-        before = own or care_record.read(care.run, care.run_id, self._name) or CareRecord("")
+        before = own or care_record.read_file(self._file, care.run_id) or CareRecord("")
         place = ("", "") if care.place is None or name else (str(care.place), token or "")
         self.record = before._replace(host="" if name else identity.host(), folder=place[0], token=place[1])
         self._before = before
@@ -120,7 +120,7 @@ class _Ledger:
     def _keep_record(self, record: CareRecord) -> None:
         self.record = record
         if self._own is None:
-            care_record.write(self._care.run, self._care.run_id, self._name, record)
+            care_record.write(self._file, self._care.run_id, record)
         else:
             care_record.write_file(self._own, self._care.run_id, record)
 
@@ -131,10 +131,10 @@ class _Ledger:
         sizes = [] if self._care.place is None or self._is_of_run else _list_sealed(self._care, self._care.folders[:1])
         record = self.record._replace(files=len(sizes), bytes=sum(file.bytes for file in sizes), problem=problem)
         is_news = record != self._before._replace(as_of_ns=record.as_of_ns)
-        if is_news or self._is_of_run or care_record.read(self._care.run, self._care.run_id, self._name) is None:
+        if is_news or self._is_of_run or care_record.read_file(self._file, self._care.run_id) is None:
             self._keep_record(record._replace(as_of_ns=time.time_ns()))
             if self._own is not None:
-                care_record.write(self._care.run, self._care.run_id, self._name, self.record)
+                care_record.write(self._file, self._care.run_id, self.record)
 
 
 def _tidied_here(care: SealedCare, ledger: _Ledger, moved: Moved) -> None:
@@ -190,7 +190,7 @@ def _tidied_as_a_whole(care: SealedCare) -> None:
 
 
 def _is_due(care: SealedCare, name: str) -> bool:
-    record = care_record.read(care.run, care.run_id, name)
+    record = care_record.read_file(care.run / layout.CARE / name, care.run_id)
     return record is None or abs(time.time_ns() - record.as_of_ns) / 1e9 >= RUN_EVERY * care.every_s
 
 

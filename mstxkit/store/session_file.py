@@ -119,7 +119,7 @@ class SessionFile:
             self.data = local_place.made(start.local, start.run_id, below)
             self.document["stored"] = {"host": identity.host(), "folder": str(self.data)}
         self.is_settled = False
-        text = _as_text(self.document)
+        text = as_text(self.document)
         documents.replace_file(self.folder / SESSION_FILE, text + b" " * (_ROOM_BYTES - len(text)))
 
     def end(self, outcome: SessionOutcome, why: str, problems: Sequence[str] = ()) -> str | None:
@@ -127,17 +127,14 @@ class SessionFile:
         self.document.update(_describe_end(self.document, outcome, why))
         self.document["problems"] += problems
         try:
-            self._place_data(outcome)
+            # Put whole data of a request into its folder; the document says where they are from then on.
+            is_for_tools = outcome.is_whole and self.document["request"] and self.data == self.folder
+            if outcome.folder is not None and is_for_tools:
+                place = into_request(self._run, self.folder, self.document, outcome.folder, self._is_only_window)
+                self.document["output"] = place
         except (OSError, MstxkitError) as exc:
             self.document["notes"].append(f"its data stay beside this file: {exc}")
         return self._replace_document()
-
-    def _place_data(self, outcome: SessionOutcome) -> None:
-        """Put whole data of a request into its folder; the document says where they are from then on."""
-        is_for_tools = outcome.is_whole and self.document["request"] and self.data == self.folder
-        if outcome.folder is not None and is_for_tools:
-            place = into_request(self._run, self.folder, self.document, outcome.folder, self._is_only_window)
-            self.document["output"] = place
 
     def fail(self, why: str) -> str | None:
         """Say that nothing was recorded."""
@@ -145,24 +142,22 @@ class SessionFile:
         return self._replace_document()
 
     def _replace_document(self) -> str | None:
-        text, problem = _as_text(self.document), None
+        text, problem = as_text(self.document), None
         try:
             documents.replace_file(self.folder / SESSION_FILE, text)
         except OSError as exc:
-            self._overwrite_document(text)
+            # In the place that it has: a reader may see it half written, which beats one that says it still records.
+            flags = os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC
+            with suppress(OSError):  # it was said that the file is not what it should be
+                with documents.closing(os.open(self.folder / SESSION_FILE, flags)) as descriptor:
+                    os.pwrite(descriptor, text + b" " * (_ROOM_BYTES - len(text)), 0)
             problem = f"{SESSION_FILE} could not be replaced as a whole: {exc}"
         self.is_settled = True
         return problem
 
-    def _overwrite_document(self, text: bytes) -> None:
-        """In the place that it has: a reader may see it half written, which beats one that says it still records."""
-        flags = os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC
-        with suppress(OSError):  # it was said that the file is not what it should be
-            with documents.closing(os.open(self.folder / SESSION_FILE, flags)) as descriptor:
-                os.pwrite(descriptor, text + b" " * (_ROOM_BYTES - len(text)), 0)
 
-
-def _as_text(document: dict[str, Any]) -> bytes:
+def as_text(document: dict[str, Any]) -> bytes:
+    """The content of a session's file."""
     return json.dumps(document, indent=1, default=str).encode("utf-8", "backslashreplace")
 
 

@@ -86,10 +86,7 @@ def _usable_settings(run: Path, run_id: str) -> LiveSettings:
 
 def read_figures(file: Path, run_id: str) -> Figures | None:
     """The figures in a file; None where there is none, or it cannot be used."""
-    try:
-        fields = documents.document(file, run_id)
-    except Unusable:
-        return None
+    fields = documents.find_document(file, run_id)
     return None if fields is None else figures_of(fields)
 
 

@@ -1,6 +1,6 @@
 """Many texts of a bank as columns, which compress better than entry by entry: for banks with thousands of them.
 
-Source: `docs/internals/format.md`, "Sealed file". The C engine makes the same bytes (`engine/native/texts.h`).
+Source: `docs/internals/format.md`, "Sealed file". The C engine makes the same bytes (`engine/native/texts.c`).
 """
 
 from __future__ import annotations

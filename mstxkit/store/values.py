@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, Iterable, Mapping
+from typing import Any, Callable, Iterable, Mapping, TypeVar
 
 from .records import NO_STEP
+
+Key = TypeVar("Key")
+Item = TypeVar("Item")
 
 # With room for what is made of them: a time in other units, a sum.
 _FINITE_AT_MOST = 1e150
@@ -46,6 +49,14 @@ def list_of(value: Any) -> list[Any]:
 def table_of(value: Any) -> Mapping[str, Any]:
     """An object; an empty one for anything else."""
     return value if isinstance(value, dict) else {}
+
+
+def grouped(items: Iterable[Item], key: Callable[[Item], Key]) -> dict[Key, list[Item]]:
+    """Those with equal keys together, in the order of the first of each."""
+    groups: dict[Key, list[Item]] = {}
+    for item in items:
+        groups.setdefault(key(item), []).append(item)
+    return groups
 
 
 def spans(numbers: Iterable[int], dash: str = "-") -> list[str]:

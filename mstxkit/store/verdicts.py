@@ -132,17 +132,7 @@ def read(run: Path, unusable: list[documents.Unusable] | None = None, by: str = 
         by: Of those alone whose name begins so: `BY_WATCHMEN`.
     """
     newest: dict[str, tuple[str, Verdict]] = {}
-    for life, content in judge_files.in_order(_read_contents(run / layout.VERDICTS, unusable, by)):
-        # The last line may be half written.
-        lines = (Verdict.read(documents.object_in(line)) for line in content.split(b"\n"))
-        for verdict in filter(None, lines):
-            who, before = newest.get(verdict.id, (life.who, verdict))
-            if who == life.who or verdict.time_ns >= before.time_ns:
-                newest[verdict.id] = life.who, verdict
-    return sorted((verdict for _, verdict in newest.values()), key=lambda verdict: (verdict.time_ns, verdict.id))
-
-
-def _read_contents(folder: Path, unusable: list[documents.Unusable] | None, by: str) -> dict[str, bytes]:
+    folder = run / layout.VERDICTS
     contents = {}
     for name in (name for name in documents.names_in(folder, layout.VERDICTS_SUFFIX) if name.startswith(by)):
         try:
@@ -150,7 +140,14 @@ def _read_contents(folder: Path, unusable: list[documents.Unusable] | None, by: 
         except documents.Unusable as exc:
             if unusable is not None:
                 unusable.append(exc)
-    return contents
+    for life, content in judge_files.in_order(contents):
+        # The last line may be half written.
+        lines = (Verdict.read(documents.object_in(line)) for line in content.split(b"\n"))
+        for verdict in filter(None, lines):
+            who, before = newest.get(verdict.id, (life.who, verdict))
+            if who == life.who or verdict.time_ns >= before.time_ns:
+                newest[verdict.id] = life.who, verdict
+    return sorted((verdict for _, verdict in newest.values()), key=lambda verdict: (verdict.time_ns, verdict.id))
 
 
 def append(file: Path, verdicts: Iterable[Verdict], first: bytes = b"") -> None:

@@ -128,10 +128,8 @@ def files_in(run: Path) -> list[Path]:
 def in_file(file: Path, run_id: str) -> list[Whereabouts]:
     """Where the processes of one host were; none where there is no file. Unusable: it is no such file."""
     fields = documents.document(file, run_id)
-    return [] if fields is None else _read_places(fields)
-
-
-def _read_places(fields: Mapping[str, Any]) -> list[Whereabouts]:
+    if fields is None:
+        return []
     host, written_ns = text_of(fields.get("host")), whole_number(fields.get("written_ns"))
     age = _age_of(fields)
     processes = map(table_of, list_of(fields.get("processes"))[:PROCESSES_AT_MOST])

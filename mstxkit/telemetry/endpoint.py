@@ -133,7 +133,7 @@ class Endpoint:
     """
 
     def __init__(self, asked: Address, page: Callable[[], bytes], token: str = "") -> None:
-        self._server = _bound(asked, page, token)
+        self._server = _bind_server(asked, page, token)
         self.address = Address(asked.host, self._server.server_port)
         self._thread = threading.Thread(target=self._server.serve, name="mstxkit-metrics", daemon=True)
         self._thread.start()
@@ -145,7 +145,7 @@ class Endpoint:
         self._server.server_close()
 
 
-def _bound(asked: Address, page: Callable[[], bytes], token: str) -> _Server:
+def _bind_server(asked: Address, page: Callable[[], bytes], token: str) -> _Server:
     ports = range(asked.port, min(asked.port + _MORE_PORTS, 1 << 16)) if asked.port else ()
     for port in ports:
         try:

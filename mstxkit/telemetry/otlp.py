@@ -53,7 +53,7 @@ class OtlpSender:
         self._changing, self._wakes = threading.Lock(), threading.Event()
         self._is_closing = False
         self.sent, self.dropped, self.problem = 0, 0, ""
-        self._thread = threading.Thread(target=self._work, name="mstxkit-otlp", daemon=True)
+        self._thread = threading.Thread(target=self._send_always, name="mstxkit-otlp", daemon=True)
         self._thread.start()
 
     def put(self, spans: Iterable[JobSpan]) -> None:
@@ -70,7 +70,7 @@ class OtlpSender:
         self._wakes.set()
         self._thread.join(_CLOSES_WITHIN_S)
 
-    def _work(self) -> None:
+    def _send_always(self) -> None:
         pause_s = _EVERY_S
         while True:
             self._wakes.wait(pause_s)
@@ -87,16 +87,16 @@ class OtlpSender:
                 spans = [self._waiting.popleft() for _ in range(min(AT_ONCE, len(self._waiting)))]
             if not spans:
                 return True
-            if self._posted(spans):
+            if self._post_spans(spans):
                 with self._changing:
                     self._waiting.extendleft(reversed(spans))
                 return False
 
-    def _posted(self, spans: list[JobSpan]) -> bool:
+    def _post_spans(self, spans: list[JobSpan]) -> bool:
         """Is it to be tried again? What will never be taken is dropped."""
         try:
             content = otlp_spans.as_protobuf(spans, self._resource)
-            headers = {**_headers(), "Content-Type": "application/x-protobuf", "User-Agent": "mstxkit"}
+            headers = {**_read_headers(), "Content-Type": "application/x-protobuf", "User-Agent": "mstxkit"}
             request = urllib.request.Request(self._url, content, headers, method="POST")  # of http or https
             with _opener.open(request, timeout=_ANSWERS_WITHIN_S) as answer:
                 answer.read(1 << 16)
@@ -118,7 +118,7 @@ class OtlpSender:
         return is_again
 
 
-def _headers() -> dict[str, str]:
+def _read_headers() -> dict[str, str]:
     """Source: the specification of OTEL_EXPORTER_OTLP_HEADERS: `key=value,key=value`, percent-encoded. Raises:
     ValueError where it is none; http.client's own words would have the key in them, for all to see.
     """

@@ -58,9 +58,9 @@ class Outlets:
 
     def judged(self, roles: Sequence[RoleFigures], changed: Sequence[Verdict]) -> None:
         """Steps that were judged just now, and verdicts that say something new."""
-        self._open()
+        self._open_outlets()
         if self._senders and (roles or changed):
-            self._try(lambda: self._put([
+            self._try(lambda: self._put_spans([
                 *(span for role in roles for span in otlp_spans.of_role(self._run_id, role)),
                 *(span for verdict in changed for span in otlp_spans.of_verdict(self._run_id, verdict)),
             ]))  # fmt: skip
@@ -72,17 +72,17 @@ class Outlets:
 
     def escalated(self, news: Sequence[EscalationNews]) -> None:
         """What has become of requests for profiles."""
-        self._open()
+        self._open_outlets()
         if self._senders and news:
-            self._try(lambda: self._put([otlp_spans.of_escalation(self._run_id, request) for request in news]))
+            self._try(lambda: self._put_spans([otlp_spans.of_escalation(self._run_id, request) for request in news]))
 
-    def _put(self, spans: Sequence[JobSpan]) -> None:
+    def _put_spans(self, spans: Sequence[JobSpan]) -> None:
         for sender in self._senders:
             sender.put(spans)
 
     def show(self, state: JobState, verdicts: Sequence[Verdict]) -> None:
         """The job as it is now, and the verdicts that hold."""
-        self._open()
+        self._open_outlets()
         self._of = (state, verdicts)
         now_s = time.monotonic()
         for number, (every_s, show) in enumerate(self._shows):
@@ -104,7 +104,7 @@ class Outlets:
             self._try(end)
         self._shows, self._ends = [], []
 
-    def _open(self) -> None:
+    def _open_outlets(self) -> None:
         if not self._is_open:
             self._is_open = True
             for outlet in self.setting.outlets:
@@ -117,7 +117,7 @@ class Outlets:
                 self._note("metrics=ray: this job is not judged by an actor of Ray's")
                 return
             gauges = RayGauges()
-            self._shows.append((_RAY_EVERY_S, lambda: self._set(gauges)))
+            self._shows.append((_RAY_EVERY_S, lambda: self._show_in_ray(gauges)))
         elif outlet.kind == OTLP:
             resource = otlp_spans.resource_of(samples.label(self._run.name), self._run_id)
             self._senders.append(OtlpSender(outlet.place, resource))
@@ -126,19 +126,19 @@ class Outlets:
             self._note(exposition.MISSING)
         elif outlet.kind == TEXTFILE:
             file = Textfile(self._run, self._run_id, outlet.place)
-            self._shows.append((textfile.EVERY_S, lambda: file.write(self._text())))
+            self._shows.append((textfile.EVERY_S, lambda: file.write(self._make_text())))
             self._ends.append(file.remove)
         elif outlet.kind == PAGE:
-            self._serve(outlet)
+            self._serve_page(outlet)
 
-    def _set(self, gauges: RayGauges) -> None:
+    def _show_in_ray(self, gauges: RayGauges) -> None:
         gauges.show(samples.samples(self._label, *self._of))
         if gauges.left_out:
             self._note("ray: some series are left out: there were too many over time")
 
-    def _serve(self, outlet: Outlet) -> None:
+    def _serve_page(self, outlet: Outlet) -> None:
         token = "" if outlet.address.is_loopback else discovery.token(self._run)
-        endpoint = Endpoint(outlet.address, self._text, token)
+        endpoint = Endpoint(outlet.address, self._make_text, token)
         self._ends.append(endpoint.close)
         self.served = f"http://{endpoint.address}/metrics"
         self._tells(f"metrics at {self.served}")
@@ -149,7 +149,7 @@ class Outlets:
             # Now, as the next one may not be written. Another judge of this job may have told of its own page by then.
             self._ends.append(partial(documents.withdraw, file, documents.state_of(file)))
 
-    def _text(self) -> bytes:
+    def _make_text(self) -> bytes:
         """Made once of each state, whoever asks for it, in whichever thread."""
         of, page = self._of, self._page
         if page[0] is not of:

@@ -40,7 +40,7 @@ FAMILIES = (
     Family("mstxkit_step", "Step that was judged last.", ("role",)),
     Family("mstxkit_step_seconds", "From the first begin to the last end in that step.", ("role",)),
     Family("mstxkit_members", "Processes that worked in that step: a driver that waits for them is none.", ("role",)),
-    Family("mstxkit_wait_ratio", "Share of the step in which a member waits for the last to come.", ("role",)),
+    Family("mstxkit_wait_ratio", "Share of the step in which a member waits for others.", ("role",)),
     Family("mstxkit_stage_seconds_max", "Time in a stage of the member with the longest, in that step.", _STAGE),
     Family("mstxkit_stage_seconds_median", "Time in a stage of the median member.", _STAGE),
     Family(

@@ -184,7 +184,7 @@ def run_under_cann(
         if python is None:  # the script finds the same mstxkit as this process
             paths = filter(None, [apart.ROOT, environment.get("PYTHONPATH")])
             environment["PYTHONPATH"] = os.pathsep.join(paths)
-        return CannRun(*_run(_command(script, python), environment, timeout_s, cwd), read_calls(log))
+        return CannRun(*_run(_make_command(script, python), environment, timeout_s, cwd), read_calls(log))
 
 
 def read_calls(log: Path) -> tuple[CannCall, ...]:
@@ -192,10 +192,10 @@ def read_calls(log: Path) -> tuple[CannCall, ...]:
     if not log.exists():
         return ()
     lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
-    return tuple(_call(line) for line in lines if line.endswith("}"))
+    return tuple(_read_call(line) for line in lines if line.endswith("}"))
 
 
-def _command(script: Script, python: str | None) -> list[str]:
+def _make_command(script: Script, python: str | None) -> list[str]:
     interpreter = python or sys.executable
     if isinstance(script, str):
         return [interpreter, "-c", script]
@@ -223,7 +223,7 @@ def _kill_session(leader: int) -> None:
         os.killpg(leader, signal.SIGKILL)
 
 
-def _call(line: str) -> CannCall:
+def _read_call(line: str) -> CannCall:
     fields = {name: value for name, value in json.loads(line).items() if name in CannCall._fields}
     if fields["call"] in _STARTS + _ENDS + _MARKS:
         fields.setdefault("domain", "default")

@@ -9,6 +9,7 @@ from typing import Any, Hashable, Iterable, Iterator, Mapping, NamedTuple, Optio
 import numpy as np
 
 from ..judging.evidence import MEET, RECEIVE, SEND, Collectives, Peer, RoleStep, Work
+from ..store.values import grouped
 
 _KINDS = {"meet": MEET, "send": SEND, "receive": RECEIVE}
 _WORK = ("tokens", "responses", "longest_response")
@@ -83,15 +84,15 @@ def steps_of(
     """Steps in the order in which they are over."""
     rows = sorted(_rows(occurrences, _OccurrenceRow), key=lambda row: row.entered_ns)
     entries = [*_rows(collectives, _Entry), *(e for row in _rows(hand_overs, _HandOver) for e in row.entries())]
-    located, numbers = _located(rows, entries), dict[Hashable, int]()
+    located, numbers = _locate_entries(rows, entries), dict[Hashable, int]()
     by_step: dict[_Step, list[_OccurrenceRow]] = {}
     for row in rows:
         named = row if row.host else row._replace(host=hosts.get(-1 if row.rank is None else row.rank, ""))
         by_step.setdefault((row.attempt, row.role, row.step), []).append(named)
     steps = []
     for of, in_step in by_step.items():
-        step = _step(in_step, rows[0].entered_ns)
-        met = _collectives(step, located.get(of, ()), numbers, groups, rows[0].entered_ns)
+        step = _make_step(in_step, rows[0].entered_ns)
+        met = _make_collectives(step, located.get(of, ()), numbers, groups, rows[0].entered_ns)
         steps.append(step._replace(collectives=met))
     yield from sorted(steps, key=lambda step: float(np.nanmax(np.fmax(step.left_s, step.entered_s))))
 
@@ -106,7 +107,7 @@ def _rows(table: Any, kind: type[_Row]) -> Iterator[_Row]:
         yield kind(**{name: value for name, value in values.items() if value is not None and value == value})
 
 
-def _step(rows: Sequence[_OccurrenceRow], began_ns: int) -> RoleStep:
+def _make_step(rows: Sequence[_OccurrenceRow], began_ns: int) -> RoleStep:
     """One step of one role, summed up as its processes would: rows by when they began."""
     peers = sorted({row.peer: None for row in rows}, key=lambda peer: (peer.rank or 0, peer.process))
     stages = list({row.stage: None for row in rows})
@@ -117,7 +118,7 @@ def _step(rows: Sequence[_OccurrenceRow], began_ns: int) -> RoleStep:
     work = {name: np.full(size, np.nan) for name in _WORK}
     for row in rows:
         at = places[row.peer], stages.index(row.stage)
-        begun, over = _seconds(row.entered_ns, began_ns), _seconds(row.left_ns, began_ns)
+        begun, over = _as_seconds(row.entered_ns, began_ns), _as_seconds(row.left_ns, began_ns)
         entered[at], left[at] = np.fmin(entered[at], begun), np.fmax(left[at], over)
         error_s[at[0]] = max(error_s[at[0]], row.error_ns / 1e9)
         for name in _WORK:
@@ -134,15 +135,13 @@ def _step(rows: Sequence[_OccurrenceRow], began_ns: int) -> RoleStep:
     )  # fmt: skip
 
 
-def _seconds(time_ns: int | None, began_ns: int) -> float:
+def _as_seconds(time_ns: int | None, began_ns: int) -> float:
     return np.nan if time_ns is None else (time_ns - began_ns) / 1e9
 
 
-def _located(rows: Sequence[_OccurrenceRow], entries: Iterable[_Entry]) -> dict[_Step, list[_Located]]:
+def _locate_entries(rows: Sequence[_OccurrenceRow], entries: Iterable[_Entry]) -> dict[_Step, list[_Located]]:
     """Each entry in the step, and the innermost stage, in which its process was."""
-    of_rank: dict[tuple[Any, ...], list[_OccurrenceRow]] = {}
-    for row in rows:
-        of_rank.setdefault((row.attempt, row.role, row.rank), []).append(row)
+    of_rank = grouped(rows, lambda row: (row.attempt, row.role, row.rank))
     begins = {who: [row.entered_ns for row in of_who] for who, of_who in of_rank.items()}
     located: dict[_Step, list[_Located]] = {}
     seen = Counter[tuple[Any, ...]]()
@@ -161,7 +160,7 @@ def _located(rows: Sequence[_OccurrenceRow], entries: Iterable[_Entry]) -> dict[
     return located
 
 
-def _collectives(
+def _make_collectives(
     step: RoleStep, located: Sequence[_Located], numbers: dict[Hashable, int], groups: Mapping[Any, Sequence[int]],
     began_ns: int,
 ) -> Collectives | None:  # fmt: skip
@@ -175,8 +174,8 @@ def _collectives(
     ranks = {name: name if isinstance(name, _Pair) else groups.get(name, ()) for name in names}
     return Collectives(
         np.array([places[entry.rank] for entry in entries]), group, np.array([entry.sequence for entry in entries]),
-        np.array([_seconds(entry.entered_ns, began_ns) for entry in entries]),
-        np.array([_seconds(entry.left_ns, began_ns) for entry in entries]),
+        np.array([_as_seconds(entry.entered_ns, began_ns) for entry in entries]),
+        np.array([_as_seconds(entry.left_ns, began_ns) for entry in entries]),
         np.array([-1 if stage is None else step.stages.index(stage) for _, stage in located]),
         {numbers[name]: tuple(of) for name, of in ranks.items() if of}, kind=kinds if (kinds != MEET).any() else None,
     )  # fmt: skip

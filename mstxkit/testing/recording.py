@@ -140,35 +140,35 @@ class Captured:
     @property
     def ranges(self) -> list[CapturedRange]:
         """The ranges that have ended, by their end."""
-        return self._read()[0]
+        return self._read_block()[0]
 
     @property
     def marks(self) -> list[CapturedMark]:
         """The marks, in order."""
-        return self._read()[1]
+        return self._read_block()[1]
 
     @property
     def open(self) -> list[OpenRange]:
         """The ranges that have begun and not ended, by their begin; after the block, those open at its end."""
-        return self._read()[2]
+        return self._read_block()[2]
 
     def close(self) -> None:
         """Keep what there is, which later ranges do not change."""
-        self._final = self._read()
+        self._final = self._read_block()
 
-    def _read(self) -> tuple[list[CapturedRange], list[CapturedMark], list[OpenRange]]:
+    def _read_block(self) -> tuple[list[CapturedRange], list[CapturedMark], list[OpenRange]]:
         if self._final is not None:
             return self._final
         engine.flush_coalesced()
         ranges: list[CapturedRange] = []
         marks: list[CapturedMark] = []
-        banks = self._banks()
+        banks = self._list_banks()
         for bank in banks:
             first = self._records if bank.seq == self._seq else 0
             self._read_bank(bank, first, ranges, marks)
         return ranges, marks, self._read_open(banks)
 
-    def _banks(self) -> list[livefile.BankCopy]:
+    def _list_banks(self) -> list[livefile.BankCopy]:
         """Every bank written to since the block began, none of them missing."""
         banks = [bank for bank in _all_banks(self._view, self._header.layout) if bank.seq >= self._seq]
         lost = engine.counters()["dropped"] - self._dropped
@@ -194,22 +194,22 @@ class Captured:
                 if value_type != records.BUSY:
                     attributes[texts.texts.get(key, f"<{key}>")] = records.value_of(value_type, w0, texts.texts)
                 elif ranges:
-                    ranges[-1] = ranges[-1]._replace(busy_ns=self._ns(w0))
+                    ranges[-1] = ranges[-1]._replace(busy_ns=self._as_ns(w0))
                 continue
             attributes = {}
             record = records.unpack(w0, w1, w2)
             if kind == records.MARK:
                 marks.append(self._mark(record, bank, texts, attributes))
             else:
-                ranges.append(self._range(record, bank, texts, attributes))
+                ranges.append(self._make_range(record, bank, texts, attributes))
 
-    def _range(
+    def _make_range(
         self, record: records.Record, bank: livefile.BankCopy, texts: livefile.Texts, attributes: dict[str, Any]
     ) -> CapturedRange:
         site = texts.sites[record.site]
         stage, at = texts.stages.get(record.stage), (_step(record.step), record.track, record.depth)
         start_ns = self._time_ns(bank.origin + record.end - record.duration)
-        times = (start_ns, self._ns(record.duration), None)
+        times = (start_ns, self._as_ns(record.duration), None)
         return CapturedRange(site.name, site.domain, stage, bool(site.own_stage), *at, record.error, *times, attributes)
 
     def _mark(
@@ -232,7 +232,7 @@ class Captured:
         at = (_step(slot.step), slot.track, slot.depth, self._time_ns(slot.start))
         return OpenRange(site.name, site.domain, stage, bool(site.own_stage), *at)
 
-    def _ns(self, ticks: int) -> int:
+    def _as_ns(self, ticks: int) -> int:
         return ticks if engine.clock_kind() in _TICKS_ARE_NS else round(ticks / engine.ticks_per_ns())
 
     def _time_ns(self, ticks: int) -> int:

@@ -78,7 +78,7 @@ class StandIn:
             raise StandInError(f"no C compiler {wanted!r} to build the stand-in CANN libraries: install gcc, or set CC")
         caches = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
         folder = _private_folder(cache or caches / "mstxkit")
-        home = folder / f"standin-{_key(compiler)}"
+        home = folder / f"standin-{_digest_of(compiler)}"
         if not home.exists():
             _build_aside(compiler, home)
         return cls(home)
@@ -130,7 +130,7 @@ def _private_folder(path: Path) -> Path:
     return path
 
 
-def _key(compiler: str) -> str:
+def _digest_of(compiler: str) -> str:
     version = subprocess.run([compiler, "--version"], capture_output=True, check=False).stdout
     digest = hashlib.blake2b(platform.machine().encode() + version, digest_size=10)
     digest.update(repr(_FLAGS).encode())
@@ -146,7 +146,7 @@ def _build_aside(compiler: str, home: Path) -> None:
     try:
         for name in _FOLDERS:
             (aside / name).mkdir()
-        _build(compiler, aside / "lib64")
+        _build_libraries(compiler, aside / "lib64")
         os.rename(aside, home)
     except OSError as exc:
         if not home.exists():
@@ -155,21 +155,21 @@ def _build_aside(compiler: str, home: Path) -> None:
         shutil.rmtree(aside, ignore_errors=True)
 
 
-def _build(compiler: str, out: Path) -> None:
+def _build_libraries(compiler: str, out: Path) -> None:
     names = (_SOURCES / "symbols.txt").read_text().split()
     functions = [f'long {name}(void) {{ return standin_answer("{name}", 0); }}\n' for name in names]
     answers = '#include "standin.h"\n' + "".join(functions)
     (out / "answers.c").write_text(answers)
     acl = [str(_SOURCES / "standin.c"), str(_SOURCES / "runtime.c"), str(out / "answers.c")]
-    _link(compiler, out, "ascendcl", [*acl, "-lpthread"])
-    _link(compiler, out, "ms_tools_ext", [str(_SOURCES / "ms_tools_ext.c"), "-ldl", "-lpthread"])
-    _link(compiler, out, "profapi", [str(_SOURCES / "profapi.c")], needs=("ascendcl",))
-    _link(compiler, out, "msprofiler", [], needs=("profapi", "ascendcl"))
+    _link_library(compiler, out, "ascendcl", [*acl, "-lpthread"])
+    _link_library(compiler, out, "ms_tools_ext", [str(_SOURCES / "ms_tools_ext.c"), "-ldl", "-lpthread"])
+    _link_library(compiler, out, "profapi", [str(_SOURCES / "profapi.c")], needs=("ascendcl",))
+    _link_library(compiler, out, "msprofiler", [], needs=("profapi", "ascendcl"))
     for name in _LEADING_TO_ACL:
-        _link(compiler, out, name, [], needs=("ascendcl",))
+        _link_library(compiler, out, name, [], needs=("ascendcl",))
 
 
-def _link(compiler: str, out: Path, name: str, sources: Sequence[str], needs: Sequence[str] = ()) -> None:
+def _link_library(compiler: str, out: Path, name: str, sources: Sequence[str], needs: Sequence[str] = ()) -> None:
     command = [compiler, *_FLAGS, f"-I{_SOURCES}", f"-Wl,-soname,lib{name}.so", "-o", str(out / f"lib{name}.so")]
     command += sources or ["-x", "c", "/dev/null", "-x", "none"]
     if needs:

@@ -28,20 +28,6 @@ class LateRank:
 TRIGGER = Trigger("late_rank", "Which rank makes the others wait?", LateRank)
 
 
-def lateness(entered_s: Seconds, error_s: Seconds) -> Seconds:
-    """By how much each of a group enters after the others, in seconds; below 0: before them.
-
-    What lies within the bound of the clocks' error is 0: it is not known who came first.
-
-    Args:
-        entered_s: (M,) or (M, S); NaN: was not there.
-        error_s: (M,) bound of the error of each member's times.
-    """
-    after = after_others(entered_s)
-    bound = error_s if entered_s.ndim == 1 else error_s[:, None]
-    return np.sign(after) * np.maximum(0.0, np.abs(after) - bound)
-
-
 def after_others(values: Seconds) -> Seconds:
     """Each value against the middle of the others, along the first axis; of two, against the other."""
     off = values - middle_of(values)

@@ -14,7 +14,6 @@ class Serial:
     impact: float = setting(0.02, 0.0, 1, "Share of the step that it costs, at least.")
     steps: int = setting(8, 1, 1000, "Steps in which it did, at least.")
     alone: float = setting(0.125, 0.0, 0.5, "Share of the members that are in it, at most; one always may be.")
-    recurrence: float = setting(0.8, 0.01, 1, "Share of the steps since then in which it did, at least.")
 
 
 TRIGGER = Trigger("serial", "What do one or a few alone, while all wait?", Serial)

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from ._declare import Trigger, setting
 
-Matrix = npt.NDArray[np.float64]
+Sums = npt.NDArray[np.float64]
 Truths = npt.NDArray[np.bool_]
 # A score below this is noise of a single step: what comes after it has begun with the next one.
 _NOISE_SCORE = 1.0
@@ -41,8 +41,8 @@ class SlowRank:
 TRIGGER = Trigger("slow_rank", "Which rank takes longer than the others for the same work?", SlowRank)
 
 
-class RankSums(NamedTuple):
-    """What has been added up for each rank and stage: (M, K) each.
+class AddedUp(NamedTuple):
+    """What has been added up for each rank and stage, (M, K) each, or for each stage, (K,) each.
 
     Args:
         score: Standard deviations above the slack, never below 0.
@@ -50,14 +50,28 @@ class RankSums(NamedTuple):
         excess: Sum over these steps of the logarithm of time over expected time.
     """
 
-    score: Matrix
-    steps: Matrix
-    excess: Matrix
+    score: Sums
+    steps: Sums
+    excess: Sums
+
+    @property
+    def mean(self) -> Sums:
+        """Logarithm of time over expected time since it began."""
+        return np.asarray(self.excess / np.maximum(1.0, self.steps))
+
+    def of(self, stages: npt.NDArray[np.int64]) -> AddedUp:
+        """That of some stages: a copy."""
+        return AddedUp(*(part[..., stages] for part in self))
+
+    def put(self, stages: npt.NDArray[np.int64], new: AddedUp) -> None:
+        """That of some stages is this from now on."""
+        for part, values in zip(self, new):
+            part[..., stages] = values
 
 
-def empty(ranks: int, stages: int) -> RankSums:
+def empty(*shape: int) -> AddedUp:
     """Nothing has been seen."""
-    return RankSums(*(np.zeros((ranks, stages)) for _ in range(3)))
+    return AddedUp(*(np.zeros(shape) for _ in range(3)))
 
 
 def threshold(settings: SlowRank, compared: int) -> float:
@@ -65,26 +79,26 @@ def threshold(settings: SlowRank, compared: int) -> float:
     return settings.threshold + math.log(max(1.0, compared / COMPARED_BY_DEFAULT)) / (2 * settings.slack)
 
 
-def added(settings: SlowRank, sums: RankSums, excess: Matrix, noise: Matrix) -> RankSums:
+def added(sums: AddedUp, excess: Sums, noise: Sums, slack: float, clip: float, begins: float = _NOISE_SCORE) -> AddedUp:
     """The sums with one step more.
 
     Args:
-        settings: Of this trigger.
         sums: So far.
         excess: (M, K) logarithm of time over expected time; NaN: not seen in this step, which changes nothing.
         noise: (K,) its standard deviation in healthy steps.
+        slack, clip: Of the settings.
+        begins: Up to this score it is noise, and what comes after it has begun with the next step.
     """
     seen = np.isfinite(excess)
-    deviations = np.clip(np.where(seen, excess, 0.0) / noise, -settings.clip, settings.clip)
-    score = np.where(seen, np.maximum(0.0, sums.score + deviations - settings.slack), sums.score)
-    goes_on, has_begun = score > 0, (sums.score > _NOISE_SCORE) | ~seen
+    deviations = np.clip(np.where(seen, excess, 0.0) / noise, -clip, clip)
+    score = np.where(seen, np.maximum(0.0, sums.score + deviations - slack), sums.score)
+    goes_on, has_begun = score > 0, (sums.score > begins) | ~seen
     steps = np.where(goes_on, np.where(has_begun, sums.steps, 0.0) + seen, 0.0)
     total = np.where(goes_on, np.where(has_begun, sums.excess, 0.0) + np.where(seen, excess, 0.0), 0.0)
-    return RankSums(score, steps, total)
+    return AddedUp(score, steps, total)
 
 
-def fires(settings: SlowRank, sums: RankSums, compared: int) -> Truths:
+def fires(settings: SlowRank, sums: AddedUp, compared: int) -> Truths:
     """(M, K): who is slow, and where."""
-    mean = sums.excess / np.maximum(1.0, sums.steps)
-    is_big = mean >= math.log1p(settings.effect)
+    is_big = sums.mean >= math.log1p(settings.effect)
     return (sums.score > threshold(settings, compared)) & (sums.steps >= settings.steps) & is_big

@@ -20,6 +20,9 @@ from mstxkit.patching.report import Reason
 
 ROOT = Path(__file__).resolve().parents[2]
 
+# Of frameworks that are off by default what is on.
+ALWAYS = {"torch.distributed", "ray.get"}
+
 
 @pytest.fixture
 def acme(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
@@ -71,7 +74,7 @@ def test_children_are_not_told_what_has_been_unpatched(acme: str, tmp_path: Path
 
     mstxkit.unpatch("verl+extra", acme)
 
-    left = {name for name in registry.names() if registry.load(name).default} - {"verl"} | {"torch.distributed"}
+    left = {name for name in registry.names() if registry.load(name).default} - {"verl"} | ALWAYS
     assert set(os.environ["MSTXKIT_AUTOPATCH"].split(",")) == left == set(mstxkit.patch_report().counts())
 
 
@@ -80,7 +83,7 @@ def test_without_a_name_every_framework_that_is_on_by_default_is_patched() -> No
     mstxkit.unpatch()
 
     expected = {name for name in registry.names() if registry.load(name).default}
-    assert set(report.counts()) == expected | {"torch.distributed"}
+    assert set(report.counts()) == expected | ALWAYS
     assert "torch" not in expected
 
 

@@ -85,6 +85,15 @@ def test_the_window_that_it_names_is_recorded(
     assert faults.counts == {}
 
 
+def test_without_a_run_the_folder_that_it_names_gets_one(run: Path, tmp_path: Path) -> None:
+    with mstxkit.capture(config={"mstxkit": {**OWN["mstxkit"], "path": str(tmp_path / "asked")}}) as capture:
+        pass
+
+    assert capture.run is not None
+    assert capture.run.parent == tmp_path / "asked"
+    assert (capture.run / "run.json").exists()
+
+
 def test_a_window_of_the_first_step_is_recorded_and_a_whole_one_too(run: Path, session: Recording) -> None:
     with mstxkit.capture(run, config={"mstxkit": {"enabled": True, "window": {"steps": 2}}}):
         trains()

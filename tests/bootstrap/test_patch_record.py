@@ -87,11 +87,15 @@ def test_a_thread_of_ours_makes_a_range_of_what_somebody_has_put_there(tmp_path:
     assert (state["state"], state["detail"]) == ("applied", "around what was put there by <lambda> of __main__")
 
 
-def test_it_is_looked_in_ever_longer_intervals_up_to_a_minute(monkeypatch: pytest.MonkeyPatch) -> None:
-    looked: list[int] = []
-    monkeypatch.setattr(patch_record, "_seconds", 0)
-    monkeypatch.setattr(registry, "look", lambda mends: looked.append(patch_record._seconds))
-    for _ in range(300):
+def test_it_is_looked_in_ever_longer_intervals_up_to_a_minute_however_rarely_it_is_asked(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    looked: list[float] = []
+    monkeypatch.setattr(patch_record, "_due_s", 0.0)
+    monkeypatch.setattr(patch_record, "_rest_s", 1.0)
+    for now_s in (*range(100, 300), 900, 930, 960):
+        monkeypatch.setattr(patch_record.time, "monotonic", lambda now_s=now_s: float(now_s))
+        monkeypatch.setattr(registry, "look", lambda mends, now_s=now_s: looked.append(now_s - 100))
         patch_record.look()
 
-    assert looked == [1, 2, 4, 8, 16, 32, 60, 64, 120, 128, 180, 240, 256, 300]
+    assert looked == [0, 1, 3, 7, 15, 31, 63, 123, 183, 800, 860]

@@ -16,6 +16,8 @@ from mstxkit.patching import registry
 
 pytest.importorskip("polars")
 
+pytestmark = pytest.mark.days("odd")
+
 IS_LOADED = "import sys; print('mstxkit' in sys.modules)"
 WAITS = "import sys; print([type(f).__name__ for f in sys.meta_path if type(f).__module__ == 'mstxkit.bootstrap.pth'])"
 FIT = "Trainer.fit"

@@ -41,9 +41,10 @@ class Backend:
         self.thread = -1
         self.light = True
         self.theirs = False  # does somebody else's profiler record?
-        self.fails = ""  # "late", "start", "stop", "kill": with the next session
+        self.fails = ""  # "late", "taken", "start", "stop", "kill": with the next session
         self.begun: dict[str, int] = {}  # request -> the process that had its sessions
         self.recorded: list[tuple[str, str, int | None]] = []
+        self.took_turns: set[str] = set()  # requests that found the device taken
 
     def start(self, order: moves.StartSession, process: int, thread: int) -> moves.Event:
         assert self.open is None, "two sessions at once"
@@ -57,6 +58,9 @@ class Backend:
             return moves.SessionFailed("no folder appeared: the disk is full")
         if self.fails == "late":
             return moves.SessionPutOff("the disk had not answered in time")
+        if self.fails == "taken":
+            self.took_turns.add(order.id)
+            return moves.SessionPutOff("device 0 is taken by process 7 on here", is_taken=True)
         self.open, self.thread = order, thread
         return moves.SessionStarted()
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import mstxkit
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "internals" / "format.md"
-_LIVE_H = Path(mstxkit.__file__).parent / "engine" / "native" / "live.h"
+_TYPES_H = Path(mstxkit.__file__).parent / "engine" / "native" / "types.h"
 
 Table = list[list[str]]
 
@@ -42,8 +42,8 @@ def size_bytes(cell: str) -> int:
 
 
 def c_constants() -> dict[str, int]:
-    """Every number that live.h names, by enum or by #define."""
-    source = re.sub(r"/\*.*?\*/", "", _LIVE_H.read_text(encoding="utf-8"), flags=re.S)
+    """Every number that types.h names, by enum or by #define."""
+    source = re.sub(r"/\*.*?\*/", "", _TYPES_H.read_text(encoding="utf-8"), flags=re.S)
     found: dict[str, int] = {}
     for body in re.findall(r"^enum \{(.*?)\};", source, flags=re.S | re.M):
         value = -1

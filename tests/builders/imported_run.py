@@ -28,7 +28,14 @@ def lengths(steps: int, even: bool = False) -> list[int]:
     return begins
 
 
-def run_of(path: Path, steps: int = 6, ranks: int = 1, even: bool = False, pids: tuple[int, ...] = (PID,)) -> Path:
+def run_of(
+    path: Path,
+    steps: int = 6,
+    ranks: int = 1,
+    even: bool = False,
+    pids: tuple[int, ...] = (PID,),
+    knows_ranks: bool = True,
+) -> Path:
     """Sealed. Attempts of the job, ATTEMPT apart, have these pids in rank 0, and steps of the same lengths."""
     run = new_run(path)
     for (attempt, pid), rank in product(enumerate(pids), range(ranks)):
@@ -40,7 +47,8 @@ def run_of(path: Path, steps: int = 6, ranks: int = 1, even: bool = False, pids:
         last = (began + lengths(steps)[-1] + 200) * MS
         anchors = (anchor(0), anchor(max(last, 10_000_000_000)))
         about = {"start": f"s{attempt}", "restart": attempt, "start_ns": WALL_OFFSET_NS + attempt * ATTEMPT}
-        ProcessFiles(run, pid + rank, rank=rank, world_size=ranks, anchors=anchors, **about).seal(bank)
+        about |= {"rank": rank if knows_ranks else None, "world_size": ranks}
+        ProcessFiles(run, pid + rank, anchors=anchors, **about).seal(bank)
     return run
 
 

@@ -71,8 +71,9 @@ class SealedPlace:
 
     def records(self) -> dict[str, care_record.CareRecord]:
         """By the names of their files."""
-        names = [name for name in os.listdir(self.run / layout.CARE) if name.endswith(layout.CARE_SUFFIX)]
-        return {name: care_record.read(self.run, self.run_id, name) for name in names}  # type: ignore[misc]
+        folder = self.run / layout.CARE
+        names = [name for name in os.listdir(folder) if name.endswith(layout.CARE_SUFFIX)]
+        return {name: care_record.read_file(folder / name, self.run_id) for name in names}  # type: ignore[misc]
 
     def removed(self) -> dict[str, care_record.Cost]:
         """By process, by whomever."""

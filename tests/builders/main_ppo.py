@@ -11,23 +11,28 @@ import shutil
 import signal
 import subprocess
 import tempfile
-import time
 from pathlib import Path
-from typing import Any, Callable, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
+from builders import quickstart
 from builders.contracts.where import ENVIRONMENTS, FRAMEWORKS_PYTHON, INSTALLED_VERL, verl_paths
 from builders.ray_jobs import NO_LESS_THAN_OTHERS
+from builders.real_job import RealJob
 
 HERE = Path(__file__).resolve().parents[1] / "frameworks/verl_cpu"
 ROOT = HERE.parents[2]
 STEPS = 3
 # In one batch, in one mini-batch, and how many answers to each.
-PPO, GRPO = (16, 8, 1), (8, 4, 4)
+PPO, GRPO, FULLY_ASYNC = (16, 8, 1), (8, 4, 4), (8, 8, 1)
 MICRO_BATCH = 4
 # With these, verl's legacy workers run a model of transformers 4 only.
 TRAINS_ON_TRANSFORMERS_4 = ("0.6.1", "0.7.0", "0.7.1")
-ENDS_WITHIN_S = 900.0
-T = TypeVar("T")
+# Trainers whose rollout is apart from the training, and the program of each.
+APART = {
+    "one_step_off": "verl.experimental.one_step_off_policy.main_ppo",
+    "fully_async": "verl.experimental.fully_async_policy.fully_async_main",
+    "separate_async": "verl.trainer.main_ppo",
+}
 
 
 class Kind(NamedTuple):
@@ -36,28 +41,46 @@ class Kind(NamedTuple):
     Args:
         algorithm: "ppo", with a critic; or "grpo".
         ranks: Of the training.
-        trainer: Of 0.9.1: "v0", which the versions before it have too, or its default "v1".
+        trainer: Of 0.9.1: "v0", which the versions before it have too, or its default "v1", or one of `APART`.
+        has_lora: Adapters alone are trained, and the reference is the actor without them.
     """
 
     version: str
     algorithm: str = "ppo"
     ranks: int = 1
     trainer: str = "v0"
+    has_lora: bool = False
 
     def __str__(self) -> str:
-        return "-".join([self.version, self.algorithm, *(["v1"] if self.trainer == "v1" else [])])
+        more = [self.trainer] * (self.trainer != "v0") + ["lora"] * self.has_lora
+        return "-".join([self.version, self.algorithm, *more])
+
+    @property
+    def batch(self) -> tuple[int, int, int]:
+        """Prompts in one batch and in one mini-batch, and how many answers to each.
+
+        Apart from the training there is one, so that what is sampled does not depend on the order of the requests.
+        """
+        if self.trainer == "fully_async":
+            return FULLY_ASYNC
+        return PPO if self.algorithm == "ppo" or self.trainer in APART else GRPO
 
     @property
     def answers(self) -> int:
         """In each step."""
-        prompts, _, each = PPO if self.algorithm == "ppo" else GRPO
+        prompts, _, each = self.batch
         return prompts * each
 
     @property
     def mini_batches(self) -> int:
-        """In each step: as many updates."""
-        prompts, in_one, _ = PPO if self.algorithm == "ppo" else GRPO
+        """In each step: as many steps of the optimizer."""
+        prompts, in_one, _ = self.batch
         return prompts // in_one
+
+    @property
+    def updates(self) -> int:
+        """Of the actor, in each step: as many calls."""
+        return self.mini_batches if self.trainer == "separate_async" else 1
 
     @property
     def is_legacy(self) -> bool:
@@ -69,11 +92,11 @@ def prepare(folder: Path) -> Path:
     """The task's models and data, which jobs share; written by transformers 4, which both can read."""
     command = [str(FRAMEWORKS_PYTHON), str(HERE / "sums.py"), str(folder)]
     older = _environment(TRAINS_ON_TRANSFORMERS_4[-1])
-    subprocess.run(command, env=older, check=True, capture_output=True, timeout=ENDS_WITHIN_S)
+    subprocess.run(command, env=older, check=True, capture_output=True, timeout=Job.ENDS_WITHIN_S)
     return folder
 
 
-class Job:
+class Job(RealJob):
     """One run of main_ppo, from its start on.
 
     Args:
@@ -84,39 +107,24 @@ class Job:
         held: The second step stays in its rewards until `go`.
     """
 
+    ENDS_WITHIN_S = 900.0
+
     def __init__(self, kind: Kind, task: Path, folder: Path, *, recorded: bool = True, held: bool = False) -> None:
         folder.mkdir(parents=True)
-        self.kind, self.folder, self.run = kind, folder, folder / "run"
-        self._ray = Path(tempfile.mkdtemp(prefix="verl-"))  # short: sockets are in it
+        self.kind, self._ray = kind, Path(tempfile.mkdtemp(prefix="verl-"))  # short: sockets are in it
         environment = _environment(kind.version) | {
             "VERL_FILE_LOGGER_PATH": str(folder / "metrics.jsonl"), "RAY_TMPDIR": str(self._ray),
             **({"SUMS_HOLD": f"{kind.answers} {folder / 'go'}"} if held else {}),
             **({} if recorded else {"VERL_USE_EXTERNAL_PLUGINS": "none"}),
         }  # fmt: skip
-        under = [str(FRAMEWORKS_PYTHON), "-m", "mstxkit", "run", "--run", str(self.run), "--"] if recorded else []
-        command = [*under, str(FRAMEWORKS_PYTHON), "-m", "verl.trainer.main_ppo", *options(kind, task)]
-        with (folder / "output").open("w") as output:
-            about = {"env": environment, "cwd": folder, "stdout": output, "stderr": subprocess.STDOUT}
-            self._process = subprocess.Popen(command, **about, start_new_session=True)
+        under = quickstart.mstxkit("verl", "run", folder / "run", python=str(FRAMEWORKS_PYTHON)) if recorded else []
+        program = APART.get(kind.trainer, "verl.trainer.main_ppo")
+        command = [*under, str(FRAMEWORKS_PYTHON), "-m", program, *options(kind, task)]
+        super().__init__(folder, command, environment, folder)
 
     def go(self) -> None:
         """Let the second step go on."""
         (self.folder / "go").touch()
-
-    def until(self, found: Callable[[], T]) -> T:
-        """What it gives once that is true. A job that ends before is an error at once."""
-        deadline_s = time.monotonic() + ENDS_WITHIN_S
-        while time.monotonic() < deadline_s:
-            value = found()
-            if value:
-                return value
-            assert self._process.poll() is None, self.output[-4000:]
-            time.sleep(0.1)
-        raise AssertionError(f"not within {ENDS_WITHIN_S:.0f} s: {self.output[-4000:]}")
-
-    def end(self) -> int:
-        """Its exit code, once it has one."""
-        return self._process.wait(ENDS_WITHIN_S)
 
     def clear(self) -> None:
         """Nothing of it runs or lies in shared folders any more."""
@@ -124,11 +132,6 @@ class Job:
             os.killpg(self._process.pid, signal.SIGKILL)  # what Ray started for it ends with it
             self._process.wait()
         shutil.rmtree(self._ray, ignore_errors=True)
-
-    @property
-    def output(self) -> str:
-        """All that it printed so far, its workers' included."""
-        return (self.folder / "output").read_text(encoding="utf-8", errors="replace")
 
     @property
     def metrics(self) -> list[dict[str, Any]]:
@@ -159,8 +162,12 @@ def _environment(version: str) -> dict[str, str]:
 def options(kind: Kind, task: Path) -> list[str]:
     """Hydra's overrides."""
     chosen = {**_training(kind, task), **_model(task), **_actor(), **_rollout(kind), **_ray(kind)}
-    chosen |= _ppo(kind, task) if kind.algorithm == "ppo" else _grpo()
-    chosen |= _of_version(kind)
+    chosen |= _ppo(kind, task) if kind.algorithm == "ppo" else _grpo(kind)
+    chosen |= {
+        **_of_version(kind),
+        **(_LORA if kind.has_lora else {}),
+        **(_apart(kind) if kind.trainer in APART else {}),
+    }
     return [f"{name}={value}" for name, value in chosen.items()]
 
 
@@ -203,6 +210,14 @@ def _rollout(kind: Kind) -> dict[str, Any]:
     }  # fmt: skip
 
 
+# Adapters begin with random numbers, for which verl sets a seed only so.
+_LORA = {
+    "actor_rollout_ref.model.lora_rank": 8, "actor_rollout_ref.model.lora_alpha": 16,
+    "actor_rollout_ref.model.target_modules": "all-linear",
+    "actor_rollout_ref.actor.fsdp_config.full_determinism": True,
+}  # fmt: skip
+
+
 def _ray(kind: Kind) -> dict[str, Any]:
     """Ray places workers by devices: so many does it believe in."""
     init = "ray_kwargs.ray_init"
@@ -225,8 +240,8 @@ def _ppo(kind: Kind, task: Path) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _grpo() -> dict[str, Any]:
-    prompts, in_one, each = GRPO
+def _grpo(kind: Kind) -> dict[str, Any]:
+    prompts, in_one, each = kind.batch
     return {
         "algorithm.adv_estimator": "grpo", "actor_rollout_ref.rollout.n": each, "data.train_batch_size": prompts,
         "actor_rollout_ref.actor.ppo_mini_batch_size": in_one,
@@ -240,7 +255,35 @@ def _of_version(kind: Kind) -> dict[str, Any]:
         return {**reward, "data.return_raw_chat": True}
     chosen = {**reward, "reward.num_workers": 1}
     if kind.version == INSTALLED_VERL:
-        chosen["trainer.use_v1"] = kind.trainer == "v1"
-    if kind.trainer == "v1":
+        chosen["trainer.use_v1"] = kind.trainer in ("v1", "separate_async")
+    if chosen.get("trainer.use_v1"):
         chosen["transfer_queue.backend.SimpleStorage.num_data_storage_units"] = 1
     return chosen
+
+
+def _apart(kind: Kind) -> dict[str, Any]:
+    """One rollout on a device of its own; weights go there by an engine of ours, as verl's own need accelerators."""
+    rollout, init = "actor_rollout_ref.rollout", "ray_kwargs.ray_init"
+    where = rollout if kind.trainer == "separate_async" else "rollout"
+    chosen = {
+        "actor_rollout_ref.hybrid_engine": False, f"{where}.nnodes": 1, f"{where}.n_gpus_per_node": 1,
+        f"{rollout}.tensor_model_parallel_size": 1, f"{rollout}.checkpoint_engine.backend": "on_cpu",
+        f"{rollout}.checkpoint_engine.custom_backend_module": "verl_on_cpu.weights",
+        f"{rollout}.calculate_log_probs": True, "algorithm.rollout_correction.bypass_mode": True,
+        f"+{init}.num_gpus": kind.ranks + 1, f"+{init}.resources.cpu": 32, f"{init}.num_cpus": 32,
+    }  # fmt: skip
+    return chosen | _OF_TRAINER[kind.trainer]
+
+
+# Fully asynchronous, and yet on policy: it generates no answer for the next step before that has its weights.
+_OF_TRAINER: dict[str, dict[str, Any]] = {
+    "one_step_off": {"hydra.searchpath": "[pkg://verl.trainer.config]"},
+    "fully_async": {
+        "data.train_batch_size": 0, "rollout.n": FULLY_ASYNC[2], "rollout.total_rollout_steps": STEPS * FULLY_ASYNC[0],
+        "async_training.staleness_threshold": 0, "async_training.trigger_parameter_sync_step": 1,
+        "async_training.concurrent_samples_per_replica": 1,
+    },
+    "separate_async": {
+        "trainer.v1.trainer_mode": "separate_async", "trainer.v1.separate_async.parameter_sync_step": PPO[0] // PPO[1],
+    },
+}  # fmt: skip

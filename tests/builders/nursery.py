@@ -22,6 +22,7 @@ import time
 import mstxkit
 import mstxkit.capturing
 from mstxkit import mstx_range, stage
+from mstxkit.engine.choose import engine
 from mstxkit.recorder import adopt  # imported before the forks: children only capture
 
 OUTSIDE, ENTERING, INSIDE, LEAVING = range(4)
@@ -31,6 +32,7 @@ LIVES_AT_MOST_S = 0.04
 DIES_YOUNG = 5
 # Small banks: they rotate and are sealed all the time. So many that the sealer never falls behind.
 LIMITS = {"bank_bytes": 16384, "banks": 24, "slots": 64, "rotate_bytes": 65536}
+_BANKS_LATER = 1024  # numbers of a thread: five banks
 
 
 def work(journal: memoryview, thread: int) -> None:
@@ -48,6 +50,8 @@ def work(journal: memoryview, thread: int) -> None:
             journal[thread] = 4 * number + OUTSIDE
             if number % 16 == 0:
                 time.sleep(0.0005)  # lets the sealer keep up
+            while number % _BANKS_LATER == 0 and engine.full_bank() >= 0:
+                time.sleep(0.0005)  # also where that gets no core
 
 
 def child(run: str, rank: int, journal: memoryview, moment_s: float | None) -> None:

@@ -41,6 +41,8 @@ class Recording:
         self.ended = 0
         self.refuses = ""
         self.taken_by = ""
+        self.claim: Any = None
+        self.is_waiting = False  # for the device
         self.raises: dict[str, BaseException] = {}
         self.bytes = 100
         self._thread = 0
@@ -54,6 +56,7 @@ class Recording:
         if self.order is not None:
             self.wrong.append(f"{order.stage} while {self.order.stage} is open")
             return "a session is open already"
+        self.is_waiting = bool(self.refuses)
         if self.refuses:
             return self.refuses
         self.order, self._thread = order, threading.get_ident()

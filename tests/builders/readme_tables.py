@@ -76,7 +76,8 @@ def short(file: Path) -> str:
     for name in registry.names():
         if every := versions(name):
             core = _row(name, every[-1]).split(" | ")[2]
-            lines.append(f"| {name} | {every[0]} … {every[-1]} ({len(every)}) | {core} |")
+            spanned = " … ".join(dict.fromkeys((every[0], every[-1])))
+            lines.append(f"| {name} | {spanned} ({len(every)}) | {core} |")
     return "\n".join(lines)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import zlib
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -46,6 +47,19 @@ def _builders_with(marker: str) -> list[str]:
 @cache
 def _text(path: Path) -> str:
     return path.read_text(encoding="utf-8")
+
+
+def runs_on_some_days(item: Any) -> bool:
+    """Does `make test` leave it out on others?"""
+    return any(item.get_closest_marker(marker) for marker in ("daily", "days"))
+
+
+def rests(item: Any, seed: int, is_twin: bool = False) -> bool:
+    """Is its turn on the next day? The seed is the day's date, as a number. On the twin all take turns."""
+    marker = item.get_closest_marker("days")
+    if marker is not None:
+        return marker.args[0] != ("odd" if seed % 2 else "even")
+    return is_twin and is_for_the_twin(item) and zlib.crc32(item.path.name.encode()) % 2 != seed % 2
 
 
 def leave_out(config: Any, items: list[Any], others: list[Any]) -> None:

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Sequence
+from typing import TYPE_CHECKING, Sequence
 
 import numpy as np
 from builders.simulated_job import SimulatedJob
 
-from mstxkit.reading import role_runs
-from mstxkit.reading.role_runs import RoleRun
+from mstxkit.judging import whole_run
+from mstxkit.reading import replay, role_runs
+from mstxkit.reading.role_runs import RoleRun, Seconds
+from mstxkit.store.verdicts import Verdict
 from mstxkit.testing.simulator import InjectedFault, JobShape
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from mstxkit.reading.tables.split import AskedSplit
 
 
 def runs_of(
@@ -22,6 +29,30 @@ def role_of(
     shape: JobShape, faults: Sequence[InjectedFault] = (), seed: int = 7, steps: int = 60, role: str = "actor"
 ) -> RoleRun:
     return next(run for run in runs_of(shape, faults, seed, steps) if run.role == role)
+
+
+def verdicts_of(runs: Sequence[RoleRun]) -> tuple[Verdict, ...]:
+    """All that the judge says of these steps, of what it has withdrawn too."""
+    steps = sorted((step for run in runs for step in run.parts), key=lambda step: float(np.nanmedian(step.left_s)))
+    by_judge = whole_run.judged(steps)
+    return (*by_judge.standing, *by_judge.withdrawn)
+
+
+def stragglers_of(runs: tuple[RoleRun, ...]) -> pl.DataFrame:
+    from mstxkit.reading.tables import stragglers
+
+    return stragglers.table(runs, verdicts_of(runs))
+
+
+def what_if_of(runs: tuple[RoleRun, ...], asked: AskedSplit | None = None) -> pl.DataFrame:
+    from mstxkit.reading.tables import what_if
+
+    return what_if.table(runs, verdicts_of(runs), asked)
+
+
+def saved_s(runs: Sequence[RoleRun], run: RoleRun, own_s: Seconds, since: int = 0) -> float:
+    """By how much a step would be shorter with these own times of a role, in the mean from that step on."""
+    return replay.saved_s(runs, run, replay.taken(run, run.own_s - own_s), range(since, len(run.steps)))[1]
 
 
 def step_s(run: RoleRun, since: int) -> float:

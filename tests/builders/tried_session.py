@@ -73,9 +73,6 @@ class Tried:
         if where in self.fails:
             raise self.fails[where]
 
-    def version(self) -> str:
-        return "1.2.3"
-
     def device(self) -> int | None:
         self.act("device")
         return self.number

@@ -17,6 +17,8 @@ from builders.raw_profiles import Bench, calls, is_gone, soon
 pytest.importorskip("typer")
 pytest.importorskip("rich")
 
+pytestmark = pytest.mark.days("even")
+
 
 @pytest.fixture
 def bench(tmp_path: Path) -> Bench:

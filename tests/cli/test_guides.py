@@ -81,7 +81,7 @@ def theirs(command: str, place: Path) -> str:
     return done.stderr if done.returncode else ""
 
 
-@pytest.mark.parametrize("page", soak.sample([*PAGES], 6))
+@pytest.mark.parametrize("page", soak.sample([*PAGES], 4))
 def test_the_commands_of_a_page_run(place: Path, page: str, monkeypatch: pytest.MonkeyPatch) -> None:
     said = {}
     for command in commands(page):

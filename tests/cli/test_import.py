@@ -17,6 +17,8 @@ pytest.importorskip("numpy")
 pytest.importorskip("polars")
 pytest.importorskip("typer")
 
+pytestmark = pytest.mark.days("even")
+
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "guide" / "import.md"
 
 

@@ -21,6 +21,8 @@ from typer.testing import CliRunner
 
 from mstxkit import cli, open_run
 
+pytestmark = pytest.mark.days("odd")
+
 VERBS = (
     "report RUN", "report RUN --all", "report RUN --json", "report RUN --html page.html", "status RUN",
     "status RUN --json", "top RUN", "top RUN --once", "top RUN --json",

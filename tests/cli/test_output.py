@@ -27,6 +27,8 @@ from typer.testing import CliRunner
 from mstxkit.cli import _output, application
 from mstxkit.errors import MstxkitError
 
+pytestmark = pytest.mark.days("even")
+
 WORDS = [["report"], ["report", "--json"], ["status"], ["--help"], ["export", "--help"], ["config", "--help"]]
 
 

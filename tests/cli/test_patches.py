@@ -22,6 +22,8 @@ import mstxkit
 from mstxkit.patching import registry
 from mstxkit.patching.declare import EXTRA
 
+pytestmark = pytest.mark.days("odd")
+
 SOURCES = {
     "acme_rl/__init__.py": "print('noise of the framework')\n",
     "acme_rl/trainer.py": """

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pty
 import signal
+import stat
 import subprocess
 import sys
 from pathlib import Path
@@ -104,6 +105,19 @@ def test_a_folder_of_ours_is_replaced_whole(tmp_path: Path) -> None:
             (draft / name).touch()
 
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [_output.MADE_BY_US, "second"]
+
+
+@pytest.mark.parametrize("umask", [0, 0o077])
+def test_a_folder_may_be_read_by_whom_the_run_may_and_is_nobody_elses(tmp_path: Path, umask: int) -> None:
+    before = os.umask(umask)
+    try:
+        with _output.whole(tmp_path / "out", is_folder=True):
+            pass
+    finally:
+        os.umask(before)
+
+    assert stat.S_IMODE((tmp_path / "out").stat().st_mode) == 0o750
+    assert stat.S_IMODE((tmp_path / "out" / _output.MADE_BY_US).stat().st_mode) in (0o640, 0o600)
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
 
 

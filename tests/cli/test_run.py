@@ -19,6 +19,8 @@ import mstxkit
 pytest.importorskip("polars")
 pytest.importorskip("typer")
 
+pytestmark = pytest.mark.days("odd")
+
 SHOWS = "import os; print(os.environ['MSTXKIT_RUN'], os.environ['MSTXKIT_AUTOPATCH'])"
 
 

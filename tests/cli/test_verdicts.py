@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, Iterator
 
 import pytest
@@ -81,14 +82,14 @@ def watched(tmp_path: Path) -> Watched:
 
 
 @pytest.fixture
-def judge(watched: Watched) -> Iterator[None]:
+def judge(watched: Watched) -> Iterator[subprocess.Popen[bytes]]:
     """Somebody else who judges the run: another process, or the lock would be free to us."""
     code = "import sys; from pathlib import Path; from mstxkit.store import judge_lock; "
     code += "judge_lock.take(Path(sys.argv[1])); print(flush=True); sys.stdin.read()"
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
     with subprocess.Popen([sys.executable, "-c", code, str(watched.run)], **pipes) as process:  # type: ignore[call-overload]
         process.stdout.readline()
-        yield
+        yield process
         process.stdin.close()
 
 
@@ -273,6 +274,26 @@ def test_a_job_that_is_over_is_not_followed_for_ever(watched: Watched) -> None:
     assert done.exit_code == 1
     assert "rank 7 takes longer than the others in reward" in done.output
     assert "as judged while it ran" in done.output
+
+
+@pytest.mark.parametrize("words", [("top", "--once"), ("report",)], ids=" ".join)
+def test_in_the_second_in_which_a_job_ends_every_command_awaits_its_judges_last_word(
+    watched: Watched, judge: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
+) -> None:
+    """What was said of it a moment before, or what the tables show alone, is not said: rank 1 is slow in these."""
+    watched.hand_over(40)
+
+    def say_it(_: float) -> None:
+        watched.judged(Verdict("a", 5, 30, COMPUTE, "reward", 7), is_final=True)
+        assert judge.stdin is not None
+        judge.stdin.close()
+        judge.wait()
+
+    monkeypatch.setattr("mstxkit.reading.judged.time", SimpleNamespace(monotonic=time.monotonic, sleep=say_it))
+    command = [words[0], str(watched.run), *words[1:]]
+    done = typer_testing.CliRunner().invoke(mstxkit.cli.application(words[0]), command)
+
+    assert "Verdict: rank 7 takes longer than the others in reward" in done.output, done.output
 
 
 def test_nor_is_one_that_nobody_has_judged(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from mstxkit.cli import application
     [
         (INPUT, False, 1, "rank 1 takes longer than the others in reference"),
         (BEHIND, True, 1, "rank 1 takes longer than the others inside of actor_update"),
-        (BEHIND, False, 0, "healthy: nothing above"), (NOBODY, True, 0, "healthy: nothing above"),
+        (BEHIND, False, 0, "healthy as far as is seen: nothing above"), (NOBODY, True, 0, "healthy: nothing above"),
     ],
 )  # fmt: skip
 def test_a_run_without_summaries_is_judged_by_its_tables(

@@ -22,6 +22,7 @@ from mstxkit.store import fate, verdicts
 from mstxkit.store.verdicts import Verdict
 
 pytestmark = [
+    pytest.mark.days("odd"),
     pytest.mark.slow,
     pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="needs torch"),
 ]

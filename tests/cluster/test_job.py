@@ -21,6 +21,8 @@ from mstxkit.reading.run import open_run
 from mstxkit.store import batches, job_file, judge_lock, layout, run_file, settings_file, verdicts
 from mstxkit.store.job_file import JobState
 
+pytestmark = pytest.mark.days("odd")
+
 RANK = Path(__file__).resolve().parents[1] / "builders" / "handing_rank.py"
 ROOT = RANK.parents[2]
 RANKS, STEP_MS = 3, 50

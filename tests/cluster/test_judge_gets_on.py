@@ -21,6 +21,8 @@ from mstxkit.cli import application
 from mstxkit.reading.report import judged_so_far
 from mstxkit.store import layout
 
+pytestmark = pytest.mark.days("even")
+
 RANK = f"""
     import sys, threading, time
     from mstxkit.cluster import beside

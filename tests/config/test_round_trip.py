@@ -19,6 +19,8 @@ from mstxkit.config.model import Config
 from mstxkit.config.sources import Source
 from mstxkit.errors import ConfigError
 
+pytestmark = pytest.mark.days("even")
+
 FLAVOURS = sorted(adapters.by_flavour())
 READERS: tuple[Callable[[str, str], Source], ...] = (
     sources.from_json, sources.from_yaml, sources.from_python, sources.from_shell,

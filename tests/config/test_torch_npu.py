@@ -15,6 +15,8 @@ from mstxkit.config.configuring import configure, write
 from mstxkit.config.model import Config, Window
 from mstxkit.testing import run_under_cann
 
+pytestmark = pytest.mark.days("even")
+
 KEYS = ", ".join((*torch_npu.KEYS, "is_valid"))
 DEEP_KEYS = ", ".join(torch_npu.DEEP_KEYS)
 LEVELS = ", ".join(torch_npu.LEVELS)

@@ -18,6 +18,8 @@ import mstxkit
 from mstxkit.patching.declare import RANGE
 from mstxkit.patching.report import APPLIED, FAILED, REASONS, WAITING, Reason
 
+pytestmark = pytest.mark.days("odd")
+
 Change = Callable[[dict[str, Any], str], None]
 
 

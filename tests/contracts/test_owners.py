@@ -20,6 +20,8 @@ from mstxkit.patching.reach import function_in
 from mstxkit.patching.replacements import Replacement
 from mstxkit.pieces import boundaries
 
+pytestmark = pytest.mark.days("even")
+
 ORDERS = list(itertools.permutations(range(3)))
 RUNS = [(applied, undone, fails) for applied in ORDERS for undone in ORDERS for fails in (None, 0, 1, 2)]
 

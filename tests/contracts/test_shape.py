@@ -10,6 +10,7 @@ from types import FunctionType
 from typing import Any
 
 import cloudpickle
+import pytest
 from builders.contracts import outside, surface
 from builders.contracts.installed import Installed, instance, looked_up, modified_class
 from builders.contracts.installing import Install
@@ -31,6 +32,8 @@ from mstxkit.patching import registry
 from mstxkit.patching.declare import AROUND, CONTEXT, RANGE, WRAP
 from mstxkit.patching.report import APPLIED
 from mstxkit.testing import captured
+
+pytestmark = pytest.mark.days("even")
 
 
 def shape(value: Any) -> dict[str, Any]:

@@ -37,7 +37,7 @@ from mstxkit.store import fate
 from mstxkit.testing import StandIn
 from mstxkit.testing.cann_run import read_calls
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.days("odd"), pytest.mark.slow, pytest.mark.timeout(300)]
 
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPT = Path(__file__).resolve().parents[1] / "builders/rank_that_is_told.py"
@@ -391,6 +391,7 @@ def on_npu(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OnDevice]:
         training.kill()
 
 
+@pytest.mark.days("even")
 @pytest.mark.npu
 @pytest.mark.skipif(importlib.util.find_spec("torch_npu") is None, reason="needs torch_npu")
 def test_with_torch_npu_the_device_is_told_the_stage_exactly_once_an_occurrence(on_npu: OnDevice) -> None:
@@ -410,6 +411,7 @@ def test_with_torch_npu_the_device_is_told_the_stage_exactly_once_an_occurrence(
     assert sorted(call.id for call in ranges) == sorted(call.id for call in ends)
 
 
+@pytest.mark.days("even")
 @pytest.mark.npu
 @pytest.mark.skipif(importlib.util.find_spec("torch_npu") is None, reason="needs torch_npu")
 def test_with_torch_npu_the_session_encloses_the_range_of_its_stage_on_one_thread(
@@ -423,6 +425,7 @@ def test_with_torch_npu_the_session_encloses_the_range_of_its_stage_on_one_threa
     assert len({call.tid for call in told}) == 1
 
 
+@pytest.mark.days("even")
 @pytest.mark.npu
 @pytest.mark.skipif(importlib.util.find_spec("torch_npu") is None, reason="needs torch_npu")
 def test_what_the_command_names_at_its_end_holds_the_parsed_profiles_directly(on_npu: OnDevice) -> None:

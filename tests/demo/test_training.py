@@ -110,6 +110,7 @@ def test_stages_say_how_much_work_they_did(slow: Commanded) -> None:
     assert json.loads(generated["attributes"][0]) == {"prompts": 16, "group": 8, "tokens": 16 * 8 * 6}
 
 
+@pytest.mark.days("even")
 def test_survivors_of_a_killed_rank_close_their_ranges_with_error_and_end_cleanly(killed: Commanded) -> None:
     run = open_run(killed.run)
     ranges = run.ranges().filter(pl.col("rank") != 1)
@@ -121,6 +122,7 @@ def test_survivors_of_a_killed_rank_close_their_ranges_with_error_and_end_cleanl
     assert not ranges["open"].any()
 
 
+@pytest.mark.days("even")
 def test_the_killed_rank_is_seen_inside_of_what_it_died_in(killed: Commanded) -> None:
     still_open = open_run(killed.run).ranges().filter(pl.col("open"))
 
@@ -129,6 +131,7 @@ def test_the_killed_rank_is_seen_inside_of_what_it_died_in(killed: Commanded) ->
     assert set(still_open["step"]) == {FATAL_STEP}
 
 
+@pytest.mark.days("even")
 def test_the_report_says_inside_what_the_victim_died(killed: Commanded) -> None:
     text = _mstxkit("report", str(killed.run)).stdout
 
@@ -187,6 +190,7 @@ def test_the_commands_to_try_next_work(killed: Commanded) -> None:
     assert (report.returncode, report.stderr) == (1, ""), "a rank was killed"
 
 
+@pytest.mark.days("odd")
 def test_with_verbose_it_says_everything(slow: Commanded, tmp_path: Path) -> None:
     done = _mstxkit("demo", "--steps", "5", "--verbose", "--run", str(tmp_path / "run"))
 
@@ -231,6 +235,7 @@ def found(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     return Found(done.returncode, json.loads(done.stdout))
 
 
+@pytest.mark.days("even")
 @pytest.mark.slow
 def test_the_verdict_on_the_slow_rank_has_its_slow_stage_profiled_by_itself_and_a_healthy_peer_s(found: Found) -> None:
     escalated = found.document["escalated"]
@@ -244,6 +249,7 @@ def test_the_verdict_on_the_slow_rank_has_its_slow_stage_profiled_by_itself_and_
     assert found.code == 0
 
 
+@pytest.mark.days("even")
 @pytest.mark.slow
 def test_its_report_blames_the_slow_rank_and_says_that_the_other_one_waits_for_it(found: Found) -> None:
     report = found.document["report"]

@@ -47,6 +47,24 @@ def test_python_has_no_cycle_counter(kind: int) -> None:
         hot.set_clock(kind)
 
 
+def test_a_heartbeat_of_python_that_hangs_in_a_finalizer_of_the_program_is_not_waited_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from mstxkit.engine.twin import clock
+
+    hung = threading.Event()
+    monkeypatch.setattr(clock, "_keep_beating", lambda *_: hung.wait(60))
+    monkeypatch.setattr(clock, "_ENDS_WITHIN_S", 0.01)
+    clock.start_heartbeat(memoryview(b""), 1.0)
+    assert clock.beat is not None
+    thread = clock.beat[0]
+    was_there, goes_on = clock.stop_heartbeat(), thread.is_alive()
+    hung.set()
+    thread.join(60)
+
+    assert (was_there, goes_on, thread.is_alive()) == (True, True, False)
+
+
 def test_the_clock_stays_while_a_file_is_attached(engine: Any, recorded: Written) -> None:
     with pytest.raises(ValueError, match="attached"):
         engine.set_clock(MONOTONIC)

@@ -25,14 +25,17 @@ except ImportError:
     asked = importlib.import_module("_xxsubinterpreters")
 told = sys.argv[2]
 inside = f'''
-import json, mstxkit
+import json, os
+os.environ["MSTXKIT_AUTOPATCH"] = "all"
+import mstxkit
 from mstxkit.host import interpreters
 with mstxkit.stage("sub"):
     mstxkit.mark("sub")
 capture = mstxkit.capture({sys.argv[1]!r})
 status = mstxkit.status()
 with open({told!r}, "w") as file:
-    json.dump([interpreters.is_main(), capture.run, status.on, status.native, status.faults], file)
+    json.dump([interpreters.is_main(), capture.run, status.on, status.native, status.faults,
+               len(mstxkit.patch_report().targets)], file)
 '''
 mstxkit.capture(sys.argv[1])
 with mstxkit.stage("main"):
@@ -72,12 +75,12 @@ _CONFIGS = [(), ("legacy",)] if sys.version_info >= (3, 13) else [()]  # with a 
 @pytest.mark.skipif(not _has_subinterpreters(), reason="this Python has no module for sub-interpreters")
 @pytest.mark.parametrize("config", _CONFIGS, ids=lambda config: "".join(config) or "own")
 def test_the_main_interpreter_goes_on_and_the_other_is_refused(tmp_path: Path, config: tuple[str, ...]) -> None:
-    (is_on, counted, faults), (is_main, run, sub_is_on, sub_is_native, sub_faults) = _run(tmp_path, *config)
+    (is_on, counted, faults), (is_main, run, sub_is_on, sub_is_native, sub_faults, patched) = _run(tmp_path, *config)
 
     assert is_on
     assert faults == {}
     assert counted == (3 if engine.NATIVE else 0)  # the C engine is the process's, and counts who was refused
-    assert (is_main, run, sub_is_on, sub_is_native) == (False, None, False, False)
+    assert (is_main, run, sub_is_on, sub_is_native, patched) == (False, None, False, False, 0)
     assert sub_faults["capture in a sub-interpreter"] >= 1
     found = open_run(tmp_path / "run")
     assert found.stages()["count"].sum() == 4

@@ -86,11 +86,14 @@ def test_a_rank_that_was_not_heard_of_is_named(tmp_path: Path) -> None:
     assert "nothing was heard" in explain(run).recorders[0].hindrance
 
 
-def test_one_rank_and_one_stage_begin_at_the_next_entry(run: Path) -> None:
-    assert explain(run).when == ("at the next entry of actor_update: it, and every other in that step",)
+def test_one_rank_and_one_stage_wait_for_the_next_whole_step(run: Path) -> None:
+    """The machine begins no window in the step in which it hears of it."""
+    begins = "with the next whole step, as actor_update may be over in this one: every entry of it in that step"
+
+    assert explain(run).when == (begins,)
 
 
-def test_several_stages_wait_for_the_next_whole_step(run: Path) -> None:
+def test_so_do_several_stages(run: Path) -> None:
     when = explain(run, stage=["actor_update", "actor_generate"], steps=3).when
 
     assert "next whole step" in when[0]

@@ -20,7 +20,7 @@ from mstxkit.store import collectives
 from mstxkit.store.collectives import CollectiveEntry
 from mstxkit.testing import captured
 
-pytestmark = pytest.mark.frameworks
+pytestmark = [pytest.mark.days("even"), pytest.mark.frameworks]
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from mstxkit.judging.evidence import MEET, RECEIVE, SEND, Collectives, RoleStep
 from mstxkit.reading.run import open_run
 from mstxkit.store import layout
 
-pytestmark = pytest.mark.frameworks
+pytestmark = [pytest.mark.days("even"), pytest.mark.frameworks]
 
 RANK_OF = Path(__file__).parent.parent / "builders" / "called_ranks.py"
 STEPS, MICROBATCHES = 6, 4

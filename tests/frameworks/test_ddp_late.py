@@ -16,12 +16,12 @@ import pytest
 from builders import ddp_runs, lives, soak
 from builders.ddp_runs import DdpRun
 
-from mstxkit.judging import lateness
+from mstxkit.judging import meeting
 from mstxkit.reading import judged
 from mstxkit.reading.run import open_run
 from mstxkit.store import job_file, layout, run_file, settings_file, verdicts
 
-pytestmark = pytest.mark.frameworks
+pytestmark = [pytest.mark.days("odd"), pytest.mark.frameworks]
 
 _JUDGED_WITHIN_S = 60.0
 LATE_S, PHASE = 0.1, 15
@@ -65,7 +65,7 @@ def lateness_in(run: DdpRun, phase: int) -> dict[int, float]:
         step = run.steps[number]
         if step.collectives is None:
             continue
-        late = lateness.late_in(step.collectives, step.error_s)
+        late = meeting.late_in(step.collectives, step.error_s)
         first = step.collectives.sequence[late.at] == step.collectives.sequence[late.at].min(initial=1 << 40)
         for member, seconds in zip(step.collectives.member[late.at[first]], late.late_s[first]):
             seen.setdefault(int(member), []).append(float(seconds))

@@ -17,7 +17,7 @@ from mstxkit.patches.torch import PATCH
 from mstxkit.patching.report import APPLIED, Reason
 from mstxkit.testing import captured
 
-pytestmark = pytest.mark.frameworks
+pytestmark = [pytest.mark.days("odd"), pytest.mark.frameworks]
 
 OPTIMIZERS = [target.qualname.partition(".")[0] for target in PATCH.targets if target.path.startswith("torch.optim.")]
 

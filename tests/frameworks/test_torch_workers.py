@@ -13,7 +13,7 @@ from builders import soak
 
 import mstxkit
 
-pytestmark = [pytest.mark.daily(3), pytest.mark.frameworks]
+pytestmark = [pytest.mark.days("odd"), pytest.mark.daily(3), pytest.mark.frameworks]
 
 _LIMIT_S = 300
 PROGRAM = """

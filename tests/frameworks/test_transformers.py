@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from builders import soak
+from builders import quickstart, soak
 
 pytestmark = [pytest.mark.frameworks, pytest.mark.slow, pytest.mark.timeout(300)]
 TESTS = Path(__file__).resolve().parents[1]
@@ -86,11 +86,16 @@ def counted(ranges: list[tuple[str, str | None, int | None]]) -> dict[str, tuple
     return found
 
 
-@pytest.fixture(scope="module", params=soak.sample(["transformers trl", "trl transformers"], 1))
+# As the quick start has it; in soak the other way round, too.
+STARTED = next(words for words in quickstart.commands("trl") if words[-1] == "sft.py")
+TOGETHER = STARTED[STARTED.index("--autopatch") + 1].split(",")
+
+
+@pytest.fixture(scope="module", params=soak.rounds([TOGETHER, TOGETHER[::-1]], [TOGETHER]), ids=" ".join)
 def found(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     environment = {name: value for name, value in os.environ.items() if not name.startswith("MSTXKIT_")}
     environment.update(PYTHONPATH=f"{TESTS.parent}:{TESTS}", PYTHONWARNINGS="ignore", HF_HUB_OFFLINE="1")
-    command = [sys.executable, "-c", PROGRAM, str(tmp_path_factory.mktemp("trained")), *request.param.split()]
+    command = [sys.executable, "-c", PROGRAM, str(tmp_path_factory.mktemp("trained")), *request.param]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=250)
     assert done.returncode == 0, done.stderr[-4000:]
     result: dict[str, Any] = json.loads(done.stdout.rpartition("found ")[2])

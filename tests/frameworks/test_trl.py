@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from builders import soak
+from builders import quickstart, soak
 
 import mstxkit
 from mstxkit.patches.trl import PATCH
@@ -19,7 +19,7 @@ from mstxkit.patching.declare import CORE
 
 # In processes of their own, which import trl for seconds.
 each_alone = pytest.mark.daily(1)
-pytestmark = [pytest.mark.frameworks, pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.days("odd"), pytest.mark.frameworks, pytest.mark.slow, pytest.mark.timeout(600)]
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLE = ROOT / "examples" / "03_trl_grpo.py"
@@ -54,6 +54,8 @@ NOT_CALLED = {
     "VLLMGeneration.sync_weights": "there is no vLLM",
     "VLLMGeneration.generate": "there is no vLLM",
 }
+# The quick start's picture is cut above them.
+ONLY_AT_THE_END = {"evaluate", "save_checkpoint"}
 ONCE_AT_THE_END = {"GRPOTrainer.evaluate", "GRPOTrainer._save_checkpoint"}
 
 
@@ -87,8 +89,8 @@ class Training(NamedTuple):
 @pytest.fixture(scope="module")
 def training(tmp_path_factory: pytest.TempPathFactory) -> Training:
     folder = tmp_path_factory.mktemp("trl") / "run"
-    recorder = [sys.executable, "-m", "mstxkit", "run", "--run", str(folder), "--"]
-    printed = run([*recorder, sys.executable, str(EXAMPLE), "--steps", str(STEPS)], MSTXKIT_AUTOPATCH="trl")
+    recorder = quickstart.mstxkit("trl", "run", folder)
+    printed = run([*recorder, sys.executable, str(EXAMPLE), "--steps", str(STEPS)])
     return Training(printed.splitlines(), folder, mstxkit.open_run(folder).ranges().to_dicts())
 
 
@@ -180,10 +182,11 @@ def test_the_process_is_the_trainer(training: Training) -> None:
 
 
 def test_the_report_shows_the_stages(training: Training) -> None:
-    shown = run([sys.executable, "-m", "mstxkit", "report", str(training.folder)])
+    shown = run(quickstart.mstxkit("trl", "report", training.folder))
 
     stages = {"train_step", "actor_generate", "reward", "actor_update", "evaluate", "save_checkpoint"}
     assert stages <= {line.split()[0] for line in shown.splitlines() if line.strip()}
+    assert stages.intersection(quickstart.shown("trl")) == stages - ONLY_AT_THE_END
 
 
 RESUMED = """

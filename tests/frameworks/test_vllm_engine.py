@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from builders import soak
+from builders import quickstart, soak
 from builders.frameworks import vllm_program
 
 import mstxkit
@@ -68,11 +68,11 @@ class Generation(NamedTuple):
 @pytest.fixture(scope="module")
 def generation(tmp_path_factory: pytest.TempPathFactory) -> Generation:
     folder = tmp_path_factory.mktemp("vllm")
-    run, hold, module = folder / "run", folder / "hold", [str(PYTHON), "-m", "mstxkit"]
-    process = started(*module, "run", "--run", str(run), "--", str(PYTHON), PROGRAM, str(folder), str(hold))
+    run, hold = folder / "run", folder / "hold"
+    recorder, asking = (quickstart.mstxkit("vllm", verb, run, python=str(PYTHON)) for verb in ("run", "escalate"))
+    process = started(*recorder, str(PYTHON), PROGRAM, str(folder), str(hold))
     printed = tokens(process)
-    what = ["--stage", "actor_generate", "--ranks", "all", "--sample", "per=decode_step,skip=2,record=3"]
-    asked = subprocess.run([*module, "escalate", str(run), *what, "--wait"], timeout=200, check=False).returncode
+    asked = subprocess.run(asking, timeout=200, check=False).returncode
     hold.touch()
     process.communicate(timeout=200)
     assert process.returncode == 0

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -33,6 +36,39 @@ def test_a_program_that_waits_for_all_of_its_children_has_none_of_ours(run: Path
     )
 
     assert said == "no child\n"
+
+
+def test_a_program_that_is_the_first_of_its_container_keeps_no_zombie_of_ours(run: Path) -> None:
+    """What is nobody's child is its: its watchman is waited for once he is gone, also where another follows."""
+    own = ["unshare", "--pid", "--fork", "--mount-proc", "--kill-child"]
+    if shutil.which("unshare") is None or subprocess.run([*own, "true"], capture_output=True).returncode:
+        pytest.skip("this user makes no namespaces")
+    program = """
+        import os, signal, sys, time, mstxkit
+        from mstxkit import capturing
+        from mstxkit.host import apart, proc_files
+        assert os.getpid() == 1
+        mstxkit.capture(sys.argv[1], hang_s=60)
+        starter = capturing._beside.keeper.get()._watchman
+        gone = []
+        for _ in range(2):
+            while not apart._children or apart._children[-1] in gone:  # the keeper starts it, or this does
+                starter._next_s = 0
+                starter.consider()
+            gone.append(apart._children[-1])
+            os.kill(gone[-1], signal.SIGKILL)
+            while proc_files.stat_of(f"/proc/{gone[-1]}")[0] != "Z":
+                time.sleep(0.001)
+        starter._next_s = 0
+        starter.consider()
+        print([pid for pid in gone if os.path.exists(f"/proc/{pid}")], len(apart._children))
+    """
+    done = subprocess.run(
+        [*own, sys.executable, "-c", lives.dedented(program), str(run)], env=lives.environment(), capture_output=True,
+        text=True, timeout=120, check=False,
+    )  # fmt: skip
+
+    assert (done.returncode, done.stdout) == (0, "[] 1\n"), done.stderr
 
 
 @pytest.mark.parametrize("made_by", ["sys.frozen = True", "sys.executable = sys.argv[2] + '/service'"])

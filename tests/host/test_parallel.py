@@ -69,23 +69,37 @@ def megatron(is_set_up: bool = True, **indices: tuple[int, int]) -> SimpleNamesp
     return SimpleNamespace(model_parallel_is_initialized=lambda: is_set_up, **calls)
 
 
+def use(monkeypatch: pytest.MonkeyPatch, state: Any, *, torch_is_up: bool = True) -> None:
+    """Megatron's state, beside a torch whose groups are up or not."""
+    c10d: Any = SimpleNamespace(is_initialized=lambda: torch_is_up)
+    monkeypatch.setitem(sys.modules, "megatron.core.parallel_state", state)
+    monkeypatch.setitem(sys.modules, "torch.distributed.distributed_c10d", c10d)
+
+
 def test_megatron_knows_it_best(monkeypatch: pytest.MonkeyPatch) -> None:
-    state = megatron(tp=(1, 2), pp=(0, 1), dp=(3, 4))
-    monkeypatch.setitem(sys.modules, "megatron.core.parallel_state", state)  # type: ignore[arg-type]
+    use(monkeypatch, megatron(tp=(1, 2), pp=(0, 1), dp=(3, 4)))
 
     assert parallel.place() == ({"tp": (1, 2), "pp": (0, 1), "dp": (3, 4)}, "")
 
 
+def test_megatron_is_not_asked_once_torchs_groups_are_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It keeps its own, asks torch for each rank, and that raises: at the end of every job that destroys its groups."""
+    state = megatron(tp=(1, 2))
+    state.get_tensor_model_parallel_rank = lambda: 1 / 0
+    use(monkeypatch, state, torch_is_up=False)
+
+    assert parallel.place() == ({}, "neither Megatron nor a process group of torch's is set up there")
+    assert faults.counts == {}
+
+
 def test_megatron_that_is_not_set_up_is_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "megatron.core.parallel_state", megatron(False, tp=(1, 2)))  # type: ignore[arg-type]
-    monkeypatch.setitem(sys.modules, "torch.distributed.distributed_c10d", None)  # type: ignore[arg-type]
+    use(monkeypatch, megatron(False, tp=(1, 2)), torch_is_up=False)
 
     assert parallel.place().indices == {}
 
 
 def test_what_raises_is_a_counted_fault_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    state = SimpleNamespace(model_parallel_is_initialized=lambda: 1 / 0)
-    monkeypatch.setitem(sys.modules, "megatron.core.parallel_state", state)  # type: ignore[arg-type]
+    use(monkeypatch, SimpleNamespace(model_parallel_is_initialized=lambda: 1 / 0))
     place = parallel.place()
 
     assert faults.counts == {"parallel.place": 1}

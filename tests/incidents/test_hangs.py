@@ -20,7 +20,7 @@ from mstxkit.incidents import folder
 from mstxkit.incidents.folder import TOGETHER_NS
 from mstxkit.store import documents, incidents, layout, run_file, verdicts, whereabouts
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = [pytest.mark.days("even"), pytest.mark.timeout(120)]
 # Well beyond the limit, and the looks after that.
 LONG_S = HANG_S + 3.0
 

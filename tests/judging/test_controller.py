@@ -15,6 +15,7 @@ from mstxkit.judging.clock_bounds import WALL_ERROR_NS
 from mstxkit.judging.controller import Controller
 from mstxkit.judging.cutting import Piece
 from mstxkit.judging.evidence import RoleStep
+from mstxkit.judging.judge import JobJudge
 from mstxkit.judging.judged import Judged
 from mstxkit.judging.steps import OPEN_AT_MOST
 from mstxkit.stages import canonical
@@ -24,6 +25,8 @@ from mstxkit.store.collectives import CollectiveEntry
 from mstxkit.store.settings_file import LiveSettings
 from mstxkit.store.summaries import StageSummary
 from mstxkit.store.verdicts import COMPUTE, Verdict
+
+pytestmark = pytest.mark.days("odd")
 
 RUN, S, MS = "0" * 32, 10**9, 10**6
 STAGES = ("rollout", "actor_update")
@@ -52,6 +55,12 @@ class FakeJudge:
     def modes(self, role: str) -> dict[Piece, int]:
         """Nothing is known of who waits."""
         return {}
+
+    def wait_ratio(self, step: RoleStep) -> float:
+        """As the judge that is meant has it of a first step."""
+        judge = JobJudge()
+        judge.close(step)
+        return judge.wait_ratio(step)
 
     def judged_steps(self) -> dict[str, tuple[int, int]]:
         """Of very many roles it judges the first ones only: here of actors."""

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from builders.profiler_database import write_database
 
-from mstxkit.judging import device_lateness, lateness
+from mstxkit.judging import device_lateness, meeting
 from mstxkit.judging.device_lateness import DeviceCollective
 from mstxkit.judging.evidence import DEVICE
 
@@ -35,28 +35,27 @@ def ops(*durations_ms: int, group: str = "dp", off_ms: int = 0) -> list[DeviceCo
 
 
 def test_who_stays_least_came_last_however_clocks_are_off() -> None:
-    entered = device_lateness.collectives([ops(25, 25), ops(5, 5, off_ms=400), ops(24, 26, off_ms=-90)], stage=1)
+    entered = device_lateness.collectives({0: ops(25, 25), 1: ops(5, 5, off_ms=400), 2: ops(24, 26, off_ms=-90)})
 
     assert entered is not None
-    late = lateness.late_in(entered, np.zeros(3))
+    late = meeting.late_in(entered, np.zeros(3))
     by_member = {m: late.late_s[entered.member[late.at] == m].max() for m in range(3)}
     assert by_member == pytest.approx({0: 0.001, 1: 0.021, 2: 0.001})
-    assert (entered.source, set(entered.stage.tolist())) == (DEVICE, {1})
+    assert (entered.source, set(entered.stage.tolist())) == (DEVICE, {0})
 
 
 def test_groups_are_kept_apart_and_named_with_their_ranks() -> None:
-    members = [ops(9) + ops(3, group="tp"), ops(4) + ops(3, group="tp"), ops(8)]
-    entered = device_lateness.collectives(members, 0, {"dp": (0, 1, 2)})
+    entered = device_lateness.collectives({3: ops(9) + ops(3, group="tp"), 5: ops(4) + ops(3, group="tp"), 8: ops(8)})
 
     assert entered is not None
     assert sorted(zip(entered.group.tolist(), entered.member.tolist())) == [(0, 0), (0, 1), (0, 2), (1, 0), (1, 1)]
-    assert entered.groups == {0: (0, 1, 2), 1: ()}
+    assert entered.groups == {0: (3, 5, 8), 1: (3, 5)}
 
 
 def test_a_group_of_which_members_recorded_different_windows_is_left_out() -> None:
-    assert device_lateness.collectives([ops(9, 9), ops(4)], 0) is None
-    assert device_lateness.collectives([ops(9), []], 0) is None
-    assert device_lateness.collectives([], 0) is None
+    assert device_lateness.collectives({0: ops(9, 9), 1: ops(4)}) is None
+    assert device_lateness.collectives({0: ops(9), 1: []}) is None
+    assert device_lateness.collectives({}) is None
 
 
 def database(folder: Path) -> tuple[Path, sqlite3.Connection]:
@@ -97,9 +96,9 @@ def test_what_somebody_may_leave_before_the_others_come_says_nothing_of_who_is_l
 
 def test_two_ranks_that_both_wait_inside_are_not_told_apart_by_a_little_more_of_it() -> None:
     """As in real profiles of levels 0 to 2: 75 and 79 ms, of which 74.8 and 78.9 wait for their own hosts."""
-    entered = device_lateness.collectives([ops(75, 2, 10), ops(79, 2, 10)], stage=0)
+    entered = device_lateness.collectives({0: ops(75, 2, 10), 1: ops(79, 2, 10)})
     assert entered is not None
-    late = lateness.late_in(entered, np.zeros(2))
+    late = meeting.late_in(entered, np.zeros(2))
 
     assert all(late_s < device_lateness.bounds_s(entered)[at] for at, late_s in zip(late.at, late.late_s))
 

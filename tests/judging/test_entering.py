@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from mstxkit.judging import entering, lateness
+from mstxkit.judging import entering, meeting
 from mstxkit.judging.entering import EnteredSteps
 from mstxkit.judging.evidence import CALL, FLIGHT_RECORDER, MEET, RECEIVE, SEND, Collectives, Peer, RoleStep, Work
 from mstxkit.store import collectives
@@ -51,7 +51,7 @@ def test_once_nothing_more_comes_closed_steps_are_given_with_their_collectives()
     assert too_early == []
     assert [each.step for each in given] == [1, 2, 3, 4]
     assert given[0].collectives is not None
-    late = lateness.late_in(given[0].collectives, given[0].error_s)
+    late = meeting.late_in(given[0].collectives, given[0].error_s)
     assert np.round(late.late_s, 6).tolist() == [0.0, 0.02]
     assert given[0].collectives.groups == {7: (0, 1)}
     assert {STAGES[at] for at in given[0].collectives.stage} == {"backward"}

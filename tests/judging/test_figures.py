@@ -6,6 +6,8 @@ from typing import Any, Mapping
 
 import numpy as np
 import pytest
+from builders.buffered_job import BufferedJob
+from builders.handed_on import PART_S, PARTS, Row
 from builders.judged import alone, peers, role_step
 from builders.simulated_job import SimulatedJob
 from builders.simulated_steps import role_of
@@ -18,6 +20,7 @@ from mstxkit.judging.measuring import WAITS
 from mstxkit.store.job_file import RoleFigures
 from mstxkit.store.metrics_setting import Flops
 from mstxkit.testing.simulator import JobShape
+from mstxkit.testing.simulator.shape import ALWAYS
 
 
 def slowest(step: RoleStep, modes: Mapping[Piece, int] = figures.NOBODY_KNOWS) -> dict[str, int | None]:
@@ -50,7 +53,10 @@ def test_nobody_is_late_by_less_than_clocks_may_differ(error_s: float) -> None:
 def test_nobody_waits_by_less_than_clocks_may_differ(late_s: float, wait_ratio: float) -> None:
     step = role_step(3, ["update"], [[0.0], [late_s]], [[2.0], [2.0]], error_s=0.05)
 
-    assert figures.of_step(step).wait_ratio == pytest.approx(wait_ratio)
+    judge = JobJudge()
+    judge.close(step)
+
+    assert judge.wait_ratio(step) == pytest.approx(wait_ratio)
 
 
 def with_driver(entered: list[list[float]], left: list[list[float]], **more: Any) -> RoleStep:
@@ -114,9 +120,37 @@ def test_what_is_waited_is_told_as_the_tables_tell_it_afterwards(shape: JobShape
     judge, seen = JobJudge(), dict[int, RoleFigures]()
     for step in (step for step in SimulatedJob(shape, 7).steps(40) if step.role == role):
         judge.close(step)
-        seen.setdefault(step.step, figures.of_step(step, modes=judge.modes(role)))
+        seen.setdefault(step.step, figures.of_step(step, modes=judge.modes(role), wait_ratio=judge.wait_ratio(step)))
     run, told = role_of(shape, steps=40, role=role), [seen[step] for step in range(20, 40)]
     waited = float((np.nansum(run.wait_s, axis=2).mean(axis=1) / run.length_s())[20:].mean())
 
     assert np.mean([of_role.wait_ratio for of_role in told]) == pytest.approx(waited, abs=0.05)
     assert waited or not any(of_role.late for of_role in told)
+
+
+@pytest.mark.parametrize("shape", [JobShape(rings=ALWAYS), JobShape(has_rings=False)], ids=["entries", "blind"])
+def test_who_waits_for_the_part_of_the_model_before_is_told_of_it_while_the_job_runs(shape: JobShape) -> None:
+    """Of about nine seconds each rank works three: on its input, on its part, with all others."""
+    works_s, lasts_s = 1.0 + PART_S + 0.1, 1.0 + PARTS * PART_S + 0.1
+
+    assert told_live(list(Row(shape, 3).steps(40)), "actor") == pytest.approx(1 - works_s / lasts_s, abs=0.02)
+
+
+def test_who_waits_for_another_role_is_told_of_it_while_the_job_runs() -> None:
+    job = BufferedJob(JobShape(ranks=12, rollouts=4, is_async=True), 128, (8, 8), 5000)
+    steps = list(job.steps(40))
+    ends = [(step.entered_s.min(axis=1), step.left_s.max(axis=1)) for step in steps if step.role == "actor"]
+    waits_s, lasts_s = zip(*((now[0] - last[1], now[1] - last[1]) for last, now in zip(ends[19:], ends[20:])))
+
+    waited = float(np.mean([(wait / lasts).mean() for wait, lasts in zip(waits_s, lasts_s)]))
+    assert told_live(steps, "actor") == pytest.approx(waited, abs=0.03)
+    assert waited > 0.2
+
+
+def told_live(steps: list[RoleStep], role: str) -> float:
+    """The share of its steps from 20 on that a role waits, as the judge has it when each is over, in the mean."""
+    judge, told = JobJudge(), list[float]()
+    for step in steps:
+        judge.close(step)
+        told += [judge.wait_ratio(step)] if step.role == role and step.step >= 20 else []
+    return float(np.mean(told))

@@ -13,6 +13,8 @@ from builders.simulated_job import SimulatedJob  # noqa: E402
 from mstxkit.judging.judge import JobJudge  # noqa: E402
 from mstxkit.testing.simulator import InjectedFault, JobShape, lost_ratio  # noqa: E402
 
+pytestmark = pytest.mark.days("even")
+
 SINCE, UNTIL = 30, 110
 
 
@@ -36,7 +38,7 @@ FAULTS = [
 
 @pytest.mark.parametrize(
     ("kind", "stage", "factor", "named", "ranks"),
-    soak.sample([(*fault, ranks) for fault in FAULTS for ranks in (2, 8)], 7),
+    soak.sample([(*fault, ranks) for fault in FAULTS for ranks in (2, 8)], 4),
 )
 def test_the_impact_is_what_the_fault_costs(kind: str, stage: str, factor: float, named: str, ranks: int) -> None:
     fault = InjectedFault(kind, stage, rank=1, factor=factor, since=SINCE)

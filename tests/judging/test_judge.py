@@ -22,6 +22,8 @@ from mstxkit.judging.settings import changed, defaults  # noqa: E402
 from mstxkit.store.verdicts import Verdict  # noqa: E402
 from mstxkit.testing.simulator import InjectedFault, JobShape  # noqa: E402
 
+pytestmark = pytest.mark.days("even")
+
 
 def lines(steps: list[RoleStep], judge: JobJudge | None = None) -> list[Verdict]:
     judge = judge or JobJudge()

@@ -19,6 +19,8 @@ from mstxkit.judging.judge import JobJudge  # noqa: E402
 from mstxkit.store.verdicts import Verdict  # noqa: E402
 from mstxkit.testing.simulator import InjectedFault, JobShape  # noqa: E402
 
+pytestmark = pytest.mark.days("odd")
+
 KINDS = [
     ("before", "actor_generate", 2.0), ("inside", "actor_update", 3.0), ("link", "actor_update", 6.0),
     ("all", "actor_update", 2.0), ("input", "load_batch", 2.0),

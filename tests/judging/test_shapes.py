@@ -12,6 +12,8 @@ from benchmarks import detection
 from mstxkit.judging import whole_run
 from mstxkit.testing.simulator import JobShape
 
+pytestmark = pytest.mark.days("even")
+
 
 @pytest.mark.parametrize(("fault", "seed"), [("rank", 0), ("rank", 2), ("two", 1), ("role", 0), ("host", 3)])
 def test_of_trainers_for_whom_rollouts_wait_it_is_said_who_is_slow_and_only_then_that_all_are(
@@ -44,3 +46,12 @@ def test_of_a_pipeline_nobody_is_named_by_what_was_measured_before_it_was_known_
     steps = detection.verdicts_of(detection.case("pipeline", fault, 9000, 16).job(), detection.ONSET - 1)
 
     assert [verdict for _, verdicts, _ in steps for verdict in verdicts] == []
+
+
+def test_who_waits_in_a_pipeline_for_what_comes_back_from_a_slow_one_is_not_named() -> None:
+    """Two chains have a slow rank each, 13 and 11: forwards of those before it end late, as its backwards do."""
+    case = detection.case("pipeline_blind", "two", 0)
+    steps = detection.verdicts_of(case.job(), detection.ONSET + 6)
+    said = [verdict for _, verdicts, _ in steps for verdict in verdicts]
+
+    assert {verdict.rank for verdict in said} == {11, 13}

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 from typing import Any, Iterator
 
 import pytest
-from builders import mindspore_programs
+from builders import mindspore_programs, quickstart
 
 import mstxkit
 from mstxkit import mark, mstx_range, sinks
@@ -20,7 +20,7 @@ STEPS = 3
 TRAINING = """
 import json, sys
 import mstxkit
-from mstxkit import mstx_range, mstx_timer, stage
+from mstxkit import mstx_range, mstx_timer
 from mstxkit.engine.choose import engine
 
 mstxkit.capture(sys.argv[1])
@@ -50,15 +50,17 @@ def forward(x, wanted):
 gradients = mindspore.value_and_grad(forward, None, optimizer.parameters)
 x = mindspore.Tensor(numpy.ones((8, 4), numpy.float32))
 wanted = mindspore.Tensor(numpy.zeros((8, 2), numpy.float32))
+dataset = range(int(sys.argv[2]))
 losses = []
-for number in range(int(sys.argv[2])):
-    mstxkit.step(number)
-    with stage("update_actor"):
-        loss, found = gradients(x, wanted)
-        optimizer(found)
+
+def train(batch):
+    loss, found = gradients(x, wanted)
+    optimizer(found)
     losses.append(float(loss.asnumpy()))
+
+THE_LOOP
 print(json.dumps({"native": engine.NATIVE, "torch": "torch" in sys.modules, "losses": losses}))
-"""
+""".replace("THE_LOOP", *quickstart.blocks("mindspore", "python"))
 COMPILED = """
 import json, sys
 import numpy, mindspore, mstxkit
@@ -109,10 +111,10 @@ def test_a_training_is_recorded_and_torch_is_not_looked_for(tmp_path: Path, nati
     assert (said["native"], said["torch"], len(said["losses"])) == (native == "1", False, STEPS)
     assert said["losses"] == sorted(said["losses"], reverse=True), "it does not train"
     assert Counter((row["name"], row["domain"], row["stage"]) for row in rows) == {
-        ("update_actor", "default", "update_actor"): STEPS,
-        ("loss", "default", "update_actor"): STEPS,
-        ("Net.construct", "default", "update_actor"): STEPS,
-        ("layer", "model", "update_actor"): STEPS,
+        ("train_step", "default", "train_step"): STEPS,
+        ("loss", "default", "train_step"): STEPS,
+        ("Net.construct", "default", "train_step"): STEPS,
+        ("layer", "model", "train_step"): STEPS,
     }
     assert {row["step"] for row in rows} == set(range(STEPS))
     assert not any(row["error"] for row in rows)

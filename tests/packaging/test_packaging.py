@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = [pytest.mark.daily(3), pytest.mark.wheel, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.daily(2), pytest.mark.wheel, pytest.mark.timeout(300)]
 
 ROOT = Path(__file__).resolve().parents[2]
 SHIPPED = ("pyproject.toml", "setup.py", "README.md", "mstxkit")

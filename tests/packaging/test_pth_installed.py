@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from builders import soak
 
-pytestmark = [pytest.mark.daily(2), pytest.mark.wheel, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.days("odd"), pytest.mark.daily(2), pytest.mark.wheel, pytest.mark.timeout(300)]
 
 ROOT = Path(__file__).resolve().parents[2]
 NAME = "mstxkit.pth"

@@ -21,7 +21,7 @@ from mstxkit.host import identity
 from mstxkit.testing import StandIn, run_under_cann
 
 pytestmark = [
-    pytest.mark.daily(2),
+    pytest.mark.daily(1),
     pytest.mark.npu,
     pytest.mark.slow,
     pytest.mark.timeout(600),

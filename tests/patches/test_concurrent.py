@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import inspect
+import subprocess
+import sys
 import threading
 import traceback
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
@@ -43,7 +45,7 @@ def where(*_: object, **__: object) -> tuple[str | None, int | None]:
 
 
 def test_it_is_among_what_autopatch_patches_without_a_name() -> None:
-    assert mstxkit.autopatch().counts()["concurrent"]["applied"] == 1
+    assert mstxkit.autopatch().counts()["concurrent"]["applied"] == 4
 
 
 def test_work_is_of_the_stage_and_step_in_which_it_is_submitted(pool: ThreadPoolExecutor) -> None:
@@ -214,3 +216,11 @@ def test_both_engines_carry_it(which: str) -> None:
     )
 
     assert found == [[["s", 3]] * 4, [[None, 4]] * 3, True]
+
+
+def test_a_queue_of_asyncio_is_patched_also_where_our_first_hook_brings_asyncio() -> None:
+    """The first hook loads wrapt, and that loads asyncio before it is through itself."""
+    program = "import mstxkit; mstxkit.autopatch('concurrent'); import queue, asyncio; print(mstxkit.patch_report())"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+
+    assert "2 applied, 2 waiting" in done.stdout and "asyncio" not in done.stdout, done.stdout + done.stderr

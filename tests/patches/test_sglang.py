@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import IntEnum, auto
+from types import SimpleNamespace
 
 import pytest
 from builders.recorded_surfaces import expressions, functions, holders, versions
@@ -56,11 +57,28 @@ def held(version: str, path: str) -> bool:
     return path in functions(NAME, version)
 
 
-def test_mode_and_number_of_a_forward_pass_are_read_from_plain_attributes() -> None:
-    class ForwardMode(IntEnum):
-        EXTEND = auto()
-        DECODE = auto()
+class ForwardMode(IntEnum):
+    EXTEND = auto()
+    DECODE = auto()
 
+
+def read(path: str, *arguments: object) -> dict[str, object]:
+    """What a call says of itself, with plain objects in the place of the newest version's."""
+    attributes, signature = BY_PATH[path].attributes, functions(NAME, "0.5.23")[path].signature()
+    assert not callable(attributes)
+    return {name: compiled(text, signature)(arguments, {}) for name, text in attributes.items()}
+
+
+def test_a_batch_says_whether_it_is_prefill_and_who_runs_and_waits() -> None:
+    batch = SimpleNamespace(reqs=["a", "b"], forward_mode=ForwardMode.EXTEND)
+    scheduler = SimpleNamespace(running_batch=SimpleNamespace(reqs=["c", "d", "e"]), waiting_queue=["f"])
+
+    assert read("sglang.srt.managers.scheduler:Scheduler.run_batch", scheduler, batch) == {
+        "requests": 2, "mode": "EXTEND", "running": 3, "waiting": 1
+    }  # fmt: skip
+
+
+def test_mode_and_number_of_a_forward_pass_are_read_from_plain_attributes() -> None:
     class ForwardBatch:
         forward_mode = ForwardMode.EXTEND
 
@@ -72,10 +90,7 @@ def test_mode_and_number_of_a_forward_pass_are_read_from_plain_attributes() -> N
             self.forward_pass_id, self.is_draft_worker = 7, False
 
     path = "sglang.srt.model_executor.model_runner:ModelRunner.forward"
-    attributes = BY_PATH[path].attributes
-    assert not callable(attributes)
-    signature = functions(NAME, "0.5.23")[path].signature()
 
-    read = {name: compiled(text, signature)((ModelRunner(), ForwardBatch()), {}) for name, text in attributes.items()}
-
-    assert read == {"forward_pass": 7, "mode": "DECODE", "requests": 4, "is_draft": False}
+    assert read(path, ModelRunner(), ForwardBatch()) == {
+        "forward_pass": 7, "mode": "DECODE", "requests": 4, "is_draft": False
+    }  # fmt: skip

@@ -14,6 +14,7 @@ from builders.contracts.where import SURFACES
 
 from mstxkit import mstx_range, stages
 from mstxkit.patches import _verl_marks as marks
+from mstxkit.patches import _verl_steps
 from mstxkit.patches.verl import PATCH
 from mstxkit.patching import trainer_settings
 from mstxkit.patching.declare import CONTEXT, VALUE, Target
@@ -308,3 +309,30 @@ def test_marks_are_given_as_before_while_nothing_records(npu_marks: list[str], m
         marks.end(marks.start(message))
 
     assert npu_marks == [f"+{message}", "-1"]
+
+
+@pytest.mark.parametrize(
+    ("sent", "expected"),
+    [
+        # Sent as the step ends; and in one-step-off, as it begins: twice before anything is computed.
+        ([0, None, 1, None, 2, None], [0, 1, 1, 2, 2, 3]),
+        ([0, 1, None, 2, None], [0, 1, 1, 2, 2]),
+        ([40, 41, None, 42, None], [40, 41, 41, 42, 42]),
+    ],
+)
+def test_an_actors_training_is_of_the_drivers_step_whenever_its_weights_go_out(
+    acme: Any, install: Any, monkeypatch: pytest.MonkeyPatch, sent: list[int | None], expected: list[int | None]
+) -> None:
+    monkeypatch.setattr(_verl_steps, "_weights_begin", False)
+    acme.write("worker", "class W:\n def send(self, global_steps=None, mode='auto'): pass\n def update(self): pass")
+    worker = acme.load("worker").W()
+    install(acme.patch(
+        acme.target("ACME.worker:W.send", stage="weight_sync", step_after=_verl_steps.of_weights),
+        acme.target("ACME.worker:W.update", stage="actor_update"),
+    ))  # fmt: skip
+
+    with captured() as seen:
+        for number in sent:
+            worker.update() if number is None else worker.send(global_steps=number, mode="nccl")
+
+    assert [one.step for one in seen.ranges] == expected

@@ -17,6 +17,7 @@ import mstxkit
 from mstxkit.testing import CannCall, CannRun, run_under_cann
 
 pytestmark = [
+    pytest.mark.days("even"),
     pytest.mark.npu,
     pytest.mark.slow,
     pytest.mark.skipif(importlib.util.find_spec("torch_npu") is None, reason="needs torch_npu"),

@@ -20,6 +20,8 @@ from typer.testing import CliRunner, Result
 from mstxkit.cli import application
 from mstxkit.host import life
 
+pytestmark = pytest.mark.days("odd")
+
 
 def call(*words: object) -> Result:
     return CliRunner().invoke(application(), [str(word) for word in words])

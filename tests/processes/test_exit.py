@@ -58,6 +58,35 @@ def test_os_exit_leaves_everything_to_adoption(run: Path) -> None:
     assert [row["state"] for row in lives.processes(run)] == ["killed"]
 
 
+def test_what_finalizers_and_earlier_exit_handlers_mark_after_the_end_is_counted_as_dropped(run: Path) -> None:
+    lives.run(
+        """
+        import atexit, sys, weakref
+        class Held:
+            pass
+        held = Held()
+        def mark():
+            with mstxkit.mstx_range("late"):
+                pass
+        weakref.finalize(held, mark)
+        atexit.register(lambda: [mark() for _ in range(10)])
+        import mstxkit
+        mstxkit.capture(sys.argv[1])
+        class Deleted:
+            def __del__(self, mstx_range=mstxkit.mstx_range):
+                with mstx_range("late"):
+                    pass
+        kept = Deleted()
+        atexit.register(mark)
+        """,
+        run,
+    )
+
+    assert [(row["state"], row["dropped"]) for row in lives.processes(run)] == [("ended", 1 + 10 + 1)]
+    assert lives.ended(run)["late"] == 1
+    assert not lives.damage(run)
+
+
 def test_daemon_threads_may_record_until_the_very_end(run: Path) -> None:
     """They are in the middle of ranges while the recorder stops: each is ended or open, none is both, the exit is
     clean.
@@ -89,7 +118,9 @@ def test_daemon_threads_may_record_until_the_very_end(run: Path) -> None:
         numbers = [row["attributes"]["n"] for row in rows if row["name"] == f"thread {k}" and not row["open"]]
         assert numbers == list(range(len(numbers)))
         assert sum(row["open"] for row in rows if row["name"] == f"thread {k}") <= 1
-    assert [row["state"] for row in lives.processes(run)] == ["ended"]
+    assert [(row["state"], row["dropped"]) for row in lives.processes(run)] == [("ended", 0)], (
+        "after it nothing is lost"
+    )
     assert not lives.damage(run)
 
 

@@ -14,6 +14,8 @@ from builders import lives
 from mstxkit.engine.choose import engine
 from mstxkit.recorder import adopt
 
+pytestmark = pytest.mark.days("even")
+
 
 def test_a_fork_in_the_middle_of_a_range_leaves_that_range_to_the_parent(run: Path) -> None:
     lives.run(

@@ -12,16 +12,18 @@ from typer.testing import CliRunner
 
 from mstxkit.cli import application
 
+pytestmark = pytest.mark.days("odd")
+
 FORKS = """
     import os, sys, threading, time, mstxkit
     from mstxkit.recorder import keeper
     mstxkit.capture(sys.argv[1])
     if sys.argv[4:]:
-        keeper.DEAD_AT_MOST_BYTES, keeper._FEW_DEAD, keeper._HELPED_EVERY_S = 1, 3, 0.5
+        keeper.DEAD_AT_MOST_BYTES, keeper._HELPED_EVERY_S = 1, 3600  # one process apart does for all of it
         keeper.Keeper._seal = lambda self, gone: time.sleep(0.2)  # nothing is sealed in this process
-    ending, count = threading.Event(), 0
+    ending, count, until_s = threading.Event(), 0, time.monotonic() + float(sys.argv[3])
     threading.Thread(target=lambda: (sys.stdin.readline(), ending.set()), daemon=True).start()
-    while not ending.is_set() or count < int(sys.argv[3]):
+    while not ending.is_set() or time.monotonic() < until_s:
         pid = os.fork()
         if not pid:
             with mstxkit.stage("reward"), mstxkit.mstx_range("score"):
@@ -51,10 +53,11 @@ def test_what_its_children_left_is_sealed_while_it_forks_on(
     run: Path, gap_s: float, helped: list[str], around: str
 ) -> None:
     """Ten minutes of ten forks a second in `make soak`."""
-    program = lives.start(around + FORKS, run, gap_s, soak.rounds(6000, 1), *helped, is_patient=False)
-    assert lives.wait_until(lambda: (run / "run.json").exists() and len(dead(run, program.pid)) > 0)
+    program = lives.start(around + FORKS, run, gap_s, soak.rounds(6000, 0) * gap_s, *helped, is_patient=False)
+    assert lives.wait_until(lambda: (run / "run.json").exists())
     for _ in range(3):
-        left = dead(run, program.pid)
+        left: set[str] = set()
+        assert lives.wait_until(lambda left=left: left.update(dead(run, program.pid)) or len(left) > 0)
         assert lives.wait_until(lambda left=left: not left & dead(run, program.pid), within_s=60)
     count = int(program.communicate("\n", timeout=900)[0])
 

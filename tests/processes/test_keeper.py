@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import threading
 import time
 from pathlib import Path
 
@@ -113,6 +114,36 @@ def test_the_last_one_of_a_host_seals_those_that_ended_before_it(run: Path) -> N
     assert lives.still_open(run) == {"of a child": 4}
 
 
+def test_who_looks_for_a_keeper_while_the_process_ends_takes_no_lock_after_that(
+    run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its file was left in shared memory: on a busy machine another thread had just looked, and took it last of all."""
+    hold, looks, goes_on = life.hold, threading.Event(), threading.Event()
+
+    def hold_late(path: Path) -> bool:
+        if threading.current_thread() is looking:
+            looks.set()
+            goes_on.wait(60)
+        return hold(path)
+
+    with mstxkit.capture(run):
+        keeper = capturing._beside.keeper.get()  # type: ignore[union-attr]
+        looking = threading.Thread(target=keeper.look)
+        ending = threading.Thread(target=lambda: (keeper.end(time.monotonic() + 60), keeper.hand_over(lambda: True)))
+        monkeypatch.setattr(life, "hold", hold_late)
+        life.let_go(keeper._lock)
+        keeper._is_keeper = False  # there is none: it may become one
+        looking.start()
+        assert looks.wait(60)
+        ending.start()
+        ending.join(0.3)
+        goes_on.set()
+        ending.join()
+        looking.join()
+
+        assert locks_of(lives.live_folder(run)) == []
+
+
 def test_alone_it_has_no_thread(run: Path) -> None:
     with mstxkit.capture(run):
         assert capturing._beside.keeper.get().consider() == 0
@@ -134,7 +165,8 @@ def test_who_ends_together_with_the_keeper_takes_its_place_and_does_not_wait_for
         holder = lives.start(HOLDS, lock, int(is_let_go))
         assert holder.stdout is not None and holder.stdout.readline() == "held\n"
 
-        assert keeper_of._within(0.05, keeper._becomes_keeper) == is_let_go
+        within_s = 30 if is_let_go else 0.05
+        assert keeper_of._within(within_s, keeper._becomes_keeper) == is_let_go
         lives.finished(holder)
 
 

@@ -21,6 +21,8 @@ from mstxkit.host import identity
 from mstxkit.reading import places
 from mstxkit.store import local_place, own_disk, sealed_place
 
+pytestmark = pytest.mark.days("odd")
+
 # Seals often and in small files; a care process of its own every second.
 CAPTURES = """
     import os, subprocess, sys, time, mstxkit

@@ -15,7 +15,7 @@ from builders import lives
 import mstxkit
 from mstxkit.reading.report import summary
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.days("odd"), pytest.mark.slow]
 
 RANK = """
     import os, signal, sys, time

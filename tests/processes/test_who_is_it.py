@@ -15,6 +15,8 @@ import mstxkit
 from mstxkit.engine.choose import engine
 from mstxkit.recorder import adopt
 
+pytestmark = pytest.mark.days("odd")
+
 METHODS = pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
 
 

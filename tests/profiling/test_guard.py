@@ -29,7 +29,7 @@ def answer(word, *words):
         device, run, stage = words
         number = None if device == "none" else int(device)
         mine = guard.take(number, run=run, stage=stage, folder=Path(os.environ["AT"]))
-        return "taken" if isinstance(mine, guard.Claim) else f"refused: {mine}"
+        return "taken" if isinstance(mine, guard.Claim) else f"refused: {mine.sentence}"
     if word == "release":
         return str(mine.release())
     if word == "fork":
@@ -80,7 +80,7 @@ def test_a_device_that_another_process_has_is_refused_with_its_owner(peer: Peer,
     assert re.fullmatch(
         rf"device 3 is taken by process {peer.pid} on \S+ \(run run-a, stage actor_update, since [-\d]+ [:\d]+ UTC\); "
         "ask again when that has ended, or stop it",
-        str(refusal),
+        refusal.sentence,
     )
 
 
@@ -104,6 +104,39 @@ def test_a_released_device_is_free_and_names_nobody(peer: Peer, tmp_path: Path) 
     assert lock_file(tmp_path).read_bytes() == b""
 
 
+def test_who_has_a_device_knows_who_waits_for_it_and_leaves_it_to_that_one(peer: Peer, tmp_path: Path) -> None:
+    """Until it has been there, or is gone: else who takes the device again and again leaves nobody a turn."""
+    claim = taken(guard.take(3, stage="light", folder=tmp_path))
+    before = claim.wanted_by
+    peer.ask("take", 3, "run-b", "actor_update")
+    waits = claim.wanted_by
+    claim.release()
+    left = [claim.is_left()]
+    for word in (("take", 3, "run-b", "actor_update"), ("release",)):
+        peer.ask(*word)
+        left.append(claim.is_left())
+
+    assert before is None and waits is not None
+    assert waits[:4] == (peer.pid, os.uname().nodename, "run-b", "actor_update")
+    assert left == [True, False, False]
+
+
+@pytest.mark.parametrize("goes", ["killed", "silent"])
+def test_to_who_is_killed_or_does_not_come_for_minutes_no_device_is_left(
+    peer: Peer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, goes: str
+) -> None:
+    claim = taken(guard.take(3, stage="light", folder=tmp_path))
+    peer.ask("take", 3, "run-b", "actor_update")
+    claim.release()
+    if goes == "killed":
+        peer.end(signal.SIGKILL)
+    else:
+        later_s = time.monotonic() + guard._LEFT_FOR_S
+        monkeypatch.setattr(time, "monotonic", lambda: later_s)
+
+    assert not claim.is_left()
+
+
 def test_the_device_of_a_killed_process_is_free(peer: Peer, tmp_path: Path) -> None:
     peer.ask("take", 3, "run-a", "actor_update")
     peer.end(signal.SIGKILL)
@@ -118,8 +151,8 @@ def test_the_device_of_a_killed_process_is_free(peer: Peer, tmp_path: Path) -> N
 def test_a_process_has_one_session_whatever_the_device(tmp_path: Path) -> None:
     claim = taken(guard.take(3, run="run-a", stage="reward", folder=tmp_path))
     for device in (3, 4, None):
-        refusal = refused(guard.take(device, folder=tmp_path))
-        assert str(refusal).startswith(f"a session of mstxkit runs in this process already: process {os.getpid()} on ")
+        why = refused(guard.take(device, folder=tmp_path)).sentence
+        assert why.startswith(f"a session of mstxkit runs in this process already: process {os.getpid()} on ")
     claim.release()
     claim.release()
 
@@ -262,7 +295,7 @@ def test_what_is_no_file_of_ours_is_refused_and_left(tmp_path: Path, kind: str) 
     {"link": lambda: path.symlink_to(tmp_path / "else"), "fifo": lambda: os.mkfifo(path), "folder": path.mkdir}[kind]()
     refusal = refused(guard.take(3, folder=tmp_path))
 
-    assert str(refusal).startswith("device 3 cannot be locked against other processes: ")
+    assert refusal.sentence.startswith("device 3 cannot be locked against other processes: ")
     assert not (tmp_path / "else").exists() and os.path.lexists(path)
 
 
@@ -270,7 +303,7 @@ def test_a_folder_of_somebody_elses_is_refused(tmp_path: Path) -> None:
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / f"mstxkit-{os.geteuid()}").symlink_to(tmp_path / "elsewhere")
 
-    assert "is a symbolic link" in str(refused(guard.take(3, folder=tmp_path)))
+    assert "is a symbolic link" in refused(guard.take(3, folder=tmp_path)).sentence
 
 
 def test_a_full_disk_hides_the_owner_and_not_the_lock(

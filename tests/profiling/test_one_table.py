@@ -50,7 +50,7 @@ def called(name, made, preset):
 
 folder = Path(sys.argv[1])
 told = {}
-preset = presets.preset_of(None, [("ticks", True)])
+preset = presets.made_preset(None, [("ticks", True)]).preset
 told["presets"] = [preset.ticks, Preset("mine", "level0", ticks=True).ticks, presets.load("full").ticks]
 right = asked(options={"ticks": True}, limits={"files": 3})
 told["request"] = right.as_json()

@@ -145,7 +145,7 @@ def told():
     result = guard.take(None)
     if isinstance(result, guard.Claim):
         result.release()
-    return str(result) if isinstance(result, guard.Refusal) else "free"
+    return result.sentence if isinstance(result, guard.Refusal) else "free"
 def elsewhere():
     found = []
     thread = threading.Thread(target=lambda: found.append(told()))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -29,6 +29,8 @@ def megatron(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     arguments._GLOBAL_ARGS = type("Namespace", (), {"sequence_parallel": True})()  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "megatron.core.parallel_state", state)
     monkeypatch.setitem(sys.modules, "megatron.training.global_vars", arguments)
+    c10d: Any = SimpleNamespace(is_initialized=lambda: True)
+    monkeypatch.setitem(sys.modules, "torch.distributed.distributed_c10d", c10d)
     return state
 
 

@@ -7,8 +7,10 @@ import json
 import os
 import re
 import stat
+import sys
 import threading
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, Iterator
 
 import pytest
@@ -28,6 +30,7 @@ from mstxkit.store import documents, layout, run_file
 def _nothing_is_left(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
     """Devices of these tests are their own, and none is left taken."""
     monkeypatch.setattr(others, "others", lambda: ())
+    monkeypatch.setitem(sys.modules, "tried", SimpleNamespace(__version__="1.2.3"))
     (tmp_path / "shm").mkdir()
     monkeypatch.setattr(folders, "SHARED_MEMORY", str(tmp_path / "shm"))
     yield
@@ -512,7 +515,7 @@ def test_without_limits_there_is_no_overshoot(run: Run) -> None:
 
 
 def test_a_preset_of_options_has_no_name(run: Run) -> None:
-    run.begin(preset=presets.preset_of(None, [("level", "level2")]))
+    run.begin(preset=presets.made_preset(None, [("level", "level2")]).preset)
     run.session.end("", [])
 
     assert (run.told()["preset"], run.told()["options"]) == (None, {"level": "level2"})

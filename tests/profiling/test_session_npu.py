@@ -21,7 +21,7 @@ from mstxkit.profiling import guard
 from mstxkit.testing import CannCall, CannRange, CannRun, Fail, run_under_cann
 
 pytestmark = [
-    pytest.mark.daily(8),
+    pytest.mark.daily(4),
     pytest.mark.npu,
     pytest.mark.skipif(importlib.util.find_spec("torch_npu") is None, reason="needs torch_npu"),
 ]

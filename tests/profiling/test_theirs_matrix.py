@@ -21,6 +21,8 @@ from builders.mindspeed_rl_utils import package
 
 from mstxkit.testing import CannCall, run_under_cann
 
+pytestmark = pytest.mark.days("odd")
+
 PROGRAM = Path(__file__).resolve().parents[1] / "builders" / "their_profilers.py"
 ROOT = PROGRAM.parents[2]
 VENVS = ROOT / ".venvs"

@@ -12,7 +12,7 @@ from builders import ray_jobs, selection, soak
 from builders.ray_jobs import Start
 
 HERE = Path(__file__).parent
-FILES_A_DAY = 10
+FILES_A_DAY = 7
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -13,7 +13,7 @@ from builders.run_files import BankFiles, ProcessFiles, new_run
 pytest.importorskip("numpy")
 pytest.importorskip("polars")
 
-from mstxkit.reading import allowance
+from mstxkit.reading import sealed
 from mstxkit.reading.run import open_run
 from mstxkit.store import records, segment
 
@@ -65,9 +65,9 @@ def test_more_is_believed_where_that_is_asked_for(tmp_path: Path, monkeypatch: p
     run = new_run(tmp_path / "run")
     with_bomb(run, segment.RECORDS, blocks=3, claimed=30 << 20)
     (refused,) = {part.reason for part in read_damage(run)}
-    monkeypatch.setenv(allowance.VARIABLE, str(100 << 20))
+    monkeypatch.setenv(sealed.VARIABLE, str(100 << 20))
 
-    assert allowance.VARIABLE in refused
+    assert sealed.VARIABLE in refused
     assert not read_damage(run)
 
 

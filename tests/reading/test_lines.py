@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 pl = pytest.importorskip("polars")
 
-from mstxkit.reading.lines import OPEN_NS, Drawn, Line, TrackLines  # noqa: E402
-from mstxkit.reading.suspended import Suspended  # noqa: E402
+from mstxkit.reading.lines import OPEN_NS, Drawn, Line, Suspended, TrackLines  # noqa: E402
 
 TIMES = st.integers(0, 30)
 RECORDS = st.lists(st.tuples(TIMES, TIMES, st.integers(0, 4), st.booleans(), st.booleans()), max_size=30)

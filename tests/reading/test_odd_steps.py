@@ -13,6 +13,7 @@ pl = pytest.importorskip("polars")
 
 import numpy as np  # noqa: E402
 from builders import soak  # noqa: E402
+from builders.simulated_steps import verdicts_of  # noqa: E402
 
 from mstxkit.judging.evidence import Peer, RoleStep, Work  # noqa: E402
 from mstxkit.reading import role_runs  # noqa: E402
@@ -22,17 +23,16 @@ from mstxkit.reading.report.step_words import held_up, place, rate, tail  # noqa
 from mstxkit.reading.tables import (  # noqa: E402
     bubbles,
     critical_path,
-    links,
-    ranks,
-    step_lengths,
+    lateness,
     stragglers,
     tails,
     throughput,
     what_if,
 )
+from mstxkit.reading.tables import steps as step_tables  # noqa: E402
 from mstxkit.store.metrics_setting import NOTHING_KNOWN  # noqa: E402
 
-MODULES = (bubbles, critical_path, links, ranks, step_lengths, stragglers, tails, throughput, what_if)
+MODULES = (bubbles, critical_path, step_tables, stragglers, tails, throughput, what_if)
 NO_LATENESS = {
     "rank": pl.Int32, "stage": pl.String, "source": pl.String, "late_ns": pl.Int64, "error_ns": pl.Int64,
     "step": pl.Int64, "role": pl.String,
@@ -73,6 +73,7 @@ def test_odd_steps_give_tables(number: int) -> None:
         warnings.simplefilter("error")
         runs = role_runs.of_steps(steps)
         tables = {module: module.table(runs) for module in MODULES}
+        tables |= {module: module.table(runs, verdicts_of(runs)) for module in (stragglers, what_if)}
         means = {
             "critical_path": step_means.critical_path(tables[critical_path]),
             "lateness": step_means.lateness(pl.DataFrame(schema=NO_LATENESS), runs),
@@ -84,6 +85,8 @@ def test_odd_steps_give_tables(number: int) -> None:
             figures._of_role(run, figures.DETAILS[0], means, *of_role)
         words = {"critical_path": place, "held_up_by": held_up, "tails": tail, "throughput": rate}
         assert all(word(row) for key, word in words.items() for row in means[key])
+        assert step_tables.rank_table(runs).columns == list(step_tables.RANK_SCHEMA)
+        assert lateness.link_table(runs).columns == list(lateness.LINK_SCHEMA)
 
     assert all(table.columns == list(module.SCHEMA) for module, table in tables.items())
     assert (tables[bubbles]["wait_ns"].drop_nulls() >= 0).all()

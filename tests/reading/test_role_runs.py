@@ -10,11 +10,13 @@ import numpy as np
 from builders.buffered_job import buffered_runs
 from builders.handed_on import PART_S, PARTS, Nested, Row
 from builders.judged import role_step
-from builders.simulated_steps import role_of
+from builders.simulated_steps import role_of, saved_s, stragglers_of
 
 from mstxkit.judging.cutting import Piece
 from mstxkit.reading import replay, role_runs
-from mstxkit.reading.tables import bubbles, critical_path, ranks, stragglers, throughput
+from mstxkit.reading.tables import bubbles, critical_path, throughput
+from mstxkit.reading.tables import steps as step_tables
+from mstxkit.testing import judge
 from mstxkit.testing.simulator import InjectedFault, JobShape
 from mstxkit.testing.simulator.shape import ALWAYS
 
@@ -50,12 +52,12 @@ def test_who_is_handed_something_waits_for_it_and_works_for_as_long_as_the_other
 
     np.testing.assert_allclose(own[1:], PART_S, rtol=0.15)
     np.testing.assert_allclose(wait, PART_S * np.arange(PARTS), rtol=0.15, atol=0.3)
-    assert stragglers.table((run,)).filter(stage="forward").is_empty()
+    assert stragglers_of((run,)).filter(stage="forward").is_empty()
     rows = bubbles.table((run,)).filter(stage="forward", where="in")
     assert rows["wait_ns"].sum() / 1e9 == pytest.approx(float(np.nansum(run.wait_s[:, :, forward])), rel=1e-6)
     gates = rows.drop_nulls("gate_rank")
     assert (gates["gate_rank"] == gates["rank"] - 1).all()
-    assert gates.is_empty() == (run.rows[forward] is None)
+    assert gates.is_empty() == bool((run.rows[:, forward] < 0).all())
 
 
 def test_what_a_role_waits_for_another_one_is_no_time_of_its_own() -> None:
@@ -65,9 +67,30 @@ def test_what_a_role_waits_for_another_one_is_no_time_of_its_own() -> None:
 
     assert np.nansum(actor.wait_s[1:, :, before]) == pytest.approx(float(np.nansum(free_s)), rel=0.01)
     assert rollout.is_free and not actor.is_free
-    assert ranks.table((actor,))["wait_ratio"].min() > 0.3
+    assert step_tables.rank_table((actor,))["wait_ratio"].min() > 0.3
     rows = bubbles.table((actor,)).filter(stage="load_batch", where="before")
     assert rows["gate_rank"].null_count() == len(rows) > 0
+
+
+def test_who_waited_for_the_slow_producer_is_not_fed_by_a_quick_one_that_ended_its_next_step_just_before() -> None:
+    """As happens now and then on a busy machine: here in every tenth step, half a millisecond before it goes on."""
+    rows, ended, updated = list[dict[str, object]](), [0, 0], [0, 0]
+    for step in range(50):
+        for rank, took_us in enumerate((119_600 if step % 10 == 1 else 118_600, 150_000)):
+            who, began = {"rank": rank, "role": "rollout", "step": step}, max(ended[rank], updated[-2])
+            waits = {"entered_ns": ended[rank], "left_ns": began, "stage": "wait_for_room", "waits_for": "actor"}
+            ended[rank] = began + took_us * 1000
+            does = {"entered_ns": began, "left_ns": ended[rank], "stage": "actor_generate"}
+            rows += [{**who, **waits}, {**who, **does}]
+        who, given = {"rank": 0, "role": "actor", "step": step}, max(ended) + 10**6
+        waits = {"entered_ns": updated[-1], "left_ns": given, "stage": "wait_for_samples", "waits_for": "rollout"}
+        updated.append(given + 30 * 10**6)
+        rows += [{**who, **waits}, {**who, "stage": "actor_update", "entered_ns": given, "left_ns": updated[-1]}]
+    runs = role_runs.of_steps([judged.step for judged in judge(rows).steps])
+    actor = next(run for run in runs if run.role == "actor")
+    feeds = [feed for course in actor.courses[30:] for feed in course.feeds if feed is not None]
+
+    assert [feed.courses for feed in feeds] == [(("rollout", step),) for step in range(30, 50)]
 
 
 def test_a_stage_around_another_one_has_the_time_before_and_behind_it() -> None:
@@ -108,7 +131,7 @@ def test_a_replay_goes_on_with_a_member_that_does_nothing_in_most_steps() -> Non
     own = run.own_s.copy()
     own[:, 2, run.kinds.index(Piece("in", "actor_generate"))] -= 2.0
 
-    assert replay.saved_s([run], run, own, 0, len(steps))[1] == pytest.approx(2.0 / 3, rel=0.03)
+    assert saved_s([run], run, own) == pytest.approx(2.0 / 3, rel=0.03)
 
 
 def test_a_step_without_stages_is_none() -> None:

@@ -18,7 +18,7 @@ pl = pytest.importorskip("polars")
 from mstxkit.errors import MstxkitError, ReadError  # noqa: E402
 from mstxkit.reading import live  # noqa: E402
 from mstxkit.reading.run import OLDEST_POLARS, open_run  # noqa: E402
-from mstxkit.store import job_file, layout, livefile, records, segment  # noqa: E402
+from mstxkit.store import documents, job_file, layout, livefile, records, segment  # noqa: E402
 from mstxkit.store.job_file import JobState  # noqa: E402
 
 RANGES = [
@@ -447,3 +447,30 @@ def test_a_bank_that_changed_hands_while_it_was_copied_is_not_taken(
     path.write_bytes(b"")
     with path.open("rb") as stream:
         assert not live._is_still_the_same(data, stream.fileno(), at)
+
+
+@pytest.mark.parametrize(
+    ("copied", "now", "second", "seen"),
+    [
+        (BankFiles(4).range("a", 1, 2), BankFiles(4).range("a", 1, 2).range("b", 2, 3), 5, ["a", "b", "z"]),
+        (BankFiles(1).range("a", 1, 2), BankFiles(4).range("b", 2, 3), 5, ["b", "z"]),  # "a" is sealed by now
+        (BankFiles(4).range("a", 1, 2), BankFiles(6).range("b", 9, 9), 5, ["z"]),
+    ],
+    ids=["it grew", "it was sealed and taken again", "it was taken again after all that was copied"],
+)
+def test_a_copy_holds_what_was_recorded_up_to_a_moment(
+    run: Path, monkeypatch: pytest.MonkeyPatch, copied: BankFiles, now: BankFiles, second: int, seen: list[str]
+) -> None:
+    """The first bank goes on being written while the second is copied: whoever sees "z" sees what ended before it."""
+    last = BankFiles(second).range("z", 4, 5)
+    earlier = ProcessFiles(run).live(copied, last, pointer=alive()).read_bytes()
+    ProcessFiles(run).live(now, last, pointer=alive())
+    read_part = documents.read_part
+    copies = [earlier]
+
+    def copy_the_file_while_it_is_written(fd: int, offset: int, size: int) -> bytes:
+        return copies.pop() if size == live.LIMIT_BYTES and copies else read_part(fd, offset, size)
+
+    monkeypatch.setattr(live.documents, "read_part", copy_the_file_while_it_is_written)
+
+    assert names(run) == seen and not copies

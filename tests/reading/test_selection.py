@@ -16,8 +16,8 @@ pytest.importorskip("numpy")
 pl = pytest.importorskip("polars")
 
 from mstxkit.errors import ReadError  # noqa: E402
+from mstxkit.reading import places  # noqa: E402
 from mstxkit.reading.run import open_run  # noqa: E402
-from mstxkit.reading.run_files import RunFiles  # noqa: E402
 from mstxkit.reading.selection import selection  # noqa: E402
 from mstxkit.store import segment  # noqa: E402
 
@@ -185,9 +185,9 @@ def test_files_of_other_ranks_are_not_opened_but_for_their_newest(run: Path, mon
     for number in (1, 2, 3):
         process.seal_indexed(bank(number), ended="exit" if number == 3 else None)
     opened: list[str] = []
-    real = RunFiles.__init__.__globals__["Folder"].opened
+    real = places.SealedFolder.opened
     monkeypatch.setattr(
-        "mstxkit.reading.folder.Folder.opened", lambda folder, name: (opened.append(name), real(folder, name))[1]
+        places.SealedFolder, "opened", lambda folder, name: (opened.append(name), real(folder, name))[1]
     )
     open_run(run, ranks=0).ranges()
 

@@ -13,7 +13,7 @@ from builders import lives
 
 pytest.importorskip("polars")
 
-from mstxkit.reading import judged, twice
+from mstxkit.reading import judged
 from mstxkit.reading.report import summary
 from mstxkit.reading.run import open_run
 
@@ -31,7 +31,7 @@ with mstxkit.capture(sys.argv[1]):
 
 @pytest.fixture
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    monkeypatch.setattr(twice, "_TOGETHER_FROM_NS", 1_000_000_000)
+    monkeypatch.setattr(judged, "_TOGETHER_FROM_NS", 1_000_000_000)
     with lives.own_run(tmp_path) as folder:
         yield folder
 
@@ -61,7 +61,7 @@ def test_two_jobs_at_once_in_one_folder_are_not_judged_as_one(run: Path) -> None
     judgement = judged.of_run(open_run(run).roles)
     said = summary.summarise(open_run(run))["headline"]
 
-    assert twice.ranks(open_run(run).processes()) == [0, 1]
+    assert judged.ranks_there_twice(open_run(run).processes()) == [0, 1]
     assert (judgement.by, judgement.why_not) == (judged.NOBODY, judged.TWICE)
     assert said["words"].startswith("not judged: the same ranks are there twice at once")
     assert said["advice"].startswith("give each of two jobs a run folder of its own (MSTXKIT_RUN)")
@@ -71,13 +71,13 @@ def test_ranks_that_are_started_again_are_not_there_twice(run: Path) -> None:
     record(run, (0, ""), (1, ""))
     record(run, (0, ""), (1, ""))
 
-    assert twice.ranks(open_run(run).processes()) == []
+    assert judged.ranks_there_twice(open_run(run).processes()) == []
 
 
 def test_equal_ranks_of_two_roles_are_not_there_twice(run: Path) -> None:
     record(run, (0, "actor"), (0, "rollout"))
 
-    assert twice.ranks(open_run(run).processes()) == []
+    assert judged.ranks_there_twice(open_run(run).processes()) == []
     assert judged.of_run(open_run(run).roles).why_not == judged.NO_PEER
 
 
@@ -93,7 +93,7 @@ def test_steps_of_one_number_are_not_judged_as_one_where_they_are_counted_anew(
     judgement = judged.of_run(open_run(run).roles)
     said = summary.summarise(open_run(run))["headline"]
 
-    assert twice.are_steps(open_run(run).files.stage_rows()) is is_anew
+    assert judged.are_steps_there_twice(open_run(run).files.stage_rows) is is_anew
     assert (judgement.why_not == judged.ANEW) is is_anew
     assert said["words"].startswith("not judged: steps are counted from the beginning again") is is_anew
     assert not is_anew or said["advice"].startswith("count on")

@@ -50,6 +50,41 @@ def test_what_is_no_run_folder_is_refused(tmp_path: Path) -> None:
         adopt.collect(tmp_path)
 
 
+def test_of_who_sealed_nothing_itself_the_sealed_files_of_others_are_not_listed(
+    run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A program that forks all the time has tens of thousands of them."""
+    path = left_by(run, BankFiles(seq=4).range("a", 1, 2))
+    listed, listdir = [], os.listdir
+
+    def noted(folder: Any) -> list[str]:
+        listed.append(os.path.realpath(f"/proc/self/fd/{folder}" if isinstance(folder, int) else folder))
+        return listdir(folder)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "listdir", noted)
+        adopt.collect(run)
+
+    assert str(path.parent) in listed and str(run / "sealed") not in listed
+    assert lives.ended(run) == {"a": 1}
+
+
+def test_what_an_adopter_had_written_before_it_was_killed_is_not_written_again(run: Path) -> None:
+    path = left_by(run, BankFiles(seq=4).range("a", 1, 2))
+    (pointer,) = (run / "live").iterdir()
+    left = {file: file.read_bytes() for file in (path, pointer)}
+    adopt.collect(run)
+    (sealed,) = (run / "sealed").iterdir()
+    size = sealed.stat().st_size
+    for file, content in left.items():
+        file.parent.mkdir(exist_ok=True)
+        file.write_bytes(content)
+    adopt.collect(run)
+
+    assert [file.stat().st_size for file in (run / "sealed").iterdir()] == [size]
+    assert not list((run / "live").iterdir())
+
+
 def test_a_dead_process_is_sealed_with_what_was_open_and_then_gone(run: Path) -> None:
     path = left_by(run, *two_banks(), slots=(SLOT,))
     adopted = adopt.collect(run)

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from mstxkit.recorder.sealed import SealedFiles, cut_torn_end, files_of
-from mstxkit.store import segment
+from mstxkit.recorder.sealed import SealedFiles, cut_torn_end
+from mstxkit.store import sealed_place, segment
 from mstxkit.store.block_index import Indexed
 
 NO_LIMIT = 1 << 40
@@ -25,7 +25,8 @@ def block(size_bytes: int, number: int = 0, records: int = 1) -> Indexed:
 
 def sealed(folder: Path, rotate_bytes: int = NO_LIMIT, quota_bytes: int = NO_LIMIT) -> tuple[SealedFiles, list[int]]:
     evicted: list[int] = []
-    return SealedFiles(folder, "host-1-a", rotate_bytes, quota_bytes, evicted.append), evicted
+    before = sealed_place.all_names([folder], "host-1-a")
+    return SealedFiles(folder, "host-1-a", rotate_bytes, quota_bytes, evicted.append, before=before), evicted
 
 
 def numbers_in(folder: Path) -> dict[str, list[int]]:
@@ -91,7 +92,7 @@ def test_a_later_writer_of_the_same_process_goes_on_in_a_new_file(tmp_path: Path
     (tmp_path / "host-1-ab.0009.mxs").write_bytes(b"another process")
     (tmp_path / "host-1-a.x.mxs").write_bytes(b"no number")
 
-    assert [path.name for path in files_of([tmp_path], "host-1-a")] == [f"host-1-a.000{k}.mxs" for k in (1, 2, 3)]
+    assert sorted(path.name for path in tmp_path.glob("host-1-a.0*")) == [f"host-1-a.000{k}.mxs" for k in (1, 2, 3)]
 
 
 @pytest.mark.parametrize("already", [0, 2])

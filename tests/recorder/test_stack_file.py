@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import sys
 import threading
 import time
 from pathlib import Path
@@ -12,6 +13,7 @@ from pathlib import Path
 import pytest
 from builders import lives
 
+from mstxkit import faults
 from mstxkit.recorder.exits import Unhandled
 from mstxkit.recorder.last_words import LastWordsHere
 from mstxkit.store import stacks
@@ -132,7 +134,7 @@ def test_a_handler_of_the_program_for_a_fatal_signal_is_called_all_the_same(tmp_
     said(tmp_path / "s", program, status=33)
 
 
-@pytest.mark.parametrize("leaves", ["close", "forget"])
+@pytest.mark.parametrize("leaves", ["close()", "close(is_left=True)"])
 def test_a_handler_that_the_program_sets_later_for_a_fatal_signal_stays_its_own(tmp_path: Path, leaves: str) -> None:
     """As a library does that is imported later; at our end, or in a forked child."""
     program = f"""
@@ -140,7 +142,7 @@ def test_a_handler_that_the_program_sets_later_for_a_fatal_signal_stays_its_own(
         handler = ctypes.CFUNCTYPE(None, ctypes.c_int)(lambda number: os._exit(33))
         stacks = StackFile(path)
         libc.signal(signal.SIGABRT, handler)
-        stacks.{leaves}()
+        stacks.{leaves}
         print(faulthandler.is_enabled(), flush=True)
         os.kill(os.getpid(), signal.SIGABRT)
     """
@@ -250,6 +252,16 @@ def test_a_look_that_comes_after_the_end_begins_nothing(tmp_path: Path) -> None:
     words.consider()
 
     assert (len(during), list(tmp_path.iterdir())) == (2, [])
+
+
+def test_where_ctypes_cannot_be_loaded_that_is_counted_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "ctypes", None)
+    monkeypatch.delitem(sys.modules, "mstxkit.recorder.stack_file", raising=False)
+    words = LastWordsHere(tmp_path / "h-1-1.live")
+    words.consider()
+    words.end(time.monotonic() + 20)
+
+    assert faults.counts == {"last_words": 1}
 
 
 @pytest.mark.parametrize("harm", ["closed", "removed", "removed and made anew"])

@@ -22,12 +22,14 @@ said = [sinks.states()["torch"]]
 import torch
 from torch.profiler import ProfilerActivity, profile
 
-async def task(number):
+async def task(number, ended):
     with mstx_range(f"task {number}"):
-        await asyncio.sleep(0.002 * (3 - number))
+        await (asyncio.sleep(0.002) if number == 2 else ended[number + 1].wait())
+    ended[number].set()
 
 async def tasks():
-    await asyncio.gather(*(task(number) for number in range(3)))
+    ended = [asyncio.Event() for number in range(3)]
+    await asyncio.gather(*(task(number, ended) for number in range(3)))
 
 def elsewhere(work):
     thread = threading.Thread(target=work)

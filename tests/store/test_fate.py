@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Mapping
 
 import pytest
-from builders.escalated_run import GONE, NS, control, left, run_of, say, session
+from builders.escalated_run import GONE, NS, STAGES, control, left, run_of, say, session
 
 from mstxkit.escalation import asking
 from mstxkit.host import identity
@@ -194,3 +194,30 @@ def test_what_each_process_of_a_rank_says_of_a_common_end_is_told(run: Path, ord
     state, reason = judged(run, request)
     assert state == "failed"
     assert sorted(reason.split("; ")) == reasons[:2]
+
+
+UPDATED, GENERATED = (f"{stage} was not recorded in steps 7 to 8" for stage in reversed(STAGES))
+
+
+@pytest.mark.parametrize(("steps", "told"), [
+    ((7, 8), ("done", "recorded: actor_generate in 2 of 2 steps, actor_update in 2 of 2 steps")),
+    ((7,), ("failed", "recorded: actor_generate in 1 of 2 steps, actor_update in 2 of 2 steps")),
+    ((), ("failed", "recorded: actor_generate in 0 of 2 steps, actor_update in 2 of 2 steps")),
+])  # fmt: skip
+def test_what_the_processes_of_a_rank_recorded_together_is_told(
+    run: Path, steps: tuple[int, ...], told: tuple[str, str]
+) -> None:
+    """Each has failed by itself: it never runs the other's stage."""
+    request = left(run, stage=list(STAGES), steps=2)
+    for role, stage, lacks in zip(("rollout", "actor"), STAGES, (UPDATED, GENERATED)):
+        about = Report(request.id, 1, "failed", reason=lacks)
+        say(run, 1, about, role=role, stages=(stage,), process=ELSEWHERE)
+    for nth, (stage, step) in enumerate(
+        [*(("actor_generate", step) for step in steps), *(("actor_update", n) for n in (7, 8))]
+    ):
+        session(run, request.id, stage=stage, step=step, start_ns=nth)
+    session(run, request.id, state="failed", stage="actor_generate", step=9)
+
+    state, reason = judged(run, request)
+    assert (state, reason.partition("; ")[0]) == told
+    assert (UPDATED in reason and GENERATED in reason) is (state == "failed")

@@ -24,9 +24,7 @@ FLAVOUR = "mstxkit"
 DESCRIPTION = "a YAML's section mstxkit:, every canonical field"
 
 SECTION = "mstxkit"
-_GROUPS: Mapping[str, Any] = {
-    "window": Window, "sampling": Sampling, "limits": ConfigLimits, "budgets": Budgets,
-}  # fmt: skip
+_GROUPS: Mapping[str, Any] = {"window": Window, "sampling": Sampling, "limits": ConfigLimits, "budgets": Budgets}
 # What mstxkit alone has: a section of these alone goes with the framework's own section beside it.
 MANNER = ("light", "budgets", "act", "takes_over")
 

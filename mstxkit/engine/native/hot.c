@@ -1,132 +1,53 @@
 /* mstxkit's hot path: ranges, marks, steps and the recorder's live file, in one extension module.
  *
- * The interface is that of docs/internals/engine.md; engine/twin/hot.py is the same in Python.
- *   live.h          clock, banks, texts, slots, records      sites.h   interned names and stages
- *   tracks.h        threads and contexts                     sinks.h   live outputs
- *   watch.h         hooks on stages and steps                sums.h    what is handed over of a stage
- *   attributes.h    attributes on their way into records     range.h   a range from begin to end
- *   range_object.h  what `with` sees of it                   making.h  the calls that make ranges and marks
- *   limits.h        storms and cost                          driven.h  coroutines and generators
- *   stored.h        what patched calls read                  steps.h   the step and the stage in force
- *   attaching.h     recording begins and ends                sealing.h what the recorder's threads call
- *   blocks.h        a full bank as planes                    texts.h   its texts as columns
- *   words.h         docstrings
+ * The interface is that of docs/internals/engine.md; engine/twin/hot.py is the same in Python. A part is a source, and
+ * a header that declares what others take of it; it includes the headers of those that it takes from, never in a circle
+ * (tests/test_engine_parts.py). All are compiled as one unit, this one, so that what a range runs is inlined:
+ *   clock           ticks, anchors                           faults       what goes wrong
+ *   live            the live file: texts, records, slots     banks        one after another, and what they know
+ *   sites           interned names and stages                tracks       threads and contexts
+ *   sums            what is handed over of a stage           stages       a range that is one
+ *   watch           hooks on stages and steps                sinks        live outputs
+ *   attributes      on their way into records                free_ranges  memory for them
+ *   range           from begin to end                        entering     also again, watched, counted
+ *   limits          storms and cost                          range_object what `with` sees of it
+ *   ready           an awaitable that is done                driven       coroutines and generators
+ *   making          the calls that make ranges and marks     stored       what patched calls read
+ *   steps           the step and the stage in force          heartbeat    a thread of its own
+ *   attaching       recording begins and ends                sealing      what the recorder's threads call
+ *   blocks          a full bank as planes                    texts        its texts as columns
+ * types.h is what they all know; words.h has the docstrings.
  * Needs the GIL (it does not declare Py_mod_gil, so a free-threaded interpreter turns the GIL on) and one interpreter.
  */
-#include "attaching.h"
-#include "making.h"
-#include "sealing.h"
-#include "steps.h"
+#include "clock.c"
+#include "faults.c"
+#include "live.c"
+#include "sites.c"
+#include "tracks.c"
+#include "banks.c"
+#include "sums.c"
+#include "watch.c"
+#include "sinks.c"
+#include "stages.c"
+#include "free_ranges.c"
+#include "attributes.c"
+#include "range.c"
+#include "limits.c"
+#include "entering.c"
+#include "ready.c"
+#include "range_object.c"
+#include "driven.c"
+#include "stored.c"
+#include "making.c"
+#include "steps.c"
+#include "heartbeat.c"
+#include "attaching.c"
+#include "blocks.c"
+#include "texts.c"
+#include "sealing.c"
+#include "words.h"
 
-/* ---- clock ---- */
-static PyObject *hot_clock_kind(PyObject *self, PyObject *unused)
-{
-    (void)self, (void)unused;
-    return PyLong_FromUnsignedLong(g.clock);
-}
-
-static PyObject *hot_set_clock(PyObject *self, PyObject *value)
-{
-    (void)self;
-    unsigned long kind = PyLong_AsUnsignedLong(value);
-    if (PyErr_Occurred()) return NULL;
-    int known = kind == CLOCK_MONO || kind == CLOCK_FAKE;
-#if defined(__x86_64__)
-    known |= kind == CLOCK_TSC;
-#elif defined(__aarch64__)
-    known |= kind == CLOCK_CNTVCT;
-#endif
-    if (!known) { PyErr_Format(PyExc_ValueError, "clock %lu is not one of this machine", kind); return NULL; }
-    if (g.base) {
-        PyErr_SetString(PyExc_ValueError, "the clock cannot change while a live file is attached");
-        return NULL;
-    }
-    int is_counter = kind == CLOCK_TSC || kind == CLOCK_CNTVCT;
-    if (is_counter && kind == g.clock && g.first_ns) Py_RETURN_NONE; /* known since long, as in a forked child */
-    g.clock = (uint32_t)kind;
-    g.ticks_per_ns = 1.0;
-    Anchor first = take_anchor();
-    g.first_ticks = first.ticks;
-    g.first_ns = first.mono;
-    if (is_counter) { /* a first estimate; later anchors refine it */
-        struct timespec pause = {0, 1000000};
-        Py_BEGIN_ALLOW_THREADS
-        nanosleep(&pause, NULL);
-        Py_END_ALLOW_THREADS
-        Anchor second = take_anchor();
-        g.ticks_per_ns = (double)(second.ticks - first.ticks) / (double)(second.mono - first.mono);
-    }
-    Py_RETURN_NONE;
-}
-static PyObject *hot_set_fake_ticks(PyObject *self, PyObject *value)
-{
-    (void)self;
-    unsigned long long ticks = PyLong_AsUnsignedLongLong(value);
-    if (PyErr_Occurred()) return NULL;
-    g.fake_ticks = ticks;
-    Py_RETURN_NONE;
-}
-static PyObject *hot_now(PyObject *self, PyObject *unused)
-{
-    (void)self, (void)unused;
-    return PyLong_FromUnsignedLongLong(now());
-}
-static PyObject *hot_ticks_per_ns(PyObject *self, PyObject *unused)
-{
-    (void)self, (void)unused;
-    return PyFloat_FromDouble(g.ticks_per_ns);
-}
-
-/* ---- sinks and hooks ---- */
-static PyObject *or_null(PyObject *value) { return value == Py_None ? NULL : Py_NewRef(value); }
-
-static int sink_index(long k)
-{
-    if (k >= 0 && k < SINK_COUNT) return 1;
-    PyErr_Format(PyExc_ValueError, "sink index must be 0 to %d", SINK_COUNT - 1);
-    return 0;
-}
-static PyObject *hot_set_sink(PyObject *self, PyObject *args)
-{
-    (void)self;
-    int k;
-    PyObject *begin, *end, *mark = Py_None, *begin_stream = Py_None;
-    if (!PyArg_ParseTuple(args, "iOO|OO", &k, &begin, &end, &mark, &begin_stream) || !sink_index(k)) return NULL;
-    drop_sink(k);
-    g_sinks[k] = (Sink){Py_NewRef(begin), Py_NewRef(end), or_null(mark), or_null(begin_stream)};
-    g.on |= (uint32_t)(ON_SINK_0 << k);
-    Py_RETURN_NONE;
-}
-static PyObject *hot_clear_sink(PyObject *self, PyObject *value)
-{
-    (void)self;
-    long k = PyLong_AsLong(value);
-    if (PyErr_Occurred() || !sink_index(k)) return NULL;
-    drop_sink((int)k);
-    Py_RETURN_NONE;
-}
-static PyObject *hot_set_direct(PyObject *self, PyObject *args)
-{
-    (void)self;
-    unsigned long long a[7];
-    if (!PyArg_ParseTuple(args, "(KKKKKKK)", a, a + 1, a + 2, a + 3, a + 4, a + 5, a + 6)) return NULL;
-    if (!a[1] || !a[2]) {
-        PyErr_SetString(PyExc_ValueError, "mstxRangeStartA and mstxRangeEnd are needed");
-        return NULL;
-    }
-    Direct *d = PyMem_RawCalloc(1, sizeof *d);
-    if (!d || !(d->domains = PyDict_New())) { PyMem_RawFree(d); return PyErr_NoMemory(); }
-    memcpy(d, a, sizeof a); /* seven function pointers, in this order */
-    g_direct = d;
-    g.on |= ON_DIRECT;
-    Py_RETURN_NONE;
-}
-static PyObject *hot_clear_direct(PyObject *self, PyObject *unused)
-{
-    (void)self, (void)unused;
-    g.on &= ~(uint32_t)ON_DIRECT;
-    Py_RETURN_NONE;
-}
+/* ---- hooks and counters ---- */
 static PyObject *hot_set_hooks(PyObject *self, PyObject *args)
 {
     (void)self;
@@ -146,13 +67,6 @@ static PyObject *hot_set_hooks(PyObject *self, PyObject *args)
     Py_RETURN_NONE;
 }
 
-/* ---- counters ---- */
-static PyObject *hot_count_fault(PyObject *self, PyObject *unused)
-{
-    (void)self, (void)unused;
-    g.counters[FAULTS]++;
-    Py_RETURN_NONE;
-}
 static PyObject *hot_counters(PyObject *self, PyObject *unused)
 {
     (void)self, (void)unused;
@@ -170,11 +84,13 @@ static void before_fork(void)
     pthread_mutex_lock(&g.beat_lock);
     pthread_mutex_lock(&g.work_lock);
 }
+
 static void after_fork_in_parent(void)
 {
     pthread_mutex_unlock(&g.work_lock);
     pthread_mutex_unlock(&g.beat_lock);
 }
+
 static void make_locks(void)
 {
     pthread_condattr_t monotonic;
@@ -186,6 +102,7 @@ static void make_locks(void)
     pthread_cond_init(&g.work_cond, &monotonic);
     pthread_condattr_destroy(&monotonic);
 }
+
 static void after_fork_in_child(void)
 {
     make_locks();
@@ -204,7 +121,9 @@ static void after_fork_in_child(void)
 
 /* ---- the module ---- */
 #define FAST (METH_FASTCALL | METH_KEYWORDS)
+
 #define CALL(f) (PyCFunction)(void *)f
+
 static PyMethodDef hot_methods[] = {
     {"mstx_range", CALL(hot_mstx_range), FAST, doc_mstx_range},
     {"stage", CALL(hot_stage), FAST, doc_stage},
@@ -262,6 +181,7 @@ static PyMethodDef hot_methods[] = {
     {"count_fault", hot_count_fault, METH_NOARGS, NULL},
     {"counters", hot_counters, METH_NOARGS, NULL},
     {NULL, NULL, 0, NULL}};
+
 /* What generated wrappers hold. Their module is said to be mstxkit.marking.state, so that a wrapper which
  * cloudpickle ships by value takes them by reference, and finds the engine of the process that it arrives in. */
 static PyMethodDef wrapper_calls[] = {{"is_on", hot_is_on, METH_O, NULL},
@@ -285,6 +205,7 @@ static int make_types(PyObject *module)
         if (!*all[i].type) return 0;
         if (all[i].name && PyObject_SetAttrString(module, all[i].name, (PyObject *)*all[i].type) < 0) return 0;
     }
+    g_call_range = range_call;
     PyObject *descr = (PyObject *)PyObject_New(PyObject, SelfDescr_Type);
     int done = descr && PyObject_SetAttrString((PyObject *)Range_Type, "__enter__", descr) == 0 &&
                PyObject_SetAttrString((PyObject *)Range_Type, "__exit__", descr) == 0;
@@ -398,8 +319,10 @@ static PyModuleDef_Slot hot_slots[] = {{Py_mod_exec, hot_exec},
                                        {Py_mod_multiple_interpreters, Py_MOD_PER_INTERPRETER_GIL_SUPPORTED},
 #endif
                                        {0, NULL}};
+
 static struct PyModuleDef hot_module = {PyModuleDef_HEAD_INIT, "mstxkit.engine.native.hot", "mstxkit's hot path.", 0,
                                        hot_methods, hot_slots, NULL, NULL, NULL};
 
 __attribute__((visibility("default"))) PyMODINIT_FUNC PyInit_hot(void);
+
 PyMODINIT_FUNC PyInit_hot(void) { return PyModuleDef_Init(&hot_module); }

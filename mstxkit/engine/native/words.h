@@ -1,5 +1,6 @@
 /* The docstrings of the public names; `hot.pyi` and the twin have the same texts, and a test compares them. */
 #pragma once
+#include "types.h"
 
 PyDoc_STRVAR(doc_site,
     "A call site, interned: one per (name, domain, stage) and process. Pickles as a call of the hook `unpickle`.");

@@ -168,9 +168,9 @@ class Live:
         self.windows: dict[Any, Any] = {}  # of coalesced calls that are not written yet: see `limits`
         self._seq, self._is_rotating = 0, False
         self.bank: Bank
-        self._activate(0)
+        self._activate_bank(0)
 
-    def _activate(self, index: int) -> None:
+    def _activate_bank(self, index: int) -> None:
         self._seq += 1
         ends = [window.end for window in tuple(self.windows.values()) if window.calls]
         self.bank = Bank(self, index, self._seq, min([max(clock.now() - _ORIGIN_SLACK, 0), *ends]))
@@ -203,7 +203,7 @@ class Live:
             free = [index for index in others if self.state(index) == livefile.FREE] if is_full else [bank.index]
             if free:
                 bank.count = _CLOSED  # what is about to be written here is written elsewhere
-                self._activate(free[0])
+                self._activate_bank(free[0])
             if free and is_full:
                 # Only now: were it sealed before the new bank knows what is open, a kill would leave that nameless.
                 self.state(bank.index, livefile.FULL)

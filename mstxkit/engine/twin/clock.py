@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ...host.threads import Latch
 
 MONOTONIC, FAKE = 1, 4
-_EARLY_ANCHORS_NS, _ANCHOR_EVERY_NS = (10_000_000, 90_000_000, 900_000_000), 2_000_000_000
+_EARLY_ANCHORS_NS, _ANCHOR_EVERY_NS, _ENDS_WITHIN_S = (10_000_000, 90_000_000, 900_000_000), 2_000_000_000, 0.5
 
 # The kernel's, taken once: who freezes time in a test replaces functions of `time`, also where modules hold them.
 monotonic_ns: Callable[[], int] = partial(time.clock_gettime_ns, time.CLOCK_MONOTONIC)
@@ -66,12 +66,12 @@ def start_heartbeat(view: memoryview, seconds: float) -> None:
 
 
 def stop_heartbeat() -> bool:
-    """End that thread and wait for it. Was there one?"""
+    """End that thread, and wait for it, unless a finalizer of the program keeps it. Was there one?"""
     global beat
     ended, beat = beat, None
     if ended is not None and ended[0] is not threading.current_thread():
         ended[1].set()
-        ended[0].join()
+        ended[0].join(_ENDS_WITHIN_S)
     return ended is not None
 
 

@@ -30,7 +30,7 @@ class Span:
         """End the span; `error` says whether it failed."""
         self.end(bool(error))
 
-    def _opened(self) -> Opened | None:
+    def _open_range(self) -> Opened | None:
         """The range while it is open; None where everything was off at its begin."""
         return self._range._entries[0] if self._range._entries else None
 
@@ -42,7 +42,7 @@ class Span:
         is_first, self.has_begun = not self.has_begun, True
         if is_first:
             self._range.__enter__(True)
-        opened = self._opened()
+        opened = self._open_range()
         if opened is not None:
             opened.is_body = True
             tracks.unpark(opened, self._parked)
@@ -52,7 +52,7 @@ class Span:
 
     def suspend(self) -> None:
         """The body runs up to here."""
-        opened = self._opened()
+        opened = self._open_range()
         if opened is not None:
             self._count_busy(opened)
             tracks.park(opened, self._parked)
@@ -67,7 +67,7 @@ class Span:
     def end(self, failed: bool) -> None:
         """End the range, where it has begun. Once."""
         try:
-            opened = self._opened()
+            opened = self._open_range()
             if opened is not None and not self._is_over:
                 self._count_busy(opened)
                 tracks.unpark(opened, self._parked)
@@ -104,40 +104,40 @@ class Driven:
     def send(self, value: Any) -> Any:
         """Resume the body with a value."""
         if value is None and not hasattr(self._body, "send"):
-            return self._run(self._body.__next__)
-        return self._run(self._body.send, value)
+            return self._resume_body(self._body.__next__)
+        return self._resume_body(self._body.send, value)
 
     def throw(self, *error: Any) -> Any:
         """Resume the body with an exception."""
         try:
-            return self._run(self._body.throw, *error)
+            return self._resume_body(self._body.throw, *error)
         finally:
             # An exception that leaves keeps this frame: with the exception in it, that would be a cycle.
             error = ()
 
-    def _run(self, resume: Any, *args: Any) -> Any:
+    def _resume_body(self, resume: Any, *args: Any) -> Any:
         try:
             self._span.resume()
             result = resume(*args)
             self._span.suspend()
             return result
         except BaseException as exc:
-            self._stop(not isinstance(exc, (StopIteration, GeneratorExit)))
+            self._stop_body(not isinstance(exc, (StopIteration, GeneratorExit)))
             raise
         finally:
             resume, args = None, ()
 
     @begins_with_try
-    def _stop(self, failed: bool) -> None:
+    def _stop_body(self, failed: bool) -> None:
         try:
-            self._leave(failed)
+            self._leave_span(failed)
         finally:
-            self._leave(failed)  # where the first time was interrupted
+            self._leave_span(failed)  # where the first time was interrupted
         if not self._ends_span:
             # Else the exception that comes out keeps, by way of this frame, what was thrown into the body.
             self._body = _FINISHED
 
-    def _leave(self, failed: bool) -> None:
+    def _leave_span(self, failed: bool) -> None:
         if self._ends_span:
             self._span.end(failed)
         else:
@@ -152,4 +152,4 @@ class Driven:
             self._body.close()
             failed = False
         finally:
-            self._leave(failed)
+            self._leave_span(failed)

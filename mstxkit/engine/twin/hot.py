@@ -41,7 +41,7 @@ def mstx_range(
 
     Called as `mstx_range(name, *, stage=None, domain="default", stream=None, **attributes)`.
     """
-    return _made("name", name, stage, domain, stream, attributes)
+    return _make_range("name", name, stage, domain, stream, attributes)
 
 
 def stage(key: Any = _UNGIVEN, /, *, domain: Any = None, stream: Any = None, **attributes: Any) -> Any:
@@ -49,10 +49,10 @@ def stage(key: Any = _UNGIVEN, /, *, domain: Any = None, stream: Any = None, **a
 
     Called as `stage(key, *, domain="default", stream=None, **attributes)`.
     """
-    return _made("key", key, None, domain, stream, attributes)
+    return _make_range("key", key, None, domain, stream, attributes)
 
 
-def _made(keyword: str, name: Any, stage: Any, domain: Any, stream: Any, attributes: dict[str, Any]) -> Any:
+def _make_range(keyword: str, name: Any, stage: Any, domain: Any, stream: Any, attributes: dict[str, Any]) -> Any:
     """A range, or what it decorates where that is given in place of a name. A stage's name is its key, too."""
     if name is _UNGIVEN:
         if keyword not in attributes:

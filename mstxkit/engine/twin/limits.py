@@ -82,15 +82,15 @@ def limit(site: Site, coalesce: bool = False, max_depth: int | None = None, max_
     for name, value in wanted.items():
         if value is not None and not (isinstance(value, int) and 0 <= value < records.NO_STEP):
             raise ValueError(f"{name}={value!r}: None or an int from 0 is needed")
-    _change(site, coalesce=bool(coalesce), second=0, **wanted)
+    _change_limits(site, coalesce=bool(coalesce), second=0, **wanted)
 
 
 def throttle(site: Site, on: bool, /) -> None:
     """Coalesce every call of the site, whatever its limits say; or no more."""
-    _change(site, is_throttled=bool(on))
+    _change_limits(site, is_throttled=bool(on))
 
 
-def _change(site: Site, **changes: Any) -> None:
+def _change_limits(site: Site, **changes: Any) -> None:
     if checked(site).own_stage is None:
         site.limits = (site.limits or SiteLimits()).change(**changes)
 

@@ -36,25 +36,25 @@ def switch(bit: int, is_on: object) -> None:
 
 def set_sink(index: int, begin: Any, end: Any, mark: Any = None, begin_stream: Any = None) -> None:
     """Tell this tool of every range and mark from now on."""
-    _put(index, (begin, end, mark, begin_stream))
+    _put_sink(index, (begin, end, mark, begin_stream))
 
 
 def clear_sink(index: int) -> None:
     """Tell it of nothing more but the ends of what it began."""
-    _put(index, None)
+    _put_sink(index, None)
 
 
 def set_direct(addresses: tuple[int, ...]) -> None:
     """mstx by C function addresses: see docs/internals/engine.md."""
-    _put(_MSTX, _sink_of(addresses), len(_SINKS))
+    _put_sink(_MSTX, _sink_of(addresses), len(_SINKS))
 
 
 def clear_direct() -> None:
     """No mstx any more."""
-    _put(_MSTX, None, len(_SINKS))
+    _put_sink(_MSTX, None, len(_SINKS))
 
 
-def _put(index: int, sink: Sink | None, limit: int = _MSTX) -> None:
+def _put_sink(index: int, sink: Sink | None, limit: int = _MSTX) -> None:
     if not 0 <= index < limit:
         raise ValueError(f"sink index must be 0 to {_MSTX - 1}")
     sinks[index] = sink
@@ -100,13 +100,13 @@ def _sink_of(addresses: tuple[int, ...]) -> Sink:
     return tell_begin, tell_end, tell_mark, None
 
 
-def _ask(where: str, hook: Callable[..., object], *arguments: Any) -> Any:
+def _ask_hook(where: str, hook: Callable[..., object], *arguments: Any) -> Any:
     """What it says; None where it fails, which is a fault, and the end of a sink."""
     try:
         return hook(*arguments)
     except Exception as exc:
         if where in _SINKS:
-            _put(_SINKS.index(where), None, len(_SINKS))
+            _put_sink(_SINKS.index(where), None, len(_SINKS))
         interruptions.note(where, exc)
 
 
@@ -118,9 +118,9 @@ def begin_in_sinks(opened: Any, stream: Any) -> None:
             begin, end, _, begin_stream = sink
             begun_in = process
             if stream is None or begin_stream is None:
-                token = _ask(name, begin, message, domain)
+                token = _ask_hook(name, begin, message, domain)
             else:
-                token = _ask(name, begin_stream, message, stream, domain)
+                token = _ask_hook(name, begin_stream, message, stream, domain)
             if token is not None:
                 opened.ends.append((name, end, token, begun_in))
 
@@ -131,14 +131,14 @@ def end_in_sinks(opened: Any) -> None:
         name, end, token, begun_in = opened.ends[-1]
         del opened.ends[-1]
         if begun_in is process:
-            _ask(name, end, token, opened.site.message_domain)
+            _ask_hook(name, end, token, opened.site.message_domain)
 
 
 def mark_in_sinks(site: Any, stream: Any) -> None:
     """Tell every sink that takes marks."""
     for name, sink in zip(_SINKS, tuple(sinks)):
         if sink is not None and sink[2] is not None:
-            _ask(name, sink[2], site.message, stream, site.message_domain)
+            _ask_hook(name, sink[2], site.message, stream, site.message_domain)
 
 
 def set_watch(entered: Hook, left: Hook, stepped: Hook, /) -> None:
@@ -163,7 +163,7 @@ def tell_first() -> None:
     """The first range or mark is about to begin."""
     asks_again = False
     try:
-        asks_again = _first is not None and _ask("watch.first", _first) is True
+        asks_again = _first is not None and _ask_hook("watch.first", _first) is True
     finally:
         if not asks_again:
             await_first(None)
@@ -173,14 +173,14 @@ def tell_entered(opened: Any, may_move: bool) -> None:
     """A watched range begins. Whoever is told of it is told of its end."""
     if _entered is not None:
         opened.told_in = process  # a hook may fork
-        _ask("watch.entered", _entered, opened.site, may_move)
+        _ask_hook("watch.entered", _entered, opened.site, may_move)
 
 
 def tell_left(opened: Any) -> None:
     """It has ended."""
     told_in, opened.told_in = opened.told_in, None
     if _left is not None and told_in is process:
-        _ask("watch.left", _left, opened.site, opened.failed)
+        _ask_hook("watch.left", _left, opened.site, opened.failed)
 
 
 def tell_step(step: int) -> None:
@@ -189,4 +189,4 @@ def tell_step(step: int) -> None:
     told_step = step, threading.get_ident()
     if _stepped is not None and (told_step != _last_step or on & WATCH):
         _last_step = told_step
-        _ask("watch.stepped", _stepped, step)
+        _ask_hook("watch.stepped", _stepped, step)

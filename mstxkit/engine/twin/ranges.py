@@ -72,7 +72,7 @@ def finish(opened: Opened) -> None:
             limits.ended(opened)
         else:
             if opened.made_with or opened.added:
-                _settle(opened)
+                _settle_attributes(opened)
             opened.live.write(opened)
     if opened.slot:
         banks.close_slot(opened)
@@ -92,7 +92,7 @@ def finish(opened: Opened) -> None:
         listeners.tell_left(opened)
 
 
-def _settle(opened: Opened) -> None:
+def _settle_attributes(opened: Opened) -> None:
     """All attributes of a range in order, within the limit, of plain values.
 
     A later value of a key replaces the earlier one. What is neither plain nor can be made so stays what it is.
@@ -153,7 +153,7 @@ def mark(message: Any, /, *, domain: Any = names.DEFAULT_DOMAIN, stream: Any = N
             instant.start = instant.end = clock.now()
             instant.kind = records.MARK
             instant.take_place(track)
-            _settle(instant)
+            _settle_attributes(instant)
             live.write(instant)
             track.leave(instant)
     except Exception as exc:
@@ -229,12 +229,12 @@ class Range:
         """Decorate `function`: each call of it is a range like this one."""
         if not callable(function) and not hasattr(type(function), "__get__") or on_decorate is None:
             raise TypeError("a range is used in a with statement, or decorates one function")
-        return on_decorate(self._settings(dict(self._attributes or {}) or None), function)
+        return on_decorate(self._list_settings(dict(self._attributes or {}) or None), function)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return sites.unpickle, self._settings(dict(self._attributes or {}))
+        return sites.unpickle, self._list_settings(dict(self._attributes or {}))
 
-    def _settings(self, attributes: Any) -> tuple[Any, ...]:
+    def _list_settings(self, attributes: Any) -> tuple[Any, ...]:
         return self.name, self.stage, self.domain, self._stream, attributes
 
     def set(self, /, **attributes: object) -> None:

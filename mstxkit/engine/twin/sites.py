@@ -60,14 +60,14 @@ def intern(name: Any, stage: Any = None, domain: Any = names.DEFAULT_DOMAIN) -> 
     site = _by_name.get((name, stage, domain)) if is_exact else None
     if site is None:
         with banks.lock:
-            site = _described(name, stage, domain)
+            site = _describe_site(name, stage, domain)
             is_kept = site is not by_id[0] or name == records.CATCH_ALL
             if is_exact and is_kept and len(_by_name) < records.SITE_LIMIT:
                 _by_name[name, stage, domain] = site
     return site
 
 
-def _described(name: Any, stage: Any, domain: Any) -> Site:
+def _describe_site(name: Any, stage: Any, domain: Any) -> Site:
     try:
         described = tuple(describe(name, stage, domain))
     except Exception as exc:
@@ -90,7 +90,7 @@ def _catch_all(key: str | None) -> Site:
     banks.count(banks.NAMES_CAPPED)
     if not faults.counts.get("names"):
         names.tell_of_too_many(mark, records.CATCH_ALL)
-    return by_id[0] if key is None or _stage_of(key) is None else _described(key, key, names.DEFAULT_DOMAIN)
+    return by_id[0] if key is None or _stage_of(key) is None else _describe_site(key, key, names.DEFAULT_DOMAIN)
 
 
 def checked(value: Any) -> Site:

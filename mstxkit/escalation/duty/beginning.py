@@ -59,10 +59,8 @@ class Beginnings:
             return None
         problem, is_busy = self._mailbox.unwritten, self._watcher.background.lacks_cpu
         if problem is None and (is_busy or time.monotonic() - announced.since_s < ANSWERS_WITHIN_S):
-            late = (
-                f"this host was too busy to write to {self._folder}" if is_busy else f"{self._folder} had not answered"
-            )
-            return moves.SessionPutOff(f"{late} within {WAITS_AT_MOST_S * 1e3:.0f} ms")
+            late = "this host was too busy to write to {}" if is_busy else "{} had not answered"
+            return moves.SessionPutOff(f"{late.format(self._folder)} within {WAITS_AT_MOST_S * 1e3:.0f} ms")
         problem = problem or f"{self._folder} has not answered for {ANSWERS_WITHIN_S:g} s"
         return moves.SessionFailed(f"its beginning could not be written down: {problem}")
 

@@ -25,7 +25,7 @@ from ...pieces import edges
 from ...profiling import backends, others, presets, theirs
 from ...profiling.declare import Preset
 from ...profiling.schedule import Schedule
-from ...profiling.session import OneSession, Order, import_ahead, preset_of
+from ...profiling.session import OneSession, Order, import_ahead, made_preset
 from ...recorder.background import ENDS_WITHIN_S
 from ...store import local_place, messages
 from ...store.aftercare import Care
@@ -299,7 +299,7 @@ class Duty:
             return obstacle
         self._light.pause()  # not at PauseLight: a session that is put off takes nothing from it
         try:
-            preset = preset_of(start.preset, start.options)
+            preset = made_preset(start.preset, start.options).preset
         except ConfigError as exc:
             return moves.SessionFailed(str(exc))
         self._covers = "" if self._sample_per is not None or start.stage == WHOLE_STEPS else self._entering
@@ -309,7 +309,7 @@ class Duty:
             problem = self._session.begin(order)
         if problem is not None and self._session.taken_by:  # until its turn has come: what is written down holds
             faults.say_once(f"request {start.id} of {start.stage} waits: {self._session.taken_by}")
-            return moves.SessionPutOff(self._session.taken_by)
+            return moves.SessionPutOff(self._session.taken_by, is_taken=True)
         self._beginnings.is_over(start.id, start.stage)
         return moves.SessionStarted() if problem is None else moves.SessionFailed(problem)
 

@@ -35,6 +35,9 @@ class LightOnDuty:
         """Begin or end by the schedule; a step that is not in it, or the next window's, ends what is open."""
         if self._schedule is None:
             return
+        waits = self._session.claim.wanted_by if self._steps and self._session.claim else None
+        if waits is not None and waits.stage != "light":  # another light capture waits for the window's end
+            self._gave_way = f"process {waits.pid} waits to record {waits.stage}"
         gave_way, self._step, self._gave_way, window = self._gave_way, step, "", self._window(step)
         if self._steps and (gave_way or self._is_paused or window != self._window(self._steps[0])):
             self._end(gave_way or "the schedule's steps are over")
@@ -78,14 +81,18 @@ class LightOnDuty:
             waits = self._gave_way or f"it waits for {theirs}"
             faults.warn_once("light capture", f"no light capture in step {step}: {waits}")
             return
+        if self._session.claim is not None and self._session.claim.is_left():
+            faults.say_once("light capture takes turns with another process, which records on this device too")
+            return
         problem = self._why_not(schedule) or self._session.begin(self._order(step))
         if problem is None:
             self._steps, self._thread = [step], threading.get_ident()
             return
-        if self._session.taken_by and schedule.steps < schedule.every:
-            self._later = (self._later + schedule.steps) % schedule.every  # from now on right after it
-        else:
-            self._gave_up_at = window
+        if self._session.taken_by:  # from now on right after it; without gaps, again in each step until it lets go
+            self._later = (self._later + (schedule.steps % schedule.every or 1)) % schedule.every
+            faults.say_once(f"light capture waits: {self._session.taken_by}")
+            return
+        self._gave_up_at = window
         faults.warn_once("light capture", f"no light capture in step {step}: {problem}")
 
     def _window(self, step: int) -> int | None:

@@ -219,12 +219,7 @@ class _Turn:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._file: OwnDescriptor | None = None
-        self._held = False
-
-    @property
-    def is_held(self) -> bool:
-        """Was it ours at the last look?"""
-        return self._held
+        self.is_held = False  # was it ours at the last look?
 
     def is_ours(self, looks_within_s: float = ASKING_S) -> bool:
         """Is it this process's turn, from now on if it was nobody's? Raises OSError or MstxkitError where the lock
@@ -236,12 +231,12 @@ class _Turn:
                 folders.make_folder(folder)
             self._file = OwnDescriptor.of(documents.open_lock_file(self.path), self.path.name)
         number = self._file.number
-        if not self._held:
+        if not self.is_held:
             try:
                 fcntl.lockf(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except (BlockingIOError, PermissionError):
                 return False
-            self._held = True
+            self.is_held = True
         os.pwrite(number, _BEAT.pack(time.monotonic_ns(), int(looks_within_s * 1e9)), 0)
         return True
 
@@ -255,7 +250,7 @@ class _Turn:
 
     def give_up(self) -> None:
         """Let another process have its turn."""
-        file, self._file, self._held = self._file, None, False
+        file, self._file, self.is_held = self._file, None, False
         if file is not None:
             file.close()
 

@@ -41,6 +41,5 @@ class Patiently:
         """
         if not self._has_others or backend in (None, hccl.WITHOUT_HCCL):
             return None
-        where = "as set in its environment"
-        patience = hccl.patience(hccl.set_here(), where, is_connecting, dict(self._longest_s))
+        patience = hccl.patience(hccl.set_here(), "as set in its environment", is_connecting, dict(self._longest_s))
         return None if patience.seconds == math.inf else patience

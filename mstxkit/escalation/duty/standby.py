@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Callable
 from ... import faults
 from ...engine.choose import engine
 from ...host import identity, imports
+from ...recorder.background import ENDS_WITHIN_S, Background
 from ...stages import meant_by
 from .settings import DutySettings
 
 if TYPE_CHECKING:
-    from ...recorder.background import Background
     from .duty import Duty
     from .first_step import FirstStep
     from .sentry import Sentry
@@ -152,10 +152,12 @@ class Standby:
 
     def stop(self, deadline: float | None = None) -> None:
         """Capture ends: what is open is closed on this thread, and said, if the run folder answers by `deadline`."""
-        with self._lock:
-            self._is_over = True
-            if self._first_step is not None:
-                self._first_step.give_up()
+        self._is_over = True
+        is_alone = self._lock.acquire(timeout=ENDS_WITHIN_S)  # else a finalizer of the program is in it
+        if self._first_step is not None:
+            self._first_step.give_up()
+        if is_alone:
+            self._lock.release()
         guard = self._guard  # the background thread may just be letting go of it
         if guard is not None:
             guard.stop(deadline)

@@ -115,7 +115,7 @@ class Agreement:
                 del self._matters[id]
             elif now.mono_ns >= matter.gives_up_ns:
                 del self._matters[id]
-                yield from (Acknowledge(_silent(id, rank, matter.reports.get(rank))) for rank in matter.pending())
+                yield from (Acknowledge(_mark_lost(id, rank, matter.reports.get(rank))) for rank in matter.pending())
 
     def _decided(self, matter: _Matter, step: int | None, step_ns: int | None, now: Now) -> Iterator[Action]:
         id = matter.request.id
@@ -188,7 +188,7 @@ def lead(policy: Policy, step_ns: int | None) -> int:
     return min(max(1, policy.lead_steps, steps), _LEAD_AT_MOST)
 
 
-def _silent(id: str, rank: int, last: Report | None) -> Report:
+def _mark_lost(id: str, rank: int, last: Report | None) -> Report:
     word = "it never answered" if last is None else f"its last word was {last.state}"
     last = Report(id, rank, FAILED) if last is None else last
     return last._replace(id=id, rank=rank, state=FAILED, ready=False, reason=f"rank lost: {word}")

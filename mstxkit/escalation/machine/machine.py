@@ -327,10 +327,8 @@ class Machine(SessionMoves):
     def _note_bound(self, task: Task) -> None:
         request, bound_s = task.request, self._bound_s(task.request)
         if self.patience is not None and bound_s < request.limits.seconds_within(self.policy.session_s):
-            why = self.patience.why(request.preset)
-            task.note(
-                f"each session is ended at the first stage or piece after {bound_s:.4g} s: {why}; --force lifts that"
-            )
+            why = f"{self.patience.why(request.preset)}; --force lifts that"
+            task.note(f"each session is ended at the first stage or piece after {bound_s:.4g} s: {why}")
 
     def _end(self, task: Task, state: str, reason: str, now: Now) -> None:
         """This request ends so: now, or as soon as its session is closed."""

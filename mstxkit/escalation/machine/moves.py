@@ -98,12 +98,13 @@ class SessionFailed(NamedTuple):
 
 
 class SessionPutOff(NamedTuple):
-    """No session is open: that one begins is not saved yet, another process has the device, or somebody else's profile
-    comes first, `waits_for`. Training goes on. A later occurrence may have one.
+    """No session is open: that one begins is not saved yet, another process has the device (`is_taken`), or somebody
+    else's profile comes first, `waits_for`. Training goes on. A later occurrence may have one.
     """
 
     reason: str
     waits_for: str = ""
+    is_taken: bool = False
 
 
 class TheirProfiles(NamedTuple):

@@ -114,7 +114,7 @@ class SessionMoves:
         """This occurrence is passed over. The task counts as one that had a session, for its memory may say so by now;
         not where it waits for somebody else's profile, which is asked before anything is written. Whoever agreed with
         other ranks, and has recorded nothing, is then too late, like a rank that hears of the agreed step when it has
-        begun: it expires, and records no other step. The others go on.
+        begun: it expires, and records no other step. The others go on. While the device is taken, it takes its turn.
         """
         session, task = self._session, self._active
         if session is None or task is None:
@@ -124,7 +124,7 @@ class SessionMoves:
         if event.waits_for:
             task.reason, task.had_session = f"waits for {event.waits_for}", session.had_one_before
         self._out.append(moves.ResumeLight())
-        too_late = task.passes_over(session.stage, session.step, event.reason)
+        too_late = task.passes_over(session.stage, session.step, event.reason, event.is_taken)
         if too_late:
             self._end(task, EXPIRED, too_late, now)
 

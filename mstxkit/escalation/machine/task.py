@@ -133,17 +133,18 @@ class Task:
         self.bytes += size_bytes
         self.steps += [step for step in steps if step not in self.steps]
 
-    def passes_over(self, stage: str, step: int | None, why: str) -> str:
-        """An occurrence that it wanted has no session. Occurrences count where they are recorded, so another makes up
-        for it. A window of steps that nothing is recorded of begins anew, or lasts a step longer for a stage of which
-        nothing is. One that ranks have agreed on stays as it is.
+    def passes_over(self, stage: str, step: int | None, why: str, is_taken: bool = False) -> str:
+        """Why it is over, as an occurrence that it wanted has no session; empty where it goes on.
 
-        Returns:
-            Why it is over with this; empty where it goes on.
+        Only what is recorded counts as an occurrence. A window of steps begins anew where nothing of it is, or lasts a
+        step longer for a stage of which nothing is. One that was agreed on stays; `is_taken`: its turn is right after.
         """
-        if self.needs_agreement and not self.recorded:
+        if self.needs_agreement and not (self.recorded or is_taken):
             return f"the agreed step {self.first_step} had begun here: {why}"
         self.note(f"an occurrence was passed over: {why}")
+        if self.needs_agreement and not self.recorded:
+            self.first_step = (self.last_step or 0) + 1
+            self.reason = f"its turn begins with step {self.first_step}"
         if self.first_step is None or step is None or self.needs_agreement or self.request.planned is not None:
             return ""
         if not self.recorded:

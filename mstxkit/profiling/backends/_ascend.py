@@ -28,10 +28,6 @@ class AscendBackend(Backend):
     recorder: Any  # class of its `Profiler`s, made of options, folder and limit in bytes
     other: str  # that one of its profilers records already, in a sentence
 
-    def version(self) -> str:
-        """That of the imported framework."""
-        return str(getattr(sys.modules.get(self.name), "__version__", ""))
-
     def described(self, preset: Preset) -> tuple[Options, tuple[str, ...]]:
         """Options by the profiler's names, and what this version drops; as for the newest known if not imported."""
         options, config, lacking = spoken(preset, self.name)

@@ -40,10 +40,6 @@ class Torch:
     on_disk = False
     imports_late = ("torch._inductor.config",)  # 800 modules. Source: torch 2.13.0 `profiler.py`, `prepare_trace`
 
-    def version(self) -> str:
-        """That of torch."""
-        return str(getattr(sys.modules.get("torch"), "__version__", ""))
-
     def device(self) -> int | None:
         """None: an NPU is none of torch.profiler's."""
         return None

@@ -52,11 +52,6 @@ class MadePreset(NamedTuple):
         return "; ".join([f"{preset.name}: {', '.join(words)}", *self.gave_way])
 
 
-def preset_of(name: str | None, options: Sequence[tuple[str, Any]]) -> Preset:
-    """The preset that `made_preset` makes."""
-    return made_preset(name, options).preset
-
-
 def made_preset(name: str | None, options: Sequence[tuple[str, Any]]) -> MadePreset:
     """What a request asks for: a preset by its name, options over it, or one called "custom" of options alone.
 

@@ -62,7 +62,7 @@ class Comparison(NamedTuple):
 
 def compared(before: Side, after: Side) -> Comparison:
     """Compare two sides. Raises ReadError: they cannot be compared; the message says why, and what can be done."""
-    _check(before, after)
+    _check_sides(before, after)
     times = rows.of_sides(before, after, CONFIDENCE)
     if not times:
         raise ReadError(f"{_both(before, after)} have no stage and no length of steps in common")
@@ -72,7 +72,7 @@ def compared(before: Side, after: Side) -> Comparison:
     return Comparison(before, after, times, with_it, list(_left_out(before, after)), has_other_work)
 
 
-def _check(before: Side, after: Side) -> None:
+def _check_sides(before: Side, after: Side) -> None:
     for side in (before, after):
         _check_steps(side)
     common = [role for role in before.steps if role in after.steps]
@@ -83,7 +83,7 @@ def _check(before: Side, after: Side) -> None:
             "or MSTXKIT_ROLE says"
         )
     is_same = os.path.realpath(before.path) == os.path.realpath(after.path)
-    shared = [role for role in common if _numbers(before, role) & _numbers(after, role)]
+    shared = [role for role in common if _step_numbers(before, role) & _step_numbers(after, role)]
     if is_same and shared:
         raise ReadError(
             f"{before.path}: the two sides have steps of one run in common; give two parts of it that do not overlap, "
@@ -103,7 +103,7 @@ def _check_steps(side: Side) -> None:
         raise ReadError(f"{what}: only {most} steps; what is not at least {STEPS_NEEDED} steps long cannot be compared")
 
 
-def _numbers(side: Side, role: str) -> set[int]:
+def _step_numbers(side: Side, role: str) -> set[int]:
     return {step.step for step in side.steps[role]}
 
 
@@ -116,7 +116,7 @@ def _left_out(before: Side, after: Side) -> Iterator[str]:
         for role in (role for role in side.steps if role not in other.steps):
             yield f"role {role or '(none)'}: only {side.path} has it"
     for role in (role for role in before.steps if role in after.steps):
-        stages = [_stages(side, role) for side in (before, after)]
+        stages = [_list_stages(side, role) for side in (before, after)]
         for stage in sorted(stages[0] ^ stages[1]):
             yield f"stage {stage}: only {before.path if stage in stages[0] else after.path} has it"
         members = [{peer.rank for step in side.steps[role] for peer in step.members} for side in (before, after)]
@@ -124,7 +124,7 @@ def _left_out(before: Side, after: Side) -> Iterator[str]:
             yield f"ranks of {role or 'the job'}: the two sides do not have the same ones"
 
 
-def _stages(side: Side, role: str) -> set[str]:
+def _list_stages(side: Side, role: str) -> set[str]:
     beside = [step for group, steps in side.beside.items() if group[0] == role for step in steps]
     return {stage for step in (*side.steps[role], *beside) for stage in step.stages}
 

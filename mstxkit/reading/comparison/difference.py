@@ -65,17 +65,15 @@ class Difference(NamedTuple):
 
 def between(before: Seconds, after: Seconds, confidence: float = 0.95) -> Difference | None:
     """How values have changed; None where there are fewer than STEPS_NEEDED positive ones on either side.
-
-    Args:
-        before, after: (N,) and (M,) in the order of their steps; NaN and what is not above 0 is left out.
-        confidence: How often the interval should hold the truth, where nothing has changed either.
+    `before`, `after`: (N,) and (M,) in the order of their steps; NaN and what is not above 0 is left out; `confidence`:
+    how often the interval should hold the truth, where nothing has changed either.
     """
     logs = [np.log(values[values > 0]) for values in (before, after)]  # NaN is not above 0
     if min(map(len, logs)) < STEPS_NEEDED:
         return None
     middles = [float(np.median(values)) for values in logs]
-    errors, counts = zip(*(_error(values) for values in logs))
-    reach = _quantile(confidence, min(counts)) * math.hypot(*errors)
+    errors, counts = zip(*(_standard_error(values) for values in logs))
+    reach = _find_quantile(confidence, min(counts)) * math.hypot(*errors)
     off = middles[1] - middles[0]
     return Difference(
         math.exp(middles[0]), math.exp(middles[1]), math.expm1(off), math.expm1(off - reach), math.expm1(off + reach),
@@ -83,10 +81,10 @@ def between(before: Seconds, after: Seconds, confidence: float = 0.95) -> Differ
     )  # fmt: skip
 
 
-def _error(logs: Seconds) -> tuple[float, float]:
+def _standard_error(logs: Seconds) -> tuple[float, float]:
     """Standard error of the median of logarithms, and how many values that do not depend on each other they are."""
-    off = _levelled(logs)
-    spread = _spread(off)
+    off = _level_parts(logs)
+    spread = _measure_spread(off)
     near = np.clip(off, -3 * spread, 3 * spread)
     energy = float(near @ near)
     alike = min(0.95, max(0.0, float(near[1:] @ near[:-1]) / energy)) if energy > 0 else 0.0
@@ -94,13 +92,13 @@ def _error(logs: Seconds) -> tuple[float, float]:
     return _OF_MEDIAN * spread / math.sqrt(count), count
 
 
-def _spread(off: Seconds) -> float:
+def _measure_spread(off: Seconds) -> float:
     """How far values lie from their middle, as a standard deviation would say it of normal ones."""
     quartiles = np.quantile(off, (0.25, 0.75))
     return max(_OF_MAD * float(np.median(np.abs(off))), _OF_QUARTILES * float(np.ptp(quartiles)), _GRAIN)
 
 
-def _levelled(logs: Seconds) -> Seconds:
+def _level_parts(logs: Seconds) -> Seconds:
     """Values off their middle; off the middles of two parts, where they have changed for good in between."""
     off = logs - np.median(logs)
     sums, counts = np.cumsum(off)[:-1], np.arange(1, len(off))
@@ -108,11 +106,11 @@ def _levelled(logs: Seconds) -> Seconds:
     at = int(np.argmax(gains)) + 1
     parts = [part - np.median(part) for part in (logs[:at], logs[at:])]
     apart = abs(float(np.median(logs[:at]) - np.median(logs[at:])))
-    has_two = min(at, len(off) - at) >= STEPS_NEEDED and apart > _FOR_GOOD * _spread(np.concatenate(parts))
+    has_two = min(at, len(off) - at) >= STEPS_NEEDED and apart > _FOR_GOOD * _measure_spread(np.concatenate(parts))
     return np.concatenate(parts) if has_two else off
 
 
-def _quantile(confidence: float, count: float) -> float:
+def _find_quantile(confidence: float, count: float) -> float:
     """Of Student's t, two-sided, by the first terms of its expansion about the normal one."""
     z = NormalDist().inv_cdf(0.5 + min(confidence, 1 - 1e-12) / 2)
     freedom = max(1.0, count - 1)
@@ -120,12 +118,8 @@ def _quantile(confidence: float, count: float) -> float:
 
 
 def onset(before: float, after: Seconds, ratio: float) -> int:
-    """From which value on those after are as changed as they are in the end: an index of `after`.
-
-    Args:
-        before: The median before.
-        after: Values in the order of their steps; NaN where there is none.
-        ratio: By how much their median is more, or less.
+    """From which value on those after are as changed as they are in the end: an index of `after`, values in the order
+    of their steps, NaN where there is none. `before`: the median before; `ratio`: by how much theirs is more, or less.
     """
     middle = math.log(before) + math.log1p(ratio) / 2  # half-way: on the far side of it a value is as changed
     beyond = np.sign(ratio) * (np.log(np.where(after > 0, after, np.exp(middle))) - middle)

@@ -75,15 +75,15 @@ def of_sides(before: Side, after: Side, confidence: float) -> list[ComparedTime]
     """Steps, stages and ranks that both have, in the order of roles and of their stages.
     `confidence`: of all intervals together: each of them is as much wider as there are many.
     """
-    pairs = list(_pairs(before, after))
+    pairs = list(_pair_values(before, after))
     own = {of: 1 - (1 - confidence) / max(1, sum(pair[0] == of for pair in pairs)) for of in (STEP, STAGE, RANK)}
-    return [row for pair in pairs if (row := _row(*pair, own[pair[0]])) is not None]
+    return [row for pair in pairs if (row := _make_row(*pair, own[pair[0]])) is not None]
 
 
 _Pair = tuple[str, str, "str | None", "int | None", bool, Series, Series, "tuple[Series, Series] | None"]
 
 
-def _pairs(before: Side, after: Side) -> Iterator[_Pair]:
+def _pair_values(before: Side, after: Side) -> Iterator[_Pair]:
     """What is compared: of what, role, stage, rank, do they wait, values on both sides, tokens on both."""
     for role in (role for role in before.steps if role in after.steps):
         own = before.steps[role], after.steps[role]
@@ -102,10 +102,10 @@ def _pairs(before: Side, after: Side) -> Iterator[_Pair]:
                 (first, own_before), (second, own_after) = ranks[0][rank], ranks[1][rank]
                 work = (own_before, own_after) if is_own else tokens
                 yield RANK, role, stage, rank, stage in waiting, first, second, work
-        yield from _beside(role, before, after)
+        yield from _list_beside(role, before, after)
 
 
-def _beside(role: str, before: Side, after: Side) -> Iterator[_Pair]:
+def _list_beside(role: str, before: Side, after: Side) -> Iterator[_Pair]:
     """Stages that only those go through who work beside the ranks' own processes."""
     own = {stage for side in (before, after) for stage in sides.stages_of(side.steps[role])}
     for group in (group for group in before.beside if group[0] == role and group in after.beside):
@@ -117,7 +117,7 @@ def _beside(role: str, before: Side, after: Side) -> Iterator[_Pair]:
             yield STAGE, role, stage, None, False, first, second, tokens
 
 
-def _row(
+def _make_row(
     of: str, role: str, stage: str | None, rank: int | None, waits: bool, before: Series, after: Series,
     tokens: tuple[Series, Series] | None, confidence: float,
 ) -> ComparedTime | None:  # fmt: skip
@@ -130,17 +130,13 @@ def _row(
         each = _of_each(after.values, tokens[1].values)
         per_token = between(_of_each(before.values, tokens[0].values), each, confidence)
         row = row._replace(tokens=work, per_token=per_token)
-    return row._replace(since_step=_since(row, after, each))
+    if row.verdict == "alike":
+        return row
+    changed = row.telling  # by what has decided it
+    since = onset(changed.before, after.values if changed is row.time else each, changed.ratio)
+    return row._replace(since_step=after.steps[since])
 
 
 def _of_each(values: Seconds, tokens: Seconds) -> Seconds:
     """How long one token takes; NaN where there is none."""
     return values / np.where(tokens > 0, tokens, np.nan)
-
-
-def _since(row: ComparedTime, after: Series, each: Seconds) -> int | None:
-    """From which step on it is so, by what has decided it."""
-    if row.verdict == "alike":
-        return None
-    changed = row.telling
-    return after.steps[onset(changed.before, after.values if changed is row.time else each, changed.ratio)]

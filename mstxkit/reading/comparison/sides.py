@@ -25,15 +25,8 @@ class Series(NamedTuple):
 
 
 class Side(NamedTuple):
-    """What is compared.
-
-    Args:
-        path: The run's folder.
-        wanted: Which of its steps were asked for; None: all.
-        run: The run.
-        steps: Its steps by role, in order; controllers left out.
-        beside: Steps of those that work beside a rank's own processes, by role and by what they are.
-        processes: Its `processes()`.
+    """A run that is compared, or some of its steps, those that are `wanted`: `steps` by role, in order, controllers
+    left out; `beside`: of those that work beside a rank's own processes, by role and by what they are.
     """
 
     path: str
@@ -60,7 +53,7 @@ def side_of(run: Run, wanted: Bounds | None = None) -> Side:
     *Cost*: a table of stages and about a millisecond a step.
     """
     processes = run.processes()
-    by_group = _by_group(role_steps.of_run(run.files.stage_rows(), processes, has_beside=True), wanted, processes)
+    by_group = _by_group(role_steps.of_run(run.files.stage_rows, processes, has_beside=True), wanted, processes)
     own: dict[str, str] = {}  # which group of a role is compared: of its ranks' own processes, where there are any
     for role, beside in sorted(by_group, key=lambda group: (group[1] != "", -len(stages_of(by_group[group])))):
         own.setdefault(role, beside)
@@ -85,7 +78,7 @@ def lengths(steps: list[RoleStep]) -> Series:
     """How long each step of a role takes: until the same processes begin the one with the next number; else until all
     have left its last stage. Seconds.
     """
-    began = [_first(step) for step in steps]
+    began = [_first_entered(step) for step in steps]
     took = [_of_known(np.max, step.left_s) - begin for step, begin in zip(steps, began)]
     for at, (step, other) in enumerate(zip(steps, steps[1:])):
         until_next = began[at + 1] - began[at]
@@ -134,7 +127,7 @@ def works(before: list[RoleStep], after: list[RoleStep]) -> tuple[Series, Series
     A stage counts as its tokens do, by its share of a step's length; the rest of a step is as much work in each.
     """
     stages = {stage: parts for stage in stages_of(before) if (parts := _share(stage, before, after)) is not None}
-    return (_work(before, stages), _work(after, stages)) if stages else None
+    return (_make_series(before, stages), _make_series(after, stages)) if stages else None
 
 
 def _share(stage: str, before: list[RoleStep], after: list[RoleStep]) -> tuple[float, float, bool] | None:
@@ -147,7 +140,7 @@ def _share(stage: str, before: list[RoleStep], after: list[RoleStep]) -> tuple[f
     return float(np.median(shares[kept])), float(np.median(tokens[kept])), is_each
 
 
-def _work(steps: list[RoleStep], stages: dict[str, tuple[float, float, bool]]) -> Series:
+def _make_series(steps: list[RoleStep], stages: dict[str, tuple[float, float, bool]]) -> Series:
     whole = max(1.0, sum(share for share, _, _ in stages.values()))  # stages may overlap
     work = np.ones(len(steps))
     for stage, (share, usual, is_each) in stages.items():
@@ -161,7 +154,7 @@ def of_ranks(steps: list[RoleStep], stage: str) -> dict[int, tuple[Series, Serie
     Seconds: the longest, where it has several processes; and the most tokens.
     """
     numbers = tuple(step.step for step in steps)
-    own = [_ranks(step) for step in steps]
+    own = [_find_ranks(step) for step in steps]
     places = {rank: place for place, rank in enumerate(sorted({rank for ranks, _ in own for rank in ranks}))}
     table = np.full((len(places), 2, len(steps)), np.nan)
     for number, ((step, at), (ranks, members)) in enumerate(zip(_at(steps, stage), own)):
@@ -172,7 +165,7 @@ def of_ranks(steps: list[RoleStep], stage: str) -> dict[int, tuple[Series, Serie
     return {rank: (Series(numbers, table[row, 0]), Series(numbers, table[row, 1])) for rank, row in places.items()}
 
 
-def _ranks(step: RoleStep) -> tuple[list[int], list[int]]:
+def _find_ranks(step: RoleStep) -> tuple[list[int], list[int]]:
     """Of a step's members those that have a rank, and compute; which members they are."""
     own = [
         (peer.rank, member)
@@ -197,7 +190,7 @@ def stages_of(steps: Iterable[RoleStep]) -> list[str]:
     """Every stage of these, in the order in which a step goes through them."""
     entered: dict[str, list[float]] = {}
     for step in steps:
-        begin = _first(step)
+        begin = _first_entered(step)
         for at, stage in enumerate(step.stages):
             entered.setdefault(stage, []).append(_of_known(np.min, step.entered_s[:, at]) - begin)
     return sorted(entered, key=lambda stage: float(np.nanmedian(entered[stage])))
@@ -207,7 +200,7 @@ def _at(steps: list[RoleStep], stage: str) -> list[tuple[RoleStep, int]]:
     return [(step, step.stages.index(stage) if stage in step.stages else -1) for step in steps]
 
 
-def _first(step: RoleStep) -> float:
+def _first_entered(step: RoleStep) -> float:
     return _of_known(np.min, step.entered_s)
 
 

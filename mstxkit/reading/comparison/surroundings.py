@@ -20,12 +20,7 @@ _NAMED_AT_MOST = 6
 
 
 class SideChange(NamedTuple):
-    """One thing that is not the same; texts as they are, from files that anybody may have written.
-
-    Args:
-        what: `tokens of actor_generate`, `ranks`, `torch`, …
-        before, after: How it is on either side; "" where it is not there.
-    """
+    """One thing that differs, "" where it is not there; texts as they are, from files that anybody may have written."""
 
     what: str
     before: str
@@ -34,8 +29,8 @@ class SideChange(NamedTuple):
 
 def changes(before: Side, after: Side, rows: Iterable[ComparedTime]) -> list[SideChange]:
     """What is different, what explains most first."""
-    different = [*_work(rows, before, after), *_of_both(_ranks, before, after), *_trainer_settings(before, after)]
-    for look in (_versions, _recorders, _settings, _patches, _profiles):
+    different = [*_work(rows, before, after), *_of_both(_count_ranks, before, after), *_trainer_settings(before, after)]
+    for look in (_list_versions, _list_settings, _count_patches, _count_profiles):
         different += _of_both(look, before, after)
     return different
 
@@ -68,7 +63,7 @@ def _of_both(look: Any, before: Side, after: Side) -> Iterator[SideChange]:
             yield SideChange(what, first, second)
 
 
-def _ranks(side: Side) -> dict[str, str]:
+def _count_ranks(side: Side) -> dict[str, str]:
     members = {
         f"ranks of {role}" if role else "ranks": len({peer.rank for step in steps for peer in step.members})
         for role, steps in side.steps.items()
@@ -79,24 +74,19 @@ def _ranks(side: Side) -> dict[str, str]:
     return {what: str(count) for what, count in counts.items()}
 
 
-def _versions(side: Side) -> dict[str, str]:
-    """Of Python, mstxkit and the frameworks that processes have loaded; several where they do not agree."""
+def _list_versions(side: Side) -> dict[str, str]:
+    """Of Python, mstxkit and loaded frameworks; what recorded, and by which clock; all, where processes disagree."""
     seen: dict[str, set[str]] = {}
     for row in side.processes.select("versions").to_series().drop_nulls().unique().sort().to_list():
         for named in row.split(", "):
             name, _, version = named.partition(" ")
             seen.setdefault(name, set()).add(version)
-    return {name: " and ".join(sorted(versions)) for name, versions in seen.items()}
+    seen["recorder"] = {"native" if is_native else "Python" for is_native in side.processes["native"].drop_nulls()}
+    seen["clock"] = set(side.processes["clock"].drop_nulls())
+    return {name: " and ".join(sorted(values)) for name, values in seen.items()}
 
 
-def _recorders(side: Side) -> dict[str, str]:
-    """What recorded, and by which clock; several where processes do not agree."""
-    kinds = {"native" if is_native else "Python" for is_native in side.processes["native"].drop_nulls()}
-    clocks = set(side.processes["clock"].drop_nulls())
-    return {"recorder": " and ".join(sorted(kinds)), "clock": " and ".join(sorted(clocks))}
-
-
-def _settings(side: Side) -> dict[str, str]:
+def _list_settings(side: Side) -> dict[str, str]:
     """What the run is judged by, also where nobody has changed it."""
     try:
         values, failed = settings_file.read_settings(Path(side.run.path), side.run.id).values, {}
@@ -106,14 +96,14 @@ def _settings(side: Side) -> dict[str, str]:
     return {**failed, **{f"setting {name}": f"{value:g}" for name, value in named.items()}}
 
 
-def _patches(side: Side) -> dict[str, str]:
+def _count_patches(side: Side) -> dict[str, str]:
     """How many targets of each framework are ranges; which frameworks are patched at all."""
     applied = side.run.patches().filter(pl.col("state") == "applied").select("framework", "path").unique()
     counts = applied.group_by("framework").len().sort("framework")
     return {f"patched targets of {framework}": str(count) for framework, count in counts.iter_rows()}
 
 
-def _profiles(side: Side) -> dict[str, str]:
+def _count_profiles(side: Side) -> dict[str, str]:
     """Profiles that were recorded in these steps: they cost time, which is no difference of the training's."""
     if side.first_step is None:
         return {}

@@ -23,39 +23,36 @@ _WORDS = {"slower": ("Slower", "bold red"), "faster": ("Faster", "bold green")}
 def render(comparison: Comparison, everything: bool = False) -> RenderableType:
     """All of it: the verdict, what changed first, what changed with it; then stages and the ranks that have changed."""
     sides = Text.assemble(
-        ("After ", "bold"), _side(comparison.after), "\n", ("against ", "bold"), _side(comparison.before)
+        ("After ", "bold"), _tell_side(comparison.after), "\n", ("against ", "bold"), _tell_side(comparison.before)
     )
     parts: list[RenderableType] = [sides]
-    parts += [_headline(row, *_word(row, comparison.other_work)) for row in comparison.of(STEP)]
-    parts += _first(comparison)
+    parts += [_write_headline(row, comparison.other_work) for row in comparison.of(STEP)]
+    parts += _tell_first(comparison)
     if comparison.other_work:
         parts.append(Text("The two sides do not do the same work: only times for one token can be compared.", "bold"))
-    parts += _listed("with it", [_change(change) for change in comparison.with_it], _CHANGES_SHOWN)
+    changes = ([for_terminal(part, 80) for part in change] for change in comparison.with_it)
+    changed = [f"{what}: {before or 'none'} → {after or 'none'}" for what, before, after in changes]
+    parts += _list_texts("with it", changed, _CHANGES_SHOWN)
     stages = comparison.of(STAGE)
     roles = "role" if _has_roles(comparison) else ""
-    parts += [Text(), _table(stages, roles, lambda row: for_rich(row.role))] if stages else []
-    parts += _ranks(comparison, everything)
-    parts += _listed("left out", [for_terminal(words) for words in comparison.left_out], _LEFT_OUT_SHOWN)
+    parts += [Text(), _draw_table(stages, roles, lambda row: for_rich(row.role))] if stages else []
+    parts += _find_ranks(comparison, everything)
+    parts += _list_texts("left out", [for_terminal(words) for words in comparison.left_out], _LEFT_OUT_SHOWN)
     return Group(*parts)
 
 
-def _side(side: Side) -> str:
+def _tell_side(side: Side) -> str:
     steps = sum(len(steps) for steps in side.steps.values())
     of_roles = f" of {len(side.steps)} roles" if len(side.steps) > 1 else ""
     return f"{for_terminal(side.path)}, steps {side.first_step} to {side.last_step} ({steps} steps{of_roles})"
 
 
-def _word(row: ComparedTime, other_work: bool) -> tuple[str, str]:
+def _write_headline(row: ComparedTime, other_work: bool) -> Text:
     """Where the two sides do other work, the length of a step does not say who is slower."""
-    if row.verdict in _WORDS and not other_work:
-        return _WORDS[row.verdict]
-    if not row.time.is_changed:
-        return "No difference seen", "bold"
-    return "Longer" if row.time.is_more else "Shorter", "bold"
-
-
-def _headline(row: ComparedTime, word: str, style: str) -> Text:
     time, each = row.time, row.judged
+    word, style = "No difference seen" if not time.is_changed else "Longer" if time.is_more else "Shorter", "bold"
+    if row.verdict in _WORDS and not other_work:
+        word, style = _WORDS[row.verdict]
     whose = f" of {shown(row.role)}" if row.role else ""
     took = f"a step{whose} takes {duration(1e9 * time.after)}, before {duration(1e9 * time.before)}"
     of_work = f"; for the same work {_with_interval(each)}" if percent(each.ratio) != percent(time.ratio) else ""
@@ -66,13 +63,17 @@ def _with_interval(time: Difference) -> str:
     return f"{percent(time.ratio)} ({interval(time)})"
 
 
-def _first(comparison: Comparison) -> list[Text]:
+def _tell_first(comparison: Comparison) -> list[Text]:
     row = comparison.first
     if row is None:
         return []
     since = "from its first step on" if row.since_step == comparison.after.first_step else f"from step {row.since_step}"
     whose = f" of {shown(row.role)}" if _has_roles(comparison) else ""
-    return [Text.assemble(("  first     ", "dim"), f"{shown(row.stage)}{whose}, {since}: ", _more(row))]
+    seconds = row.time.after - row.time.before
+    more = f"{'+' if seconds >= 0 else '-'}{duration(1e9 * abs(seconds))} in the member that takes longest"
+    if row.tokens is not None and row.tokens.is_changed:  # of a token, where there are more or fewer of them
+        more = f"{percent(row.judged.ratio)} for a token"
+    return [Text.assemble(("  first     ", "dim"), f"{shown(row.stage)}{whose}, {since}: ", more)]
 
 
 def _has_roles(comparison: Comparison) -> bool:
@@ -80,27 +81,14 @@ def _has_roles(comparison: Comparison) -> bool:
     return len(comparison.before.steps) > 1
 
 
-def _more(row: ComparedTime) -> str:
-    """By how much: of a token where there are more or fewer of them."""
-    if row.tokens is not None and row.tokens.is_changed:
-        return f"{percent(row.judged.ratio)} for a token"
-    seconds = row.time.after - row.time.before
-    return f"{'+' if seconds >= 0 else '-'}{duration(1e9 * abs(seconds))} in the member that takes longest"
-
-
-def _change(change: object) -> str:
-    what, before, after = (for_terminal(str(part), 80) for part in tuple(change))  # type: ignore[arg-type, var-annotated]
-    return f"{what}: {before or 'none'} → {after or 'none'}"
-
-
-def _listed(word: str, texts: list[str], limit: int) -> Iterator[Text]:
+def _list_texts(word: str, texts: list[str], limit: int) -> Iterator[Text]:
     for place, text in enumerate(texts[:limit]):
         yield Text.assemble((f"  {word if place == 0 else '':<9} ", "dim"), text)
     if len(texts) > limit:
         yield Text(f"  … and {len(texts) - limit} more (--json lists all)", "dim")
 
 
-def _table(rows: list[ComparedTime], first: str, name: Callable[[ComparedTime], RenderableType]) -> PlainTable:
+def _draw_table(rows: list[ComparedTime], first: str, name: Callable[[ComparedTime], RenderableType]) -> PlainTable:
     """After what is in the first column ("": nothing); with one of the time for a token where any row has one."""
     has_tokens = any(row.per_token is not None for row in rows)
     numbers = ("before", "after", "change", "between", *(("a token",) if has_tokens else ()))
@@ -115,7 +103,7 @@ def _table(rows: list[ComparedTime], first: str, name: Callable[[ComparedTime], 
     return table
 
 
-def _ranks(comparison: Comparison, everything: bool) -> list[RenderableType]:
+def _find_ranks(comparison: Comparison, everything: bool) -> list[RenderableType]:
     """Ranks that have changed, where the others have not by as much: what most have in common is the stage's."""
     rows = [row for row in comparison.of(RANK) if everything or _stands_out(row, comparison)]
     if not rows:
@@ -123,7 +111,7 @@ def _ranks(comparison: Comparison, everything: bool) -> list[RenderableType]:
     rows.sort(key=lambda row: (row.has_other_work, -abs(row.telling.ratio)))
     kept = rows if everything else rows[:_RANKS_SHOWN]
     whose = "{0.role} {0.rank}" if _has_roles(comparison) else "{0.rank}"
-    table = _table(kept, "rank", lambda row: for_rich(whose.format(row)))
+    table = _draw_table(kept, "rank", lambda row: for_rich(whose.format(row)))
     more = [Text(f"… and {len(rows) - len(kept)} more (--all)", "dim")] if len(rows) > len(kept) else []
     return [Text(), table, *more]
 

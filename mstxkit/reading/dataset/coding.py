@@ -11,9 +11,9 @@ import polars as pl
 from ...store.dataset import MARKS
 from ...store.livefile import SiteText
 from ...store.records import NO_STEP
+from ..attributes import COALESCED
 from ..frames import NAMED
 from ..rows import IS_ERROR, IS_MARK, IS_OPEN, NO_DURATION, WAITS_FOR, Need
-from ..suspended import COALESCED
 from ..vocabulary import UNKNOWN_TEXT, Vocabulary
 from .columns import WORK
 
@@ -43,7 +43,7 @@ def coded(
     """Rows of a file, compact, in their order, and when they `ENDED`.
     `numbers`: of the processes that are asked for, by name; rows of others are left out.
     """
-    process = _replaced(rows["process"], lambda name: numbers.get(name, -1), pl.Int64)
+    process = _replace_texts(rows["process"], lambda name: numbers.get(name, -1), pl.Int64)
     owned = rows.with_columns(process)
     if (process < 0).any():
         owned = owned.filter(pl.col("process") >= 0)
@@ -68,8 +68,8 @@ def _of_one_form(rows: pl.DataFrame, vocabulary: Vocabulary, need: Need) -> pl.D
     named |= members(rows["attributes"], [name for name in need.columns if name not in apart])
     site, stage = pl.lit(0, pl.UInt32).alias("site"), pl.lit(0, pl.UInt32).alias("stage")
     if need.texts:
-        site = pl.lit(_sites(rows, vocabulary))
-        stage = pl.lit(_replaced(rows["stage"], vocabulary.stage_code, pl.UInt32))
+        site = pl.lit(_code_sites(rows, vocabulary))
+        stage = pl.lit(_replace_texts(rows["stage"], vocabulary.stage_code, pl.UInt32))
     is_single = ~pl.col("attributes").str.starts_with(COALESCED).fill_null(False)
     ended = pl.when(is_single).then(pl.col("start_ns") + pl.col("duration_ns").fill_null(0))
     return rows.select(
@@ -83,7 +83,7 @@ def _of_one_form(rows: pl.DataFrame, vocabulary: Vocabulary, need: Need) -> pl.D
     )  # fmt: skip
 
 
-def _replaced(texts: pl.Series, code_of: Callable[[str], int], dtype: Any) -> pl.Series:
+def _replace_texts(texts: pl.Series, code_of: Callable[[str], int], dtype: Any) -> pl.Series:
     """Each text's code; null stays null."""
     different = texts.drop_nulls().unique()
     codes = pl.Series(texts.name, [code_of(text) for text in different.to_list()], dtype=dtype)
@@ -94,11 +94,11 @@ def _replaced(texts: pl.Series, code_of: Callable[[str], int], dtype: Any) -> pl
     return replaced
 
 
-def _sites(rows: pl.DataFrame, vocabulary: Vocabulary) -> pl.Series:
+def _code_sites(rows: pl.DataFrame, vocabulary: Vocabulary) -> pl.Series:
     """The code of what three columns say together."""
     names: dict[str, int] = {}
     name, domain = (
-        _replaced(rows[column].fill_null(UNKNOWN_TEXT), lambda text: names.setdefault(text, len(names)), pl.Int64)
+        _replace_texts(rows[column].fill_null(UNKNOWN_TEXT), lambda text: names.setdefault(text, len(names)), pl.Int64)
         for column in ("name", "domain")
     )
     texts = list(names)
@@ -118,7 +118,7 @@ def members(texts: pl.Series, names: Sequence[str]) -> dict[str, pl.Series]:
     if not names:
         return {}
     has_any = texts.str.contains_any([f"{json.dumps(name, ensure_ascii=False)}:" for name in names]).fill_null(False)
-    objects = list(map(_object, texts.filter(has_any).to_list()))
+    objects = list(map(_read_object, texts.filter(has_any).to_list()))
     places = pl.select(pl.when(has_any).then(has_any.cum_sum() - 1)).to_series()
     values: dict[str, list[Any]] = {}
     for place, members_of_row in enumerate(objects):
@@ -127,10 +127,10 @@ def members(texts: pl.Series, names: Sequence[str]) -> dict[str, pl.Series]:
                 own = values.get(name) or values.setdefault(name, [None] * len(objects))
                 own[place] = value
     nothing = pl.repeat(None, len(texts), dtype=pl.Null, eager=True)
-    return {name: _typed(values[name]).gather(places) if name in values else nothing for name in names}
+    return {name: _type_values(values[name]).gather(places) if name in values else nothing for name in names}
 
 
-def _typed(values: list[Any]) -> pl.Series:
+def _type_values(values: list[Any]) -> pl.Series:
     kinds = {type(value) for value in values if value is not None}
     if not kinds:
         return pl.Series(values, dtype=pl.Null)
@@ -141,7 +141,7 @@ def _typed(values: list[Any]) -> pl.Series:
     return pl.Series(values, dtype=dtype, strict=False)
 
 
-def _object(text: str) -> dict[str, Any]:
+def _read_object(text: str) -> dict[str, Any]:
     try:
         value, end = _scan(text, 0)  # three times as fast as `json.loads`, which looks for white space around it
     except (ValueError, RecursionError, StopIteration):

@@ -46,7 +46,7 @@ def read(file: Path, kind: str) -> pl.DataFrame:
     """
     try:
         with open(documents.open_regular(file), "rb") as stream:
-            return _typed(parquet.read(stream), kind, _COLUMNS[kind])[0]
+            return _type_columns(parquet.read(stream), kind, _COLUMNS[kind])[0]
     except (OSError, FormatError) as exc:
         raise ReadError(f"{file}: {reason_of(exc)}") from None
 
@@ -71,10 +71,10 @@ class TableFile:
             state = documents.settled_state(stream.fileno())
             if not (state and state == self._state) and claims.look(stream) != self.groups:
                 raise FormatError("has changed since it was looked at")
-            return _typed(parquet.part(stream, group, names), self._kind, names)
+            return _type_columns(parquet.part(stream, group, names), self._kind, names)
 
 
-def _typed(rows: pl.DataFrame, kind: str, names: Iterable[str]) -> tuple[pl.DataFrame, int]:
+def _type_columns(rows: pl.DataFrame, kind: str, names: Iterable[str]) -> tuple[pl.DataFrame, int]:
     schema = schema_of(kind, names)
     try:
         is_so = all(rows.schema[name] == dtype for name, dtype in schema.items())

@@ -19,6 +19,7 @@ from ...host import folders
 from ...store import dataset, documents, layout, parquet, run_file
 from ...store.dataset import DAYS, MARKS, RANGES, SUMMARIES, CompactedBatch
 from ...store.moving import announced_by
+from ...store.values import grouped
 from .. import frames, places
 from ..folder import run_id
 from ..parquet import in_memory
@@ -75,11 +76,11 @@ def compact(
         raise ReadError(run_file.why_none(run))
     folders.make_folder(run)  # its owner could not read what another user compacts, and removes
     folders.make_folder(run / dataset.FOLDER)
-    todo = {host: names for host, names in _todo(run, own_id).items() if hosts is None or host in hosts}
+    todo = {host: names for host, names in _list_todo(run, own_id).items() if hosts is None or host in hosts}
     count, done = sum(map(len, todo.values())), Compacted()
     for host, names in todo.items():
         with _alone(run, host, wait_s):
-            for batch in _parted(run, own_id, _not_done(run, own_id, host, names)):
+            for batch in _split_batches(run, own_id, _not_done(run, own_id, host, names)):
                 done = done.plus(_compact_batch(run, own_id, host, batch))
                 progress(len(batch) / count)
     return done.plus(_remove_all(run, own_id, hosts, wait_s)) if remove else done
@@ -87,9 +88,9 @@ def compact(
 
 def _remove_all(run: Path, own_id: str, hosts: Collection[str] | None, wait_s: float) -> Compacted:
     there, count = frozenset(places.SealedFolder(str(run), own_id).names(layout.SEALED_SUFFIX)), 0
-    for host in sorted({batch.host for batch in _known(run, own_id) if hosts is None or batch.host in hosts}):
+    for host in sorted({batch.host for batch in _known_batches(run, own_id) if hosts is None or batch.host in hosts}):
         with _alone(run, host, wait_s):
-            count += _remove(run, own_id, host, there)
+            count += _remove_sealed(run, own_id, host, there)
     return Compacted(removed=count)
 
 
@@ -98,7 +99,7 @@ def _alone(run: Path, host: str, wait_s: float) -> AbstractContextManager[None]:
     return documents.locked(run / dataset.FOLDER / f"{host}.lock", wait_s)
 
 
-def _known(run: Path, own_id: str, host: str | None = None) -> Iterator[CompactedBatch]:
+def _known_batches(run: Path, own_id: str, host: str | None = None) -> Iterator[CompactedBatch]:
     """The batches whose manifests can be read."""
     return dataset.batches(run, own_id, host, unusable=[])
 
@@ -120,31 +121,29 @@ def hosts_of(run: Path) -> list[str]:
     """Of which hosts there are sealed files, or were."""
     own_id = run_id(str(run), [])
     sealed = places.SealedFolder(str(run), own_id).names(layout.SEALED_SUFFIX)
-    return sorted({*map(dataset.host_of, sealed), *(batch.host for batch in _known(run, own_id))})
+    return sorted({*map(dataset.host_of, sealed), *(batch.host for batch in _known_batches(run, own_id))})
 
 
-def _todo(run: Path, own_id: str) -> dict[str, list[str]]:
+def _list_todo(run: Path, own_id: str) -> dict[str, list[str]]:
     """By host, the sealed files that no batch has and nobody writes to any more."""
-    have = {source for batch in _known(run, own_id) for source in batch.sources}
+    have = {source for batch in _known_batches(run, own_id) for source in batch.sources}
     sealed = places.SealedFolder(str(run), own_id)
     names = [name for name in sealed.names(layout.SEALED_SUFFIX) if layout.is_sealed(name)]
     # Who has something live still, whatever its pointer says, may seal more, or somebody for it. Who adopts a process
     # renames its pointer: the second listing has it under its new name.
     running = {announced_by(name) for _ in range(2) for name in documents.listed(run / layout.LIVE)}
     being_written = {name for name in layout.newest_of_each(names) if layout.sealed_process(name) in running}
-    todo: dict[str, list[str]] = {}
-    for name in layout.in_order(name for name in names if name not in have and name not in being_written):
-        todo.setdefault(dataset.host_of(name), []).append(name)
-    return todo
+    todo = layout.in_order(name for name in names if name not in have and name not in being_written)
+    return grouped(todo, dataset.host_of)
 
 
-def _parted(run: Path, own_id: str, names: list[str]) -> Iterator[list[str]]:
+def _split_batches(run: Path, own_id: str, names: list[str]) -> Iterator[list[str]]:
     """In batches that fit memory; all of a process stays together as far as that goes."""
     sealed = places.SealedFolder(str(run), own_id)
     batch: list[str] = []
     held = 0
     for name in names:
-        bytes_of_it = _size(sealed, name)
+        bytes_of_it = _size_of(sealed, name)
         if batch and (held + bytes_of_it > _BATCH_BYTES or len(batch) >= _BATCH_FILES):
             yield batch
             batch, held = [], 0
@@ -154,7 +153,7 @@ def _parted(run: Path, own_id: str, names: list[str]) -> Iterator[list[str]]:
         yield batch
 
 
-def _size(sealed: places.SealedFolder, name: str) -> int:
+def _size_of(sealed: places.SealedFolder, name: str) -> int:
     try:
         return os.stat(sealed.path_of(name)).st_size
     except OSError:
@@ -180,21 +179,21 @@ def _compact_batch(run: Path, own_id: str, host: str, names: list[str]) -> Compa
         writer.forget()
         raise
     sealed = places.SealedFolder(str(run), own_id)
-    size = sum(_size(sealed, name) for name in names)
+    size = sum(_size_of(sealed, name) for name in names)
     return Compacted(1, len(names), size, writer.rows[RANGES], writer.rows[SUMMARIES], writer.bytes)
 
 
 def _write_all(writer: _Writer, part: RunFiles) -> None:
     for piece in part.pieces(_ROWS_A_FILE, frames.ARCHIVE_NEED):
         finisher = part.finisher()
-        writer.write(RANGES, _named(part, finisher.archived_ranges(piece)), "start_ns")
-        writer.write(MARKS, _named(part, finisher.archived_marks(piece)), "time_ns")
-    summed = _named(part, summaries.of_stage_rows(part.decoded_stage_rows("busy_ns")))
+        writer.write(RANGES, _name_processes(part, finisher.archived_ranges(piece)), "start_ns")
+        writer.write(MARKS, _name_processes(part, finisher.archived_marks(piece)), "time_ns")
+    summed = _name_processes(part, summaries.of_stage_rows(part.decoded_stage_rows("busy_ns")))
     writer.write(SUMMARIES, summed, "start_ns")
     writer.write(DAYS, summaries.of_days(summed), "start_ns")
 
 
-def _named(part: RunFiles, rows: pl.DataFrame) -> pl.DataFrame:
+def _name_processes(part: RunFiles, rows: pl.DataFrame) -> pl.DataFrame:
     """With the name of each process in place of its row: rows are of this batch alone. And with its host."""
     names = pl.Series([process.name for process in part.processes], dtype=pl.String)
     hosts = pl.Series([process.host for process in part.processes], dtype=pl.String)
@@ -208,14 +207,14 @@ def _about_all(part: RunFiles) -> dict[str, Any]:
     has_open = set(part.open_ranges()["process"])
     return {
         process.name: {
-            **_about(process), "has_open": process.index in has_open, "offset_ns": process.offset_ns,
+            **_describe_process(process), "has_open": process.index in has_open, "offset_ns": process.offset_ns,
             "tracks": [[track, *text] for track, text in process.texts.tracks.items()],
         }
         for process in part.processes
     }  # fmt: skip
 
 
-def _about(process: Process) -> dict[str, Any]:
+def _describe_process(process: Process) -> dict[str, Any]:
     """What the metas of its blocks said, in their form."""
     clock = {"kind": process.clock_kind, "ticks_per_ns": process.ticks_per_ns, "anchors": sorted(process.anchors)}
     about = {
@@ -249,10 +248,10 @@ class _Writer:
         for of_place in placed.partition_by("_day", "_role", maintain_order=True):
             day, role = of_place["_day"][0], of_place["_role"][0] or ""
             folder = dataset.folder_of(kind, dataset.day_of((day or 0) * summaries.DAY_NS), role, self._host)
-            self._write(folder, of_place.drop("_day", "_role"))
+            self._write_rows(folder, of_place.drop("_day", "_role"))
             self.rows[kind] += of_place.height
 
-    def _write(self, folder: str, rows: pl.DataFrame) -> None:
+    def _write_rows(self, folder: str, rows: pl.DataFrame) -> None:
         name = f"{folder}/{self._number}.{len(self.files)}{dataset.SUFFIX}"
         file = self._base / name
         for inner in reversed([file.parent, *list(file.parent.parents)[: folder.count("/")]]):
@@ -271,10 +270,10 @@ class _Writer:
             file.unlink(missing_ok=True)
 
 
-def _remove(run: Path, own_id: str, host: str, there: Collection[str]) -> int:
+def _remove_sealed(run: Path, own_id: str, host: str, there: Collection[str]) -> int:
     """Remove the sealed files of every batch; each batch says so before. Only in the run, and here on own disks."""
     sealed, count = places.SealedFolder(str(run), own_id), 0
-    for batch in _known(run, own_id, host):
+    for batch in _known_batches(run, own_id, host):
         names = [name for name in batch.sources if name in there]
         if not batch.removed:
             dataset.write(run, own_id, batch._replace(removed=True))

@@ -13,6 +13,7 @@ from typing import Iterable, Iterator
 import polars as pl
 
 from ...store.dataset import MARKS, RANGES
+from ...store.values import grouped
 from ..processes import Process
 from ..rows import IS_OPEN, Need
 from ..selection import Selection
@@ -43,18 +44,16 @@ class CompactedRows:
 
     def of(self, process: Process, backwards: bool) -> Iterator[pl.DataFrame]:
         """All of a process that has ended, in pieces; backwards from the last to the first, each in order."""
-        groups = [group for group in self._parts.holders().get(process.name, ()) if group.kind in self._kinds]
+        groups = [group for group in self._parts.holders.get(process.name, ()) if group.kind in self._kinds]
         of_batches = [list(own) for _, own in groupby(groups, lambda group: group.batch.number)]
         for own in of_batches[:: -1 if backwards else 1]:
-            by_strand: dict[tuple[str, str], list[CompactedGroup]] = {}
-            for group in own:
-                by_strand.setdefault(group.strand, []).append(group)
+            by_strand = grouped(own, lambda group: group.strand)
             # Of what ends at one instant, marks come first, then what a later day has: that began later.
             orders = {name: -1 if name[0] == MARKS else at for at, name in enumerate(sorted(by_strand, reverse=True))}
             strands = [
                 _Strand(self._frames(process, by_strand[name], backwards), orders[name], backwards) for name in orders
             ]
-            yield from _merged(strands, backwards)
+            yield from _merge_strands(strands, backwards)
 
     def _frames(self, process: Process, groups: list[CompactedGroup], backwards: bool) -> Iterator[pl.DataFrame]:
         for group in groups[:: -1 if backwards else 1]:
@@ -63,7 +62,7 @@ class CompactedRows:
                 yield frame
 
     def _ended_by_process(self, group: CompactedGroup) -> dict[int, pl.DataFrame]:
-        rows = self._coded(group)
+        rows = self._code_rows(group)
         ended = rows.filter(rows["flags"] & IS_OPEN == 0) if group.has_open else rows
         if ended["process"].n_unique() == 1:
             return {int(ended["process"][0]): ended}
@@ -71,10 +70,10 @@ class CompactedRows:
 
     def open(self) -> list[pl.DataFrame]:
         """Ranges that never ended."""
-        each = [self._coded(group) for group in self._parts.groups(only_open=True)]
+        each = [self._code_rows(group) for group in self._parts.groups(only_open=True)]
         return [rows.filter(rows["flags"] & IS_OPEN != 0).drop(ENDED) for rows in each]
 
-    def _coded(self, group: CompactedGroup) -> pl.DataFrame:
+    def _code_rows(self, group: CompactedGroup) -> pl.DataFrame:
         """The rows of a group that are asked for."""
         need = self._need
         rows = self._parts.read(group, coding.columns_of(group.kind, need))
@@ -118,7 +117,7 @@ class _Strand:
         return taken
 
 
-def _merged(strands: list[_Strand], backwards: bool) -> Iterator[pl.DataFrame]:
+def _merge_strands(strands: list[_Strand], backwards: bool) -> Iterator[pl.DataFrame]:
     """Rows of all in order: as far back as each of them has been read, then further."""
     while True:
         for strand in strands:

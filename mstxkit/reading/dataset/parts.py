@@ -7,7 +7,7 @@ of them are gone, the batch stands for all of them.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, Callable, Iterable, Iterator, Sequence, TypeVar
 
@@ -17,12 +17,11 @@ from ...errors import FormatError
 from ...stages import canonical
 from ...store import dataset, records
 from ...store.dataset import MARKS, RANGES, CompactedBatch
-from ...store.documents import Unusable
 from ...store.livefile import Texts, TrackText
 from ...store.parquet import RowGroup
 from ...store.values import list_of, small_number, table_of, text_of, whole_number
 from .. import sealed
-from ..folder import Damage, reason_of
+from ..folder import Damage, noting_unusable, reason_of
 from ..processes import Process, Processes
 from ..reach import NOTHING, Reach
 from ..selection import Selection
@@ -33,14 +32,8 @@ T = TypeVar("T")
 
 
 class CompactedParts:
-    """The batches that stand for sealed files of a run.
-
-    Args:
-        run: The run's folder.
-        run_id: Its id; None: nothing that was compacted is wanted.
-        sealed_names: The sealed files that are there.
-        damage: Grows by what cannot be read.
-        chosen: What is asked for.
+    """The batches that stand for sealed files of a run. `run_id`: None: nothing that was compacted is wanted;
+    `sealed_names`: the sealed files that are there; `damage`: grows by what cannot be read.
     """
 
     def __init__(
@@ -50,12 +43,10 @@ class CompactedParts:
         self._base, self.damage, self._chosen = run / dataset.FOLDER, damage, chosen
         self._groups: dict[int, list[CompactedGroup]] = {}
         self._processes: dict[str, Process] = {}
-        self._holders: dict[str, list[CompactedGroup]] | None = None
-        unusable: list[Unusable] = []
-        batches = () if run_id is None else dataset.batches(run, run_id, unusable=unusable)
-        self._batches = [batch for batch in batches if batch.removed or not there.issuperset(batch.sources)]
+        with noting_unusable(damage) as unusable:
+            batches = () if run_id is None else dataset.batches(run, run_id, unusable=unusable)
+            self._batches = [batch for batch in batches if batch.removed or not there.issuperset(batch.sources)]
         self.replaced = frozenset(name for batch in self._batches for name in batch.sources)
-        damage += (Damage.of(manifest.path, manifest.reason) for manifest in unusable)
 
     def __bool__(self) -> bool:
         return bool(self._batches)
@@ -67,33 +58,30 @@ class CompactedParts:
                 meta, end = table_of(about.get("about")), about.get("end")
                 process = self._processes[name] = processes.of(meta.get("identity"), name)
                 sealed.take_about(dict(meta), end if isinstance(end, dict) else None, process)
-                process.learn_texts(Texts({}, {}, {}, dict(_tracks(list_of(about.get("tracks"))))))
+                process.learn_texts(Texts({}, {}, {}, dict(_read_tracks(list_of(about.get("tracks"))))))
 
     def groups(self, only_open: bool = False) -> list[CompactedGroup]:
         """Rows that lie together and may be asked for, oldest batch first, as their files say; looked at once.
         `only_open`: those that may hold ranges that are open.
         """
-        asked = [at for at, batch in enumerate(self._batches) if self._is_asked_for(batch)]
-        batches = [at for at in asked if not only_open or _may_have_open(self._batches[at])]
-        groups = [group for at in batches for group in self._groups_of(at)]
-        return [group for group in groups if group.has_open] if only_open else groups
-
-    def _is_asked_for(self, batch: CompactedBatch) -> bool:
-        """Has it a process of the ranks that are asked for, by its manifest? Else no file of it is looked at."""
-        ranks = self._chosen.ranks
-        abouts = (table_of(table_of(about.get("about")).get("identity")) for about in batch.processes.values())
-        return ranks is None or any(map(sealed.of_ranks(ranks), map(dict, abouts)))
-
-    def _groups_of(self, at: int) -> list[CompactedGroup]:
-        if at not in self._groups:
-            self._groups[at] = list(self._look_at(self._batches[at]))
-        return self._groups[at]
+        groups = []
+        for at, batch in enumerate(self._batches):
+            abouts = [table_of(about) for about in batch.processes.values()]
+            identities = (table_of(table_of(about.get("about")).get("identity")) for about in abouts)
+            ranks = self._chosen.ranks
+            # Of a batch whose manifest has no process of these ranks, or nothing open, no file is looked at.
+            is_of_ranks = ranks is None or any(map(sealed.of_ranks(ranks), identities))
+            if is_of_ranks and not (only_open and all(about.get("has_open") is False for about in abouts)):
+                if at not in self._groups:
+                    self._groups[at] = list(self._look_at(batch))
+                groups += [group for group in self._groups[at] if group.has_open or not only_open]
+        return groups
 
     def _look_at(self, batch: CompactedBatch) -> Iterator[CompactedGroup]:
         off_ns = self._off_ns(batch).values() or (0,)
         for name in (*batch.of(RANGES), *batch.of(MARKS)):
             kind = name.partition("/")[0]
-            table = self._noted(batch, name, partial(TableFile, self._base / name, kind))
+            table = self._note_damage(batch, name, partial(TableFile, self._base / name, kind))
             groups = [CompactedGroup(batch, kind, name, table, rows) for rows in table.groups] if table else []
             yield from (group for group in groups if group.may_hold(self._chosen, min(off_ns), max(off_ns)))
 
@@ -103,19 +91,18 @@ class CompactedParts:
         both = ((name, then, self._processes[name].offset_ns) for name, then in written)
         return {name: now - then if now and type(then) is int else 0 for name, then, now in both}
 
+    @cached_property
     def holders(self) -> dict[str, list[CompactedGroup]]:
         """By the name of a process, the groups that hold rows of it. A manifest of old does not say: a column does."""
-        if self._holders is None:
-            holders: dict[str, list[CompactedGroup]] = {}
-            for group in self.groups():
-                for name in self._processes_in(group):
-                    holders.setdefault(name, []).append(group)
-            self._holders = holders
-        return self._holders
+        holders: dict[str, list[CompactedGroup]] = {}
+        for group in self.groups():
+            for name in self._processes_in(group):
+                holders.setdefault(name, []).append(group)
+        return holders
 
     def who_may_have(self, column: str) -> frozenset[str]:
         """Names of processes in whose groups of ranges any may have a value in this column."""
-        each = ((name, group) for name, groups in self.holders().items() for group in groups)
+        each = ((name, group) for name, groups in self.holders.items() for group in groups)
         return frozenset(name for name, group in each if group.kind == RANGES and column not in group.rows.empty)
 
     def _processes_in(self, group: CompactedGroup) -> list[str]:
@@ -129,10 +116,10 @@ class CompactedParts:
 
     def read(self, group: CompactedGroup, columns: Sequence[str]) -> pl.DataFrame | None:
         """These columns of a group; None where they cannot be read."""
-        read = self._noted(group.batch, group.file, lambda: group.table.rows(group.rows, columns))
+        read = self._note_damage(group.batch, group.file, lambda: group.table.rows(group.rows, columns))
         rows, left_out = read or (None, 0)
         if left_out:
-            reason = f"{_of(group.batch)}: {left_out} rows with numbers that cannot be"
+            reason = f"{_name_batch(group.batch)}: {left_out} rows with numbers that cannot be"
             Damage.of(str(self._base / group.file), reason).note_in(self.damage)
         return rows if rows is None else self._at_its_time(group, rows)
 
@@ -144,12 +131,12 @@ class CompactedParts:
         off = each if len({*off_ns.values()}) > 1 else next(iter(off_ns.values()))
         return rows.with_columns(pl.col(time) + off)
 
-    def _noted(self, batch: CompactedBatch, name: str, work: Callable[[], T]) -> T | None:
+    def _note_damage(self, batch: CompactedBatch, name: str, work: Callable[[], T]) -> T | None:
         """What `work` makes of a file; None, and damage, where the file is not what it should be."""
         try:
             return work()
         except (OSError, FormatError) as exc:
-            reason = f"{_of(batch)}: {reason_of(exc)[:200]}"
+            reason = f"{_name_batch(batch)}: {reason_of(exc)[:200]}"
             Damage(str(self._base / name), getattr(exc, "offset", 0) or 0, 0, reason).note_in(self.damage)
             return None
 
@@ -163,18 +150,14 @@ class CompactedParts:
         return reach
 
 
-def _tracks(listed: list[Any]) -> Iterator[tuple[int, TrackText]]:
+def _read_tracks(listed: list[Any]) -> Iterator[tuple[int, TrackText]]:
     """What a manifest says of tracks, by number."""
     for track, thread, is_task, name, is_shared in (row for row in listed if isinstance(row, list) and len(row) == 5):
         if small_number(track) is not None and 0 <= track <= records.TRACK_MAX:
             yield track, TrackText(whole_number(thread), is_task is True, text_of(name), is_shared is True)
 
 
-def _may_have_open(batch: CompactedBatch) -> bool:
-    return any(table_of(about).get("has_open") is not False for about in batch.processes.values())
-
-
-def _of(batch: CompactedBatch) -> str:
+def _name_batch(batch: CompactedBatch) -> str:
     return f"of batch {batch.number} of {batch.host}"
 
 

@@ -51,16 +51,10 @@ _MAY_LACK = {"rangeId", "category", "endGlobalTid", "domainId"}
 
 
 class AscendFile:
-    """A database that is being written; what it has of texts and connections already is left as it is.
+    """A database that is being written: a new file, or one that holds a profile, of which all is left as it is."""
 
-    Args:
-        path: A new file, or one that holds a profile.
-        is_counted: Does `mstx_sum` count the ranges?
-    """
-
-    def __init__(self, path: Path, is_counted: bool = True) -> None:
+    def __init__(self, path: Path) -> None:
         self._path = path
-        self._range, self._mark = _COUNTED if is_counted else _UNCOUNTED
         self._base = sqlite3.connect(path, isolation_level=None)
         for setting in ("journal_mode = off", "synchronous = off", "locking_mode = exclusive"):
             self._base.execute(f"pragma {setting}")
@@ -68,24 +62,25 @@ class AscendFile:
         for statement in _TABLES.split(";"):
             self._base.execute(statement)
         # By the names of columns: Insight adds one of its own to a profile that it opens.
-        lacks = _MAY_LACK - {*self._columns("MSTX_EVENTS")}
+        lacks = _MAY_LACK - {*self._list_columns("MSTX_EVENTS")}
         columns = {name: str(value) for name, value in _EVENT.items() if name not in lacks}
         self._into, self._row = f"insert into MSTX_EVENTS ({', '.join(columns)}) values", ", ".join(columns.values())
         self._texts: dict[str, int] = {}
-        self._next_text = self._largest("STRING_IDS", "id") + 1
+        self._next_text = self._largest_id("STRING_IDS", "id") + 1
         # Tasks, calls, collectives and ranges share the numbers of connections.
         tables = [str(name) for (name,) in self._base.execute("select name from sqlite_master where type = 'table'")]
-        used = [self._largest(name, "connectionId") for name in tables if "connectionId" in self._columns(name)]
+        self._range, self._mark = _UNCOUNTED if "TASK" in tables else _COUNTED
+        used = [self._largest_id(name, "connectionId") for name in tables if "connectionId" in self._list_columns(name)]
         self._connection = self._first_connection = max([_FIRST_CONNECTION, *(largest + 1 for largest in used)])
         self.count, self.first_ns, self.last_ns = 0, 0, 0
 
-    def _largest(self, table: str, column: str) -> int:
+    def _largest_id(self, table: str, column: str) -> int:
         quoted = table.replace('"', '""')
         query = f'select max(cast({column} as integer)) from "{quoted}" where {column} != {UNUSED}'
         largest = self._base.execute(query).fetchone()[0]
         return largest if isinstance(largest, int) else -1
 
-    def _columns(self, table: str) -> list[str]:
+    def _list_columns(self, table: str) -> list[str]:
         return [str(name) for (name,) in self._base.execute("select name from pragma_table_info(?)", (table,))]
 
     def text(self, content: str) -> int:
@@ -104,21 +99,21 @@ class AscendFile:
         for used in np.flatnonzero(np.bincount(np.concatenate((rows.name, rows.domain)))).tolist():
             numbers[used] = self.text(texts[used])
         kinds, threads = np.where(rows.is_mark, self._mark, self._range), (pid << 32) | rows.thread
-        names, domains, connections = numbers[rows.name], numbers[rows.domain], self._connections(len(rows.start))
+        names, domains, connections = numbers[rows.name], numbers[rows.domain], self._make_connections(len(rows.start))
         values = np.column_stack((rows.start, rows.end, kinds, names, threads, domains, connections))
         rest = len(values) % _ROWS_AT_ONCE
-        self._insert(_ROWS_AT_ONCE, values[: len(values) - rest])
-        self._insert(1, values[len(values) - rest :])
+        self._insert_rows(_ROWS_AT_ONCE, values[: len(values) - rest])
+        self._insert_rows(1, values[len(values) - rest :])
         self.count += len(values)
         self.first_ns = min(self.first_ns or int(rows.start[0]), int(rows.start.min()))
         self.last_ns = max(self.last_ns, int(rows.end.max()))
 
-    def _insert(self, at_once: int, values: npt.NDArray[np.int64]) -> None:
+    def _insert_rows(self, at_once: int, values: npt.NDArray[np.int64]) -> None:
         numbers = (range(first + 1, first + 1 + _VALUES) for first in range(0, at_once * _VALUES, _VALUES))
         statement = f"{self._into} {', '.join(f'({self._row.format(*row)})' for row in numbers)}"
         self._base.executemany(statement, values.reshape(-1, at_once * _VALUES).tolist())
 
-    def _connections(self, count: int) -> npt.NDArray[np.int64]:
+    def _make_connections(self, count: int) -> npt.NDArray[np.int64]:
         numbers = np.arange(self._connection, self._connection + count, dtype=np.int64)
         numbers[numbers >= UNUSED] += self._connection <= UNUSED
         self._connection = int(numbers[-1]) + 1
@@ -156,7 +151,7 @@ class AscendFile:
             listed = list(rows)
             if listed:
                 marks = ", ".join("?" * len(listed[0]))
-                names = ", ".join(self._columns(table)[: len(listed[0])])
+                names = ", ".join(self._list_columns(table)[: len(listed[0])])
                 self._base.executemany(f"insert into {table} ({names}) values ({marks})", listed)
 
     def close(self) -> None:

@@ -21,7 +21,7 @@ from ..importers._database import connected
 from ..run import Run
 from . import _rank_files
 from ._ascend_file import AscendFile
-from ._profile_folder import OUTPUT
+from ._rank_files import OUTPUT
 from ._rank_rows import RankRowReader, RankRows
 
 _NAME = re.compile(r"ascend_(?:pytorch|mindspore)_profiler(?:_(\d{1,9}))?\.db")
@@ -41,12 +41,13 @@ def merged(run: Run, folder: Path, source: Path) -> int:
     """Copy a profile's database, and what lies beside it, into an empty folder, and add its rank's ranges.
     Raises MstxkitError: it is no such profile, the run has no such rank, or nothing of it in that time.
     """
-    source = _database(source)
-    target = _copied(folder, source)
+    source = _find_database(source)
+    target = _copy_profile(folder, source)
     try:
-        profile = _read(target, source)
-        _forget_what_insight_computed(target)
-        count = _add(run, target, profile)
+        with closing(sqlite3.connect(target)) as base, base:
+            profile = _read_window(base, source)
+            _forget_what_insight_computed(base)
+        count = _add_ranges(run, target, profile)
     except (sqlite3.Error, UnicodeError, OverflowError) as exc:
         raise MstxkitError(f"{source}: not a profile that can be added to: {exc}") from exc
     if not count:
@@ -57,7 +58,7 @@ def merged(run: Run, folder: Path, source: Path) -> int:
     return count
 
 
-def _database(source: Path) -> Path:
+def _find_database(source: Path) -> Path:
     """The database of a profile's folder, or the one that was given."""
     if not source.is_dir():
         return source
@@ -67,7 +68,7 @@ def _database(source: Path) -> Path:
     return there[0]
 
 
-def _copied(folder: Path, source: Path) -> Path:
+def _copy_profile(folder: Path, source: Path) -> Path:
     """The database and the small files around it; a database in use is copied as it stands."""
     if not source.is_file():
         raise MstxkitError(f"{source}: no such file; give a profile's database (…_ascend_pt/{OUTPUT}/….db)")
@@ -75,7 +76,11 @@ def _copied(folder: Path, source: Path) -> Path:
     place = folder / output.parent.name / OUTPUT if output.name == OUTPUT else folder
     place.mkdir(parents=True, exist_ok=True, mode=0o750)
     target = place / source.name
-    _copy_database(source, target)
+    try:
+        with closing(connected(source)) as there, closing(sqlite3.connect(target)) as here:
+            there.backup(here, progress=_stop_where_locked)
+    except (sqlite3.Error, UnicodeError, OSError) as exc:
+        raise MstxkitError(f"{source} cannot be read as a database: {exc}") from exc
     if output.name == OUTPUT:
         beside = [output / "analysis.db", *output.parent.glob("profiler_*.json")]
         for file in (file for file in beside if file.is_file() and not file.is_symlink()):
@@ -84,55 +89,45 @@ def _copied(folder: Path, source: Path) -> Path:
     return target
 
 
-def _copy_database(source: Path, target: Path) -> None:
-    try:
-        with closing(connected(source)) as there, closing(sqlite3.connect(target)) as here:
-            there.backup(here, progress=_stop_where_locked)
-    except (sqlite3.Error, UnicodeError, OSError) as exc:
-        raise MstxkitError(f"{source} cannot be read as a database: {exc}") from exc
-
-
 def _stop_where_locked(status: int, remaining: int, total: int) -> None:
     """Each attempt has waited already; by itself a backup would try again for ever."""
     if status & 0xFF in _LOCKED:
         raise sqlite3.OperationalError("database is locked; try again when its writer is done")
 
 
-def _read(target: Path, source: Path) -> ProfileTime:
-    with closing(sqlite3.connect(target)) as base:
-        tables = {name for (name,) in base.execute("select name from sqlite_master where type = 'table'")}
-        if not {"STRING_IDS", "SESSION_TIME_INFO"} <= tables:
-            raise MstxkitError(f"{source}: not a profile of torch_npu's: it has no STRING_IDS or SESSION_TIME_INFO")
-        window = base.execute("select min(startTimeNs), max(endTimeNs) from SESSION_TIME_INFO").fetchone()
-        named = _NAME.fullmatch(source.name)
-        rank = int(named[1]) if named and named[1] else None
-        if rank is None and "RANK_DEVICE_MAP" in tables:
-            row = base.execute("select rankId from RANK_DEVICE_MAP limit 1").fetchone()
-            rank = row[0] if row else None
+def _read_window(base: sqlite3.Connection, source: Path) -> ProfileTime:
+    tables = {name for (name,) in base.execute("select name from sqlite_master where type = 'table'")}
+    if not {"STRING_IDS", "SESSION_TIME_INFO"} <= tables:
+        raise MstxkitError(f"{source}: not a profile of torch_npu's: it has no STRING_IDS or SESSION_TIME_INFO")
+    window = base.execute("select min(startTimeNs), max(endTimeNs) from SESSION_TIME_INFO").fetchone()
+    named = _NAME.fullmatch(source.name)
+    rank = int(named[1]) if named and named[1] else None
+    if rank is None and "RANK_DEVICE_MAP" in tables:
+        row = base.execute("select rankId from RANK_DEVICE_MAP limit 1").fetchone()
+        rank = row[0] if row else None
     if not isinstance(rank, int) or not all(isinstance(moment, int) for moment in window):
         raise MstxkitError(f"{source} says neither in its name nor in its tables which rank it is of, or when it was")
     return ProfileTime(rank, *window)
 
 
-def _forget_what_insight_computed(target: Path) -> None:
+def _forget_what_insight_computed(base: sqlite3.Connection) -> None:
     """Of a profile that it opened: else it takes its depths for whole, and added rows have none.
 
     Source: msinsight July 2026: what `status_info` does not say is finished is computed anew.
     """
-    with closing(sqlite3.connect(target)) as base, base:
-        if base.execute("select 1 from pragma_table_info('MSTX_EVENTS') where name = 'depth'").fetchone():
-            base.execute("update MSTX_EVENTS set depth = null")
-        if base.execute("select 1 from pragma_table_info('status_info')").fetchone():
-            base.execute("delete from status_info")
+    if base.execute("select 1 from pragma_table_info('MSTX_EVENTS') where name = 'depth'").fetchone():
+        base.execute("update MSTX_EVENTS set depth = null")
+    if base.execute("select 1 from pragma_table_info('status_info')").fetchone():
+        base.execute("delete from status_info")
 
 
-def _add(run: Run, target: Path, profile: ProfileTime) -> int:
+def _add_ranges(run: Run, target: Path, profile: ProfileTime) -> int:
     processes = run.processes()
     files = {file.number: file for file in _rank_files.of_run(processes)}
     if profile.rank not in files:
         raise MstxkitError(f"this run has no rank {profile.rank}, of which the profile is; it has {sorted(files)[:12]}")
     pids, members = processes["pid"].to_list(), set(files[profile.rank].processes)
-    reader, base = RankRowReader(run), AscendFile(target, is_counted=_has_no_task(target))
+    reader, base = RankRowReader(run), AscendFile(target)
     try:
         for rows in chain(reader.rows(), reader.open_marks()):
             if rows.process in members:
@@ -146,8 +141,3 @@ def _add(run: Run, target: Path, profile: ProfileTime) -> int:
         base.drop()
         raise
     return base.count
-
-
-def _has_no_task(target: Path) -> bool:
-    with closing(sqlite3.connect(target)) as base:
-        return base.execute("select 1 from sqlite_master where type = 'table' and name = 'TASK'").fetchone() is None

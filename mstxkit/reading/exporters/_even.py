@@ -12,7 +12,7 @@ from ..vocabulary import Vocabulary
 from . import _nesting
 from . import _track_events as events
 from ._nesting import TRACK_BITS, Columns, Ints, Postorder, RowPiece
-from ._packets import Packets, TraceNames
+from ._packets import CATEGORIES, NAMES, TEXTS, Packets, TraceNames
 from ._places import Places
 
 _MANY_ROWS = 1 << 10
@@ -22,10 +22,8 @@ class EvenLanes:
     """Draws lanes that nest, backwards; keeps what is around the present moment, and what belongs to that very instant.
 
     Viewers sort events by time, and keep those of one instant in the order of the file. So what begins a piece waits
-    until the earlier piece is written: something there may end, or begin, at the same instant.
-
-    Args:
-        first_ns: The trace's zero.
+    until the earlier piece is written: something there may end, or begin, at the same instant. `first_ns`: the trace's
+    zero.
     """
 
     def __init__(
@@ -46,36 +44,35 @@ class EvenLanes:
         self._tails[self._last_tail] = content
         return self._last_tail
 
-    def wait(self, rows: Columns) -> None:
-        """Open ranges."""
-        self._nesting.wait(rows)
-
     def take(self, rows: Columns, first_process: int) -> None:
         """Rows as `Postorder.take` has them, with `site`, `stage`, `step`, `busy` and `tail`."""
         self._learn_names()
         piece = self._nesting.take(rows, first_process)
         if piece is not None:
-            self._draw(piece, first_process)
+            self._draw_piece(piece, first_process)
 
     def finish(self) -> None:
         """What is left when there are no more."""
         self._learn_names()
         piece = self._nesting.finish()
         if piece is not None:
-            self._draw(piece, _nesting.NONE)
+            self._draw_piece(piece, _nesting.NONE)
         for packets in self._held.values():
             self._packets.add(packets)
         self._held = {}
 
     def _learn_names(self) -> None:
         sites, stages = self._vocabulary.sites, self._vocabulary.stages
-        new = [(self._names.name(s.name), self._names.category(s.domain)) for s in sites[self._of_site.shape[1] :]]
+        new = [
+            (self._names.number(NAMES, s.name), self._names.number(CATEGORIES, s.domain))
+            for s in sites[self._of_site.shape[1] :]
+        ]
         if new:
             self._of_site = np.concatenate((self._of_site, np.array(new).T), axis=1)
-        more = [0 if stage is None else self._names.text(stage) for stage in stages[len(self._of_stage) :]]
+        more = [0 if stage is None else self._names.number(TEXTS, stage) for stage in stages[len(self._of_stage) :]]
         self._of_stage = np.concatenate((self._of_stage, np.array(more, dtype=np.int64)))
 
-    def _draw(self, piece: RowPiece, first_process: int) -> None:
+    def _draw_piece(self, piece: RowPiece, first_process: int) -> None:
         columns = piece.columns
         row, is_begin = _nesting.in_order(piece)
         if not len(row):
@@ -83,13 +80,13 @@ class EvenLanes:
         self._tell_names(columns)
         lanes = columns["lane"][row]
         at = np.where(is_begin, columns["start"][row], columns["end"][row]) - self._first_ns
-        made = self._encoded(columns, row, is_begin, at)
+        made = self._encode_events(columns, row, is_begin, at)
         tails_used = columns["tail"][row][is_begin | (columns["flags"][row] & IS_MARK != 0)]
         for tail in tails_used[tails_used != 0].tolist():
             self._tails.pop(tail, None)
-        self._add(lanes, at, *made, first_process)
+        self._add_packets(lanes, at, *made, first_process)
 
-    def _encoded(
+    def _encode_events(
         self, columns: Columns, row: Ints, is_begin: npt.NDArray[np.bool_], at: Ints
     ) -> tuple[memoryview, npt.NDArray[np.int64]]:
         lane, flags, site = columns["lane"], columns["flags"], columns["site"]
@@ -107,11 +104,11 @@ class EvenLanes:
     def _tell_names(self, columns: Columns) -> None:
         process = columns["lane"] >> TRACK_BITS
         for begin, end in runs_of(process):
-            used = [self._of_site[:, _different(columns["site"][begin:end])]]
-            iids = [*used[0].ravel().tolist(), *self._of_stage[_different(columns["stage"][begin:end])].tolist()]
+            used = [self._of_site[:, _distinct_codes(columns["site"][begin:end])]]
+            iids = [*used[0].ravel().tolist(), *self._of_stage[_distinct_codes(columns["stage"][begin:end])].tolist()]
             self._names.tell(self._places.sequence(int(process[begin])), iids)
 
-    def _add(
+    def _add_packets(
         self, lanes: Ints, at: Ints, packets: memoryview, offsets: npt.NDArray[np.int64], first_process: int
     ) -> None:
         """Write them, but for what is of the first instant of a lane that goes on."""
@@ -140,7 +137,7 @@ def runs_of(values: npt.NDArray[Any]) -> Iterator[tuple[int, int]]:
         yield from zip(edges, edges[1:])
 
 
-def _different(codes: npt.NDArray[Any]) -> npt.NDArray[Any]:
+def _distinct_codes(codes: npt.NDArray[Any]) -> npt.NDArray[Any]:
     return np.flatnonzero(np.bincount(codes)) if len(codes) > _MANY_ROWS else np.unique(codes)
 
 

@@ -3,7 +3,7 @@
 The ranges of a thread come in the order in which they ended, each with its depth. That is a tree in postorder: the
 range that ends next and is no deeper is after, what lies between the two is inside. So times are not needed to draw
 it; they only prove that it is right. Where they contradict (coroutines and generators that others ran beside, ranges
-that ended out of order), the whole lane is drawn range by range (`_lanes.py`).
+that ended out of order), the whole lane is drawn range by range (`perfetto.LaneEvents`).
 
 A lane is a track of a process, as one number: `process << 16 | track`.
 """
@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ..rows import IS_MARK
+from ..rows import IS_MARK, IS_OPEN
 
 Ints = npt.NDArray[np.int64]
 Bits = npt.NDArray[np.bool_]
@@ -50,31 +50,31 @@ class Postorder:
         self._waiting: Columns | None = None
 
     def take(self, rows: Columns, first_process: int) -> RowPiece | None:
-        """The next rows, with those that wait for them. `rows`: in the order in which they ended; marks too, which are
-        inside of what is around them; `first_process`: nothing of later processes is still to come.
+        """The next rows, with those that wait for them; of open ranges, which come first, outermost first: none yet.
+        `rows`: in the order in which they ended; marks too, which are inside of what is around them; `first_process`:
+        nothing of later processes is still to come.
         """
-        piece = self._together(rows, first_process)
+        if len(rows["flags"]) and rows["flags"][0] & IS_OPEN:
+            order = np.lexsort((-rows["depth"].astype(np.int64), rows["lane"]))
+            self._keep_waiting({name: values[order] for name, values in rows.items()})
+            return None
+        piece = self._join_rows(rows, first_process)
         if piece is not None:
-            self._keep({name: values[piece.is_left] for name, values in piece.columns.items()})
+            self._keep_waiting({name: values[piece.is_left] for name, values in piece.columns.items()})
         return piece
-
-    def wait(self, rows: Columns) -> None:
-        """Open ranges, outermost first: they end after all others."""
-        order = np.lexsort((-rows["depth"].astype(np.int64), rows["lane"]))
-        self._keep({name: values[order] for name, values in rows.items()})
 
     def finish(self) -> RowPiece | None:
         """What waits when there are no more rows."""
         if self._waiting is None:
             return None
-        return self._together({name: values[:0] for name, values in self._waiting.items()}, NONE)
+        return self._join_rows({name: values[:0] for name, values in self._waiting.items()}, NONE)
 
-    def _together(self, rows: Columns, first_process: int) -> RowPiece | None:
+    def _join_rows(self, rows: Columns, first_process: int) -> RowPiece | None:
         waiting, self._waiting = self._waiting, None
         if waiting is not None:
             is_earlier = waiting["lane"] >> TRACK_BITS < first_process
             if is_earlier.any():
-                self._keep({name: values[is_earlier] for name, values in waiting.items()})
+                self._keep_waiting({name: values[is_earlier] for name, values in waiting.items()})
                 waiting = {name: values[~is_earlier] for name, values in waiting.items()}
         new = len(rows["lane"])
         if waiting is not None and len(waiting["lane"]):
@@ -89,7 +89,7 @@ class Postorder:
         is_left = (before == NONE) & (columns["lane"] >> TRACK_BITS <= first_process) & ~is_mark(columns)
         return RowPiece(columns, order < new, before, is_left)
 
-    def _keep(self, rows: Columns) -> None:
+    def _keep_waiting(self, rows: Columns) -> None:
         if self._waiting is not None:
             rows = {name: np.concatenate((self._waiting[name], values)) for name, values in rows.items()}
         self._waiting = rows if len(rows["lane"]) else None
@@ -132,8 +132,10 @@ def _first_of_lane(lane: Ints) -> Ints:
     return np.maximum.accumulate(np.where(is_first, np.arange(len(lane)), 0))
 
 
-def contradicting(piece: RowPiece) -> Ints:
+def contradicting(piece: RowPiece | None) -> Ints:
     """The lanes of which the times do not agree with the depths."""
+    if piece is None:
+        return np.zeros(0, dtype=np.int64)
     lane, start, end = (piece.columns[name] for name in ("lane", "start", "end"))
     around = next_shallower(lane, piece.columns["depth"])
     is_wrong = (piece.before != NONE) & (start < end[piece.before])

@@ -18,7 +18,7 @@ _LEVEL = 1
 _CLOCKS, _CLOCK, _CLOCK_AT = 1, 1, 2
 _REALTIME, _BOOTTIME = 1, 6
 # InternedData; each entry has a number and a text.
-_CATEGORIES, _NAMES, _KEYS, _TEXTS = 1, 2, 3, 29
+CATEGORIES, NAMES, _KEYS, TEXTS = 1, 2, 3, 29
 _IID, _IID_TEXT = 1, 2
 # TrackDescriptor, and what it holds of a process, a thread, a counter
 _UUID, _NAME, _PROCESS, _THREAD, _PARENT, _COUNTER, _CHILDREN, _RANK = 1, 2, 3, 4, 5, 8, 11, 12
@@ -63,17 +63,12 @@ class TraceNames:
         self._told[sequence] = set()
         self._tell(sequence, [(_KEYS, iid, name) for iid, name in events.ANNOTATIONS.items()], events.CLEARED)
 
-    def name(self, content: str) -> int:
-        """The number of a name of events."""
-        return self._number(_NAMES, content)
-
-    def category(self, content: str) -> int:
-        """The number of a category."""
-        return self._number(_CATEGORIES, content)
-
-    def text(self, content: str) -> int:
-        """The number of a text that is a value."""
-        return self._number(_TEXTS, content)
+    def number(self, kind: int, content: str) -> int:
+        """The number of a text of these: CATEGORIES, NAMES of events, or TEXTS that are values."""
+        iid = self._numbers.setdefault((kind, content), len(self._entries) + 1)
+        if iid > len(self._entries):
+            self._entries.append((kind, content))
+        return iid
 
     def tell(self, sequence: int, numbers: Iterable[int]) -> None:
         """Let a sequence use these numbers from here on; 0 is none."""
@@ -82,12 +77,6 @@ class TraceNames:
         if new:
             sent.update(new)
             self._tell(sequence, [(self._entries[iid - 1][0], iid, self._entries[iid - 1][1]) for iid in new])
-
-    def _number(self, kind: int, content: str) -> int:
-        iid = self._numbers.setdefault((kind, content), len(self._entries) + 1)
-        if iid > len(self._entries):
-            self._entries.append((kind, content))
-        return iid
 
     def _tell(self, sequence: int, entries: list[tuple[int, int, str]], flags: int = events.NEEDS_STATE) -> None:
         listed = b"".join(block(kind, number(_IID, iid) + text(_IID_TEXT, name)) for kind, iid, name in entries)
@@ -104,28 +93,22 @@ def snapshot(base_ns: int) -> bytes:
 def process_track(uuid: int, pid: int, name: str, label: str, order: int) -> bytes:
     """The packet that describes a process."""
     about = number(_PID, pid) + number(_ORDER, order) + text(_PROCESS_NAME, name) + text(_LABELS, label)
-    return _track(number(_UUID, uuid) + block(_PROCESS, about) + number(_CHILDREN, _EXPLICIT) + number(_RANK, order))
+    return _describe_track(uuid, 0, order, block(_PROCESS, about) + number(_CHILDREN, _EXPLICIT))
+
+
+def _describe_track(uuid: int, parent: int, order: int, content: bytes) -> bytes:
+    """The packet that describes a track below another one; 0: below none."""
+    below = number(_PARENT, parent) if parent else b""
+    return events.packet(block(events.DESCRIPTOR, number(_UUID, uuid) + below + number(_RANK, order) + content))
 
 
 def thread_track(uuid: int, process: int, pid: int, tid: int, name: str, order: int) -> bytes:
     """The packet that describes a thread of a process."""
     about = number(_PID, pid) + number(_THREAD_TID, tid) + number(_ORDER, order) + text(_THREAD_NAME, name)
-    return _track(_child(uuid, process, order) + block(_THREAD, about))
+    return _describe_track(uuid, process, order, block(_THREAD, about))
 
 
-def plain_track(uuid: int, parent: int, name: str, order: int = 0) -> bytes:
-    """The packet that describes a track below another one."""
-    return _track(_child(uuid, parent, order) + text(_NAME, name))
-
-
-def counter_track(uuid: int, parent: int, name: str, unit: str) -> bytes:
-    """The packet that describes a counter of a process."""
-    return _track(_child(uuid, parent, 0) + text(_NAME, name) + block(_COUNTER, text(_UNIT, unit)))
-
-
-def _child(uuid: int, parent: int, order: int) -> bytes:
-    return number(_UUID, uuid) + number(_PARENT, parent) + number(_RANK, order)
-
-
-def _track(content: bytes) -> bytes:
-    return events.packet(block(events.DESCRIPTOR, content))
+def plain_track(uuid: int, parent: int, name: str, order: int = 0, unit: str = "") -> bytes:
+    """The packet that describes a track below another one; with a `unit`, of a counter."""
+    counter = block(_COUNTER, text(_UNIT, unit)) if unit else b""
+    return _describe_track(uuid, parent, order, text(_NAME, name) + counter)

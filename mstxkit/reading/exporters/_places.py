@@ -12,9 +12,10 @@ import polars as pl
 from .. import labels
 from ..lines import OPEN_NS
 from . import _packets
-from ._chrome_events import RangeRow, trace_tid
 from ._nesting import TRACK_BITS
 from ._packets import Packets
+from ._slices import RangeRow
+from .chrome import trace_tid
 
 # Sequence 0 is nobody's; 1 is that of packets without one.
 _FIRST_SEQUENCE = 2
@@ -23,15 +24,12 @@ SAMPLES = "samples, one by one"
 
 class Places:
     """Gives each range its track, and describes each track before it is used.
-
-    Args:
-        processes, tracks: Tables of the run.
-        pids: The number that a trace has for each process.
+    `processes`, `tracks`: tables of the run; `pids`: the number that a trace has for each process.
     """
 
     def __init__(self, packets: Packets, processes: pl.DataFrame, tracks: pl.DataFrame, pids: list[int]) -> None:
         self._packets, self._pids, self._last = packets, pids, 0
-        self.process = [self._next() for _ in pids]
+        self.process = [self._next_uuid() for _ in pids]
         self._of_lane: dict[int, int] = {}
         # Per parent and name: lines that may be used again, and when what is on them begins; the latest first.
         self._free: dict[tuple[int, str], list[tuple[int, int]]] = {}
@@ -42,17 +40,17 @@ class Places:
         for order, (uuid, row) in enumerate(zip(self.process, processes.iter_rows(named=True))):
             where = f"{row['host']}:{row['pid']} {row['state']}"
             packets.add(_packets.process_track(uuid, pids[order], row["label"], where, order))
-        self._describe(tracks.to_dicts())
+        self._describe_lanes(tracks.to_dicts())
 
-    def _next(self) -> int:
+    def _next_uuid(self) -> int:
         self._last += 1
         return self._last
 
-    def _describe(self, rows: list[dict[str, Any]]) -> None:
+    def _describe_lanes(self, rows: list[dict[str, Any]]) -> None:
         names = labels.of_tracks(rows)
         threads: dict[tuple[int, int], int] = {}
         for order, at in enumerate(labels.order_of_tracks(rows)):
-            row, uuid = rows[at], self._next()
+            row, uuid = rows[at], self._next_uuid()
             process, lane = row["process"], row["process"] << TRACK_BITS | row["track"]
             self._of_lane[lane] = uuid
             thread = process, row["thread"]
@@ -80,7 +78,7 @@ class Places:
     def of_lane(self, lane: int) -> int:
         """The track of a lane; one that nothing describes is a thread that has no name."""
         if lane not in self._of_lane:
-            track, self._of_lane[lane] = lane & (1 << TRACK_BITS) - 1, self._next()
+            track, self._of_lane[lane] = lane & (1 << TRACK_BITS) - 1, self._next_uuid()
             self._describe_thread(lane, f"track {track}", track)
         return self._of_lane[lane]
 
@@ -99,7 +97,7 @@ class Places:
         if free and -free[0][0] > end:
             uuid = heapq.heappop(free)[1]
         else:
-            uuid = self._next()
+            uuid = self._next_uuid()
             self._packets.add(_packets.plain_track(uuid, parent, name))
         heapq.heappush(free, (-row.start_ns, uuid))
         return uuid
@@ -107,13 +105,13 @@ class Places:
     def samples(self, process: int) -> int:
         """The track below which a process's samples are."""
         if process not in self._groups:
-            self._groups[process] = self._next()
+            self._groups[process] = self._next_uuid()
             self._packets.add(_packets.plain_track(self._groups[process], self.process[process], SAMPLES, 1 << 20))
         return self._groups[process]
 
     def counter(self, process: int, name: str, unit: str) -> int:
         """The track of a counter."""
         if (process, name) not in self._counters:
-            self._counters[process, name] = uuid = self._next()
-            self._packets.add(_packets.counter_track(uuid, self.process[process], name, unit))
+            self._counters[process, name] = uuid = self._next_uuid()
+            self._packets.add(_packets.plain_track(uuid, self.process[process], name, unit=unit))
         return self._counters[process, name]

@@ -96,19 +96,19 @@ class Form:
             if width == 1:
                 made[:, at] = values[name]
             else:
-                self._put(made, at, width, values[name].astype(np.uint64, copy=False))
+                self._put_words(made, at, width, values[name].astype(np.uint64, copy=False))
         return made
 
-    def _put(self, made: Bytes, at: int, width: int, numbers: npt.NDArray[np.uint64]) -> None:
+    def _put_words(self, made: Bytes, at: int, width: int, numbers: npt.NDArray[np.uint64]) -> None:
         for first in range(0, width, WORD_BYTES):
             size = min(WORD_BYTES, width - first)
             goes_on = sum(0x80 << 8 * place for place in range(size) if first + place + 1 < width)
-            word = _septets(numbers >> np.uint64(7 * first)) | np.uint64(goes_on)
+            word = _spread_septets(numbers >> np.uint64(7 * first)) | np.uint64(goes_on)
             as_bytes = word.astype("<u8", copy=False).view(np.uint8).reshape(-1, WORD_BYTES)
             made[:, at + first : at + first + size] = as_bytes[:, :size]
 
 
-def _septets(numbers: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
+def _spread_septets(numbers: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
     """The lowest 56 bits, seven in each byte: halves are moved apart, then their halves, then theirs."""
     for low, high, by in _APART:
         numbers = (numbers & low) | (numbers & high) << by

@@ -1,4 +1,5 @@
-"""Whose ranges go into which file, where a tool wants one file for each rank, and takes a rank's newest file alone.
+"""Whose ranges go into which file, where a tool wants one file for each rank, and takes a rank's newest file alone; and
+the folder that torch_npu writes a profile into, with what an export for its tools has beside its files.
 
 A rank of one role keeps its number. Where processes of several roles have the same rank (trainer 0 and rollout 0), one
 role, the trainer's, keeps its numbers, and all ranks of the others get numbers above all ranks. What has no rank at all
@@ -10,16 +11,25 @@ rank is hostUid, hostName and rankId).
 
 from __future__ import annotations
 
+import json
+import os
 import zlib
 from datetime import datetime
+from pathlib import Path
 from typing import Any, Iterable, NamedTuple
 
 import polars as pl
 
 from ...host import names, parts
-from ...store.values import text_of
+from ...store.values import grouped, text_of
+from . import _rl_names
+from .csv import FORMULA
 
 NO_RANK = -1
+# What Insight's import rejects in a path. Source: msinsight 4e16fca1f.
+_REJECTED = "\"'%><|&$;`"
+OUTPUT = "ASCEND_PROFILER_OUTPUT"
+RANKS = "ranks.csv"
 _TRAINER, _OTHER, _ROLLOUT = range(3)
 COLUMNS = ("file_rank", "rank", "role", "label", "host", "pid", "ranges")
 
@@ -69,15 +79,19 @@ class RankFile(NamedTuple):
 def of_run(processes: pl.DataFrame) -> list[RankFile]:
     """The files, by number."""
     rows = processes.to_dicts()
-    roles: dict[int, list[str]] = {}
-    for row in rows:
-        if row["rank"] is not None and row["role"] is not None:
-            roles.setdefault(row["rank"], []).append(row["role"])
-    members: dict[tuple[int | None, str | None], list[int]] = {}
-    for index, row in enumerate(rows):
-        rank = row["rank"]
-        members.setdefault((rank, None if rank is None else _role_in(row, roles.get(rank, []))), []).append(index)
-    files = [_file(number, key, members[key], rows) for key, number in _numbers(list(members)).items()]
+    saying = grouped((row for row in rows if row["role"] is not None), lambda row: row["rank"])
+    roles = {rank: [row["role"] for row in same] for rank, same in saying.items() if rank is not None}
+
+    def key(index: int) -> tuple[int | None, str | None]:
+        rank = rows[index]["rank"]
+        return rank, None if rank is None else _role_in(rows[index], roles.get(rank, []))
+
+    files = []
+    members = grouped(range(len(rows)), key)
+    for of_rank, number in _number_roles(list(members)).items():
+        own = members[of_rank]
+        start_ns = min(rows[index]["start_ns"] or 0 for index in own)
+        files.append(RankFile(number, *of_rank, rows[own[0]]["host"], rows[own[0]]["pid"], tuple(own), start_ns))
     return sorted(files, key=lambda file: file.number)
 
 
@@ -86,10 +100,10 @@ def _role_in(row: dict[str, Any], roles: list[str]) -> str | None:
     if row["role"] is not None:
         return str(row["role"])
     is_helper = row["under"] in parts.BESIDE
-    return min((role for role in roles if is_helper or _order(role)[0] < _ROLLOUT), key=_order, default=None)
+    return min((role for role in roles if is_helper or _order_of(role)[0] < _ROLLOUT), key=_order_of, default=None)
 
 
-def _order(role: str | None) -> tuple[int, str]:
+def _order_of(role: str | None) -> tuple[int, str]:
     """Which role goes before which: a trainer, what is neither, and what generates for it."""
     words = (role or "").lower()
     if any(word in words for word in ("actor", "train")):
@@ -98,7 +112,7 @@ def _order(role: str | None) -> tuple[int, str]:
     return (_ROLLOUT if is_rollout else _OTHER), words
 
 
-def _numbers(keys: list[tuple[int | None, str | None]]) -> dict[tuple[int | None, str | None], int]:
+def _number_roles(keys: list[tuple[int | None, str | None]]) -> dict[tuple[int | None, str | None], int]:
     """A role keeps its numbers unless one of them is that of a role before it."""
     ranks: dict[str | None, list[int]] = {}
     for rank, role in keys:
@@ -106,7 +120,7 @@ def _numbers(keys: list[tuple[int | None, str | None]]) -> dict[tuple[int | None
             ranks.setdefault(role, []).append(rank)
     above = max((rank for of_role in ranks.values() for rank in of_role), default=-1) + 1
     numbers: dict[tuple[int | None, str | None], int] = {(None, None): NO_RANK} if (None, None) in keys else {}
-    for role in sorted(ranks, key=_order):
+    for role in sorted(ranks, key=_order_of):
         is_free = {*ranks[role]}.isdisjoint(numbers.values())
         for rank in sorted(ranks[role]):
             numbers[rank, role] = rank if is_free else above
@@ -114,22 +128,51 @@ def _numbers(keys: list[tuple[int | None, str | None]]) -> dict[tuple[int | None
     return numbers
 
 
-def _file(number: int, key: tuple[int | None, str | None], members: list[int], rows: list[dict[str, Any]]) -> RankFile:
-    first = rows[members[0]]
-    start_ns = min((rows[index]["start_ns"] or 0 for index in members), default=0)
-    return RankFile(number, *key, first["host"], first["pid"], tuple(members), start_ns)
-
-
-def as_rows(files: Iterable[RankFile], processes: pl.DataFrame, counts: dict[int, int]) -> list[dict[str, Any]]:
-    """A row a process: its own, which file it is in, and how many ranges that has."""
-    rows = processes.to_dicts()
-    return [
-        {**rows[index], "file_rank": file.number, "ranges": counts.get(file.number, 0)}
-        for file in files
-        for index in file.processes
-    ]
-
-
 def clean(name: str) -> str:
     """A name as these tools take it: UTF-8 of bounded length, without NUL."""
     return names.utf8(text_of(name)).decode().replace("\0", "\\x00")
+
+
+def profile_folder(folder: Path, file: RankFile) -> Path:
+    """The folder of a profile's results, made, with what says whose they are."""
+    raw = folder / file.folder
+    (raw / OUTPUT).mkdir(parents=True, mode=0o750)
+    (raw / f"profiler_info{number_of(file)}.json").write_text(json.dumps({"rank_id": file.number}))
+    (raw / "profiler_metadata.json").write_text(json.dumps({"role": file.role, "distributed_backend": "hccl"}))
+    return raw / OUTPUT
+
+
+def how_to_import(target: Path) -> list[str]:
+    """What to do with an export in MindStudio Insight, in lines; and why it will not take it from there."""
+    path = os.path.abspath(target)
+    wrong = [character for character in dict.fromkeys(path) if character in _REJECTED or not character.isprintable()]
+    what = f"has {' '.join(map(ascii, wrong))} in it" if wrong else "goes over a link"
+    lines = [f"MindStudio Insight: Import Data, {target}"]
+    if wrong or os.path.realpath(path) != path:
+        lines.append(f"MindStudio Insight takes nothing from {path}: the path {what}; export to another one with -o")
+    return lines
+
+
+def most_ranges(folder: Path) -> int:
+    """How many ranges the largest file of an export has; 0 where none is said."""
+    file = folder / RANKS
+    return int(pl.read_csv(file, columns=["ranges"])["ranges"].max() or 0) if file.exists() else 0  # type: ignore[arg-type]
+
+
+def number_of(file: RankFile) -> str:
+    """The number of a rank in names of files; a file of no rank has none."""
+    return "" if file.number == NO_RANK else f"_{file.number}"
+
+
+def write_beside(
+    folder: Path, files: Iterable[RankFile], processes: pl.DataFrame, counts: dict[int, int], shown: dict[str, str]
+) -> None:
+    """Which process is in which file, and how many ranges that has; and the table for Insight's RL tab, of the stages
+    that are `shown`.
+    """
+    places = [(index, file.number, counts.get(file.number, 0)) for file in files for index in file.processes]
+    of_files = pl.DataFrame(places, schema=dict.fromkeys(("index", "file_rank", "ranges"), pl.Int64), orient="row")
+    rows = processes[of_files["index"]].with_columns(of_files["file_rank"], of_files["ranges"]).select(COLUMNS)
+    table = rows.with_columns(pl.col(pl.String).str.replace(FORMULA, "'${1}")).write_csv(line_terminator="\r\n")
+    (folder / RANKS).write_bytes(table.encode())
+    (folder / _rl_names.CONFIG).write_text(_rl_names.config(sorted(shown.items())), encoding="utf-8")

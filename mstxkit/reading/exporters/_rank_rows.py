@@ -11,6 +11,7 @@ import polars as pl
 from ... import stages
 from ...store.records import NO_STEP
 from ..frames import NAMED
+from ..lines import OPEN_NS
 from ..rows import IS_MARK, WAITS_FOR, Need
 from ..run import Run
 from . import _rl_names
@@ -89,10 +90,10 @@ class RankRowReader:
         is_own = ~is_mark & piece[NAMED + WAITS_FOR].is_null().to_numpy()
         is_many = piece[NAMED + COALESCED].is_not_null().to_numpy()
         keys, places = np.unique(site << 16 | stage << 2 | is_own << 1 | is_many, return_inverse=True)
-        pairs = np.array([self._pair(key) for key in keys.tolist()], dtype=np.int64).reshape(-1, 2)
+        pairs = np.array([self._pair_of(key) for key in keys.tolist()], dtype=np.int64).reshape(-1, 2)
         return pairs[places, 0], pairs[places, 1]
 
-    def _pair(self, key: int) -> tuple[int, int]:
+    def _pair_of(self, key: int) -> tuple[int, int]:
         if key not in self._by_key:
             vocabulary = self._run.files.vocabulary
             site, stage = vocabulary.sites[key >> 16], vocabulary.stages[key >> 2 & (1 << 14) - 1]
@@ -120,39 +121,31 @@ class StepTimes:
 
     def __init__(self, file: RankFile, attempts: Sequence[int]) -> None:
         self.file, self._attempts = file, attempts
-        self._leaders: dict[int, int] = {}
-        self._begun: dict[int, dict[int, int]] = {}
-        self._last_ns: dict[int, int] = {}
+        self._seen: list[pl.DataFrame] = []
 
     def see(self, rows: RankRows) -> None:
         """Rows of one of its processes."""
-        attempt = self._attempts[rows.process]
-        if len(rows.end):
-            self._last_ns[attempt] = max(self._last_ns.get(attempt, 0), int(rows.end.max()))
-        has_step = (rows.step != NO_STEP) & ~rows.is_mark
-        if has_step.any() and self._leaders.setdefault(attempt, rows.process) == rows.process:
-            self._begin(self._begun.setdefault(attempt, {}), rows.step[has_step], rows.start[has_step])
-
-    def _begin(self, begun: dict[int, int], step: npt.NDArray[np.int64], start: npt.NDArray[np.int64]) -> None:
-        order = np.lexsort((start, step))
-        step, start = step[order], start[order]
-        first = np.flatnonzero(np.concatenate(([True], step[1:] != step[:-1])))
-        for number, at in zip(step[first].tolist(), start[first].tolist()):
-            begun[number] = min(at, begun.get(number, at))
+        columns = pl.DataFrame({name: getattr(rows, name) for name in ("step", "start", "end", "is_mark")})
+        in_step = pl.when((pl.col("step") != NO_STEP) & ~pl.col("is_mark")).then("step").alias("step")
+        whose = {"attempt": pl.lit(self._attempts[rows.process]), "process": pl.lit(rows.process)}
+        self._seen.append(columns.group_by(in_step).agg(pl.col("start").min(), pl.col("end").max(), **whose))
 
     def windows(self) -> list[tuple[int, int, int]]:
-        """Of each step its number, begin and end, by begin. A step that was done again is that of its last attempt."""
-        windows: dict[int, tuple[int, int, int]] = {}
-        until: int | None = None
-        for attempt in sorted(self._begun, reverse=True):
-            of_attempt = self._windows_of(attempt, until)
-            windows = {**{window[0]: window for window in of_attempt}, **windows}
-            until = of_attempt[0][1] - 1
-        return sorted(windows.values(), key=lambda window: window[1])
+        """Of each step its number, begin and end, by begin. A step that was done again is that of its last attempt.
 
-    def _windows_of(self, attempt: int, until: int | None) -> list[tuple[int, int, int]]:
-        """A step ends just before the next one begins; the last with its attempt, or where the next attempt begins."""
-        begun = sorted((at, step) for step, at in self._begun[attempt].items())
-        last = self._last_ns[attempt] if until is None else min(self._last_ns[attempt], until)
-        ends = [*(at - 1 for at, _ in begun[1:]), last]
-        return [(step, at, max(at, end)) for (at, step), end in zip(begun, ends)]
+        A step ends just before the next one begins; the last with its attempt, or where the next attempt begins.
+        """
+        if not self._seen:
+            return []
+        seen = pl.concat(self._seen)
+        steps = seen.drop_nulls("step").filter(pl.col("process") == pl.col("process").first().over("attempt"))
+        begun = steps.group_by("attempt", "step").agg(pl.col("start").min()).sort("attempt", "start", "step")
+        last_ns = dict(seen.group_by("attempt").agg(pl.col("end").max()).iter_rows())
+        windows: dict[int, tuple[int, int, int]] = {}
+        until_ns = OPEN_NS
+        for own in reversed(begun.partition_by("attempt", maintain_order=True)):
+            starts = own["start"].to_list()
+            ends = [*(at - 1 for at in starts[1:]), min(last_ns[own["attempt"][0]], until_ns)]
+            of_attempt = {step: (step, at, max(at, end)) for step, at, end in zip(own["step"], starts, ends)}
+            windows, until_ns = {**of_attempt, **windows}, starts[0] - 1
+        return sorted(windows.values(), key=lambda window: window[1])

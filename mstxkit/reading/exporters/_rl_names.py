@@ -10,7 +10,7 @@ Source: msinsight 4e16fca1f, the RL module's table; verl `DistProfiler.annotate`
 from __future__ import annotations
 
 import json
-from typing import Any, Iterable, NamedTuple
+from typing import Iterable, NamedTuple
 
 from ... import stages
 
@@ -55,27 +55,21 @@ def config(shown: Iterable[tuple[str, str]]) -> str:
     """The whole table as JSON: Insight's own, and before it one with the other stages of a run where it has any.
 
     Insight takes the first table of which a profile has all tasks, else any that has one of them. So that of a run has
-    the tasks of the built-in one beside its own: who has no more than the built-in one gets that.
-
-    Args:
-        shown: A run's stages and what their ranges are called in the export.
+    the tasks of the built-in one beside its own: who has no more than the built-in one gets that. `shown`: a run's
+    stages and what their ranges are called in the export.
     """
     built_in = {task.name for table in TABLES.values() for task in table}
     names = {name: stage for stage, name in shown}
-    own = [TabTask(stage, _role(stage), name, ()) for name, stage in names.items() if name not in built_in]
+    roles = {stage: (stages.role_of(stages.canonical(stage)) or "stage").title() for stage in names.values()}
+    own = [TabTask(stage, roles[stage], name, ()) for name, stage in names.items() if name not in built_in]
     same = [task for table in TABLES.values() if any(task.name in names for task in table) for task in table]
     tables = {"mstxkit": (*own, *same), **TABLES} if own else TABLES
     rows = [
-        {"framework": framework, "algorithm": _ALGORITHM, "tasks": [_as_row(task) for task in tasks]}
+        {"framework": framework, "algorithm": _ALGORITHM, "tasks": [
+            {"roleName": task.role, "taskName": task.name,
+             "microBatches": [{"name": name, "type": kind} for name, kind in task.micro_batches]}
+            for task in tasks
+        ]}
         for framework, tasks in tables.items()
-    ]
+    ]  # fmt: skip
     return json.dumps({"config": rows}, indent=2) + "\n"
-
-
-def _role(stage: str) -> str:
-    return (stages.role_of(stages.canonical(stage)) or "stage").title()
-
-
-def _as_row(task: TabTask) -> dict[str, Any]:
-    batches = [{"name": name, "type": kind} for name, kind in task.micro_batches]
-    return {"roleName": task.role, "taskName": task.name, "microBatches": batches}

@@ -3,19 +3,40 @@
 from __future__ import annotations
 
 from itertools import count
-from typing import Any, Iterable, Iterator, Protocol
+from typing import Any, Iterable, Iterator, NamedTuple, Protocol
 
 import polars as pl
 
 from ...store.records import NO_STEP
-from ..lines import OPEN_NS, Drawn, Line, TrackLines
+from ..attributes import COALESCED
+from ..lines import OPEN_NS, Drawn, Line, Suspended, TrackLines
 from ..rows import IS_ERROR, IS_MARK, IS_OPEN
-from ..suspended import Suspended
 from ..vocabulary import Vocabulary
-from ._chrome_events import RangeRow
 
 _TRACK = Line(0, "")
 _COLUMNS = ("process", "track", "depth", "site", "start_ns", "duration_ns", "busy_ns", "step", "stage", "flags")
+
+
+class RangeRow(NamedTuple):
+    """What is drawn of a range or mark. `duration_ns`: None of what is open; `stage`: its key."""
+
+    process: int
+    track: int
+    depth: int
+    domain: str
+    name: str
+    start_ns: int
+    duration_ns: int | None
+    busy_ns: int | None
+    step: int | None
+    stage: str | None
+    error: bool | None
+    attributes: str | None
+
+    @property
+    def is_coalesced(self) -> bool:
+        """Does it stand for several calls?"""
+        return self.attributes is not None and self.attributes.startswith(COALESCED)
 
 
 class Drawing(Protocol):
@@ -61,19 +82,19 @@ class Slices:
                 end_ns = row.start_ns + row.duration_ns
                 while waiting and (-waiting[-1].process, end_ns) < (-row.process, waiting[-1].start_ns):
                     yield from self._draw_mark(waiting.pop())
-                yield from self._draw(row, end_ns, row.busy_ns is not None)
+                yield from self._draw_row(row, end_ns, row.busy_ns is not None)
         while waiting:
             yield from self._draw_mark(waiting.pop())
 
     def finish(self) -> Iterator[Any]:
         """What is left when there are no more."""
-        yield from self._finish()
+        yield from self._finish_tracks()
         for process in list(self._open):
             self._process = process
             yield from self._draw_open(process)
-            yield from self._finish()
+            yield from self._finish_tracks()
 
-    def _finish(self) -> Iterator[Any]:
+    def _finish_tracks(self) -> Iterator[Any]:
         for lines in self._tracks.values():
             yield from lines.leave(None)
         self._tracks = {}
@@ -81,19 +102,19 @@ class Slices:
     def _draw_open(self, process: int) -> Iterator[Any]:
         for row in sorted(self._open.pop(process, ()), key=lambda row: (row.start_ns, row.depth)):
             self._suspended.see(row.process, row.track, row.depth, row.start_ns)
-            yield from self._draw(row, OPEN_NS, False)
+            yield from self._draw_row(row, OPEN_NS, False)
 
-    def _lines(self, row: RangeRow) -> Iterator[Any]:
+    def _lines_of(self, row: RangeRow) -> Iterator[Any]:
         """Have the lines of its track."""
         if row.process != self._process:
-            yield from self._finish()
+            yield from self._finish_tracks()
             self._process = row.process
             yield from self._draw_open(row.process)
         if row.track not in self._tracks:
             self._tracks[row.track] = TrackLines()
 
     def _draw_mark(self, row: RangeRow) -> Iterator[Any]:
-        yield from self._lines(row)
+        yield from self._lines_of(row)
         drawn = Drawn(row.start_ns, row.start_ns, row.depth)
         yield from self._tracks[row.track].leave(drawn)
         if self._tracks[row.track].put_mark(drawn):
@@ -101,8 +122,8 @@ class Slices:
         else:
             yield self._events.mark(row, _TRACK)
 
-    def _draw(self, row: RangeRow, end_ns: int, is_driven: bool) -> Iterator[Any]:
-        yield from self._lines(row)
+    def _draw_row(self, row: RangeRow, end_ns: int, is_driven: bool) -> Iterator[Any]:
+        yield from self._lines_of(row)
         lines = self._tracks[row.track]
         drawn = Drawn(row.start_ns, end_ns, row.depth)
         yield from lines.leave(drawn)

@@ -144,7 +144,7 @@ class _Forms:
         words, filled = np.zeros(_FORMS, dtype=np.int64), []
         for form in np.flatnonzero(np.bincount(these)).tolist():
             at = np.flatnonzero(these == form)
-            filled.append((at, self._filled(form, at + first)))
+            filled.append((at, self._fill_form(form, at + first)))
             words[form] = filled[-1][1].shape[1]
         ends = np.cumsum(words[these])
         whole = np.empty(ends[-1], dtype="<u8")
@@ -154,18 +154,18 @@ class _Forms:
                 whole[begins + place] = parts[:, place]
         return whole, words[these] * WORD_BYTES
 
-    def _filled(self, form: int, which: npt.NDArray[np.int64]) -> npt.NDArray[np.uint64]:
+    def _fill_form(self, form: int, which: npt.NDArray[np.int64]) -> npt.NDArray[np.uint64]:
         """(events, words) those of a form."""
-        whole, inner, outer = self._made.get(form) or self._made.setdefault(form, self._make(form))
+        whole, inner, outer = self._made.get(form) or self._made.setdefault(form, self._make_form(form))
         row, values = self._events["row"][which], {"at": self._events["at"][which]}
         values |= {name: self._rows[name][row] for name, _, _ in whole.places if name in self._rows}
         if form & _TAIL_BIT:
             values |= {"inner": self._rows["longer"][row] + inner, "outer": self._rows["longer"][row] + outer}
         return whole.fill(values, len(which)).view("<u8")
 
-    def _make(self, form: int) -> tuple[Form, int, int]:
+    def _make_form(self, form: int) -> tuple[Form, int, int]:
         """Of whole words: the number of the sequence is as long as that needs."""
-        message, is_long = _event(form, self._widths), bool(form & _TAIL_BIT)
+        message, is_long = _write_event(form, self._widths), bool(form & _TAIL_BIT)
         inner: Part = ("inner", _LONG) if is_long else varint(size_of(message))
         at: list[Part] = [tag(TIMESTAMP), ("at", self._widths["at"])]
         event: list[Part] = [number(_FLAGS, NEEDS_STATE), tag(TRACK_EVENT, LENGTH), inner, *message]
@@ -177,25 +177,25 @@ class _Forms:
         return Form([tag(_PACKET, LENGTH), outer, *parts]), size_of(message), size
 
 
-def _event(form: int, widths: dict[str, int]) -> list[Part]:
+def _write_event(form: int, widths: dict[str, int]) -> list[Part]:
     """What differs from event to event is last: it packs best beside the time of the next one."""
     kind = form & 3
     parts: list[Part] = [number(TYPE, kind), tag(TRACK), ("track", widths["track"])]
     if form & _STEP_BIT:
-        parts += _annotation(STEP, tag(INT), ("step", widths["step"]))
+        parts += _write_annotation(STEP, tag(INT), ("step", widths["step"]))
     if form & _STAGE_BIT:
-        parts += _annotation(STAGE, tag(INTERNED_TEXT), ("stage", widths["stage"]))
+        parts += _write_annotation(STAGE, tag(INTERNED_TEXT), ("stage", widths["stage"]))
     if form & _ERROR_BIT:
-        parts += _annotation(ERROR, number(BOOL, 1))
+        parts += _write_annotation(ERROR, number(BOOL, 1))
     if kind != END:
         parts += [tag(CATEGORY), ("category", widths["category"])]
     if form & _BUSY_BIT:
-        parts += _annotation(BUSY, tag(INT), ("busy", widths["busy"]))
+        parts += _write_annotation(BUSY, tag(INT), ("busy", widths["busy"]))
     if kind != END:
         parts += [tag(NAME), ("name", widths["name"])]
     return parts
 
 
-def _annotation(key: int, *value: Part) -> list[Part]:
+def _write_annotation(key: int, *value: Part) -> list[Part]:
     content = [number(_KEY, key), *value]
     return [tag(_ANNOTATION, LENGTH), varint(size_of(content)), *content]

@@ -13,12 +13,12 @@ import sqlite3
 from pathlib import Path
 
 from ...errors import MstxkitError
+from ...store.values import grouped
 from ..run import Run
 from . import FOLDER, Exporter, _rank_files
 from ._ascend_file import AscendFile
 from ._ascend_merge import merged
-from ._profile_folder import how_to_import, most_ranges, number_of, profile_folder, write_beside
-from ._rank_files import RankFile
+from ._rank_files import RankFile, how_to_import, most_ranges, number_of, profile_folder, write_beside
 from ._rank_rows import RankRowReader, RankRows, StepTimes
 from .chrome import trace_pids
 
@@ -67,15 +67,13 @@ class _Folder:
         self._first_ns = 0
         self._pids, self._attempts = trace_pids(self._processes), self._processes["attempt"].to_list()
         self.reader = RankRowReader(run)
-        self._opened: dict[int, list[RankRows]] = {}
-        for rows in self.reader.open_marks():
-            self._opened.setdefault(rows.process, []).append(rows)
+        self._opened = grouped(self.reader.open_marks(), lambda rows: rows.process)
 
     def add(self, rows: RankRows) -> None:
         file = self._file_of[rows.process]
         for number, (base, steps) in list(self._open.items()):
             if max(steps.file.processes) < rows.process:
-                self._close(number, base, steps)
+                self._close_file(number, base, steps)
         base, steps = self._of(file)
         steps.see(rows)
         base.put(rows, self.reader.texts, self._pids[rows.process])
@@ -89,7 +87,7 @@ class _Folder:
             self._open[file.number] = AscendFile(place), StepTimes(file, self._attempts)
         return self._open[file.number]
 
-    def _close(self, number: int, base: AscendFile, steps: StepTimes) -> None:
+    def _close_file(self, number: int, base: AscendFile, steps: StepTimes) -> None:
         for process in steps.file.processes:
             for rows in self._opened.pop(process, ()):
                 steps.see(rows)
@@ -107,11 +105,11 @@ class _Folder:
 
     def finish(self) -> int:
         for number, (base, steps) in list(self._open.items()):
-            self._close(number, base, steps)
+            self._close_file(number, base, steps)
         rest = [file for file in self._files if file.number not in self._counts]
         for file in sorted(rest, key=lambda file: self._opened.keys().isdisjoint(file.processes)):
-            self._close(file.number, *self._of(file))
-        write_beside(self._folder, _rank_files.as_rows(self._files, self._processes, self._counts), self.reader)
+            self._close_file(file.number, *self._of(file))
+        write_beside(self._folder, self._files, self._processes, self._counts, self.reader.shown)
         return sum(self._counts.values())
 
     def drop(self) -> None:

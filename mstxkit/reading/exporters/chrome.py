@@ -10,18 +10,20 @@ Perfetto (v52) tells async events apart by `cat` too: those that nest have the d
 
 from __future__ import annotations
 
+from functools import lru_cache
+from itertools import chain
 from typing import IO, Iterator
 
 import polars as pl
 
+from ...store.records import TRACK_MAX
 from .. import labels
+from ..lines import Line, Suspended
 from ..report.escape import for_json
 from ..rows import IS_MARK, Need
 from ..run import Run
-from ..suspended import Suspended
 from . import Exporter
-from ._chrome_events import Events, metadata, trace_tid
-from ._slices import Slices, rows_backwards
+from ._slices import RangeRow, Slices, rows_backwards
 
 
 def write(run: Run, file: IO[str]) -> int:
@@ -37,7 +39,12 @@ def write(run: Run, file: IO[str]) -> int:
     file.write(f'{{"displayTimeUnit":"ns","otherData":{about},"traceEvents":[\n')
     pids, count = trace_pids(processes), 0
     file.write(",\n".join((*_process_events(processes, pids), *_track_events(run.tracks(), pids))))
-    for event in _events(run, pids, base_ns):
+    slices = Slices(Events(pids, base_ns), Suspended.of(run.batches()))
+    each = (
+        slices.take(*(rows_backwards(piece, run.files.vocabulary, wanted) for wanted in (0, IS_MARK)))
+        for piece in run.files.coded(Need())
+    )
+    for event in chain(chain.from_iterable(each), slices.finish()):
         file.write(",\n" + event)
         count += 1
     file.write("\n]}\n")
@@ -57,13 +64,6 @@ def trace_pids(processes: pl.DataFrame) -> list[int]:
     return list(pids)
 
 
-def _events(run: Run, pids: list[int], base_ns: int) -> Iterator[str]:
-    slices = Slices(Events(pids, base_ns), Suspended.of(run.batches()))
-    for piece in run.files.coded(Need()):
-        yield from slices.take(*(rows_backwards(piece, run.files.vocabulary, wanted) for wanted in (0, IS_MARK)))
-    yield from slices.finish()
-
-
 def _process_events(processes: pl.DataFrame, pids: list[int]) -> Iterator[str]:
     for order, (pid, process) in enumerate(zip(pids, processes.iter_rows(named=True))):
         where = f"{process['host']}:{process['pid']} {process['state']}"
@@ -80,6 +80,68 @@ def _track_events(tracks: pl.DataFrame, pids: list[int]) -> Iterator[str]:
         tid = trace_tid(pid, rows[at]["track"])
         yield metadata("thread_name", pid, tid, name=names[at])
         yield metadata("thread_sort_index", pid, tid, sort_index=order)
+
+
+class Events:
+    """Makes events; times in ns, from the run's first instant `base_ns`; `pids`: by process."""
+
+    def __init__(self, pids: list[int], base_ns: int) -> None:
+        self._pids, self._base_ns = pids, base_ns
+        self._texts = lru_cache(maxsize=None)(for_json)
+
+    def on_track(self, row: RangeRow) -> str:
+        """A range on its track."""
+        if row.duration_ns is None:
+            return f'{{"ph":"B",{self._write_event(row)}}}'
+        return f'{{"ph":"X",{self._write_event(row)},"dur":{microseconds(row.duration_ns)}}}'
+
+    def begin(self, row: RangeRow, line: Line) -> str:
+        """The begin of a range on a line beside the track, where the domain of the first range stands for all."""
+        return f'{{"ph":"b","id2":{{"local":{line.number}}},{self._write_event(row, line.domain)}}}'
+
+    def end(self, row: RangeRow, line: Line) -> str:
+        """Its end."""
+        assert row.duration_ns is not None
+        end_ns = row.start_ns + row.duration_ns
+        return f'{{"ph":"e","id2":{{"local":{line.number}}},{self._write_head(row, line.domain, end_ns)}}}'
+
+    def mark(self, row: RangeRow, line: Line) -> str:
+        """An instant on its track, or on a line beside it."""
+        if not line.number:
+            return f'{{"ph":"i","s":"t",{self._write_event(row)}}}'
+        return f'{{"ph":"n","id2":{{"local":{line.number}}},{self._write_event(row, line.domain)}}}'
+
+    def _write_event(self, row: RangeRow, category: str | None = None) -> str:
+        texts = self._texts
+        parts = [] if category in (None, row.domain) else [f'"domain":{texts(row.domain)}']
+        parts += [] if row.step is None else [f'"step":{row.step}']
+        parts += [] if row.stage is None else [f'"stage":{texts(row.stage)}']
+        parts += ['"error":true'] if row.error else []
+        parts += [] if row.busy_ns is None else [f'"busy_us":{microseconds(row.busy_ns)}']
+        parts += [] if row.attributes is None else [f'"attributes":{row.attributes}']
+        return f'{self._write_head(row, category, row.start_ns)},"args":{{{",".join(parts)}}}'
+
+    def _write_head(self, row: RangeRow, category: str | None, at_ns: int) -> str:
+        names = f'"name":{self._texts(row.name)},"cat":{self._texts(row.domain if category is None else category)}'
+        pid = self._pids[row.process]
+        return f'{names},"pid":{pid},"tid":{trace_tid(pid, row.track)},"ts":{microseconds(at_ns - self._base_ns)}'
+
+
+def trace_tid(pid: int, track: int) -> int:
+    """A track's number. The thread with its process's number would be the same as thread 0, the main one."""
+    return track if track != pid else track + TRACK_MAX + 1
+
+
+def metadata(kind: str, pid: int, tid: int = 0, **arguments: str | int) -> str:
+    """A name, or a place in the order, of a process or of one of its tracks."""
+    members = ",".join(f'"{key}":{for_json(of) if isinstance(of, str) else of}' for key, of in arguments.items())
+    return f'{{"ph":"M","name":"{kind}","pid":{pid},"tid":{tid},"args":{{{members}}}}}'
+
+
+def microseconds(ns: int) -> str:
+    """`ns` in microseconds, all digits."""
+    sign, ns = ("-", -ns) if ns < 0 else ("", ns)
+    return f"{sign}{ns // 1000}.{ns % 1000:03d}"
 
 
 EXPORTER = Exporter(".json", write, readings=2)

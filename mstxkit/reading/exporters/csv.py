@@ -14,7 +14,8 @@ import polars as pl
 from polars import selectors
 
 from ..run import Run
-from . import FOLDER, Exporter, _tables
+from . import FOLDER, Exporter
+from .parquet import hand_on_tables
 
 FORMULA = r"^([=+\-@\t\r])"
 _TOO_LONG = 10**15
@@ -28,14 +29,14 @@ def write(run: Run, folder: Path, excel: str = "") -> int:
     """
 
     def put(name: str, number: int, piece: pl.DataFrame) -> None:
-        table = _harmless(piece)
+        table = _is_harmless(piece)
         with open(folder / f"{name}.csv", "wb" if not number else "ab") as file:
             (_for_excel(table) if excel else table).write_csv(file, include_header=not number, include_bom=not number)
 
-    return _tables.write(run, put)
+    return hand_on_tables(run, put)
 
 
-def _harmless(piece: pl.DataFrame) -> pl.DataFrame:
+def _is_harmless(piece: pl.DataFrame) -> pl.DataFrame:
     """Nothing in it is a formula, a list, or a control character."""
     lists = [name for name, dtype in piece.schema.items() if isinstance(dtype, pl.List)]
     flat = piece.with_columns(pl.col(name).list.eval(pl.element().cast(pl.String)).list.join(" ") for name in lists)

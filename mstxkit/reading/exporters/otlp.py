@@ -46,9 +46,9 @@ class _RunSpans:
     def __init__(self, run: Run) -> None:
         self._run, self._nesting = run, Postorder()
         self._processes = run.processes().to_dicts()
-        self.resources = [self._resource(row) for row in self._processes]
+        self.resources = [self._describe_resource(row) for row in self._processes]
 
-    def _resource(self, row: dict[str, Any]) -> dict[str, Any]:
+    def _describe_resource(self, row: dict[str, Any]) -> dict[str, Any]:
         about = {"host.name": row["host"], "process.pid": row["pid"], "mstxkit.rank": row["rank"]}
         more = {"mstxkit.role": row["role"], "mstxkit.part": row["part"], "mstxkit.process": row["process"]}
         return {**otlp_spans.resource_of(self._run.path, self._run.id), **about, **more}
@@ -59,47 +59,45 @@ class _RunSpans:
             return
         rows = {**rows_of(piece, columns_of(piece)), "attributes": piece["attributes"].to_numpy()}
         if rows["flags"][0] & IS_OPEN:
-            yield from self._made(rows, np.full(len(rows["lane"]), NONE), np.arange(len(rows["lane"])))
-            self._nesting.wait(rows)
-            return
+            yield from self._make_spans(rows, np.full(len(rows["lane"]), NONE), np.arange(len(rows["lane"])))
         taken = self._nesting.take(rows, int(piece["process"][0]))
         if taken is not None:
             around = next_shallower(taken.columns["lane"], taken.columns["depth"])
             around[np.isin(taken.columns["lane"], contradicting(taken))] = NONE
-            yield from self._made(taken.columns, around, np.flatnonzero(taken.is_new))
+            yield from self._make_spans(taken.columns, around, np.flatnonzero(taken.is_new))
 
-    def _made(self, rows: Columns, around: Any, places: Any) -> Iterator[tuple[int, list[JobSpan]]]:
+    def _make_spans(self, rows: Columns, around: Any, places: Any) -> Iterator[tuple[int, list[JobSpan]]]:
         by_process: dict[int, list[JobSpan]] = {}
         for place in places.tolist():
             parent = int(around[place])
             process = int(rows["lane"][place]) >> TRACK_BITS
-            by_process.setdefault(process, []).append(self._span(rows, place, parent))
+            by_process.setdefault(process, []).append(self._make_span(rows, place, parent))
         yield from by_process.items()
 
-    def _span(self, rows: Columns, place: int, parent: int) -> JobSpan:
+    def _make_span(self, rows: Columns, place: int, parent: int) -> JobSpan:
         site = self._run.files.vocabulary.sites[int(rows["site"][place])]
         flags, start_ns = int(rows["flags"][place]), int(rows["start"][place])
         end_ns = start_ns if flags & IS_OPEN else int(rows["end"][place])
-        trace = self._trace(rows, place)
-        has_parent = parent != NONE and self._trace(rows, parent) == trace
-        own, above = self._id(rows, place), self._id(rows, parent) if has_parent else b""
+        trace = self._trace_of(rows, place)
+        has_parent = parent != NONE and self._trace_of(rows, parent) == trace
+        own, above = self._id_of(rows, place), self._id_of(rows, parent) if has_parent else b""
         return JobSpan(
-            site.name, trace, own, start_ns, end_ns, self._attributes(rows, place, site.domain, flags), above
+            site.name, trace, own, start_ns, end_ns, self._list_attributes(rows, place, site.domain, flags), above
         )
 
-    def _trace(self, rows: Columns, place: int) -> bytes:
+    def _trace_of(self, rows: Columns, place: int) -> bytes:
         process, step = self._processes[int(rows["lane"][place]) >> TRACK_BITS], int(rows["step"][place])
         if step == NO_STEP:
             return otlp_spans.trace_id(self._run.id, process["process"])
         return otlp_spans.trace_id(self._run.id, process["role"] or "", step)
 
-    def _id(self, rows: Columns, place: int) -> bytes:
+    def _id_of(self, rows: Columns, place: int) -> bytes:
         lane, name = int(rows["lane"][place]), self._run.files.vocabulary.sites[int(rows["site"][place])].name
         process = self._processes[lane >> TRACK_BITS]["process"]
         about = (lane & (1 << TRACK_BITS) - 1, int(rows["depth"][place]), int(rows["start"][place]))
         return otlp_spans.span_id(self._run.id, process, *about, name)
 
-    def _attributes(self, rows: Columns, place: int, domain: str, flags: int) -> dict[str, Any]:
+    def _list_attributes(self, rows: Columns, place: int, domain: str, flags: int) -> dict[str, Any]:
         step, busy, text = int(rows["step"][place]), int(rows["busy"][place]), rows["attributes"][place]
         own = json.loads(text) if text else {}
         about = {

@@ -16,20 +16,34 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from ... import stages
 from ..frames import NAMED
+from ..lines import Line
 from ..rows import IS_MARK, IS_OPEN, Need
 from ..run import Run
-from . import BYTES, Exporter, _extras, _survey
+from ..vocabulary import Vocabulary
+from . import BYTES, Exporter, _survey
 from . import _track_events as events
 from ._even import EvenLanes, rows_of, runs_of
-from ._lanes import LaneEvents
-from ._nesting import Columns
-from ._packets import Packets, TraceNames, snapshot
+from ._nesting import TRACK_BITS
+from ._packets import CATEGORIES, NAMES, TEXTS, Packets, TraceNames, snapshot
 from ._places import Places
-from ._slices import Slices, rows_backwards
+from ._protobuf import block, number
+from ._slices import RangeRow, Slices, rows_backwards
+from ._survey import Flows
 from .chrome import trace_pids
 
-_NEED = Need(names=(_survey.COALESCED, *_extras.ATTRIBUTES))
+# What a counter is called, its unit, and the attributes that it is made of.
+COUNTERS = {
+    "tokens": ("tokens", ("tokens",)),
+    "buffer": ("items", ("buffer", "buffer_size", "queue", "queue_size")),
+    "weight version": ("version", ("weight_version", "policy_version", "model_version", "param_version")),
+}
+# Attributes that say of which sample a range of generation is.
+SAMPLES = ("sample", "sample_id", "sample_index", "request_id")
+ATTRIBUTES = (*(name for _, names in COUNTERS.values() for name in names), *SAMPLES)
+_GENERATE = "actor_generate"
+_NEED = Need(names=(_survey.COALESCED, *ATTRIBUTES))
 
 
 def write(run: Run, file: IO[bytes]) -> int:
@@ -77,9 +91,9 @@ class _Trace:
         is_even = piece[NAMED + _survey.COALESCED].is_null().to_numpy()
         if len(self._uneven):
             is_even = is_even & ~np.isin(columns["lane"], self._uneven)
-        for packets in _extras.counters(piece, self._places, self._survey.first_ns):
+        for packets in counters(piece, self._places, self._survey.first_ns):
             self._packets.add(packets)
-        for packets in _extras.samples(piece, self._vocabulary, self._places, self._one_by_one):
+        for packets in samples(piece, self._vocabulary, self._places, self._one_by_one):
             self._packets.add(packets)
         first_process = int(piece["process"][0])
         if not is_even.all():
@@ -88,7 +102,7 @@ class _Trace:
                 self._packets.add(packets)
             piece, columns = piece.filter(is_even), {name: values[is_even] for name, values in columns.items()}
         if piece.height:
-            self._draw_even(piece, columns, first_process)
+            self._even.take({**rows_of(piece, columns), "tail": self._write_tails(piece)}, first_process)
 
     def finish(self) -> None:
         """What is left when there are no more of some processes."""
@@ -100,14 +114,7 @@ class _Trace:
         """Write the last packets."""
         self._packets.flush()
 
-    def _draw_even(self, piece: pl.DataFrame, columns: Columns, first_process: int) -> None:
-        rows = {**rows_of(piece, columns), "tail": self._tails(piece)}
-        if piece["flags"][0] & IS_OPEN:
-            self._even.wait(rows)
-        else:
-            self._even.take(rows, first_process)
-
-    def _tails(self, piece: pl.DataFrame) -> npt.NDArray[np.int64]:
+    def _write_tails(self, piece: pl.DataFrame) -> npt.NDArray[np.int64]:
         """Attributes and flows."""
         texts, flows, tails = piece["attributes"], self._survey.flows, np.zeros(piece.height, dtype=np.int64)
         endings: dict[int, bytes] = {}
@@ -129,4 +136,91 @@ class _Trace:
                 yield int(places[place]), tail
 
 
+class LaneEvents:
+    """Makes packets of single events, of lanes that do not nest and beside them; as `_slices.Drawing` has them."""
+
+    def __init__(self, names: TraceNames, places: Places, first_ns: int, flows: Flows, vocabulary: Vocabulary) -> None:
+        self._names, self._places, self._first_ns = names, places, first_ns
+        self._flows, self._vocabulary = flows, vocabulary
+
+    def on_track(self, row: RangeRow) -> None:
+        """A range is a begin and an end here."""
+
+    def begin(self, row: RangeRow, line: Line) -> bytes:
+        """The begin of a range on a line."""
+        flows = b""
+        if row.stage is not None and self._vocabulary.has_stage_of_its_own(row.name, row.domain):
+            stage = np.array([self._vocabulary.stage_code(row.stage)])
+            flows = b"".join(tail for _, tail in self._flows.tails(row.process, np.array([row.start_ns]), stage))
+        return self._event_packet(events.BEGIN, row, self._track_of(row, line), row.start_ns, flows)
+
+    def end(self, row: RangeRow, line: Line) -> bytes:
+        """Its end."""
+        return self._end_packet(row, self._track_of(row, line))
+
+    def mark(self, row: RangeRow, line: Line) -> bytes:
+        """An instant on a line."""
+        return self._event_packet(events.INSTANT, row, self._track_of(row, line), row.start_ns)
+
+    def once_more(self, row: RangeRow, track: int) -> bytes:
+        """A whole range on a track of its own."""
+        return self._event_packet(events.BEGIN, row, track, row.start_ns) + self._end_packet(row, track)
+
+    def _track_of(self, row: RangeRow, line: Line) -> int:
+        if line.number:
+            return self._places.of_line(row, line.number)
+        return self._places.of_lane(row.process << TRACK_BITS | row.track)
+
+    def _end_packet(self, row: RangeRow, track: int) -> bytes:
+        assert row.duration_ns is not None
+        event = number(events.TYPE, events.END) + number(events.TRACK, track)
+        return self._write_packet(row, row.start_ns + max(row.duration_ns, 0), event)
+
+    def _event_packet(self, kind: int, row: RangeRow, track: int, at_ns: int, flows: bytes = b"") -> bytes:
+        name, category = self._names.number(NAMES, row.name), self._names.number(CATEGORIES, row.domain)
+        stage = 0 if row.stage is None else self._names.number(TEXTS, row.stage)
+        self._names.tell(self._places.sequence(row.process), (name, category, stage))
+        event = number(events.TYPE, kind) + number(events.TRACK, track)
+        event += number(events.NAME, name) + number(events.CATEGORY, category) + flows
+        event += b"" if row.step is None else events.annotation(events.STEP, events.INT, row.step)
+        event += events.annotation(events.STAGE, events.INTERNED_TEXT, stage) if stage else b""
+        event += events.annotation(events.ERROR, events.BOOL, 1) if row.error else b""
+        event += b"" if row.busy_ns is None else events.annotation(events.BUSY, events.INT, row.busy_ns)
+        event += b"" if row.attributes is None else events.attributes_tail(row.attributes)
+        return self._write_packet(row, at_ns, event)
+
+    def _write_packet(self, row: RangeRow, at_ns: int, event: bytes) -> bytes:
+        content = number(events.TIMESTAMP, at_ns - self._first_ns) + block(events.TRACK_EVENT, event)
+        return events.on_sequence(self._places.sequence(row.process), content, events.NEEDS_STATE)
+
+
 EXPORTER = Exporter(".pftrace", write, form=BYTES, readings=2)
+
+
+def counters(piece: pl.DataFrame, places: Places, first_ns: int) -> Iterator[bytes]:
+    """Values of counters, of compact rows: a range's when it ended."""
+    for name, (unit, attributes) in COUNTERS.items():
+        for attribute in (NAMED + attribute for attribute in attributes):
+            if not piece[attribute].dtype.is_numeric():
+                continue
+            rows = piece.filter(pl.col(attribute).is_not_null() & (pl.col("flags") & IS_OPEN == 0))
+            if not rows.height:
+                continue
+            process = rows["process"].to_numpy().astype(np.int64)
+            different, place = np.unique(process, return_inverse=True)
+            tracks = np.array([places.counter(each, name, unit) for each in different.tolist()])[place]
+            at = rows["start_ns"].to_numpy() + np.maximum(rows["duration_ns"].to_numpy(), 0) - first_ns
+            values = rows[attribute].cast(pl.Float64).to_numpy()
+            yield events.counters(values, at=at, track=tracks, sequence=process + places.sequence(0))
+
+
+def samples(piece: pl.DataFrame, vocabulary: Vocabulary, places: Places, lanes: LaneEvents) -> Iterator[bytes]:
+    """Ranges of generation that say of which sample they are, called by it."""
+    sample = pl.coalesce(pl.col(NAMED + name).cast(pl.String) for name in SAMPLES)
+    codes = [code for code, key in enumerate(vocabulary.stages) if key and stages.canonical(key) == _GENERATE]
+    is_generation = pl.col("stage").is_in(pl.Series(codes, dtype=pl.UInt32).implode())
+    is_range = pl.col("flags") & (IS_OPEN | IS_MARK) == 0
+    shown = piece.with_columns(shown=sample).filter(pl.col("shown").is_not_null() & is_generation & is_range)
+    for row, name in zip(rows_backwards(shown, vocabulary, 0), shown["shown"].to_list()[::-1]):
+        track = places.alone(row, "sample", places.samples(row.process))
+        yield lanes.once_more(row._replace(name=name), track)

@@ -12,16 +12,13 @@ from __future__ import annotations
 
 from itertools import chain
 from pathlib import Path
-from typing import Iterator
 
 from ..report.escape import for_json
 from ..run import Run
 from . import FOLDER, Exporter, _rank_files
-from ._chrome_events import metadata, microseconds
-from ._profile_folder import how_to_import, profile_folder, write_beside
-from ._rank_files import clean
+from ._rank_files import clean, how_to_import, profile_folder, write_beside
 from ._rank_rows import RankRowReader, RankRows
-from .chrome import trace_pids
+from .chrome import metadata, microseconds, trace_pids
 
 
 def write(run: Run, folder: Path) -> int:
@@ -33,28 +30,26 @@ def write(run: Run, folder: Path) -> int:
     labels, pids = processes["label"].to_list(), trace_pids(processes)
     for order, (process, path) in enumerate(sorted(paths.items())):
         with open(path, "a", encoding="utf-8") as file:
-            file.write("".join(_process_events(pids[process], labels[process], order, not file.tell())))
+            names = (
+                metadata("process_name", pids[process], name=clean(labels[process])),
+                metadata("process_labels", pids[process], labels="CPU"),
+                metadata("process_sort_index", pids[process], sort_index=order),
+            )
+            file.write((",\n" if file.tell() else "[\n") + ",\n".join(names))
     counts: dict[int, int] = {}
     reader = RankRowReader(run)
     numbers = {process: file.number for file in files for process in file.processes}
     for rows in chain(reader.open_marks(), reader.rows()):
-        _append(paths[rows.process], rows, reader.texts, pids[rows.process])
+        _append_rows(paths[rows.process], rows, reader.texts, pids[rows.process])
         counts[numbers[rows.process]] = counts.get(numbers[rows.process], 0) + len(rows.start)
     for path in set(paths.values()):
         with open(path, "a", encoding="utf-8") as file:
             file.write("\n]\n")
-    write_beside(folder, _rank_files.as_rows(files, processes, counts), reader)
+    write_beside(folder, files, processes, counts, reader.shown)
     return sum(counts.values())
 
 
-def _process_events(pid: int, label: str, order: int, is_first: bool) -> Iterator[str]:
-    yield "[\n" if is_first else ",\n"
-    yield metadata("process_name", pid, name=clean(label)) + ",\n"
-    yield metadata("process_labels", pid, labels="CPU") + ",\n"
-    yield metadata("process_sort_index", pid, sort_index=order)
-
-
-def _append(path: Path, rows: RankRows, texts: list[str], pid: int) -> None:
+def _append_rows(path: Path, rows: RankRows, texts: list[str], pid: int) -> None:
     shown, columns = [for_json(clean(text)) for text in texts], (column.tolist() for column in rows[1:])
     with open(path, "a", encoding="utf-8") as file:
         for start, end, is_mark, name, domain, thread, _ in zip(*columns):

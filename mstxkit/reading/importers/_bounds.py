@@ -14,7 +14,7 @@ from typing import Sequence
 import numpy as np
 
 from ...judging.device_lateness import needs_all
-from ..intervals import Intervals, union
+from ..intervals import Intervals, summed, union
 from ._trace import BoundedCollectives, DeviceTrace, Times
 
 __all__ = ["compare", "inside", "needs_all"]
@@ -71,12 +71,6 @@ def inside(bounded: BoundedCollectives, apart: Intervals, starts: Times, ends: T
     at_most, columns = apart.inside(starts, ends), []
     for least, most in ((bounded.moved_least, bounded.moved_most), (bounded.waited_least, bounded.waited_most)):
         sure = np.maximum(least[place] - hidden, 0) * is_alone
-        columns.append(_summed(which, sure, len(starts)))
-        columns.append(np.minimum(_summed(which, np.minimum(most[place], there), len(starts)), at_most))
+        columns.append(summed(sure, which, len(starts)))
+        columns.append(np.minimum(summed(np.minimum(most[place], there), which, len(starts)), at_most))
     return columns
-
-
-def _summed(which: Times, lengths: Times, count: int) -> Times:
-    sums = np.zeros(count, dtype=np.int64)
-    np.add.at(sums, which, lengths)
-    return sums

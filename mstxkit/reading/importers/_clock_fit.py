@@ -68,23 +68,19 @@ class _Pairs(NamedTuple):
 
 
 def fit(theirs: NamedStretches, ours: NamedStretches, own_error_ns: int) -> ClockFit | None:
-    """The clocks' relation by their ranges; None where these do not tell it.
-
-    Args:
-        theirs: The recording's.
-        ours: The run's, of the same process.
-        own_error_ns: Bound of the run's own clock.
+    """The clocks' relation by their ranges, the recording's and the run's of the same process; None where these do not
+    tell it. `own_error_ns`: bound of the run's own clock.
     """
     parts = list(_by_name(theirs, ours)) or [(np.zeros(0, dtype=np.int64),) * 4]
     pairs = _Pairs(*(np.concatenate([part[at] for part in parts]) for at in range(4)))
     if not len(pairs.starts):
         return None
-    (middle, rival_ns), there = _peak(pairs), len(np.unique(pairs.theirs))
-    matched = _near(pairs, np.full(len(pairs.starts), float(middle)))
+    (middle, rival_ns), there = _find_peak(pairs), len(np.unique(pairs.theirs))
+    matched = _are_near(pairs, np.full(len(pairs.starts), float(middle)))
     count = len(np.unique(pairs.theirs[matched]))
     if count < _ENOUGH:
         return _of_few(pairs, matched, own_error_ns) if count == there and not rival_ns else None
-    line = _line(pairs, float(middle), own_error_ns, rival_ns)
+    line = _fit_line(pairs, float(middle), own_error_ns, rival_ns)
     return line if line.matches >= _ENOUGH_RATIO * there else None
 
 
@@ -104,20 +100,16 @@ def _by_name(theirs: NamedStretches, ours: NamedStretches) -> Iterator[tuple[Any
         most = max(1, room // len(starts))
         mine = mine[np.linspace(0, len(mine) - 1, min(len(mine), most)).astype(np.int64)]
         room -= len(mine) * len(starts)
-        yield _compared(mine, theirs, starts, ends)
+        length, other = (theirs.ends - theirs.starts)[mine][:, None], (ends - starts)[None, :]
+        is_alike = np.abs(other - length) <= np.maximum(_LENGTH_NS, _LENGTH_RATIO * np.maximum(length, other))
+        row, column = np.nonzero(is_alike)
+        begun = theirs.starts[mine[row]]
+        yield (mine[row], begun, starts[column] - begun, (other - length)[row, column])
         if room <= 0:
             return
 
 
-def _compared(mine: Any, theirs: NamedStretches, starts: Times, ends: Times) -> tuple[Any, ...]:
-    length, other = (theirs.ends - theirs.starts)[mine][:, None], (ends - starts)[None, :]
-    is_alike = np.abs(other - length) <= np.maximum(_LENGTH_NS, _LENGTH_RATIO * np.maximum(length, other))
-    row, column = np.nonzero(is_alike)
-    begun = theirs.starts[mine[row]]
-    return mine[row], begun, starts[column] - begun, (other - length)[row, column]
-
-
-def _peak(pairs: _Pairs) -> tuple[int, int]:
+def _find_peak(pairs: _Pairs) -> tuple[int, int]:
     """The difference on which most ranges agree, of equal ones the closest to none; how far the next equal one is."""
     order = np.argsort(pairs.differences, kind="stable")
     ordered = pairs.differences[order]
@@ -136,7 +128,7 @@ def _peak(pairs: _Pairs) -> tuple[int, int]:
     return best[2], min((abs(other[2] - best[2]) for other in others if other[0] == best[0]), default=0)
 
 
-def _near(pairs: _Pairs, expected: _Floats) -> npt.NDArray[np.bool_]:
+def _are_near(pairs: _Pairs, expected: _Floats) -> npt.NDArray[np.bool_]:
     return np.asarray(np.abs(pairs.differences - expected) <= _CLOSE_NS)
 
 
@@ -149,16 +141,16 @@ def _of_few(pairs: _Pairs, matched: Any, own_error_ns: int) -> ClockFit:
     return ClockFit(offset, 0.0, 0, error + _CLOSE_NS + own_error_ns, count, FEW_RANGES, note)
 
 
-def _line(pairs: _Pairs, middle: float, own_error_ns: int, rival_ns: int) -> ClockFit:
+def _fit_line(pairs: _Pairs, middle: float, own_error_ns: int, rival_ns: int) -> ClockFit:
     """A straight line through the differences near this one, outliers left out."""
     # The middles of both ranges: what recording a range costs is about the same at its begin and its end.
     values = pairs.differences + pairs.more / 2
-    origin = int(np.median(pairs.starts[_near(pairs, np.full(len(values), middle))]))
+    origin = int(np.median(pairs.starts[_are_near(pairs, np.full(len(values), middle))]))
     passed, drift, offset, chosen = (pairs.starts - origin).astype(np.float64), 0.0, middle, np.zeros(0, dtype=bool)
     for _ in range(_ROUNDS):
-        chosen = _near(pairs, offset + drift * passed)
+        chosen = _are_near(pairs, offset + drift * passed)
         x, y = passed[chosen], values[chosen]
-        drift = _slope(x, y)
+        drift = _fit_slope(x, y)
         offset = float(np.median(y - drift * x))
         rest = np.abs(y - drift * x - offset)
         keep = rest <= _OUTLIER_MADS * np.median(rest) + _FLOOR_NS
@@ -171,7 +163,7 @@ def _line(pairs: _Pairs, middle: float, own_error_ns: int, rival_ns: int) -> Clo
     return ClockFit(round(offset), drift, origin, error + own_error_ns, matches, RANGES, note, rival_ns)
 
 
-def _slope(x: _Floats, y: _Floats) -> float:
+def _fit_slope(x: _Floats, y: _Floats) -> float:
     """Drift: the median of the slopes between ranges that lie half of all apart; 0 where these are too few or close."""
     if len(x) < _LINE_NEEDS or np.ptp(x) < _LINE_NEEDS_NS:
         return 0.0

@@ -60,13 +60,13 @@ class Database:
             try:  # a third of the time that `np.array` takes of tuples
                 flat = np.fromiter(chain.from_iterable(rows), dtype=np.int64, count=size)
             except (TypeError, ValueError, OverflowError):
-                flat = np.fromiter(map(_number, chain.from_iterable(rows)), dtype=np.int64, count=size)
+                flat = np.fromiter(map(_whole_or, chain.from_iterable(rows)), dtype=np.int64, count=size)
             yield flat.reshape(-1, len(columns))
 
     def distinct(self, table: str, column: str) -> list[int]:
         """Each number in a column once."""
         query = f'select distinct "{column}" from "{table}" limit {_TEXTS_AT_A_TIME * _TABLES_AT_MOST}'
-        return sorted({_number(value) for (value,) in self._base.execute(query)})
+        return sorted({_whole_or(value) for (value,) in self._base.execute(query)})
 
     def all_numbers(self, table: str, *columns: str, where: str = "") -> npt.NDArray[np.int64]:
         """The same at once: of tables that are small."""
@@ -94,7 +94,7 @@ class Database:
         return list(self._base.execute(f'select {", ".join(cut)} from "{table}" limit {at_most}'))
 
 
-def _number(value: Any) -> int:
+def _whole_or(value: Any) -> int:
     try:
         number = int(value)
     except (TypeError, ValueError, OverflowError):

@@ -59,7 +59,7 @@ def import_all(
     problems: dict[int, FormatError | OSError] = {}
     for number, source in enumerate(sources):
         try:
-            traces[number] = _read(source, advance)
+            traces[number] = _read_traces(source, advance)
         except (OSError, FormatError) as exc:
             problems[number] = exc
     every = [trace for of_file in traces.values() for trace in of_file]
@@ -68,10 +68,14 @@ def import_all(
         trace.rank = rank if trace.rank is None else trace.rank
     _bounds.compare(every)
     hosts = _join.hosts(files, every)
-    return _each_once(
-        _failed(source, problems[number]) if number in problems else _joined(source, traces[number], hosts)
-        for number, source in enumerate(sources)
-    )
+    made = []
+    for number, source in enumerate(sources):
+        if number in problems:
+            damage = Damage.because(os.fspath(source.path), problems[number])
+            made.append(Imported(damage.path, source.importer.what, [], 0, [], [], damage.reason, [], [damage]))
+        else:
+            made.append(_joined(source, traces[number], hosts))
+    return _each_once(made)
 
 
 def _each_once(files: Iterable[Imported]) -> list[Imported]:
@@ -100,7 +104,7 @@ def try_to_keep(run: Path, run_id: str, source: FileToImport, imported: Imported
         return reason_of(exc)
 
 
-def _read(source: FileToImport, advance: Callable[[float], None]) -> list[DeviceTrace]:
+def _read_traces(source: FileToImport, advance: Callable[[float], None]) -> list[DeviceTrace]:
     traces = source.importer.read(source.path, advance)
     for trace in traces:
         if len(traces) == 1:
@@ -109,7 +113,7 @@ def _read(source: FileToImport, advance: Callable[[float], None]) -> list[Device
         trace.host = source.host or trace.host
         trace.pid = source.pid or trace.pid
     if source.companion is not None and len(traces) == 1 and traces[0].transfer is None:
-        _complete(traces[0], source.companion, advance)
+        _complete_trace(traces[0], source.companion, advance)
     for trace in traces:
         trace.leave_out_far()
         for why, count in trace.lost.items():
@@ -117,7 +121,7 @@ def _read(source: FileToImport, advance: Callable[[float], None]) -> list[Device
     return traces
 
 
-def _complete(trace: DeviceTrace, companion: Path, advance: Callable[[float], None]) -> None:
+def _complete_trace(trace: DeviceTrace, companion: Path, advance: Callable[[float], None]) -> None:
     """What `communication.json` beside it says of transfer and waiting."""
     from .communication import IMPORTER
 
@@ -154,8 +158,3 @@ def _joined(source: FileToImport, traces: list[DeviceTrace], hosts: dict[int, li
         os.fspath(source.path), source.importer.what, ranks, events, rows, clocks, problem,
         list(dict.fromkeys(notes)), damage,
     )  # fmt: skip
-
-
-def _failed(source: FileToImport, exc: FormatError | OSError) -> Imported:
-    damage = Damage.because(os.fspath(source.path), exc)
-    return Imported(damage.path, source.importer.what, [], 0, [], [], damage.reason, [], [damage])

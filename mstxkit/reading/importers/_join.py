@@ -46,11 +46,8 @@ class HostProcess(NamedTuple):
 
 
 class JoinedTrace(NamedTuple):
-    """What a trace became: rows of `DEVICE_SCHEMA` without the last one, and how its clock was found.
-
-    Args:
-        problem: Why there are no rows.
-        doubt: What speaks against its being of this run, though there are.
+    """What a trace became: rows of `DEVICE_SCHEMA` without the last one, or the `problem` why there are none, and how
+    its clock was found. `doubt`: what speaks against its being of this run, though there are.
     """
 
     rows: list[dict[str, Any]]
@@ -63,17 +60,15 @@ def hosts(files: RunFiles, traces: Sequence[DeviceTrace]) -> dict[int, list[Host
     """The processes of each rank of these traces. Ranges are read only where a trace has some of such names."""
     wanted = {trace.rank for trace in traces}
     names = {name for trace in traces for name in trace.ranges.names}
-    processes = [process for process in files.processes if rank_of(process) in wanted]
-    if not processes:
-        return {}
-    rows = stages.outermost(waits.only_work(files.stage_rows()))
+    ranks = {process.index: rank for process in files.processes if (rank := rank_of(process)) is not None}
+    ranks = ranks or {process.index: 0 for process in files.processes}  # profiles of one that never learns its rank
+    processes = [process for process in files.processes if ranks.get(process.index, -1) in wanted]
+    rows = stages.outermost(waits.only_work(files.stage_rows))
     ranges = _ranges_of(files, {process.index for process in processes}, names) if names else {}
     by_rank: dict[int, list[HostProcess]] = {}
     for process in processes:
-        own = rows.filter(pl.col("process") == process.index)
-        rank = rank_of(process)
-        assert rank is not None
-        by_rank.setdefault(rank, []).append(HostProcess(process, own, ranges.get(process.index, NO_NAMES)))
+        own = HostProcess(process, rows.filter(pl.col("process") == process.index), ranges.get(process.index, NO_NAMES))
+        by_rank.setdefault(ranks[process.index], []).append(own)
     return by_rank
 
 
@@ -98,7 +93,7 @@ def _ranges_of(files: RunFiles, processes: set[int], names: set[str]) -> dict[in
         texts = (pl.col("domain").cast(pl.String), pl.col("name").cast(pl.String))
         same = ranges.filter(own).select(*texts, "process", "start_ns", "duration_ns")
         pairs = same.select("domain", "name").unique().iter_rows()
-        called.update(((domain, name), _called(domain, name, names)) for domain, name in pairs)
+        called.update(((domain, name), _name_in_recording(domain, name, names)) for domain, name in pairs)
         there = [(*pair, other) for pair, other in called.items() if other is not None]
         texts_there = pl.DataFrame(there, schema=_CALLED, orient="row")
         for row in same.join(texts_there, on=["domain", "name"]).head(left).iter_rows():
@@ -110,7 +105,7 @@ def _ranges_of(files: RunFiles, processes: set[int], names: set[str]) -> dict[in
     return {process: column.all() for process, column in columns.items()}
 
 
-def _called(domain: str | None, name: str | None, names: set[str]) -> str | None:
+def _name_in_recording(domain: str | None, name: str | None, names: set[str]) -> str | None:
     """What a range of the run is called in a recording; None where it is in none."""
     message = safe_message(name or "")
     forms = (message, f"{safe_domain(domain or '')}::{message}", f"{domain}::{message}", name or "")
@@ -125,11 +120,11 @@ def join(trace: DeviceTrace, candidates: Sequence[HostProcess]) -> JoinedTrace:
     fits = [(host, _fit_of(trace, host)) for host in candidates if host.stages.height]
     if not fits:
         return JoinedTrace([], _clock_fit.wall(0), f"is of rank {trace.rank}, of which the run has no stage")
-    host, clock = max(fits, key=lambda both: _closeness(trace, extent, *both))
-    stranger = _stranger(trace, candidates)
+    host, clock = max(fits, key=lambda both: _measure_closeness(trace, extent, *both))
+    stranger = _name_stranger(trace, candidates)
     if refused := _why_not(trace, extent, host, clock, stranger):
         return JoinedTrace([], clock, f"{refused}: is it of this run?")
-    rows = _rows(trace, extent, host, clock)
+    rows = _make_rows(trace, extent, host, clock)
     return JoinedTrace(rows, clock, "" if rows else _why_none(extent, host, clock), stranger)
 
 
@@ -142,7 +137,7 @@ def _fit_of(trace: DeviceTrace, host: HostProcess) -> ClockFit:
     return _clock_fit.wall(own_error_ns, f"{why}: both clocks are taken to be the wall clock")
 
 
-def _closeness(
+def _measure_closeness(
     trace: DeviceTrace, extent: tuple[int, int], host: HostProcess, clock: ClockFit
 ) -> tuple[bool, int, int, int, int, int]:
     """The more, the sooner is this process the one: ranges that agree, its pid and host, a near clock, stages then."""
@@ -152,7 +147,7 @@ def _closeness(
     return clock.matches > 0, int(is_it), clock.matches, -abs(clock.offset_ns), shared, -host.process.index
 
 
-def _stranger(trace: DeviceTrace, candidates: Sequence[HostProcess]) -> str:
+def _name_stranger(trace: DeviceTrace, candidates: Sequence[HostProcess]) -> str:
     """Who recorded it, where none of these processes did; "" where one did, or nobody knows."""
     if any(
         trace.pid in (None, host.process.pid) and (not trace.host or _is_of_host(trace, host)) for host in candidates
@@ -173,7 +168,7 @@ def _why_not(trace: DeviceTrace, extent: tuple[int, int], host: HostProcess, clo
     """Why it is not joined though its time may fit: it is another job's, or its place is not known."""
     if clock.how == _clock_fit.WALL:
         is_here = _is_of_host(trace, host)
-        if not (is_here and trace.pid == host.process.pid) and _contradicts(trace, extent, host):
+        if not (is_here and trace.pid == host.process.pid) and _does_contradict(trace, extent, host):
             return "has ranges called as the run's, and at that time none of them agrees"
         return "" if is_here or not trace.host or trace.spans is not None else stranger  # spans may be anybody's
     is_sure = clock.how == _clock_fit.RANGES and not clock.rival_ns
@@ -184,7 +179,7 @@ def _why_not(trace: DeviceTrace, extent: tuple[int, int], host: HostProcess, clo
     return ""
 
 
-def _contradicts(trace: DeviceTrace, extent: tuple[int, int], host: HostProcess) -> bool:
+def _does_contradict(trace: DeviceTrace, extent: tuple[int, int], host: HostProcess) -> bool:
     """Has the process ranges of such names at that time, by the wall clock?"""
     names, ours = {*trace.ranges.names}, host.ranges
     same = np.isin(ours.codes, [code for code, name in enumerate(ours.names) if name in names])
@@ -228,7 +223,7 @@ class _Kinds(NamedTuple):
         return cls(computing, apart, transfer, waiting, both, trace.spans)
 
 
-def _rows(trace: DeviceTrace, extent: tuple[int, int], host: HostProcess, clock: ClockFit) -> list[dict[str, Any]]:
+def _make_rows(trace: DeviceTrace, extent: tuple[int, int], host: HostProcess, clock: ClockFit) -> list[dict[str, Any]]:
     starts, ends = _stages_there(host, clock)
     starts, ends = np.maximum(starts, extent[0]), np.minimum(ends, extent[1])
     inside = np.flatnonzero(ends > starts)
@@ -238,7 +233,7 @@ def _rows(trace: DeviceTrace, extent: tuple[int, int], host: HostProcess, clock:
     keyed = there.with_columns(start=pl.Series(starts[inside]), end=pl.Series(ends[inside]))
     grouped = keyed.group_by("step", "stage", maintain_order=True).agg("start", "end").sort("step", "stage")
     stretches = [union(*both) for both in grouped.select("start", "end").iter_rows()]
-    figures = _figures(_Kinds.of(trace), trace.bounds, stretches)
+    figures = _sum_figures(_Kinds.of(trace), trace.bounds, stretches)
     who = {"rank": trace.rank, "role": role_of(host.process), "host": host.process.host}
     return [
         {**who, "step": step, "stage": stage, "count": len(begins), **lengths, "clock": clock.how,
@@ -247,7 +242,7 @@ def _rows(trace: DeviceTrace, extent: tuple[int, int], host: HostProcess, clock:
     ]  # fmt: skip
 
 
-def _figures(
+def _sum_figures(
     kinds: _Kinds, bounds: BoundedCollectives | None, stages: list[Intervals]
 ) -> Iterator[dict[str, int | str | None]]:
     """Lengths of what each stage of a step holds; of all at once, as each kind may have millions of stretches."""
@@ -257,14 +252,14 @@ def _figures(
     nothing: list[Any] = [None] * len(stages)
 
     def inside(kind: Intervals | None) -> list[Any]:
-        return nothing if kind is None else _summed(kind.inside(starts, ends))
+        return nothing if kind is None else _sum_lengths(kind.inside(starts, ends))
 
-    def _summed(lengths: Times) -> list[Any]:
+    def _sum_lengths(lengths: Times) -> list[Any]:
         return np.add.reduceat(lengths, first).tolist()  # type: ignore[no-any-return]
 
     columns, limits = [inside(kind) for kind in kinds], [nothing] * 4
     if kinds.transfer is None and kinds.communicating is not None and bounds is not None:
-        limits = [_summed(lengths) for lengths in _bounds.inside(bounds, kinds.communicating, starts, ends)]
+        limits = [_sum_lengths(lengths) for lengths in _bounds.inside(bounds, kinds.communicating, starts, ends)]
     for stage, values, limit in zip(stages, zip(*columns), zip(*limits)):
         computing, communicating, transfer, waiting, overlapped, spans = values
         is_whole = computing is not None and communicating is not None

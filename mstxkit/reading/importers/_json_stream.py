@@ -36,11 +36,8 @@ US, MS = 1_000, 1_000_000  # ns
 
 
 class JsonStream:
-    """Values of one JSON document, as they come.
-
-    Args:
-        file: Of bytes; UTF-8, of which what is none is replaced.
-        advance: Called with the number of bytes that were read since.
+    """Values of one JSON document, as they come: of a file of bytes, UTF-8, of which what is none is replaced.
+    `advance`: called with the number of bytes that were read since.
     """
 
     def __init__(self, file: IO[bytes], advance: Callable[[float], None]) -> None:
@@ -60,35 +57,35 @@ class JsonStream:
             FormatError: it is no JSON, is cut, or holds a value of more than 64 MB; `offset` says where. What came
                 before has been handed out.
         """
-        self._skip(_BLANKS)
-        opened = self._peek()
+        self._skip_over(_BLANKS)
+        opened = self._peek_character()
         if opened == "[":
-            yield from (("", "", values) for values in self._list())
+            yield from (("", "", values) for values in self._read_list())
         elif opened == "{":
-            for key in self._keys():
-                yield from ((key, last, values) for last, values in self._below(key, levels.get(key, default) - 1))
+            for key in self._read_keys():
+                yield from ((key, last, values) for last, values in self._read_below(key, levels.get(key, default) - 1))
         else:
-            raise self._wrong("is no JSON object or list" if opened else "is empty")
+            raise self._say_wrong("is no JSON object or list" if opened else "is empty")
 
-    def _below(self, key: str, levels: int) -> Iterator[tuple[str, list[Any]]]:
-        opened = self._peek()
+    def _read_below(self, key: str, levels: int) -> Iterator[tuple[str, list[Any]]]:
+        opened = self._peek_character()
         if levels and opened == "[":
-            yield from ((key, values) for values in self._list())
+            yield from ((key, values) for values in self._read_list())
         elif levels and opened == "{":
-            for inner in self._keys():
-                yield from self._below(inner, levels - 1)
+            for inner in self._read_keys():
+                yield from self._read_below(inner, levels - 1)
         else:
-            yield key, [self._value()]
+            yield key, [self._read_value()]
 
-    def _list(self) -> Iterator[list[Any]]:
+    def _read_list(self) -> Iterator[list[Any]]:
         self._at += 1
         while True:
             yield from self._whole_ones()
-            self._skip(_BETWEEN)
-            if self._peek() == "]":
+            self._skip_over(_BETWEEN)
+            if self._peek_character() == "]":
                 self._at += 1
                 return
-            yield [self._value()]
+            yield [self._read_value()]
 
     def _whole_ones(self) -> Iterator[list[Any]]:
         """Elements that lie wholly in the piece that was read: nearly all."""
@@ -118,23 +115,23 @@ class JsonStream:
             self._at = at
             yield values
 
-    def _keys(self) -> Iterator[str]:
+    def _read_keys(self) -> Iterator[str]:
         """Each key of an object; who takes it reads its value next."""
         self._at += 1
         while True:
-            self._skip(_BETWEEN)
-            if self._peek() == "}":
+            self._skip_over(_BETWEEN)
+            if self._peek_character() == "}":
                 self._at += 1
                 return
-            key = self._value()
-            self._skip(_BLANKS)
-            if not isinstance(key, str) or self._peek() != ":":
-                raise self._wrong(_CUT if self._is_over and not self._peek() else "is no JSON")
+            key = self._read_value()
+            self._skip_over(_BLANKS)
+            if not isinstance(key, str) or self._peek_character() != ":":
+                raise self._say_wrong(_CUT if self._is_over and not self._peek_character() else "is no JSON")
             self._at += 1
-            self._skip(_BLANKS)
+            self._skip_over(_BLANKS)
             yield key
 
-    def _value(self) -> Any:
+    def _read_value(self) -> Any:
         while True:
             try:
                 value, end = _scan(self._buffer, self._at)
@@ -145,34 +142,34 @@ class JsonStream:
             except (StopIteration, ValueError):
                 pass
             except RecursionError:
-                raise self._wrong("is nested too deep") from None
+                raise self._say_wrong("is nested too deep") from None
             if len(self._buffer) - self._at > VALUE_CHARACTERS:
-                raise self._wrong("is no JSON, or one value in it is larger than 64 MB")
-            if not self._more():
+                raise self._say_wrong("is no JSON, or one value in it is larger than 64 MB")
+            if not self._read_more():
                 # Is it cut: does what cannot be read look like the beginning of a value?
                 is_cut = self._at >= len(self._buffer) or self._buffer[self._at] in '{["-0123456789tfn'
-                raise self._wrong(_CUT if is_cut else "is no JSON")
+                raise self._say_wrong(_CUT if is_cut else "is no JSON")
 
-    def _peek(self) -> str:
+    def _peek_character(self) -> str:
         while self._at >= len(self._buffer):
-            if not self._more():
+            if not self._read_more():
                 return ""
         return self._buffer[self._at]
 
-    def _skip(self, what: re.Pattern[str]) -> None:
+    def _skip_over(self, what: re.Pattern[str]) -> None:
         while True:
             self._at = what.match(self._buffer, self._at).end()  # type: ignore[union-attr]
-            if self._at < len(self._buffer) or not self._more():
+            if self._at < len(self._buffer) or not self._read_more():
                 return
 
-    def _more(self) -> bool:
+    def _read_more(self) -> bool:
         """Read another piece, as large as what waits; False at the end."""
         if self._is_over:
             return False
         rest = self._buffer[self._at :]
         piece = self._piece(max(_PIECE_BYTES, len(rest)))
         self._is_over = not piece
-        self._before += _size(self._buffer[: self._at])
+        self._before += _size_of(self._buffer[: self._at])
         self._buffer, self._at = rest + self._decoder.decode(piece, final=not piece), 0
         self._advance(len(piece))
         return not self._is_over or len(self._buffer) > len(rest)
@@ -189,14 +186,14 @@ class JsonStream:
                 size -= len(part)
         except UNPACKABLE as exc:
             if not parts:
-                raise self._wrong(f"cannot be unpacked further: {exc}") from None
+                raise self._say_wrong(f"cannot be unpacked further: {exc}") from None
         return b"".join(parts)
 
-    def _wrong(self, what: str) -> FormatError:
-        return FormatError(what, offset=self._before + _size(self._buffer[: self._at]))
+    def _say_wrong(self, what: str) -> FormatError:
+        return FormatError(what, offset=self._before + _size_of(self._buffer[: self._at]))
 
 
-def _size(characters: str) -> int:
+def _size_of(characters: str) -> int:
     return len(characters) if characters.isascii() else len(characters.encode("utf-8", "surrogatepass"))
 
 

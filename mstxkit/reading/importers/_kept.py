@@ -60,7 +60,7 @@ def write(run: Path, run_id: str, identity: Identity, rows: Sequence[dict[str, A
     folder = run / layout.IMPORTS
     folders.make_folder(folder)
     content = parquet.in_memory(pl.DataFrame(rows, schema=DEVICE_SCHEMA), compression="zstd").getvalue()
-    about = {**about, "digest": _digest(content)}
+    about = {**about, "digest": _digest_of(content)}
     fields = {**identity._asdict(), "rows": len(rows), **about}
     head = {"format": FORMAT, "run": run_id, **fields, "time_ns": time.time_ns()}
     documents.replace_file(folder / (identity.name + _SUFFIX), content)
@@ -100,7 +100,7 @@ def table(run: Path, run_id: str, damage: list[Damage]) -> pl.DataFrame:
             path, reason = text_of(loss.get("path")), text_of(loss.get("reason"))
             Damage(path, whole_number(loss.get("offset")), whole_number(loss.get("size")), reason).note_in(damage)
         try:
-            part = _rows(folder, name + _SUFFIX, text_of(document.get("digest")))
+            part = _read_rows(folder, name + _SUFFIX, text_of(document.get("digest")))
         except (OSError, FormatError) as exc:
             Damage.because(folder.path_of(name + _SUFFIX), exc).note_in(damage)
             continue
@@ -112,15 +112,15 @@ def table(run: Path, run_id: str, damage: list[Damage]) -> pl.DataFrame:
     return pl.concat(parts) if parts else pl.DataFrame(schema=DEVICE_SCHEMA)
 
 
-def _digest(content: bytes) -> str:
+def _digest_of(content: bytes) -> str:
     return hashlib.blake2b(content, digest_size=16).hexdigest()
 
 
-def _rows(folder: Folder, name: str, digest: str) -> pl.DataFrame:
+def _read_rows(folder: Folder, name: str, digest: str) -> pl.DataFrame:
     content = folder.read(name, size=_BYTES_AT_MOST + 1)
     if len(content) > _BYTES_AT_MOST:
         raise FormatError(f"is larger than {_BYTES_AT_MOST} bytes")
-    if _digest(content) != digest:
+    if _digest_of(content) != digest:
         raise FormatError("is not as it was written: import the file again")
     try:
         part = parquet.read(io.BytesIO(content), ROWS_AT_MOST)

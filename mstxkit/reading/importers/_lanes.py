@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, Callable, Iterator, NamedTuple, Sequence
+from typing import TYPE_CHECKING, Any, Callable, NamedTuple, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -95,9 +95,9 @@ class Numbers:
         try:
             return np.array([self._codes[key] for key in keys], dtype=np.int32)
         except (KeyError, TypeError):
-            return np.array([self._code(self._shortened(key)) for key in keys], dtype=np.int32)
+            return np.array([self._code_of(self._shortened(key)) for key in keys], dtype=np.int32)
 
-    def _code(self, key: Any) -> int:
+    def _code_of(self, key: Any) -> int:
         code = self._codes.get(key)
         if code is None:
             key = key if len(self._codes) < NAMES_AT_MOST else self._shortened((OTHER, OTHER))
@@ -153,11 +153,3 @@ def named(names: Sequence[str], events: LaneTimes) -> NamedStretches:
 def key_of(value: Any) -> str | int:
     """A process or thread as a key, whatever it is in the file."""
     return value if isinstance(value, int) else value[:NAME_CHARACTERS] if isinstance(value, str) else ""
-
-
-def metadata_of(event: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    """(what, name) of an event that names a process or thread."""
-    arguments = event.get("args")
-    name = arguments.get("name") if isinstance(arguments, dict) else None
-    if event.get("name") in ("process_name", "thread_name") and isinstance(name, str):
-        yield event["name"], name[:NAME_CHARACTERS]

@@ -60,7 +60,7 @@ def sources(paths: Iterable[Path], damage: list[Damage]) -> list[FileToImport]:
     every: dict[Path, FileToImport] = {}
     for path in paths:
         try:
-            named = _named(path, damage)
+            named = _list_named(path, damage)
         except (OSError, FormatError) as exc:
             damage.append(Damage.because(str(path), exc))
             continue
@@ -68,22 +68,22 @@ def sources(paths: Iterable[Path], damage: list[Damage]) -> list[FileToImport]:
     return list(every.values())
 
 
-def _named(path: Path, damage: list[Damage]) -> list[FileToImport]:
+def _list_named(path: Path, damage: list[Damage]) -> list[FileToImport]:
     if not stat.S_ISDIR(path.stat().st_mode):
         importer = _importer_of(path)
         if importer is None:
             raise FormatError("is of no format that can be imported")
-        beside, source = path.with_name("communication.json"), _source(path, importer)
+        beside, source = path.with_name("communication.json"), _make_source(path, importer)
         has_more = importer.preference and beside.is_file() and beside.name != path.name
         return [source._replace(companion=beside if has_more else None)]
     before = len(damage)
-    inside = [source for folder, names in _folders(path, damage) for source in _of_folder(folder, names, damage)]
+    inside = [source for folder, names in _walk_folders(path, damage) for source in _of_folder(folder, names, damage)]
     if not inside and len(damage) == before:
         raise FormatError("holds nothing to import; raw profiles are parsed first: mstxkit profiles RUN --analyse")
     return inside
 
 
-def _folders(top: Path, damage: list[Damage]) -> Iterator[tuple[Path, list[str]]]:
+def _walk_folders(top: Path, damage: list[Damage]) -> Iterator[tuple[Path, list[str]]]:
     seen = 0
     for place, inner, names in os.walk(top, onerror=lambda exc: damage.append(Damage.because(exc.filename, exc))):
         folder = Path(place)
@@ -105,7 +105,7 @@ def _of_folder(folder: Path, names: list[str], damage: list[Damage]) -> Iterator
             continue
         try:
             importer = _importer_of(path)
-            source = None if importer is None else _source(path, importer)
+            source = None if importer is None else _make_source(path, importer)
         except (OSError, FormatError) as exc:
             Damage.because(str(path), exc).note_in(damage)
             continue
@@ -124,11 +124,8 @@ def _of_folder(folder: Path, names: list[str], damage: list[Damage]) -> Iterator
 
 def _importer_of(path: Path) -> Importer | None:
     """Raises FormatError for what is no regular file, which nobody waits for."""
-    descriptor = documents.open_regular(path.resolve())
-    try:
+    with documents.closing(documents.open_regular(path.resolve())) as descriptor:
         head = documents.read_part(descriptor, 0, HEAD_BYTES)
-    finally:
-        os.close(descriptor)
     if head.startswith(b"\x1f\x8b"):
         try:
             with gzip.open(path) as file:
@@ -140,7 +137,7 @@ def _importer_of(path: Path) -> Importer | None:
     return recognised(path, head[len(codecs.BOM_UTF8) :] if head.startswith(codecs.BOM_UTF8) else head)
 
 
-def _source(path: Path, importer: Importer) -> FileToImport:
+def _make_source(path: Path, importer: Importer) -> FileToImport:
     recorder = next((kinds.recorder_of(part) for part in reversed(path.parts) if kinds.recorder_of(part)), {})
     host, pid, status = str(recorder.get("host", "")), small_number(recorder.get("pid")), path.stat()
     matches = map(_IN_NAME.search, reversed(path.absolute().parts[-6:]))

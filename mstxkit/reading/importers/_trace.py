@@ -62,7 +62,7 @@ class CoveredTime:
         self._starts.append(start_ns)
         self._ends.append(end_ns)
         if len(self._starts) >= _BATCH:
-            self._flush()
+            self._flush_times()
 
     def extend(self, starts: Times, ends: Times) -> None:
         """Many at once."""
@@ -78,14 +78,14 @@ class CoveredTime:
         self._parts.append(part)
         self._kept += len(part.starts)
         if self._kept > self._next:
-            whole = self._together()
+            whole = self._join_parts()
             self._parts, self._kept = [whole], len(whole.starts)
             self._next = max(_COMPACTED_FROM, 2 * self._kept)
 
     def all(self) -> Intervals:
         """What they cover."""
-        self._flush()
-        self._parts = [self._together()]
+        self._flush_times()
+        self._parts = [self._join_parts()]
         return self._parts[0]
 
     def told(self) -> Intervals | None:
@@ -93,13 +93,13 @@ class CoveredTime:
         whole = self.all()
         return None if self.count and self.count == self.unusable + self.left_out else whole
 
-    def _flush(self) -> None:
+    def _flush_times(self) -> None:
         if self._starts:
             both = [[time if 0 <= time < LATEST_NS else -1 for time in times] for times in (self._starts, self._ends)]
             self._starts, self._ends = [], []
             self.extend(*np.array(both, dtype=np.int64))
 
-    def _together(self) -> Intervals:
+    def _join_parts(self) -> Intervals:
         if not self._parts:
             return NOTHING
         return union(*(np.concatenate([part[at] for part in self._parts]) for at in (0, 1)))

@@ -56,12 +56,12 @@ def read(path: Path, advance: Callable[[float], None]) -> list[DeviceTrace]:
             shown = ", ".join(sorted(base.tables)[:5]) or "none"
             raise FormatError(f"is a database, but not a profiler's: it has no TASK, COMMUNICATION_OP or MSTX_EVENTS "
                               f"(its tables: {shown})")  # fmt: skip
-        ranks = _ranks(base)
+        ranks = _read_ranks(base)
         devices = {device: rank for rank, device in ranks} if len({device for _, device in ranks}) > 1 else {None: None}
         return [_RankOfDatabase(base, path, device, rank).trace() for device, rank in devices.items()]
 
 
-def _ranks(base: Database) -> list[tuple[int, int]]:
+def _read_ranks(base: Database) -> list[tuple[int, int]]:
     pairs = base.pairs(_RANKS, "rankId", "deviceId")
     return [(rank, device) for rank, device in pairs if small_number(rank) is not None and type(device) is int]
 
@@ -76,13 +76,13 @@ class _RankOfDatabase:
 
     def trace(self) -> DeviceTrace:
         trace = self._trace
-        for part in (self._who, self._tasks, self._operations, self._host_ranges):
-            with self._noted():
+        for part in (self._read_who, self._read_tasks, self._read_operations, self._host_ranges):
+            with self._note_damage():
                 part()
         return trace
 
     @contextmanager
-    def _noted(self) -> Iterator[None]:
+    def _note_damage(self) -> Iterator[None]:
         """What cannot be read of one part leaves the others."""
         try:
             yield
@@ -90,9 +90,9 @@ class _RankOfDatabase:
             why = f"{reason_of(exc)[:200]}: the rest of a table is left out"
             Damage.of(self._trace.file, why).note_in(self._trace.damage)
 
-    def _who(self) -> None:
+    def _read_who(self) -> None:
         trace, base = self._trace, self._base
-        ranks = [rank for rank, _ in _ranks(base)]
+        ranks = [rank for rank, _ in _read_ranks(base)]
         if trace.rank is None and len(ranks) == 1:
             trace.rank = ranks[0]
         trace.host = next((text(name) for _, name in base.pairs("HOST_INFO", "hostUid", "hostName", 1)), "")
@@ -100,7 +100,7 @@ class _RankOfDatabase:
             if type(start) is int and type(end) is int and 0 < start < end < LATEST_NS:
                 trace.window = start, end
 
-    def _times(self, table: str) -> tuple[str, str] | None:
+    def _read_times(self, table: str) -> tuple[str, str] | None:
         start, end = self._base.column(table, *_START), self._base.column(table, *_END)
         return (start, end) if start and end else None
 
@@ -109,11 +109,11 @@ class _RankOfDatabase:
             return ""
         return f"deviceId = {self._device:d}"
 
-    def _tasks(self) -> None:
-        trace, times, base = self._trace, self._times(_TASK), self._base
+    def _read_tasks(self) -> None:
+        trace, times, base = self._trace, self._read_times(_TASK), self._base
         if times is None:
             for table in (name for name in (_COMPUTE, _COMM_TASK) if base.column(name, "globalTaskId")):
-                self._miss(f"no times of tasks (table {_TASK}), of which {table} tells")
+                self._note_missing(f"no times of tasks (table {_TASK}), of which {table} tells")
             return
         computing, moving, waiting = (CoveredTime() for _ in range(3))
         try:
@@ -125,7 +125,7 @@ class _RankOfDatabase:
                 trace.transfer, trace.waiting = moving.told(), waiting.told()
             trace.lose("tasks have no usable time and are left out", computing, moving, waiting)
 
-    def _miss(self, what: str) -> None:
+    def _note_missing(self, what: str) -> None:
         Damage.of(self._trace.file, f"has {what}").note_in(self._trace.damage)
 
     def _sort_tasks(
@@ -136,27 +136,27 @@ class _RankOfDatabase:
         has_compute = id and base.column(_COMPUTE, "globalTaskId")
         compute = _TaskIds(np.sort(base.all_numbers(_COMPUTE, "globalTaskId")[:, 0]) if has_compute else _NOTHING)
         communication = self._of_collectives(id)
-        types = _NOTHING if len(compute.ids) or not type else self._types(_COMPUTES)
+        types = _NOTHING if len(compute.ids) or not type else self._find_types(_COMPUTES)
         if not id and not type:
             self._trace.notes.append("its tasks have no type: all of them count as computing")
         elif not len(compute.ids) and not len(types):
             self._has_kernels = False
             self._trace.notes.append("it was recorded without kernels (level none): nobody knows what was free")
         has_untold = bool(type) and communication.has(_UNTOLD)
-        by_type = {kind: self._types(*patterns) for kind, *patterns in _KINDS} if has_untold else {}
+        by_type = {kind: self._find_types(*patterns) for kind, *patterns in _KINDS} if has_untold else {}
         columns = (*times, id or times[0], type if has_untold or len(types) else times[0])
         for rows in base.numbers(_TASK, *columns, where=self._of_device(_TASK)):
             self._trace.events += len(rows)
             starts, ends, ids, of_type = np.ascontiguousarray(rows.T)
             if self._has_kernels:
-                every = _among(of_type, types) if len(types) else np.ones(len(rows), dtype=bool)
+                every = _are_among(of_type, types) if len(types) else np.ones(len(rows), dtype=bool)
                 chosen = compute.kinds_of(ids) > 0 if len(compute.ids) else every
                 computing.extend(starts[chosen], ends[chosen])
             kinds = communication.kinds_of(ids) if len(communication.ids) else _NOTHING
             for kind, stretches in ((_MOVED, moving), (_WAITED, waiting)):
                 chosen = kinds == kind
                 if by_type:
-                    chosen |= (kinds == _UNTOLD) & _among(of_type, by_type[kind])
+                    chosen |= (kinds == _UNTOLD) & _are_among(of_type, by_type[kind])
                 stretches.extend(starts[: len(kinds)][chosen], ends[: len(kinds)][chosen])
         if len(communication.ids) and not moving.count and not waiting.count:
             self._trace.notes.append("its tasks of collectives do not say what they did: moved data, or waited")
@@ -178,21 +178,21 @@ class _RankOfDatabase:
             return _TaskIds(_NOTHING)
         rows = self._base.all_numbers(_COMM_TASK, "globalTaskId", "taskType")
         rows = rows[np.argsort(rows[:, 0], kind="stable")]
-        types = _distinct(rows[:, 1])
+        types = _distinct_values(rows[:, 1])
         names, kinds = self._base.texts(types), np.zeros(len(rows), dtype=np.int8)
         for type in types:
             kinds[rows[:, 1] == type] = _kind_of(names.get(type, ""))
         return _TaskIds(rows[:, 0], kinds)
 
-    def _types(self, pattern: re.Pattern[str], but: re.Pattern[str] | None = None) -> _Numbers:
+    def _find_types(self, pattern: re.Pattern[str], but: re.Pattern[str] | None = None) -> _Numbers:
         """Values of TASK.taskType whose names match."""
         names = self._base.texts(self._base.distinct(_TASK, "taskType"))
         chosen = (type for type, name in names.items() if pattern.search(name) and not (but and but.search(name)))
         return np.array(sorted(chosen), dtype=np.int64)
 
-    def _operations(self) -> None:
+    def _read_operations(self) -> None:
         trace, stretches, column = self._trace, CoveredTime(), NamedColumn()
-        is_there = self._times(_COMM) is not None
+        is_there = self._read_times(_COMM) is not None
         if is_there:
             self._of_operations(stretches, column)
         if not stretches.count:
@@ -200,7 +200,7 @@ class _RankOfDatabase:
         if is_there:
             trace.communicating = stretches.told()
         elif self._base.column(_COMM_TASK, "globalTaskId"):
-            self._miss(f"no table {_COMM}, of which {_COMM_TASK} tells: nobody knows what communicated")
+            self._note_missing(f"no table {_COMM}, of which {_COMM_TASK} tells: nobody knows what communicated")
         elif trace.computing is not None:
             trace.communicating = stretches.all()
             trace.notes.append("it has no table of collectives: what they took, if there were any, counts as free")
@@ -208,7 +208,7 @@ class _RankOfDatabase:
         trace.operations = column.all()
 
     def _of_operations(self, stretches: CoveredTime, column: NamedColumn) -> None:
-        times = self._times(_COMM)
+        times = self._read_times(_COMM)
         assert times is not None
         if self._device is not None and not self._base.column(_COMM, "deviceId"):
             self._trace.notes.append("its collectives do not say of which device they are: they are left out")
@@ -218,8 +218,8 @@ class _RankOfDatabase:
         rows = self._base.all_numbers(_COMM, *times, group or times[0], name or times[0], where=where)
         self._trace.events += len(rows)
         stretches.extend(rows[:, 0], rows[:, 1])
-        names = self._base.texts(_distinct(rows[:, 2])) if group else {}
-        operations = self._base.texts(_distinct(rows[:, 3])) if name else {}
+        names = self._base.texts(_distinct_values(rows[:, 2])) if group else {}
+        operations = self._base.texts(_distinct_values(rows[:, 3])) if name else {}
         of_all = {code for code, operation in operations.items() if _bounds.needs_all(operation)}
         for start, end, code, operation in rows[:RANGES_AT_MOST].tolist():
             if code in names and operation in of_all:
@@ -228,21 +228,21 @@ class _RankOfDatabase:
     def _of_communication_ranges(self, stretches: CoveredTime, column: NamedColumn) -> bool:
         """Device parts of the mstx ranges that torch_npu puts around each collective: tasks of the same connection."""
         needed = ("message", "domainId", "connectionId")
-        times = self._times(_TASK)
+        times = self._read_times(_TASK)
         if times is None or not all(self._base.column(_MSTX, name) for name in needed):
             return False
         if not self._base.column(_TASK, "connectionId"):
             return False
         rows = self._base.all_numbers(_MSTX, *needed)
-        domains = self._base.texts(_distinct(rows[:, 1]))
+        domains = self._base.texts(_distinct_values(rows[:, 1]))
         ours = [id for id, name in domains.items() if name == _COMMUNICATION_DOMAIN]
         rows = rows[np.isin(rows[:, 1], ours)]
         rows = rows[np.unique(rows[:, 2], return_index=True)[1]]
         if not len(rows):
             return False
-        messages = self._base.texts(_distinct(rows[:, 0]))
+        messages = self._base.texts(_distinct_values(rows[:, 0]))
         for part in self._base.numbers(_TASK, *times, "connectionId", where=self._of_device(_TASK)):
-            mine = part[_among(part[:, 2], rows[:, 2])]
+            mine = part[_are_among(part[:, 2], rows[:, 2])]
             stretches.extend(mine[:, 0], mine[:, 1])
             codes = rows[np.searchsorted(rows[:, 2], mine[:, 2]), 0].tolist()
             for (start, end, _), code in zip(mine.tolist(), codes):
@@ -252,7 +252,7 @@ class _RankOfDatabase:
         return True
 
     def _host_ranges(self) -> None:
-        times, base = self._times(_MSTX), self._base
+        times, base = self._read_times(_MSTX), self._base
         if times is None or not base.column(_MSTX, "message"):
             return
         domain, thread = base.column(_MSTX, "domainId"), base.column(_MSTX, "globalTid")
@@ -260,7 +260,7 @@ class _RankOfDatabase:
         columns = (*times, "message", domain or "message", thread or "message")
         rows = base.all_numbers(_MSTX, *columns, where=where)[:RANGES_AT_MOST]
         self._trace.events += len(rows)
-        names = base.texts(_distinct(rows[:, 2:4].ravel() if domain else rows[:, 2]))
+        names = base.texts(_distinct_values(rows[:, 2:4].ravel() if domain else rows[:, 2]))
         column = NamedColumn()
         for start, end, message, of, _ in rows.tolist():
             if message in names and not (domain and names.get(of) == _COMMUNICATION_DOMAIN):
@@ -271,14 +271,14 @@ class _RankOfDatabase:
             self._trace.pid = small_number(int(rows[0, 4]) >> 32) or None
 
 
-def _distinct(values: _Numbers) -> list[int]:
+def _distinct_values(values: _Numbers) -> list[int]:
     """Each value once, in order. numpy's own `unique` hashes, which takes ten times as long for a million of few."""
     ordered = np.sort(values)
     is_new = np.append(True, ordered[1:] != ordered[:-1])[: len(ordered)]
     return [int(value) for value in ordered[is_new]]
 
 
-def _among(values: _Numbers, ordered: _Numbers) -> npt.NDArray[np.bool_]:
+def _are_among(values: _Numbers, ordered: _Numbers) -> npt.NDArray[np.bool_]:
     """Which of these values are among others, which are in order."""
     if not len(ordered):
         return np.zeros(len(values), dtype=bool)

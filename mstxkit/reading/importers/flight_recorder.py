@@ -55,7 +55,7 @@ def read(path: Path, advance: Callable[[float], None]) -> list[DeviceTrace]:
                 trace.host = text(entry)
             elif first == "entries":
                 trace.events += 1
-                unfinished += not _take(table_of(entry), stretches, column)
+                unfinished += not _take_entry(table_of(entry), stretches, column)
 
     read_into(trace, take, advance, {"entries": 2})
     if trace.rank is None and (match := _RANK.search(path.name)):
@@ -67,10 +67,10 @@ def read(path: Path, advance: Callable[[float], None]) -> list[DeviceTrace]:
     return [trace]
 
 
-def _take(entry: Mapping[str, Any], stretches: CoveredTime, column: NamedColumn) -> bool:
+def _take_entry(entry: Mapping[str, Any], stretches: CoveredTime, column: NamedColumn) -> bool:
     """Does it say from when to when it went on?"""
-    created, began = _time(entry.get("time_created_ns")), _time(entry.get("time_discovered_started_ns"))
-    over, length_ms = _time(entry.get("time_discovered_completed_ns")), entry.get("duration_ms")
+    created, began = _read_time(entry.get("time_created_ns")), _read_time(entry.get("time_discovered_started_ns"))
+    over, length_ms = _read_time(entry.get("time_discovered_completed_ns")), entry.get("duration_ms")
     start = began or created
     if not start or not over or over < start:
         return False
@@ -87,7 +87,7 @@ def _take(entry: Mapping[str, Any], stretches: CoveredTime, column: NamedColumn)
     return True
 
 
-def _time(value: Any) -> int:
+def _read_time(value: Any) -> int:
     return value if isinstance(value, int) and 0 < value < LATEST_NS else 0
 
 

@@ -34,7 +34,7 @@ def read(path: Path, advance: Callable[[float], None]) -> list[DeviceTrace]:
     """One trace. FormatError: it has no such columns, or not one row that can be read."""
     trace, rows = DeviceTrace(str(path), IMPORTER.what), EventTable()
     with with_damage(trace):
-        for name, core, start, length in _rows(path, advance):
+        for name, core, start, length in _read_rows(path, advance):
             trace.events += 1
             is_collective = bool(_COLLECTIVE_CORE.search(core[:40]) or COLLECTIVE.search(name[:200]))
             group = _GROUP.search(name[:200]) if is_collective and _bounds.needs_all(name) else None
@@ -48,7 +48,7 @@ def read(path: Path, advance: Callable[[float], None]) -> list[DeviceTrace]:
     return [trace]
 
 
-def _rows(path: Path, advance: Callable[[float], None]) -> Iterator[tuple[str, str, str, str]]:
+def _read_rows(path: Path, advance: Callable[[float], None]) -> Iterator[tuple[str, str, str, str]]:
     csv.field_size_limit(_CHARACTERS_A_FIELD)
     with open(path, encoding="utf-8-sig", errors="replace", newline="") as file:
         lines = csv.reader(line.replace("\0", "") for line in file)  # csv of Python 3.9 and 3.10 takes no NUL

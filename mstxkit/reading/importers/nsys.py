@@ -34,11 +34,11 @@ def read(path: Path, advance: Callable[[float], None]) -> list[DeviceTrace]:
         began = [start for start, _ in base.pairs(_SESSION, "utcEpochNs", "utcEpochNs", 1) if type(start) is int]
         host = next((text(value) for name, value in base.pairs("TARGET_INFO_SYSTEM_ENV", "name", "value")
                      if name == "Hostname"), "")  # fmt: skip
-        kernels, (ranges, unknown) = _kernels(base), _ranges(base)
+        kernels, (ranges, unknown) = _read_kernels(base), _read_ranges(base)
         traces = []
         for pid in sorted({*kernels, *ranges}):
             trace = DeviceTrace(str(path), IMPORTER.what, host=host, pid=pid)
-            _fill(trace, base, kernels.get(pid), ranges.get(pid), sum(began[:1]))
+            _fill_trace(trace, base, kernels.get(pid), ranges.get(pid), sum(began[:1]))
             trace.notes += [] if began else ["it does not say when it began: its times are as of 1970"]
             traces.append(trace)
     if not traces:
@@ -52,14 +52,14 @@ def _by_process(rows: npt.NDArray[np.int64]) -> dict[int, npt.NDArray[np.int64]]
     return {int(pid): rows[pids == pid] for pid in set(pids.tolist())}
 
 
-def _kernels(base: Database) -> dict[int, npt.NDArray[np.int64]]:
+def _read_kernels(base: Database) -> dict[int, npt.NDArray[np.int64]]:
     """Begin, end, name and process of each kernel, by process."""
     names = [base.column(_KERNELS, *choice) for choice in (("start",), ("end",), ("shortName", "demangledName"))]
     who = base.column(_KERNELS, "globalPid")
     return _by_process(base.all_numbers(_KERNELS, *names, who)) if all(names) and who else {}
 
 
-def _ranges(base: Database) -> tuple[dict[int, npt.NDArray[np.int64]], int]:
+def _read_ranges(base: Database) -> tuple[dict[int, npt.NDArray[np.int64]], int]:
     """Begin, end, name and process of each range, by process; and how many rows do not say what they are."""
     needed = ("start", "end", "textId", "globalTid", "eventType")
     if not all(base.column(_RANGES, name) for name in needed):
@@ -68,7 +68,7 @@ def _ranges(base: Database) -> tuple[dict[int, npt.NDArray[np.int64]], int]:
     return _by_process(rows[np.isin(rows[:, 4], (59, 60)), :4][:RANGES_AT_MOST]), int(np.count_nonzero(rows[:, 4] < 0))
 
 
-def _fill(
+def _fill_trace(
     trace: DeviceTrace, base: Database, kernels: npt.NDArray[np.int64] | None, ranges: npt.NDArray[np.int64] | None,
     began_ns: int,
 ) -> None:  # fmt: skip

@@ -38,7 +38,7 @@ def read(path: Path, advance: Callable[[float], None]) -> list[DeviceTrace]:
                 by_rank[rank].take(span)
 
     with opened(path) as file:
-        first = _line(file, 0, whole).strip()
+        first = _read_line(file, 0, whole).strip()
     if first in (b"{", codecs.BOM_UTF8 + b"{"):  # printed over many lines
         _take_whole(whole, take, advance)
     else:
@@ -62,7 +62,7 @@ def _take_whole(whole: DeviceTrace, take: Callable[[Any], None], advance: Callab
 def _take_lines(whole: DeviceTrace, take: Callable[[Any], None], advance: Callable[[float], None]) -> None:
     with opened(Path(whole.file)) as file:
         offset = 0
-        while line := _line(file, offset, whole):
+        while line := _read_line(file, offset, whole):
             advance(len(line))
             try:
                 for resource in list_of(table_of(json.loads(line) if line.strip() else {}).get("resourceSpans")):
@@ -74,7 +74,7 @@ def _take_lines(whole: DeviceTrace, take: Callable[[Any], None], advance: Callab
             offset += len(line)
 
 
-def _line(file: IO[bytes], offset: int, whole: DeviceTrace) -> bytes:
+def _read_line(file: IO[bytes], offset: int, whole: DeviceTrace) -> bytes:
     """The next line; none where what is packed cannot be unpacked further."""
     try:
         return file.readline(VALUE_CHARACTERS)
@@ -84,7 +84,7 @@ def _line(file: IO[bytes], offset: int, whole: DeviceTrace) -> bytes:
 
 
 def _spans_of(resource: Mapping[str, Any]) -> Iterator[tuple[int | None, str, int | None, dict[str, Any]]]:
-    attributes = dict(_attributes(table_of(resource.get("resource"))))
+    attributes = dict(_read_attributes(table_of(resource.get("resource"))))
     rank = next((small_number(attributes[key]) for key in _RANK_KEYS if key in attributes), None)
     host, pid = text(attributes.get("host.name")), small_number(attributes.get("process.pid"))
     for scope in map(table_of, list_of(resource.get("scopeSpans"))):
@@ -93,7 +93,7 @@ def _spans_of(resource: Mapping[str, Any]) -> Iterator[tuple[int | None, str, in
                 yield rank, host, pid, span
 
 
-def _attributes(resource: Any) -> Iterator[tuple[str, Any]]:
+def _read_attributes(resource: Any) -> Iterator[tuple[str, Any]]:
     for attribute in map(table_of, list_of(resource.get("attributes"))):
         value = table_of(attribute.get("value"))
         if isinstance(attribute.get("key"), str):

@@ -63,18 +63,14 @@ class _TraceReading:
     def take(self, first: str, key: str, values: list[Any]) -> None:
         if first == "traceEvents":
             self._take_events(values)
-        else:
-            for value in values:
-                self._learn(key, value)
-
-    def _learn(self, key: str, value: Any) -> None:
-        """What stands beside the events."""
-        if key == "baseTimeNanoseconds" and isinstance(value, int) and 0 <= value < LATEST_NS:
-            self._base_ns = value
-        elif key == "rank":
-            self.trace.rank = small_number(value)
-        elif key == "host_name":
-            self.trace.host = text(value)
+            return
+        for value in values:  # what stands beside the events
+            if key == "baseTimeNanoseconds" and isinstance(value, int) and 0 <= value < LATEST_NS:
+                self._base_ns = value
+            elif key == "rank":
+                self.trace.rank = small_number(value)
+            elif key == "host_name":
+                self.trace.host = text(value)
 
     def _take_events(self, events: list[Any]) -> None:
         for event in events:

@@ -18,10 +18,11 @@ from typing import Any, Callable
 import numpy as np
 import numpy.typing as npt
 
+from ...store.values import table_of
 from . import Importer, _bounds
 from ._json_stream import read_into
-from ._lanes import EventTable, LaneTimes, key_of, metadata_of, named
-from ._trace import NAMES_AT_MOST, NO_NAMES, CoveredTime, DeviceTrace, NamedStretches
+from ._lanes import EventTable, LaneTimes, key_of, named
+from ._trace import NAME_CHARACTERS, NAMES_AT_MOST, NO_NAMES, CoveredTime, DeviceTrace, NamedStretches
 
 _NAME = re.compile(r"trace_view\.json(\.gz)?|msprof(_slice)?_\d+.*\.json")
 _CPU = "CPU OP"  # MindSpore's, where it has no NPU
@@ -85,18 +86,19 @@ class _ViewReading:
                 except KeyError:
                     add(_fields_of(event))
             elif kind == "M":
-                self._learn(event)
+                self._learn_name(event)
         self.trace.events += count
         self._events.fold()
         self._ranges.fold()
 
-    def _learn(self, event: dict[str, Any]) -> None:
-        pid, tid = key_of(event.get("pid")), key_of(event.get("tid"))
-        for what, name in metadata_of(event):
-            if what == "process_name" and len(self._processes) < NAMES_AT_MOST:
-                self._processes[pid] = name
-            elif what == "thread_name" and len(self._threads) < NAMES_AT_MOST:
-                self._threads[pid, tid] = name
+    def _learn_name(self, event: dict[str, Any]) -> None:
+        pid, tid, name = key_of(event.get("pid")), key_of(event.get("tid")), table_of(event.get("args")).get("name")
+        if not isinstance(name, str):
+            return
+        if event.get("name") == "process_name" and len(self._processes) < NAMES_AT_MOST:
+            self._processes[pid] = name[:NAME_CHARACTERS]
+        elif event.get("name") == "thread_name" and len(self._threads) < NAMES_AT_MOST:
+            self._threads[pid, tid] = name[:NAME_CHARACTERS]
 
     def finished(self) -> DeviceTrace:
         trace, has_overlap = self.trace, _OVERLAP in self._processes.values()
@@ -104,23 +106,23 @@ class _ViewReading:
         trace.ranges = named(self._ranges.names.all(), ranges)
         trace.lose("events have no usable time and are left out", self._events, self._ranges)
         if has_overlap:
-            trace.computing = self._of(events, (_OVERLAP,), _COMPUTING).told()
-            trace.communicating = self._of(events, (_OVERLAP,), _COMMUNICATING).told()
+            trace.computing = self._lanes_of(events, (_OVERLAP,), _COMPUTING).told()
+            trace.communicating = self._lanes_of(events, (_OVERLAP,), _COMMUNICATING).told()
         elif _HARDWARE in self._processes.values():
-            trace.computing = self._of(events, (_HARDWARE,), _NO_KERNEL, are_others=True).told()
-            trace.communicating = self._of(events, _COLLECTIVES, _OPERATION).told()
+            trace.computing = self._lanes_of(events, (_HARDWARE,), _NO_KERNEL, are_others=True).told()
+            trace.communicating = self._lanes_of(events, _COLLECTIVES, _OPERATION).told()
         elif _CPU in self._processes.values():
-            trace.computing = self._of(events, (_CPU,), _NO_KERNEL, are_others=True).told()
-            trace.communicating = self._of(events, (_CPU,), _OPERATION).told()
+            trace.computing = self._lanes_of(events, (_CPU,), _NO_KERNEL, are_others=True).told()
+            trace.communicating = self._lanes_of(events, (_CPU,), _OPERATION).told()
             trace.notes.append("it has no kernels: operators on the CPU count as computing")
-        moving = self._of(events, _COLLECTIVES, _MOVES, _SIGNALS)
-        waiting = self._of(events, _COLLECTIVES, _WAITS)
+        moving = self._lanes_of(events, _COLLECTIVES, _MOVES, _SIGNALS)
+        waiting = self._lanes_of(events, _COLLECTIVES, _WAITS)
         if trace.communicating is not None and (moving.count or waiting.count):
             trace.transfer, trace.waiting = moving.told(), waiting.told()
-        trace.operations = self._operations(events)
+        trace.operations = self._read_operations(events)
         return trace
 
-    def _on(self, processes: tuple[str, ...], but: str = "") -> npt.NDArray[np.bool_]:
+    def _lanes_on(self, processes: tuple[str, ...], but: str = "") -> npt.NDArray[np.bool_]:
         """For each lane: is it of one of these processes?"""
         chosen = [
             self._processes.get(place[0]) in processes and not (but and self._threads.get(place, "").startswith(but))
@@ -128,7 +130,7 @@ class _ViewReading:
         ]
         return np.array(chosen, dtype=bool)
 
-    def _of(
+    def _lanes_of(
         self, events: LaneTimes, processes: tuple[str, ...], pattern: re.Pattern[str],
         but: re.Pattern[str] | None = None, are_others: bool = False,
     ) -> CoveredTime:  # fmt: skip
@@ -138,11 +140,11 @@ class _ViewReading:
             chosen &= ~self._events.names.matching(but)
         stretches = CoveredTime()
         if len(events.lanes):
-            mine = events.of(self._on(processes)[events.lanes] & chosen[events.names])
+            mine = events.of(self._lanes_on(processes)[events.lanes] & chosen[events.names])
             stretches.extend(mine.starts, mine.ends)
         return stretches
 
-    def _operations(self, events: LaneTimes) -> NamedStretches:
+    def _read_operations(self, events: LaneTimes) -> NamedStretches:
         """Single collectives; the group is part of their name (`hcom_allReduce__<group>_<number>_…`)."""
         names = self._events.names.all()
         groups = [
@@ -151,7 +153,7 @@ class _ViewReading:
         is_one = np.array([group is not None for group in groups], dtype=bool)
         if not len(events.lanes):
             return NO_NAMES
-        mine = events.of(self._on(_COLLECTIVES, but="Plane")[events.lanes] & is_one[events.names])
+        mine = events.of(self._lanes_on(_COLLECTIVES, but="Plane")[events.lanes] & is_one[events.names])
         return named([group[1] if group else "" for group in groups], mine)
 
 

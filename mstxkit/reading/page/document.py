@@ -9,6 +9,7 @@ import base64
 import hashlib
 import html
 import json
+from string import Template
 from typing import Any, Iterable, Mapping, Sequence
 
 from ..report.escape import for_terminal
@@ -58,44 +59,34 @@ def page(
         summary: As `summary.summarise` gives it.
         scripted: What the page's script draws: plain values.
         bodies: The HTML of each section, by its key in SECTIONS.
-        sources: `css`, `page` and `plotly`, compressed, with its `plotly_hash`: what the page looks like and runs.
+        sources: `html`, `css`, `page`, `plotly`, compressed, with its `plotly_hash`: what the page looks like and runs.
     """
-    hashes = f"{sources['plotly_hash']} {fingerprint(sources['page'])}"
     policy = (
-        f"default-src 'none'; script-src {hashes}; style-src 'unsafe-inline'; img-src data: blob:; "
-        "base-uri 'none'; form-action 'none'"
+        f"default-src 'none'; script-src {sources['plotly_hash']} {fingerprint(sources['page'])}; "
+        "style-src 'unsafe-inline'; img-src data: blob:; base-uri 'none'; form-action 'none'"
     )
-    head = summary["headline"]
-    name = title(summary)
-    return "".join((
-        '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n',
-        f'<meta http-equiv="Content-Security-Policy" content="{html.escape(policy)}">\n',
-        '<meta name="viewport" content="width=device-width, initial-scale=1">\n',
-        '<meta name="color-scheme" content="light dark"><meta name="referrer" content="no-referrer">\n',
-        f"<title>{name}: {text(head['verdict'], TITLE_LIMIT)}</title>\n",
-        f"<style>{sources['css']}</style>\n</head>\n<body>\n",
-        _top(name, summary["links"]), '<main id="main" tabindex="-1">\n', _first(summary), _key_figures(summary),
-        *(f'<section id="{key}" aria-labelledby="{key}-h"><h2 id="{key}-h">{title}</h2>{bodies[key]}</section>\n'
-          for key, title, _ in SECTIONS), "</main>\n", _foot(summary),
-        f'<script type="application/json" id="data">{data(scripted)}</script>\n',
-        f'<script type="application/gzip" id="plotly">{sources["plotly"]}</script>\n'
-        f"<script>{sources['page']}</script>\n</body>\n</html>\n",
-    ))  # fmt: skip
+    judges = {"job": "the job’s own judge", "tables": "this report, from the run’s own tables"}
+    parts = {
+        "policy": html.escape(policy), "name": title(summary), "css": sources["css"],
+        "verdict": text(summary["headline"]["verdict"], TITLE_LIMIT),
+        "contents": "".join(f'<li><a href="#{key}">{short}</a></li>' for key, _, short in SECTIONS),
+        "links": "".join(
+            f'<a href="{text(to)}" target="_blank" rel="noopener">{words}</a>' for to, words in summary["links"]
+        ),
+        "first": _first(summary), "facts": _key_figures(summary),
+        "sections": "".join(
+            f'<section id="{key}" aria-labelledby="{key}-h"><h2 id="{key}-h">{title}</h2>{bodies[key]}</section>\n'
+            for key, title, _ in SECTIONS
+        ),
+        "judge": judges.get(summary["judged"]["by"], "nobody"), "run": text(summary["run"]),
+        "path": text(summary["path"]), "data": data(scripted), "plotly": sources["plotly"], "script": sources["page"],
+    }  # fmt: skip
+    return Template(sources["html"]).substitute(parts)
 
 
 def title(summary: dict[str, Any]) -> str:
     """What a page about this run is called: HTML."""
     return text(summary["path"].rstrip("/").rpartition("/")[2] or summary["path"], TITLE_LIMIT)
-
-
-def _top(name: str, further: Iterable[tuple[str, str]]) -> str:
-    links = "".join(f'<li><a href="#{key}">{short}</a></li>' for key, _, short in SECTIONS)
-    return (
-        '<a class="skip" href="#main">To the report</a>\n<header class="bar"><span class="brand">mstxkit</span>'
-        f'<span class="run"><bdi>{name}</bdi></span><nav aria-label="Sections"><ul>{links}</ul></nav>'
-        + "".join(f'<a href="{text(href)}" target="_blank" rel="noopener">{words}</a>' for href, words in further)
-        + '<button type="button" id="theme" aria-pressed="false">Dark</button></header>\n'
-    )
 
 
 def _first(summary: dict[str, Any]) -> str:
@@ -182,14 +173,3 @@ def nothing(why: str) -> str:
 def cut(count: int, what: str) -> str:
     """How many rows are left out of a table, if any; `what` is HTML: `more`, `older ones`."""
     return f'<p class="cut">… and {count} {what}</p>' if count > 0 else ""
-
-
-def _foot(summary: dict[str, Any]) -> str:
-    by = {"job": "the job’s own judge", "tables": "this report, from the run’s own tables"}.get(
-        summary["judged"]["by"], "nobody"
-    )
-    return (
-        f"<footer><p>Judged by {by}. Times are on the run’s own wall clock. Run <bdi>{text(summary['run'])}</bdi>, "
-        f"<bdi>{text(summary['path'])}</bdi>. <kbd>mstxkit report</kbd> says the same as text and as JSON."
-        "</p></footer>\n"
-    )

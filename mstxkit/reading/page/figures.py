@@ -1,15 +1,18 @@
-"""What the charts of a page show, as plain values: already put together, so that a page of 1,024 ranks stays small."""
+"""What the charts of a page show, as plain values: arrays of few bytes each, in which many steps or ranks are put
+together, so that a page of 1,024 ranks stays small.
+"""
 
 from __future__ import annotations
 
+import base64
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import polars as pl
 
 from ..report.escape import shown
 from ..report.units import spans
-from .packed import bounds, farthest, means, packed, percents
 
 if TYPE_CHECKING:
     from ..role_runs import RoleRun
@@ -66,27 +69,23 @@ def _of_role(
     means = {key: [row for row in summary[key] if row["role"] == role.role] for key in _MEANS}
     widest = int(np.diff(columns).max())
     works = [shown(stage) for stage, at in role.stages().items() if np.isfinite(role.work[:, :, at[0]]).any()]
-    return {
-        "role": shown(role.role) or ALL, "members": len(role.members),
-        "steps": packed(role.steps[columns[:-1]], "u4"),
-        "per_column": "" if widest == 1 else f"each column is the mean of up to {widest} steps",
-        "rows": _names_of_rows(role, rows), "path": _path(role, path, columns),
-        "heat": _heat(role, columns, rows),
-        "tails": _tails(role, tails, means["tails"], columns), "works": works,
-        "rates": [_rate(role, rates, row, columns) for row in means["throughput"][:STAGES_AT_MOST]],
-        "means": means,
-    }  # fmt: skip
-
-
-def _names_of_rows(role: RoleRun, rows: Any) -> list[str]:
     names = []
     for begin, end in zip(rows[:-1], rows[1:]):
         ranks = [rank for rank in role.ranks[begin:end] if rank is not None]
         names.append(spans(ranks) if ranks else shown(role.members[begin].who))
-    return names
+    return {
+        "role": shown(role.role) or ALL, "members": len(role.members),
+        "steps": packed(role.steps[columns[:-1]], "u4"),
+        "per_column": "" if widest == 1 else f"each column is the mean of up to {widest} steps",
+        "rows": names, "path": _draw_path(role, path, columns),
+        "heat": _draw_heat(role, columns, rows),
+        "tails": _draw_tails(role, tails, means["tails"], columns), "works": works,
+        "rates": [_draw_rate(role, rates, row, columns) for row in means["throughput"][:STAGES_AT_MOST]],
+        "means": means,
+    }  # fmt: skip
 
 
-def _path(role: RoleRun, path: pl.DataFrame, columns: Any) -> dict[str, Any]:
+def _draw_path(role: RoleRun, path: pl.DataFrame, columns: Any) -> dict[str, Any]:
     """Seconds of each stage on the critical path, column by column; gaps together."""
     every = list(dict.fromkeys(kind.stage for kind in role.kinds))
     stages, rest = every[:STAGES_AT_MOST], OTHERS if len(every) > STAGES_AT_MOST else BETWEEN
@@ -101,7 +100,7 @@ def _path(role: RoleRun, path: pl.DataFrame, columns: Any) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _heat(role: RoleRun, columns: Any, rows: Any) -> list[dict[str, Any]]:
+def _draw_heat(role: RoleRun, columns: Any, rows: Any) -> list[dict[str, Any]]:
     """Of each stage, rows × columns: by how many percent longer for the same work, and percent of the step waited."""
     with np.errstate(all="ignore"):
         off, inside = role.longer(), role.longer(is_inside=True)
@@ -135,7 +134,7 @@ def _by_step(role: RoleRun, rows: pl.DataFrame, name: str) -> Any:
     return values
 
 
-def _tails(role: RoleRun, rows: pl.DataFrame, means_: list[dict[str, Any]], columns: Any) -> dict[str, Any] | None:
+def _draw_tails(role: RoleRun, rows: pl.DataFrame, means_: list[dict[str, Any]], columns: Any) -> dict[str, Any] | None:
     """Of the stage whose tail is told first: seconds of the rank in the middle, of nine in ten, and of the last."""
     if not means_:
         return None
@@ -147,8 +146,42 @@ def _tails(role: RoleRun, rows: pl.DataFrame, means_: list[dict[str, Any]], colu
     }  # fmt: skip
 
 
-def _rate(role: RoleRun, rates: pl.DataFrame, row: dict[str, Any], columns: Any) -> dict[str, Any]:
+def _draw_rate(role: RoleRun, rates: pl.DataFrame, row: dict[str, Any], columns: Any) -> dict[str, Any]:
     """Tokens a second while in a stage, step by step."""
     of_stage = rates.filter(pl.col("stage") == row["stage"])
     line = means(_by_step(role, of_stage, "tokens_per_s"), columns)
     return {"stage": shown(row["stage"]), "stage_rate": packed(line, "f4")}
+
+
+def packed(values: Any, kind: str) -> dict[str, Any]:
+    """An array for the page: `k` its kind (i1, u1, u2, u4, f4), `b` its bytes in base64, `s` its shape."""
+    array = np.ascontiguousarray(np.asarray(values).astype(f"<{kind}"))
+    return {"k": kind, "b": base64.b64encode(array.tobytes()).decode("ascii"), "s": list(array.shape)}
+
+
+def percents(ratios: npt.NDArray[np.float64]) -> dict[str, Any]:
+    """Ratios as whole percents, -100 to 126; 127 where there is none."""
+    whole = np.where(np.isfinite(ratios), np.clip(np.round(100 * np.nan_to_num(ratios)), -100, 126), 127)
+    return packed(whole, "i1")
+
+
+def bounds(count: int, at_most: int) -> npt.NDArray[np.int64]:
+    """Where each of at most so many equal parts of `count` things begins, and the end."""
+    return np.unique(np.linspace(0, count, min(count, at_most) + 1).round().astype(np.int64))
+
+
+def means(values: npt.NDArray[np.float64], edges: npt.NDArray[np.int64], axis: int = 0) -> npt.NDArray[np.float64]:
+    """The mean of each part, along one axis; NaN counts as nothing."""
+    seen = np.isfinite(values)
+    sums = np.add.reduceat(np.where(seen, values, 0.0), edges[:-1], axis=axis)
+    counts = np.add.reduceat(seen.astype(float), edges[:-1], axis=axis)
+    with np.errstate(all="ignore"):
+        return np.asarray(sums / counts)
+
+
+def farthest(values: npt.NDArray[np.float64], edges: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
+    """Of each part of rows what is farthest from 0, so that one rank of many is still seen; NaN where nothing is."""
+    seen = np.where(np.isfinite(values), values, 0.0)
+    high, low = (each.reduceat(seen, edges[:-1]) for each in (np.maximum, np.minimum))
+    has_any = np.maximum.reduceat(np.isfinite(values), edges[:-1])
+    return np.asarray(np.where(has_any, np.where(high >= -low, high, low), np.nan))

@@ -2,50 +2,49 @@
 
 from __future__ import annotations
 
-from typing import Any, Sequence
+from typing import Any, Callable, Mapping, Sequence, Union
 
 from ..report import devices as device_times
-from ..report import elsewhere, step_words
+from ..report import gaps, step_words
 from ..report.escape import shown
+from ..report.no_verdict import is_too_short
 from ..report.number_table import percent
 from ..report.sentences import begun, of_incident
 from ..report.step_words import number
 from ..report.text import LOSS_WORDS
 from ..report.units import duration
 from ..tables.resharding import DISPATCH, WEIGHTS
-from . import reasons
 from .document import ALL_LISTED, chart, cut, named, nothing, table, text
 from .figures import ALL, BARS_OF_RANKS
 
 ROWS = 24
 _KINDS = {WEIGHTS: "weights", DISPATCH: "dispatch"}
+NO_STEP = "No step was counted in which a stage has ended."
+NO_PEER = "There are no two ranks to compare."
+_NO_WORK = "says how much work it did (attributes tokens, responses): a tail cannot be told."
+
+FiguresOfRoles = Sequence[dict[str, Any]]
+Columns = Mapping[str, Union[str, Callable[[Any], str]]]
 
 
 def steps(summary: dict[str, Any], figures: dict[str, Any]) -> str:
     """Where each step's time goes, and the ranges of some steps."""
     roles = figures["roles"]
     if not roles:
-        return nothing(reasons.NO_STEP)
+        return nothing(NO_STEP)
     select = _role_select(roles, figures["roles_left_out"])
     note = "The critical path: what a step’s time went to, across ranks."
     notes = [f"{note} {text(role['per_column'])}".strip() for role in roles]
+    paths = [role["means"]["critical_path"] for role in roles]
+    most = (", ".join(f"{percent(row['ratio'])} {step_words.place(row)}" for row in path[:3]) for path in paths)
+    label = "Bars: the length of each step, by the stages on its critical path. In the mean"
+    columns: Columns = {"stage": lambda row: named(step_words.place(row)), "a step": "ns", "share": "ratio"}
     first = chart(
-        "steps", list(map(_label_of_steps, roles)), _by_role(notes, "span"),
-        f'<div class="controls">{select}</div>' if select else "", _by_role(list(map(_table_of_steps, roles))),
+        "steps", [f"{label} {words}." for words in most], _by_role(notes, "span"),
+        f'<div class="controls">{select}</div>' if select else "",
+        _by_role([_list_entries(path, columns, "Critical path, mean of all steps", 2) for path in paths]),
     )  # fmt: skip
-    return first + _zoom(figures["zoom"])
-
-
-def _label_of_steps(role: dict[str, Any]) -> str:
-    rows = role["means"]["critical_path"][:3]
-    words = ", ".join(f"{percent(row['ratio'])} {step_words.place(row)}" for row in rows)
-    return f"Bars: the length of each step, by the stages on its critical path. In the mean {words}."
-
-
-def _table_of_steps(role: dict[str, Any]) -> str:
-    path = role["means"]["critical_path"]
-    rows = ((named(step_words.place(row)), duration(row["ns"]), percent(row["ratio"])) for row in path[:ROWS])
-    return table(("stage", "a step", "share"), rows, "Critical path, mean of all steps", 2) + _rest(path)
+    return first + _write_zoom(figures["zoom"])
 
 
 def _role_select(roles: list[dict[str, Any]], left_out: list[str]) -> str:
@@ -56,7 +55,7 @@ def _role_select(roles: list[dict[str, Any]], left_out: list[str]) -> str:
     return f'<label>Role <select id="role">{options}</select></label>{cut(len(left_out), what)}'
 
 
-def _zoom(zoom: dict[str, Any] | None) -> str:
+def _write_zoom(zoom: dict[str, Any] | None) -> str:
     if zoom is None or not any(role["steps"] for role in zoom["roles"]):
         return ""
     options = "".join(
@@ -84,30 +83,35 @@ def who(summary: dict[str, Any], figures: dict[str, Any]) -> str:
     """Who is slow, where, since when: the heat map of stage × rank over steps; who is late, and who is waited for."""
     roles = figures["roles"]
     if not any(map(_is_compared, roles)):
-        return nothing(reasons.not_compared(roles) or reasons.NO_PEER)
+        return nothing(not_compared(roles) or NO_PEER)
     label = "Heat map: ranks by steps, coloured by how much longer each took than the others for its work."
     note = (
         "Each cell compares a rank with the others in the same step, for the work it had: waiting is no part of it. "
         "Where rows stand for several ranks, the one farthest off is shown."
     )
     labels = [label if _is_compared(role) else "" for role in roles]
-    lead = _by_role(["" if _is_compared(role) else nothing(reasons.NO_PEER) for role in roles])
+    lead = _by_role(["" if _is_compared(role) else nothing(NO_PEER) for role in roles])
     slow = summary["stragglers"]
-    behind = stragglers(slow) if slow else nothing(reasons.nobody_slow(roles, summary["judged"]))
-    of_others = _by_role([_gates_table(role["means"]) + _late_table(role["means"]) for role in roles])
+    behind = stragglers(slow) if slow else nothing(nobody_slow(roles, summary["judged"]))
+    gates: Columns = {"held up in": "stage", "by rank": "rank", "steps": "steps", "ranks waited, a step": "wait_ns"}
+    late = {"rank": "rank", "stage": "stage", "source": "source", "late": "late_ns", "clocks’ bound": "error_ns"}
+    of_others = _by_role([
+        _list_entries(role["means"]["held_up_by"], gates, "Who held up the others", 2)
+        + _list_entries(role["means"]["lateness"], late, "Lateness, mean of the steps", 2)
+        for role in roles
+    ])  # fmt: skip
     return lead + chart("heat", labels, note, _heat_controls(roles[0]["heat"])) + behind + of_others
 
 
 def stragglers(entries: list[dict[str, Any]]) -> str:
     """Their table, and how many there are that are not in it."""
-    rows = (
-        (named(row["stage"]), row["where"], named(row["role"] or ALL), named(row["who"]),
-         f"{row['first_step']} to {row['last_step']}", f"{100 * row['effect_ratio']:+.0f} %",
-         duration(row["more_ns"] or 0), percent(row["confidence"]))
-        for row in entries[:ROWS]
-    )  # fmt: skip
-    columns = ("stage", "where", "role", "who", "steps", "longer", "a step", "confidence")
-    return table(columns, rows, "Stragglers, by cost", 3) + _rest(entries)
+    columns: Columns = {
+        "stage": "stage", "where": "where", "role": "role", "who": "who",
+        "steps": lambda row: f"{row['first_step']} to {row['last_step']}",
+        "longer": lambda row: f"{100 * row['effect_ratio']:+.0f} %", "a step": "more_ns",
+        "confidence": lambda row: percent(row["confidence"]),
+    }  # fmt: skip
+    return _list_entries(entries, columns, "Stragglers, by cost", 3)
 
 
 def _is_compared(role: dict[str, Any]) -> bool:
@@ -128,48 +132,27 @@ def _heat_controls(heat: list[dict[str, Any]]) -> str:
     )
 
 
-def _late_table(means: dict[str, Any]) -> str:
-    entries = means["lateness"]
-    rows = (
-        (str(e["rank"]), named(e["stage"]), text(e["source"]), duration(e["late_ns"]), duration(e["error_ns"]))
-        for e in entries[:ROWS]
-    )
-    columns = ("rank", "stage", "source", "late", "clocks’ bound")
-    return table(columns, rows, "Lateness, mean of the steps", 2) + _rest(entries) if entries else ""
-
-
-def _gates_table(means: dict[str, Any]) -> str:
-    gates = means["held_up_by"]
-    rows = ((named(g["stage"]), str(g["rank"]), str(g["steps"]), duration(g["wait_ns"])) for g in gates[:ROWS])
-    columns = ("held up in", "by rank", "steps", "ranks waited, a step")
-    return table(columns, rows, "Who held up the others", 2) + _rest(gates) if gates else ""
-
-
 def tail(summary: dict[str, Any], figures: dict[str, Any]) -> str:
     """The long tail, of generation where that has one."""
     every = [role["means"]["tails"][0] for role in figures["roles"] if role["tails"]]
     tails = next((row for row in every if row["generates"]), every[0] if every else None)
-    samples = _samples(summary["samples"])
+    samples = _write_samples(summary["samples"])
     if tails is None:
-        return nothing(text(reasons.no_tail(figures["roles"]))) + samples
+        return nothing(text(no_tail(figures["roles"]))) + samples
     words = begun(step_words.tail(tails)) + "."
-    rows = ((str(rank), str(count)) for rank, count in tails["often"][:ROWS])
-    behind = table(("last rank", "in so many steps"), rows, f"Who is last, of {tails['steps']} steps", 1)
-    behind += _rest(tails["often"])
+    often = [{"rank": rank, "steps": count} for rank, count in tails["often"]]
+    columns = {"last rank": "rank", "in so many steps": "steps"}
+    behind = _list_entries(often, columns, f"Who is last, of {tails['steps']} steps", 1)
     note = "Time of the rank in the middle, of nine in ten, and of the last one: what lies between is the tail."
     return f"<p>{text(words)}</p>" + chart("tail", words, note, "", behind) + samples
 
 
-def _samples(samples: dict[str, Any]) -> str:
+def _write_samples(samples: dict[str, Any]) -> str:
     alone = samples["longest_alone"][:8]
     if not alone:
         return ""
-    rows = (
-        (str(s["step"]), str(s["rank"]), duration(s["duration_ns"]), duration(s["alone_ns"]), number(s["tokens"]))
-        for s in alone
-    )
-    columns = ("step", "rank", "took", "alone", "tokens")
-    listed = table(columns, rows, "Samples that held up a step most", 3)
+    columns = {"step": "step", "rank": "rank", "took": "duration_ns", "alone": "alone_ns", "tokens": "tokens"}
+    listed = _list_entries(alone, columns, "Samples that held up a step most", 3)
     more = cut(samples["alone"] - len(alone), "more: <code>run.samples()</code>")
     return f"<h3>Single samples that went on alone</h3>{listed}{more}"
 
@@ -178,15 +161,13 @@ def rate(summary: dict[str, Any], figures: dict[str, Any]) -> str:
     """Tokens a second."""
     every = [row for role in figures["roles"] for row in role["means"]["throughput"]]
     if not every:
-        return nothing(reasons.no_rate(figures["roles"]))
+        return nothing(no_rate(figures["roles"]))
     has_mfu = any(row["mfu_ratio"] is not None for row in every)
-    rows = (
-        (named(row["stage"]), named(row["role"] or ALL), number(row["tokens_per_s"]), number(row["step_tokens_per_s"]),
-         *([percent(row["mfu_ratio"])] if has_mfu else []))
-        for row in every[:ROWS]
-    )  # fmt: skip
-    columns = ("stage", "role", "tokens/s in the stage", "tokens/s of the step", *(["MFU"] if has_mfu else []))
-    behind = table(columns, rows, "Throughput, all steps together", len(columns) - 2) + _rest(every)
+    mfu = {"MFU": "mfu_ratio"} if has_mfu else {}
+    rates = {"tokens/s in the stage": "tokens_per_s", "tokens/s of the step": "step_tokens_per_s", **mfu}
+    behind = _list_entries(
+        every, {"stage": "stage", "role": "role", **rates}, "Throughput, all steps together", len(rates)
+    )
     label = "; ".join(f"{shown(row['stage'])}: {number(row['tokens_per_s'])} tokens a second" for row in every[:4])
     call = "MFU: <code>mstxkit report RUN --flops-per-token N --peak-flops N</code>"
     note = f"Tokens a second of all ranks while they are in the stage. {'' if has_mfu else call}".strip()
@@ -200,14 +181,14 @@ def devices(summary: dict[str, Any], figures: dict[str, Any]) -> str:
     if not entries:
         return nothing("No profile of a device was recorded or imported: <code>mstxkit import PATH… --run RUN</code>")
     rows = (
-        (named(e["stage"]), str("–" if e["rank"] is None else e["rank"]), str(e["steps"]),
-         *device_times.texts(e, "–"))
+        (named(e["stage"]), "–" if e["rank"] is None else str(e["rank"]), str(e["steps"]), *device_times.texts(e, "–"))
         for e in entries[:ROWS]
-    )  # fmt: skip
+    )
     columns = ("stage", "rank", "steps", "recorded", *device_times.PARTS)
     lead = f"From {device_times.origin(entries)}. Transfer and waiting are parts of communicating."
     behind = table(columns, rows, "Time of a step on the device, mean of the steps", len(columns) - 2)
-    return f"<p>{text(lead)}</p>{behind}{_rest(entries)}"
+    more = f"more: {ALL_LISTED}"
+    return f"<p>{text(lead)}</p>{behind}{cut(len(entries) - ROWS, more)}"
 
 
 def between(summary: dict[str, Any], figures: dict[str, Any]) -> str:
@@ -215,27 +196,25 @@ def between(summary: dict[str, Any], figures: dict[str, Any]) -> str:
     entries = summary["resharding"]
     if not entries:
         return nothing("No stage moves weights, and no controller waited for a stage.")
-    rows = (
-        (_KINDS[e["kind"]], named(e["stage"]), named(e["role"] or ALL), str(e["steps"]), duration(e["cost_ns"]),
-         duration(e["last_ns"]), percent(e["step_ratio"]))
-        for e in entries[:ROWS]
-    )  # fmt: skip
-    columns = ("what", "stage", "role", "steps", "rank in the middle", "last rank", "of the step")
+    columns: Columns = {
+        "what": lambda row: _KINDS[row["kind"]], "stage": "stage", "role": "role", "steps": "steps",
+        "rank in the middle": "cost_ns", "last rank": "last_ns", "of the step": "step_ratio",
+    }  # fmt: skip
     lead = "Time a step of its own, without waiting, for weights that move; what a controller’s calls take beside work."
-    return f"<p>{lead}</p>" + table(columns, rows, "Resharding and dispatch, mean of the steps", 4) + _rest(entries)
+    return f"<p>{lead}</p>" + _list_entries(entries, columns, "Resharding and dispatch, mean of the steps", 4)
 
 
 def saves(summary: dict[str, Any], figures: dict[str, Any]) -> str:
     """What-if."""
     entries = step_words.ifs(summary)
     if not entries:
-        return nothing(reasons.nothing_saved(figures["roles"], summary["what_if"]))
-    rows = (
-        (text(step_words.of_role(summary, row) + step_words.supposed(row)), duration(row["step_ns"]),
-         duration(row["without_ns"]), f"{100 * row['saved_ratio']:.1f} %{step_words.error(row)}")
-        for row in entries[:ROWS]
-    )  # fmt: skip
-    behind = table(("if", "a step takes", "it would take", "saved"), rows, "What each would save", 3) + _rest(entries)
+        return nothing(nothing_saved(figures["roles"], summary["what_if"]))
+    columns: Columns = {
+        "if": lambda row: text(step_words.of_role(summary, row) + step_words.supposed(row)),
+        "a step takes": "step_ns", "it would take": "without_ns",
+        "saved": lambda row: f"{100 * row['saved_ratio']:.1f} %{step_words.error(row)}",
+    }  # fmt: skip
+    behind = _list_entries(entries, columns, "What each would save", 3)
     best = max(figures["what_if"], key=lambda row: row["saved"])
     label = f"Bars: how much shorter a step would be. Most: if {best['words']}, {100 * best['saved']:.1f} %."
     note = "Each row replays the run’s own steps with one thing changed; rows overlap, they do not add up."
@@ -256,28 +235,24 @@ def profiles(summary: dict[str, Any], figures: dict[str, Any]) -> str:
     """Escalations with their profiles, and incidents."""
     parts = []
     if figures["escalations"]:
-        rows = (
-            (named(e["stage"]), str("–" if e["rank"] is None else e["rank"]), text(e["state"]), text(e["steps"]),
-             text(e["preset"]), _link(e), text(e["reason"]))
-            for e in figures["escalations"]
-        )  # fmt: skip
-        columns = ("stage", "rank", "state", "steps", "preset", "profile", "reason")
-        parts.append(table(columns, rows, "Requests for profiles, and what was recorded"))
+        same = {name: name for name in ("stage", "rank", "state", "steps", "preset")}
+        columns: Columns = {**same, "profile": _write_link, "reason": "reason"}
+        caption = "Requests for profiles, and what was recorded"
+        parts.append(_list_entries(figures["escalations"], columns, caption, at_most=len(figures["escalations"])))
         parts.append(cut(figures["requests_left_out"], "older ones: <code>run.escalations()</code>"))
     else:
         parts.append(nothing("No profile was asked for."))
     if figures["incidents"]:
-        rows_of_incidents = (
-            (text(begun(of_incident(entry))), text(entry["waits_for"], 160), _link(entry))
-            for entry in figures["incidents"]
-        )
-        titles = ("what happened", "who waits", "what was seen")
-        parts.append("<h3>Incidents</h3>" + table(titles, rows_of_incidents, "Hangs, deaths and the like"))
+        columns = {
+            "what happened": lambda entry: text(begun(of_incident(entry))),
+            "who waits": lambda entry: text(entry["waits_for"], 160), "what was seen": _write_link,
+        }  # fmt: skip
+        parts.append("<h3>Incidents</h3>" + _list_entries(figures["incidents"], columns, "Hangs, deaths and the like"))
         parts.append(cut(figures["incidents_left_out"], f"earlier ones: {ALL_LISTED}"))
     return "".join(parts)
 
 
-def _link(entry: dict[str, Any]) -> str:
+def _write_link(entry: dict[str, Any]) -> str:
     words = text(entry["folder"] or "–")
     size = f" ({text(entry['size'])})" if entry["size"] else ""
     return f'<a href="{text(entry["href"], 4096)}">{words}</a>{size}' if entry["href"] else words + size
@@ -292,7 +267,7 @@ def health(summary: dict[str, Any], figures: dict[str, Any]) -> str:
         f"{summary['processes']} processes: {states}.",
         f"{lost} records were dropped." if lost else "No record was dropped.",
         f"{len(summary['damage'])} places could not be read." if summary["damage"] else "Everything was read.",
-        *map(str, elsewhere.lines(summary["places"], summary["missing_ranks"])),
+        *map(str, gaps.lines(summary["places"], summary["missing_ranks"])),
         *summary["autopatch"],
     ]
     if cost := summary["own_cost"]:
@@ -301,25 +276,41 @@ def health(summary: dict[str, Any], figures: dict[str, Any]) -> str:
             f"{100 * cost['own_cost_ratio']:.2g} % at most ({cost['label']})."
         )
     parts = ["<ul>", *(f"<li>{text(line)}</li>" for line in lines), "</ul>"]
+    of_losses: Columns = {
+        "process": "label", "host": "host",
+        "lost": lambda row: text(", ".join(f"{row[k]} {words}" for k, words in LOSS_WORDS.items() if row[k])),
+    }  # fmt: skip
+    of_damage: Columns = {
+        "file": lambda row: f"<bdi>{text(row['path'], 120)}</bdi>", "why": "reason", "at byte": "offset"
+    }  # fmt: skip
     if losses:
-        rows = (
-            (named(p["label"]), named(p["host"]), text(", ".join(f"{p[k]} {w}" for k, w in LOSS_WORDS.items() if p[k])))
-            for p in losses[:ROWS]
-        )
-        parts.append("<h3>Losses</h3>" + table(("process", "host", "lost"), rows, "What was not recorded, or not kept"))
-        parts.append(_rest(losses))
+        parts.append("<h3>Losses</h3>" + _list_entries(losses, of_losses, "What was not recorded, or not kept"))
     if summary["damage"]:
-        rows = (
-            (f"<bdi>{text(d['path'], 120)}</bdi>", text(d["reason"]), str(d["offset"]))
-            for d in summary["damage"][:ROWS]
-        )
-        parts.append("<h3>Not read</h3>" + table(("file", "why", "at byte"), rows, "What could not be read", 1))
-        parts.append(_rest(summary["damage"]))
+        parts.append("<h3>Not read</h3>" + _list_entries(summary["damage"], of_damage, "What could not be read", 1))
     return "".join(parts)
 
 
-def _rest(entries: list[dict[str, Any]]) -> str:
-    return cut(len(entries) - ROWS, f"more: {ALL_LISTED}")
+def _list_entries(entries: Sequence[Any], columns: Columns, caption: str, numbers: int = 0, at_most: int = ROWS) -> str:
+    """A table of the first entries, and how many more there are; nothing of none. `columns`: by its title what stands
+    there: a key, or what makes HTML of an entry.
+    """
+    if not entries:
+        return ""
+    shown = entries[:at_most]
+    rows = [[_show_value(each, of) if isinstance(of, str) else of(each) for of in columns.values()] for each in shown]
+    return table(tuple(columns), rows, caption, numbers) + cut(len(entries) - at_most, f"more: {ALL_LISTED}")
+
+
+def _show_value(entry: Mapping[str, Any], key: str) -> str:
+    """As what its key says it is."""
+    value = entry[key]
+    if key in ("stage", "role", "who", "label", "host"):
+        return named(value or (ALL if key == "role" else ""))
+    if value is None:
+        return "–" if key.endswith(("rank", "ns", "ratio")) or "tokens" in key else ""
+    if key.endswith(("ns", "ratio")):
+        return duration(value) if key.endswith("ns") else percent(value)
+    return number(value) if "tokens" in key else text(value)
 
 
 def _by_role(of_each: Sequence[str], tag: str = "div") -> str:
@@ -331,3 +322,43 @@ def _by_role(of_each: Sequence[str], tag: str = "div") -> str:
     return "".join(
         f'<{tag} data-role="{at}"{" hidden" if at else ""}>{body}</{tag}>' for at, body in enumerate(of_each)
     )
+
+
+def not_compared(roles: FiguresOfRoles) -> str:
+    """Why no rank can be compared with another one; "" where some can. `roles`: as `figures.of_run` gives them."""
+    if not roles:
+        return NO_STEP
+    return "" if _of_several(roles) else NO_PEER
+
+
+def nobody_slow(roles: FiguresOfRoles, judged: dict[str, Any]) -> str:
+    """Why nobody is slower than the others."""
+    too_short = "There are too few steps to tell." if is_too_short(judged) else ""
+    return not_compared(roles) or too_short or "Nobody is, beyond chance."
+
+
+def no_tail(roles: FiguresOfRoles) -> str:
+    """Why no stage goes on for one rank after the others."""
+    stages = list(dict.fromkeys(stage for role in _of_several(roles) for stage in role["works"]))
+    if stages:
+        return f"The ranks leave {' and '.join(stages[:3])} together: nobody goes on there after the others."
+    has_work = any(role["works"] for role in roles)
+    return not_compared(roles) or f"No stage {'of several ranks ' if has_work else ''}{_NO_WORK}"
+
+
+def no_rate(roles: FiguresOfRoles) -> str:
+    """Why there is no throughput."""
+    return "No stage says how many tokens it worked on (attribute tokens)." if roles else NO_STEP
+
+
+def nothing_saved(roles: FiguresOfRoles, what_if: Sequence[dict[str, Any]]) -> str:
+    """Why no change makes a step shorter."""
+    if why := not_compared(roles):
+        return f"There is nothing to replay. {why}"
+    if what_if:
+        return "No change of a single thing makes a step shorter by a thousandth or more."
+    return "There is nothing to replay: no two ranks wait for each other."
+
+
+def _of_several(roles: FiguresOfRoles) -> list[dict[str, Any]]:
+    return [role for role in roles if role["members"] > 1]

@@ -13,7 +13,9 @@ import shutil
 import threading
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from importlib import resources
 from pathlib import Path
+from string import Template
 from typing import TYPE_CHECKING, Callable, ContextManager, NamedTuple
 
 from .document import fingerprint
@@ -29,42 +31,6 @@ _HEADERS = {
     "X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer", "Cache-Control": "no-store",
     "Cross-Origin-Resource-Policy": "same-origin", "X-Frame-Options": "DENY",
 }  # fmt: skip
-# How Perfetto takes a trace: it answers PING with PONG once it is there, and then takes the bytes.
-# Source: https://perfetto.dev/docs/visualization/deep-linking-to-perfetto-ui
-_SCRIPT = """"use strict";
-const origin = "https://ui.perfetto.dev", state = document.getElementById("state");
-const button = document.getElementById("go");
-function hand() {
-  const other = window.open(origin);
-  if (!other) { state.textContent = "The browser let no new tab open: allow it for this page, and try again."; return; }
-  state.textContent = "Waiting for Perfetto ...";
-  const ping = setInterval(() => other.postMessage("PING", origin), 100);
-  const late = setTimeout(() => { clearInterval(ping); removeEventListener("message", listen);
-    state.textContent =
-    "Perfetto does not answer: this browser may not reach it. Download the trace, and open it there."; }, 20000);
-  async function listen(event) {
-    if (event.source !== other || event.origin !== origin || event.data !== "PONG") return;
-    clearInterval(ping); clearTimeout(late); removeEventListener("message", listen);
-    const answer = await fetch("trace").catch(() => null);
-    if (!answer || !answer.ok) { state.textContent = "The trace could not be made: see its terminal."; return; }
-    const buffer = await answer.arrayBuffer();
-    other.postMessage({ perfetto: { buffer, title: document.title } }, origin);
-    state.textContent = "Perfetto has the trace, in the other tab. It stays in this browser: nothing is uploaded.";
-  }
-  addEventListener("message", listen);
-}
-button.addEventListener("click", hand);
-"""
-_HAND_OVER = """<!DOCTYPE html>
-<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
-<meta name="color-scheme" content="light dark"><title>{title}</title>
-<style>body{{font:16px/1.6 system-ui,sans-serif;max-width:42rem;margin:12vh auto;padding:0 1.5rem}}
-button{{font:inherit;padding:.5rem 1.1rem;cursor:pointer}}</style></head>
-<body><main><h1>{title}</h1><p>Perfetto runs in your browser. The trace goes from this page to its tab, and nowhere
-else.</p><p><button type="button" id="go">Open in Perfetto</button></p><p id="state" role="status"></p>
-<p><a href="trace" download="{name}">Download the trace</a> · <a href="./">Back to the report</a></p></main>
-<script>{script}</script></body></html>
-"""
 
 
 class Served(NamedTuple):
@@ -136,12 +102,13 @@ class _PageHandler(BaseHTTPRequestHandler):
         elif name == PAGE:
             self._send(self.server.served.page, "text/html; charset=utf-8")
         elif name == HAND_OVER:
+            own, served = resources.files(__package__), self.server.served
+            script, page = ((own / f"perfetto.{kind}").read_text("utf-8") for kind in ("js", "html"))
+            content = Template(page).substitute(title=served.title, name=served.trace_name, script=script)
             policy = (
-                f"default-src 'none'; script-src {fingerprint(_SCRIPT)}; style-src 'unsafe-inline'; connect-src 'self'"
+                f"default-src 'none'; script-src {fingerprint(script)}; style-src 'unsafe-inline'; connect-src 'self'"
             )
-            served = self.server.served
-            content = _HAND_OVER.format(title=served.title, name=served.trace_name, script=_SCRIPT).encode()
-            self._send(content, "text/html; charset=utf-8", {"Content-Security-Policy": policy})
+            self._send(content.encode(), "text/html; charset=utf-8", {"Content-Security-Policy": policy})
         elif name == TRACE:
             self._send_trace()
         else:

@@ -30,18 +30,10 @@ _INCIDENTS, _REQUESTS = 24, 96
 
 
 def write(run: Run, summary: dict[str, Any], path: Path, choice: ReportChoice = EVERYTHING) -> int:
-    """Write the page of a run; the size of the file in bytes.
-
-    Args:
-        run: The run.
-        summary: Of it, as `summary.summarise` gives it.
-        path: The file to write; one that is there is replaced.
-        choice: Steps of it are those that can be looked at closely.
-
-    Raises:
-        MstxkitError: the file cannot be written.
+    """Write the page of a run in place of the file that is there; its size in bytes. `choice`: steps of it are those
+    that can be looked at closely. Raises MstxkitError: the file cannot be written.
     """
-    content = _encoded(made(run, summary, path.parent, choice))
+    content = _encode_page(made(run, summary, path.parent, choice))
     try:
         documents.replace_file(path, content)
     except OSError as exc:
@@ -57,25 +49,25 @@ def made(
 
     It is as fine as fits into `bytes_at_most`, and no coarser than the coarsest of `figures.DETAILS`.
     """
-    requests, sources = run.escalations(), _sources()
+    requests, sources = run.escalations(), _read_sources()
     others = {
-        "escalations": _escalations(run, requests, None if to_perfetto else folder),
+        "escalations": _list_escalations(run, requests, None if to_perfetto else folder),
         "requests_left_out": requests.height - _REQUESTS,
         "incidents_left_out": len(summary["incidents"]) - _INCIDENTS,
-        "incidents": _incidents(run, summary["incidents"], None if to_perfetto else folder),
+        "incidents": _list_incidents(run, summary["incidents"], None if to_perfetto else folder),
     }
     links = [(to_perfetto, "Open in Perfetto")] if to_perfetto else []
     of_devices = devices.summarise(run, EVERYTHING) if str(choice) else summary["devices"]
-    whole = {**summary, "limits": _limits(choice), "links": links, "devices": of_devices}
+    whole = {**summary, "limits": _tell_limits(choice), "links": links, "devices": of_devices}
     page = ""
     for detail in figures.DETAILS:
-        page = _page(run, whole, others, choice, detail, sources)
-        if len(_encoded(page)) <= bytes_at_most:
+        page = _make_page(run, whole, others, choice, detail, sources)
+        if len(_encode_page(page)) <= bytes_at_most:
             break
     return page
 
 
-def _page(
+def _make_page(
     run: Run, summary: dict[str, Any], others: dict[str, Any], choice: ReportChoice, detail: figures.Detail,
     sources: dict[str, str],
 ) -> str:  # fmt: skip
@@ -93,11 +85,11 @@ def _page(
     return document.page(summary, scripted, bodies, sources)
 
 
-def _encoded(page: str) -> bytes:
+def _encode_page(page: str) -> bytes:
     return page.encode("utf-8", "backslashreplace")
 
 
-def _limits(choice: ReportChoice) -> str:
+def _tell_limits(choice: ReportChoice) -> str:
     """What on the page is only of what was asked for, in words; "" where all is of the whole run."""
     rows, names = choice._replace(stages=None, ranges=None), choice._replace(steps=None, ranks=None)
     lines = [f"“A step takes” is of {rows} only; all else is of the whole run."] if str(rows) else []
@@ -107,18 +99,19 @@ def _limits(choice: ReportChoice) -> str:
     return " ".join(lines)
 
 
-def _sources() -> dict[str, str]:
+def _read_sources() -> dict[str, str]:
     """`plotly.js-cartesian-dist-min` 4.1.1 of npm, compressed, and what is our own."""
     own = resources.files(__package__)
     plotly = (own / "plotly-cartesian.min.js.gz").read_bytes()
     return {
         "css": (own / "page.css").read_text("utf-8"), "page": (own / "page.js").read_text("utf-8"),
+        "html": (own / "page.html").read_text("utf-8"),
         "plotly": base64.b64encode(plotly).decode("ascii"),
         "plotly_hash": document.fingerprint(gzip.decompress(plotly).decode("utf-8")),
     }  # fmt: skip
 
 
-def _incidents(run: Run, incidents: list[dict[str, Any]], folder: Path | None) -> list[dict[str, Any]]:
+def _list_incidents(run: Run, incidents: list[dict[str, Any]], folder: Path | None) -> list[dict[str, Any]]:
     """The last incidents, the newest first, with a link to what was seen of each."""
     entries = []
     for incident in incidents[: -_INCIDENTS - 1 : -1]:
@@ -127,13 +120,9 @@ def _incidents(run: Run, incidents: list[dict[str, Any]], folder: Path | None) -
     return entries
 
 
-def _escalations(run: Run, requests: pl.DataFrame, folder: Path | None) -> list[dict[str, Any]]:
+def _list_escalations(run: Run, requests: pl.DataFrame, folder: Path | None) -> list[dict[str, Any]]:
     """Requests with what was recorded for them; a link where the profile lies in the run, and is there.
-
-    Args:
-        run: The run.
-        requests: Its escalations, the oldest first.
-        folder: Where the page will lie; None: nowhere, so that no link would lead anywhere.
+    `folder`: where the page will lie; None: nowhere, so that no link would lead anywhere.
     """
     sizes: dict[tuple[Any, ...], int] = {}
     for row in run.profiles().iter_rows(named=True):

@@ -12,8 +12,7 @@ from ..report.choice import ReportChoice
 from ..report.escape import shown
 from ..role_runs import RoleRun
 from ..run import Run
-from .figures import DETAILS, ROLES_AT_MOST, in_order
-from .packed import packed
+from .figures import DETAILS, ROLES_AT_MOST, in_order, packed
 
 STEPS_AT_MOST, RANKS_AT_MOST, DEPTH_AT_MOST = 6, 24, 3
 # Steps that are longer than the one in the middle by so many times what others are off are there too, so many at most.
@@ -26,12 +25,8 @@ def of_run(
 ) -> dict[str, Any] | None:
     """Ranges of chosen steps and ranks, role by role as `figures.of_run` has them; None where the run has no steps.
 
-    Args:
-        run: A run.
-        choice: Steps that are asked for come first.
-        stragglers: Ranks that must be among those that are shown.
-        first: The role that comes first; None: the one that the page shows first.
-        ranges: Of a step at most, of all roles together: the longest.
+    Steps that are asked for come first; `stragglers` are among the ranks that are shown. `first`: the role that comes
+    first; None: the one that the page shows first. `ranges`: of a step at most, of all roles together, the longest.
     """
     runs = in_order(run, first)[:ROLES_AT_MOST]
     if not runs:
@@ -44,10 +39,10 @@ def of_run(
 def _of_role(
     run: Run, role: RoleRun, choice: ReportChoice, stragglers: list[int], names: list[str], at_most: int
 ) -> dict[str, Any]:
-    steps, why = _steps(role, choice)
-    ranks = _ranks(role, stragglers)
+    steps, why = _choose_steps(role, choice)
+    ranks = _choose_ranks(role, stragglers)
     at_most = at_most * STEPS_AT_MOST // max(STEPS_AT_MOST, len(steps))  # more steps are no larger page
-    rows = _rows(run, role, steps, ranks)
+    rows = _read_rows(run, role, steps, ranks)
     of_steps = [rows.filter(pl.col("step") == step) for step in steps]
     longest = (of_step.sort("duration_ns", descending=True).head(at_most) for of_step in of_steps)
     shown_steps = [_of_step(rows.sort("rank", "label", "track", "start_ns"), names) for rows in longest]
@@ -58,7 +53,7 @@ def _of_role(
     }  # fmt: skip
 
 
-def _steps(role: RoleRun, choice: ReportChoice) -> tuple[list[int], dict[int, str]]:
+def _choose_steps(role: RoleRun, choice: ReportChoice) -> tuple[list[int], dict[int, str]]:
     lengths = np.nan_to_num(role.length_s())
     numbers = role.steps.tolist()
     if choice.steps is not None:
@@ -80,7 +75,7 @@ def _steps(role: RoleRun, choice: ReportChoice) -> tuple[list[int], dict[int, st
     return sorted(why), why
 
 
-def _ranks(role: RoleRun, wanted: list[int]) -> list[int]:
+def _choose_ranks(role: RoleRun, wanted: list[int]) -> list[int]:
     """Those that must be there, and of the others some, evenly."""
     every = sorted({rank for rank in role.ranks if rank is not None})
     if len(every) <= RANKS_AT_MOST:
@@ -90,7 +85,7 @@ def _ranks(role: RoleRun, wanted: list[int]) -> list[int]:
     return sorted({*kept, *evenly})
 
 
-def _rows(run: Run, role: RoleRun, steps: list[int], ranks: list[int]) -> pl.DataFrame:
+def _read_rows(run: Run, role: RoleRun, steps: list[int], ranks: list[int]) -> pl.DataFrame:
     """Ranges of these steps and ranks of a role that have ended, the outer ones; stages by their canonical names.
 
     Of the attempt at a step that the role's own steps are of: else a step that was done twice would last for hours.
@@ -101,7 +96,7 @@ def _rows(run: Run, role: RoleRun, steps: list[int], ranks: list[int]) -> pl.Dat
     its_attempt = pl.Series([attempts.get(process.name) for process in part.processes], dtype=pl.Int64)
     its_label = pl.Series([labels.get(process.name) for process in part.processes], dtype=pl.String)
     done = pl.DataFrame(_attempts(role, attempts, steps), schema={"step": pl.Int64, "attempt": pl.Int64}, orient="row")
-    pieces = [_texts(ranges, its_attempt, its_label) for ranges, _ in part.batches()]
+    pieces = [_add_texts(ranges, its_attempt, its_label) for ranges, _ in part.batches()]
     rows = pl.concat(pieces).join(done, on=["step", "attempt"], how="semi")
     is_own = pl.col("role").fill_null(role.role) == role.role
     rows = rows.filter(is_own & pl.col("duration_ns").is_not_null() & (pl.col("depth") < DEPTH_AT_MOST))
@@ -115,7 +110,7 @@ def _attempts(role: RoleRun, attempts: dict[str, int], steps: list[int]) -> list
     return [(step, max((attempts.get(names[at], 0) for at in np.flatnonzero(did[step])), default=0)) for step in steps]
 
 
-def _texts(ranges: pl.DataFrame, its_attempt: pl.Series, its_label: pl.Series) -> pl.DataFrame:
+def _add_texts(ranges: pl.DataFrame, its_attempt: pl.Series, its_label: pl.Series) -> pl.DataFrame:
     texts = pl.col("name", "stage", "role", "part").cast(pl.String)
     rows = ranges.select("rank", "track", "depth", pl.col("step").cast(pl.Int64), "start_ns", "duration_ns", texts)
     label = pl.when(pl.col("rank").is_null()).then(its_label.gather(ranges["process"]))  # whoever has a rank needs none
@@ -123,7 +118,7 @@ def _texts(ranges: pl.DataFrame, its_attempt: pl.Series, its_label: pl.Series) -
 
 
 def _of_step(rows: pl.DataFrame, names: list[str]) -> dict[str, Any]:
-    lanes, whose = _lanes(rows), rows.select("rank", "role", "part", "label")
+    lanes, whose = _lay_lanes(rows), rows.select("rank", "role", "part", "label")
     begin = int(rows["start_ns"].min() or 0)  # type: ignore[arg-type]
     places = {name: place for place, name in enumerate(names)}
     for name in (*rows["name"].unique(maintain_order=True), *rows["stage"].unique(maintain_order=True)):
@@ -141,7 +136,7 @@ def _of_step(rows: pl.DataFrame, names: list[str]) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _lanes(rows: pl.DataFrame) -> dict[Any, str]:
+def _lay_lanes(rows: pl.DataFrame) -> dict[Any, str]:
     lanes: dict[Any, str] = {}
     for rank, role, part, label in rows.select("rank", "role", "part", "label").iter_rows():
         is_plain = part in (None, "", "trainer")

@@ -15,6 +15,7 @@ class Account(NamedTuple):
         processes: Each: what names it, `attempt`, `last_seen_ns`, `state`, `how` it ended, what it was `inside` of.
         stages: Their names.
         longest: The one that most of a step's time goes to, and its share; None: nobody knows.
+        occupancy: How much of a step nobody is in a stage, and how much one process alone is.
         steps: The first and the last of which there are means.
         has: Which of "ranges", "stages", "steps" it has; None: nobody has looked.
         roles: How many it has.
@@ -27,12 +28,14 @@ class Account(NamedTuple):
     verdicts: Rows = ()
     what_if: Rows = ()
     tails: Rows = ()
+    held_up_by: Rows = ()
     processes: Rows = ()
     incidents: Rows = ()
     damage: Rows = ()
     losses: Rows = ()
     stages: Sequence[str] = ()
     longest: tuple[str, float] | None = None
+    occupancy: Mapping[str, Any] | None = None
     steps: tuple[int, int] | None = None
     has: frozenset[str] | None = None
     roles: int = 1

@@ -47,27 +47,20 @@ def give(
 ) -> None:
     """Give each row of the report's stages its `waits_for` and `is_cause`, and each stage the `slowest` by its cause.
 
-    Args:
-        entries: Of `measuring`; rows are put into another order: whoever waits comes last.
-        verdicts: Those that hold and blame a rank, the most costly first.
-        waits: As `waited` gives them.
-        names: Of processes, by their row in the table of processes.
+    Rows of the `entries` of `measuring` are put into another order: whoever waits comes last. `verdicts`: those that
+    hold and blame a rank, the most costly first; `waits`: as `waited` gives them; `names`: of processes, by their row.
     """
     verdicts = [verdict for verdict in verdicts if verdict.rank is not None or verdict.process]
     for entry in entries:
         for row in entry["ranks"]:
             wait = waits.get((names[row["process"]], canonical(entry["stage"])))
-            of_rank = (verdict for verdict in verdicts if _blames(verdict, row))
-            row["is_cause"] = any(_is_in(verdict, entry["stage"]) for verdict in of_rank)
+            row["is_cause"] = any(
+                (row["label"] == of.process if of.rank is None else of.rank == row["rank"] and _is_of(of, row))
+                for of in verdicts if _is_in(of, entry["stage"])
+            )  # fmt: skip
             row["waits_for"] = _waits_for(row, entry["stage"], verdicts, wait)
         entry["ranks"].sort(key=lambda row: (row["waits_for"] is not None, not row["is_cause"]))
-        entry["slowest"] = _slowest(entry)
-
-
-def _blames(verdict: Verdict, row: dict[str, Any]) -> bool:
-    if verdict.rank is None:
-        return bool(row["label"] == verdict.process)
-    return bool(verdict.rank == row["rank"]) and _is_of(verdict, row)
+        entry["slowest"] = _name_slowest(entry)
 
 
 def _is_of(verdict: Verdict, row: dict[str, Any]) -> bool:
@@ -87,21 +80,16 @@ def _waits_for(row: dict[str, Any], stage: str, verdicts: list[Verdict], wait: W
     if row["is_cause"]:
         return None
     for verdict in (verdict for verdict in verdicts if _is_of(verdict, row) and verdict.rank != row["rank"]):
-        ns = _long_ns(row, wait, verdict.rank)
+        ns = 0.0 if wait is None else wait.get(verdict.rank, 0.0)
+        is_long = row["step_ns"] is not None and ns >= max(1.0, _SHARE_AT_LEAST * row["step_ns"])
         # Is it slow inside of this stage, behind a barrier that is in there too?
         has_barrier = wait is not None or verdict.waits_for.endswith(f" in {verdict.stage}")
-        if ns is not None or (has_barrier and _is_in(verdict, stage)):
-            return {"rank": verdict.rank, "stage": verdict.stage, "ns": ns}
+        if is_long or (has_barrier and _is_in(verdict, stage)):
+            return {"rank": verdict.rank, "stage": verdict.stage, "ns": int(ns) if is_long else None}
     return None
 
 
-def _long_ns(row: dict[str, Any], wait: Waited | None, last: int | None) -> int | None:
-    """How long a row waits for that rank, where that is long enough to be told."""
-    ns = 0.0 if wait is None else wait.get(last, 0.0)
-    return int(ns) if row["step_ns"] is not None and ns >= max(1.0, _SHARE_AT_LEAST * row["step_ns"]) else None
-
-
-def _slowest(entry: dict[str, Any]) -> dict[str, Any] | None:
+def _name_slowest(entry: dict[str, Any]) -> dict[str, Any] | None:
     """Of several: the cause; else, where the longest only wait, for whom; else the longest.
 
     `cause` is the stage in which it makes the others wait; None where it is just the longest.

@@ -17,6 +17,14 @@ if TYPE_CHECKING:
 
 _LISTED = 12
 _FAR = (1 << 63) - 1
+# Of an option the first, what parts it from the last, and the last; and what may be given.
+_FORMS = {
+    "--steps": (
+        re.compile(r"\s*(\d{0,18})\s*(:?)\s*(\d{0,18})\s*", re.ASCII),
+        "one step (5), or the first and the last (5:10, 5:, :10)",
+    ),
+    "--ranks": (re.compile(r"(\d{1,9})(?:(-)(\d{1,9}))?", re.ASCII), "ranks and spans of ranks (0,3-5)"),
+}
 
 
 class Bounds(NamedTuple):
@@ -125,81 +133,54 @@ def parsed(
     """
     is_count = ranges is not None and re.fullmatch(r"\d{1,9}", ranges, re.ASCII) is not None
     return ReportChoice(
-        None if steps is None else _steps(steps),
-        None if ranks is None else tuple(_ranks(part) for part in _parts(ranks, "--ranks")),
-        None if stages is None else _parts(stages, "--stages"),
-        None if ranges is None or is_count else _parts(ranges, "--ranges"),
+        None if steps is None else _read_bounds("--steps", steps),
+        None if ranks is None else tuple(_read_bounds("--ranks", part) for part in _split_parts(ranks, "--ranks")),
+        None if stages is None else _split_parts(stages, "--stages"),
+        None if ranges is None or is_count else _split_parts(ranges, "--ranges"),
         int(ranges) if ranges is not None and is_count else None,
     )
 
 
-def _steps(text: str) -> Bounds:
-    match = re.fullmatch(r"\s*(\d{0,18})\s*(:?)\s*(\d{0,18})\s*", text, re.ASCII)
+def _read_bounds(option: str, text: str) -> Bounds:
+    pattern, forms = _FORMS[option]
+    match = pattern.fullmatch(text)
     if match is None or not (match[1] or match[3]):
-        raise ReadError(f"--steps {text!r}: give one step (5), or the first and the last (5:10, 5:, :10)")
+        raise ReadError(f"{option} {text!r}: give {forms}")
     first = int(match[1] or 0)
-    return _in_order(Bounds(first, int(match[3] or _FAR) if match[2] else first), "--steps", text)
-
-
-def _ranks(text: str) -> Bounds:
-    match = re.fullmatch(r"(\d{1,9})(?:-(\d{1,9}))?", text, re.ASCII)
-    if match is None:
-        raise ReadError(f"--ranks {text!r}: give ranks and spans of ranks (0,3-5)")
-    return _in_order(Bounds(int(match[1]), int(match[2] or match[1])), "--ranks", text)
-
-
-def _in_order(span: Bounds, option: str, text: str) -> Bounds:
-    if span.first > span.last:
+    bounds = Bounds(first, int(match[3] or _FAR) if match[2] else first)
+    if bounds.first > bounds.last:
         raise ReadError(f"{option} {text!r}: the last is before the first")
-    return span
+    return bounds
 
 
-def _parts(text: str, option: str) -> tuple[str, ...]:
+def _split_parts(text: str, option: str) -> tuple[str, ...]:
     parts = tuple(filter(None, (part.strip() for part in text.split(","))))
     if not parts:
         raise ReadError(f"{option} {text!r}: give at least one")
     return parts
 
 
-def stages_of(wanted: Sequence[str], there: Iterable[str]) -> set[str]:
-    """The stages that are asked for, of those that are there.
+def names_of(what: str, wanted: Sequence[str], there: Iterable[str]) -> set[str]:
+    """The stages (`what` "stage") or names of ranges ("range") that are asked for, of those that are there.
     Raises ReadError: one that is asked for is none of them.
     """
-    names = list(there)
-    keys = {name: canonical(name) for name in names}
-    return set().union(*(_answering(name, names, "stage", keys) for name in wanted))
-
-
-def ranges_of(wanted: Sequence[str], there: Iterable[str]) -> set[str]:
-    """The names of ranges that are asked for, of those that are there.
-    Raises ReadError: one that is asked for is none of them.
-    """
-    names = list(there)
-    return set().union(*(_answering(name, names, "range", {}) for name in wanted))
-
-
-def _answering(wanted: str, names: list[str], what: str, keys: dict[str, str]) -> set[str]:
-    same = {name for name in names if name == wanted or keys.get(name) == canonical(wanted)}
-    alike = same or {name for name in names if "*" in wanted and fnmatchcase(name, wanted.replace("[", "[[]"))}
-    if not alike:
-        near = difflib.get_close_matches(wanted, names, n=1)
-        more = f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
-        listed = ", ".join(sorted(names)[:_LISTED]) + more
-        advice = f"did you mean {near[0]}?" if near else f"there: {listed or 'none'}"
-        raise ReadError(f"no {what} {wanted!r} in what was asked for; {advice}")
-    return alike
+    names, answering = list(there), set[str]()
+    keys = {name: canonical(name) for name in names} if what == "stage" else {}
+    for name in wanted:
+        same = {each for each in names if each == name or keys.get(each) == canonical(name)}
+        alike = same or {each for each in names if "*" in name and fnmatchcase(each, name.replace("[", "[[]"))}
+        if not alike:
+            near = difflib.get_close_matches(name, names, n=1)
+            more = f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
+            listed = ", ".join(sorted(names)[:_LISTED]) + more
+            advice = f"did you mean {near[0]}?" if near else f"there: {listed or 'none'}"
+            raise ReadError(f"no {what} {name!r} in what was asked for; {advice}")
+        answering |= alike
+    return answering
 
 
 def check(choice: ReportChoice, ranks: Iterable[int | None], first: int | None, last: int | None) -> None:
-    """Does a run have these steps and ranks?
-
-    Args:
-        ranks: Those that the run has.
-        first, last: The steps that it has, from and to.
-
-    Raises:
-        ReadError: it does not.
-    """
+    """Raises ReadError: a run of these ranks and of the steps from the first to the last has nothing of the choice."""
     if choice.steps is not None:
         if first is None or last is None:
             raise ReadError(f"this run has no step {choice.steps}: none of its ranges is in a step")

@@ -1,14 +1,19 @@
-"""What devices did in each stage, as a report shows it: from imports and the run's own profiles."""
+"""What devices did in each stage, as a report shows it: from imports and the run's own profiles. And who came last by
+device ranges: of the newest steps that were profiled, and which of them to parse.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import os
+from typing import TYPE_CHECKING, Any, Mapping, NamedTuple
 
 from rich.console import RenderableType
 from rich.text import Text
 
 from ...errors import ReadError
-from .choice import stages_of
+from ...store.values import grouped
+from ..tables import device_entries
+from .choice import names_of
 from .escape import NAME_LIMIT, for_rich, shown
 from .number_table import NOTHING, PlainTable
 from .units import duration, spans
@@ -24,7 +29,7 @@ PARTS = ("computing", "communicating", "transfer", "waiting", "free")
 _APART = ("transfer", "waiting")
 BOUNDS = tuple(f"{part}_{end}_ns" for part in _APART for end in ("from", "to"))
 TIMES = ("stage_ns", *(f"{part}_ns" for part in PARTS))
-_STAGES_SHOWN, _RANKS_SHOWN = 16, 4
+_STAGES_SHOWN, _RANKS_SHOWN, _WINDOWS_SHOWN = 16, 4, 3
 
 
 def summarise(run: Run, choice: ReportChoice) -> list[dict[str, Any]]:
@@ -69,10 +74,10 @@ def means(rows: pl.DataFrame, *keys: str) -> pl.DataFrame:
 
 def texts(row: dict[str, Any], nothing: str, names: tuple[str, ...] = TIMES) -> list[str]:
     """Times of a row of `means` as they are shown: what is bounded with both ends, what is guessed with its mark."""
-    return [_text(row, name, nothing) for name in names]
+    return [_show_bounds(row, name, nothing) for name in names]
 
 
-def _text(row: dict[str, Any], name: str, nothing: str) -> str:
+def _show_bounds(row: dict[str, Any], name: str, nothing: str) -> str:
     part = name[: -len("_ns")]
     least, most = row.get(f"{part}_from_ns"), row.get(f"{part}_to_ns")
     if row[name] is not None:
@@ -84,7 +89,7 @@ def _text(row: dict[str, Any], name: str, nothing: str) -> str:
 
 def _stages_in(wanted: tuple[str, ...], there: list[str]) -> list[str]:
     try:
-        return sorted(stages_of(wanted, there))
+        return sorted(names_of("stage", wanted, there))
     except ReadError:
         return []  # the report has it, and no device did anything in it
 
@@ -107,20 +112,67 @@ def lines(devices: list[dict[str, Any]], everything: bool) -> list[RenderableTyp
     """A table, where there is anything to show, and what it is from."""
     if not devices:
         return []
-    stages: dict[str, list[dict[str, Any]]] = {}
-    for row in devices:
-        stages.setdefault(row["stage"], []).append(row)
+    stages = grouped(devices, lambda row: str(row["stage"]))
     table = PlainTable(["devices, of a step"], ["steps", "recorded", *PARTS])
     for stage in list(stages) if everything else list(stages)[:_STAGES_SHOWN]:
-        _add(table, stage, stages[stage], len(stages[stage]) if everything else _RANKS_SHOWN)
+        _add_stage(table, stage, stages[stage], len(stages[stage]) if everything else _RANKS_SHOWN)
     hidden = 0 if everything else len(stages) - _STAGES_SHOWN
     more = [Text(f"… {hidden} shorter stages (--all)", "dim")] if hidden > 0 else []
     return [table, *more, Text(f"  from {origin(devices)}", "dim")]
 
 
-def _add(table: PlainTable, stage: str, rows: list[dict[str, Any]], shown: int) -> None:
+def _add_stage(table: PlainTable, stage: str, rows: list[dict[str, Any]], shown: int) -> None:
     for row in rows if len(rows) <= shown + 1 else rows[:shown]:
         name = for_rich(stage, NAME_LIMIT).append(f"  rank {row['rank']}")
         table.add_row(name, str(row["steps"]), *texts(row, NOTHING))
     if len(rows) > shown + 1:
         table.add_row(Text(f"  … {len(rows) - shown} more ranks (--all)", "dim"))
+
+
+class ByDevice(NamedTuple):
+    """What one profiled step says.
+
+    Args:
+        request: Of which request; "": light capture.
+        is_parsed: False: `mstxkit profiles --analyse` has not parsed it for two ranks yet; nothing else is known then.
+        group: Whose collective it was; "": nobody is to be blamed.
+        rank: Who came last to it, by more than the bound; None: nobody did.
+        late_ns, error_ns: By how much after the first, and the bound of that.
+    """
+
+    request: str
+    stage: str
+    step: int | None
+    is_parsed: bool
+    group: str = ""
+    rank: int | None = None
+    late_ns: int = 0
+    error_ns: int = 0
+
+
+def find_last(run: str | os.PathLike[str], run_id: str) -> list[ByDevice]:
+    """Of the newest windows, the oldest first; [] where nothing was profiled. *Cost*: reads their databases."""
+    from ..tables import lateness  # with numpy, which the words alone do not need
+
+    latest = []
+    windows = [window for window in device_entries.windows(run, run_id) if window.is_parsed or window.is_of_npu]
+    for window in windows[-_WINDOWS_SHOWN:]:
+        about = ByDevice(window.request, window.stage, window.step, window.is_parsed)
+        late = (row for row in lateness.of_device(window) if row.late_ns > row.error_ns)
+        if last := max(late, key=lambda row: row.late_ns - row.error_ns, default=None):
+            about = about._replace(group=last.group, rank=last.rank, late_ns=last.late_ns, error_ns=last.error_ns)
+        latest.append(about)
+    return latest
+
+
+def tell_last(latest: Mapping[str, Any], run: str) -> str:
+    """One of them, as `ByDevice._asdict` has it. Names in it come from files that anybody wrote: escape it."""
+    of_step = "several steps" if latest["step"] is None else f"step {latest['step']}"
+    where = f"by device ranges of {of_step} in {latest['stage']}"
+    if not latest["is_parsed"]:
+        return f"{where}: not known yet; `mstxkit profiles {run} --analyse` parses that profile"
+    if latest["rank"] is None:
+        return f"{where}: no rank came later than the others by more than the bound"
+    late, error = latest["late_ns"] / 1e6, latest["error_ns"] / 1e6
+    who = f"rank {latest['rank']} came last of ranks {latest['group']}"
+    return f"{where}: {who}, {late:.1f} ms after the first (to {error:.1f} ms)"

@@ -24,7 +24,7 @@ def for_terminal(text: str, limit: int | None = None) -> str:
         text = text[: max(limit - 1, 0)] + "…"
     if text.isascii() and text.isprintable():
         return text
-    return "".join(_visible(char) for char in text)
+    return "".join(_show_character(char) for char in text)
 
 
 def shown(name: str | None) -> str:
@@ -32,7 +32,7 @@ def shown(name: str | None) -> str:
     return "" if name is None else for_terminal(name, NAME_LIMIT)
 
 
-def _visible(char: str) -> str:
+def _show_character(char: str) -> str:
     if unicodedata.category(char) not in _HIDDEN:
         return char
     code = ord(char)

@@ -1,19 +1,67 @@
-"""What is said first of a run, by whatever shows it: what weighs most, what it costs, why, and what to do next."""
+"""What is said first of a run, by whatever shows it: what weighs most, what it costs, why, and what to do next.
+
+Next is a command that shows more of it, and works as the run is now: a profile that lies there; while a process listens
+that may be asked, a profile; the steps before it began beside those after; else what is inside of the stage.
+"""
 
 from __future__ import annotations
 
-from typing import Any, Sequence
+import os
+import shlex
+import time
+from pathlib import Path
+from typing import Any, Iterable, Mapping, NamedTuple, Sequence
 
 from rich.console import RenderableType
 from rich.text import Text
 
-from . import matters, next_step
-from .account import Account
-from .next_step import Possible
+from ...stages import canonical
+from ...store import fate
+from ...store.control_folder import ControlFolder
+from ...store.request import WHOLE_STEPS
+from ..processes import liveness
+from ..tables import profiles
+from . import matters, no_verdict
+from .account import Account, Matter
 from .number_table import below
 from .sentences import begun
 
 _OTHERS = 4
+_LISTENS_WITHIN_NS = 180_000_000_000
+_COMPARED_FROM, _COMPARED, _RANGES = 5, 50, 20
+_STATUS = "mstxkit status {run}"
+# Of what is not a stage's: the command, whatever else can be done.
+_OF_KIND = {
+    **dict.fromkeys((no_verdict.HEALTHY, matters.EARLIER, matters.NAME), ""),
+    no_verdict.NOTHING_RECORDED: "mstxkit doctor",
+    **dict.fromkeys(("killed", "signal", "exception", matters.HOST_GONE, matters.DAMAGE), _STATUS),
+    matters.OUT_OF_MEMORY: _STATUS,
+}  # fmt: skip
+
+
+class Possible(NamedTuple):
+    """What can be done with a run now: which stages can be profiled, of which stage and rank a profile lies there."""
+
+    stages: frozenset[str]
+    profiled: frozenset[tuple[str, int | None]]
+
+
+def possible(run: str, run_id: str, processes: Iterable[Mapping[str, Any]]) -> Possible:
+    """*Cost*: reads a small file a rank, and one a profile."""
+    folder = Path(run).resolve()
+    control, newest_ns = ControlFolder(folder, run_id, is_private=False), time.time_ns() - _LISTENS_WITHIN_NS
+    is_alive = liveness((process["host"], process["pid"], process["state"]) for process in processes)
+    listening = [
+        heard for heard in fate.heard(control, is_alive)
+        if heard.standing.backend is not None
+        and (heard.is_alive or (heard.is_alive is None and heard.acknowledgement.written_ns > newest_ns))
+    ]  # fmt: skip
+    may_write = os.access(control.path if os.path.exists(control.path) else folder, os.W_OK)
+    lying = [row for row in profiles.rows(run, run_id, []) if row["place"] == profiles.RUN and row["request"]]
+    return Possible(
+        frozenset(key for heard in listening if may_write for key in heard.keys),
+        frozenset((canonical(row["stage"]), row["rank"]) for row in lying),
+    )
 
 
 def headline(account: Account, now: Possible | None = None) -> dict[str, Any]:
@@ -22,7 +70,7 @@ def headline(account: Account, now: Possible | None = None) -> dict[str, Any]:
     """
     every = matters.weighed(account)
     if now is not None:
-        every = [matter._replace(next=next_step.command(account, matter, now)) for matter in every]
+        every = [matter._replace(next=command(account, matter, now)) for matter in every]
     plain = [{**matter._asdict(), "ranks": list(matter.ranks)} for matter in every]
     return {"headline": {**plain[0], "verdict": begun(plain[0]["words"]) + "."}, "matters": plain}
 
@@ -30,19 +78,36 @@ def headline(account: Account, now: Possible | None = None) -> dict[str, Any]:
 def lines(matters: Sequence[dict[str, Any]], everything: bool = False) -> list[RenderableType]:
     """The first lines of a terminal: the first one with why and what next, others in a line each."""
     first, *others = matters
-    shown_lines: list[RenderableType] = [_line("Verdict", first), *_below(first, everything)]
+    shown_lines: list[RenderableType] = [_write_line("Verdict", first), *_write_below(first, everything)]
     for other in others if everything else others[:_OTHERS]:
-        shown_lines += [_line("also", other), *(_below(other, True) if everything else ())]
+        shown_lines += [_write_line("also", other), *(_write_below(other, True) if everything else ())]
     if len(others) > _OTHERS and not everything:
         shown_lines.append(Text(f"… and {len(others) - _OTHERS} more (--all)", "dim"))
     return shown_lines
 
 
-def _line(word: str, matter: dict[str, Any]) -> Text:
+def _write_line(word: str, matter: dict[str, Any]) -> Text:
     head = Text.assemble((f"{word}: ", "bold"), (matter["words"], "bold red" if matter["blames"] else "bold"))
     return head.append(f": {matter['cost']}." if matter["cost"] else ".")
 
 
-def _below(matter: dict[str, Any], everything: bool) -> list[RenderableType]:
+def _write_below(matter: dict[str, Any], everything: bool) -> list[RenderableType]:
     keys = ("why", "profile", "advice", "next", *(["evidence"] if everything else []))
     return below([({"advice": "do"}.get(key, key), matter[key]) for key in keys])
+
+
+def command(account: Account, matter: Matter, now: Possible) -> str:
+    """The command; "" where there is nothing more to see."""
+    run, key = shlex.quote(account.path), matter.stage and canonical(matter.stage)
+    if matter.next.startswith("cat ") or matter.kind in _OF_KIND:
+        return matter.next or _OF_KIND[matter.kind].format(run=run)
+    if any(stage == key and (not matter.ranks or rank in matter.ranks) for stage, rank in now.profiled):
+        return f"mstxkit profiles {run}"
+    may_ask = key in now.stages or (now.stages and f"--stage {WHOLE_STEPS}" in matter.next)
+    if may_ask and matter.next.startswith("mstxkit escalate"):
+        return matter.next
+    since, (first, last) = matter.since_step, account.steps or (0, 0)
+    if since is not None and first + _COMPARED_FROM <= since <= last - _COMPARED_FROM:
+        before, after = f"{max(first, since - _COMPARED)}:{since - 1}", f"{since}:{min(last, since + _COMPARED)}"
+        return f"mstxkit compare {run} --before {before} --after {after}"
+    return f"mstxkit report {run} " + (f"--stages {shlex.quote(key)} --ranges {_RANGES}" if key else "--all")

@@ -6,39 +6,51 @@ What a tail or uneven work costs is only what it costs beside the causes that ar
 
 from __future__ import annotations
 
-from typing import Any, Mapping, Sequence
+import math
+from typing import Any, Callable, Mapping, Sequence
 
 from ...stages import canonical
-from ...store.verdicts import ALL_SLOW, HANG, IMBALANCE, JITTER, NOT_ENOUGH_EVIDENCE
-from . import nobody, step_words
+from ...store.verdicts import ALL_SLOW, COMPUTE, HANG, IMBALANCE, INPUT, JITTER, NOT_ENOUGH_EVIDENCE
+from . import no_verdict, step_words
 from .account import Account, Matter, Rows
 from .escape import SENTENCE_LIMIT, for_terminal, shown
-from .evidence_words import evidence
 from .number_table import percent
 from .sentences import blames, not_come, sentence
-from .units import duration
+from .units import duration, size
 
 STRAGGLER, CHANGE, LINK, TAIL, BUBBLE, SPLIT = "straggler", "change", "link", "tail", "bubble", "split"
 # A loss that no verdict tells of is told from such a share of the run's time on: of a rank, and of anything else.
 TOLD_FROM = {STRAGGLER: 0.02, LINK: 0.02, TAIL: 0.05, BUBBLE: 0.05, SPLIT: 0.05}
 _ADVICE = {
     TAIL: "let long responses begin first, or go on beside the next stage; share them out among ranks by their length",
-    BUBBLE: "share the work out by its length (tokens, responses), not by its count",
+    BUBBLE: "where some have more work, share it out by its length (tokens, responses), not by its count",
 }
 _WHOLE = 0.95  # of all steps
+_BY_ENDING: dict[str, Callable[[float], str]] = {
+    "_ns": duration,
+    "_us": lambda us: duration(1e3 * us),
+    "_ms": lambda ms: duration(1e6 * ms),
+    "_s": lambda seconds: duration(1e9 * seconds),
+    "_ratio": percent,
+    "_bytes": size,
+}
 
 
 def of(account: Account) -> tuple[list[Matter], float]:
     """All that are worth being told of; and what the costliest of the others saves, as a share of the run's time."""
     judged = [verdict for verdict in account.verdicts if verdict["kind"] != HANG]
     rows = [row for row in account.what_if if row["saved_ratio"]]
-    replayed = _replayed(account, judged, rows)
+    replayed = _find_replayed(account, judged, rows)
     matters = [_by_steps(account, of_verdict(verdict), row) for verdict, row in zip(judged, replayed)]
-    if account.judged["why_not"] or nobody.is_too_short(account.judged):
+    if account.judged["why_not"] or no_verdict.is_too_short(account.judged):
         return matters, 0.0
     explained = [(v["role"], v["stage"], m.weight) for v, m in zip(judged, matters) if m.blames]
     others = []
-    for row in (row for kind in TOLD_FROM for row in rows if row["kind"] == kind and row not in replayed):
+    rest = [row for row in rows if row not in replayed and not any(_is_of_set(verdict, row) for verdict in judged)]
+    for gone in account.judged["withdrawn"]:
+        of_set = [row for row in rest if _is_of_set(gone, row)]
+        rest = [row for row in rest if row not in of_set[1:]]
+    for row in (row for kind in TOLD_FROM for row in rest if row["kind"] == kind):
         weight = (row["saved_ratio"] - (row["error_ratio"] or 0.0)) * _share(account, row) - _explained(row, explained)
         if weight > 0:
             others.append(_of_row(account, row, weight))
@@ -54,19 +66,19 @@ def _explained(row: Mapping[str, Any], losses: Sequence[tuple[str | None, str | 
     return sum(
         weight for role, stage, weight in losses
         if (role or "") == row["role"] and row["kind"] not in (STRAGGLER, LINK)
-        and (row["kind"] != TAIL or _key(stage) == _key(row["stage"]))
+        and (row["kind"] != TAIL or _key_of(stage) == _key_of(row["stage"]))
     )  # fmt: skip
 
 
-def _key(stage: str | None) -> str | None:
+def _key_of(stage: str | None) -> str | None:
     return stage and canonical(stage)
 
 
-def _replayed(account: Account, verdicts: Rows, rows: Rows) -> list[Mapping[str, Any] | None]:
+def _find_replayed(account: Account, verdicts: Rows, rows: Rows) -> list[Mapping[str, Any] | None]:
     """Of each verdict the row of what-if that is about what it blames; a row is of one of them."""
     replayed: list[Mapping[str, Any] | None] = []
     for verdict in verdicts:
-        kinds = (CHANGE, LINK) if verdict["rank"] is None and not verdict["process"] else (STRAGGLER,)
+        kinds = (CHANGE, LINK, STRAGGLER) if verdict["rank"] is None and not verdict["process"] else (STRAGGLER,)
         same = (
             row for row in rows if row not in replayed
             and ((row["kind"] in kinds and _is_of(verdict, row)) or _is_its_tail(account, verdict, row))
@@ -77,23 +89,30 @@ def _replayed(account: Account, verdicts: Rows, rows: Rows) -> list[Mapping[str,
 
 def _is_its_tail(account: Account, verdict: Mapping[str, Any], row: Mapping[str, Any]) -> bool:
     """Is the tail of a stage what the verdict tells of: of nobody alone, or of who is last there in most steps?"""
-    is_of_same = row["kind"] == TAIL and _key(row["stage"]) == _key(verdict["stage"])
+    is_of_same = row["kind"] == TAIL and _key_of(row["stage"]) == _key_of(verdict["stage"])
     if not is_of_same or verdict["kind"] not in (IMBALANCE, JITTER):
         return False
     return verdict["rank"] is None or any(
         rank == verdict["rank"] and 2 * count > tail["steps"]
-        for tail in _tails(account, row) for rank, count in tail["often"]
+        for tail in _find_tails(account, row) for rank, count in tail["often"]
     )  # fmt: skip
 
 
-def _tails(account: Account, row: Mapping[str, Any]) -> Rows:
-    return [t for t in account.tails if (t["role"], _key(t["stage"])) == (row["role"], _key(row["stage"]))]
+def _find_tails(account: Account, row: Mapping[str, Any]) -> Rows:
+    return [t for t in account.tails if (t["role"], _key_of(t["stage"])) == (row["role"], _key_of(row["stage"]))]
 
 
 def _is_of(verdict: Mapping[str, Any], row: Mapping[str, Any]) -> bool:
-    """Is it of the same process and stage?"""
-    is_of_same = row["rank"] == verdict["rank"] and _key(row["stage"]) == _key(verdict["stage"])
-    return is_of_same and (row["rank"] is not None or (row["who"] or "") == verdict["process"])
+    """Is it of the same process, or one of the same several, and of the same stage?"""
+    is_of_same = row["rank"] == verdict["rank"] and _key_of(row["stage"]) == _key_of(verdict["stage"])
+    is_one = is_of_same and (row["rank"] is not None or (row["who"] or "") == verdict["process"])
+    return is_one or _is_of_set(verdict, row)
+
+
+def _is_of_set(verdict: Mapping[str, Any], row: Mapping[str, Any]) -> bool:
+    """Is it of one of several that are slow together, each of whom has what is saved by all?"""
+    is_set = verdict["kind"] in (COMPUTE, INPUT) and verdict["rank"] is None and row["kind"] == STRAGGLER
+    return is_set and row["rank"] in verdict["group"] and _key_of(row["stage"]) == _key_of(verdict["stage"])
 
 
 def of_verdict(verdict: Mapping[str, Any]) -> Matter:
@@ -104,7 +123,7 @@ def of_verdict(verdict: Mapping[str, Any]) -> Matter:
     return Matter(
         verdict["kind"], sentence(verdict), "nothing goes on" if verdict["kind"] == HANG else cost,
         for_terminal(verdict["waits_for"] or "", SENTENCE_LIMIT), advice.rstrip(" ;:").removesuffix("; or"),
-        _profile(verdict), _evidence(verdict), command + rest, blames(verdict), verdict["impact_ratio"],
+        _tell_profile(verdict), _tell_evidence(verdict), command + rest, blames(verdict), verdict["impact_ratio"],
         verdict["stage"], () if verdict["rank"] is None else (verdict["rank"],),
         verdict["since_step"] if verdict["kind"] in (ALL_SLOW, NOT_ENOUGH_EVIDENCE) else None,
     )  # fmt: skip
@@ -117,10 +136,10 @@ def _by_steps(account: Account, matter: Matter, row: Mapping[str, Any] | None) -
     is_later = account.steps and row["first_step"] > account.steps[0]  # than the first step that there is
     since = row["first_step"] if is_later else None
     # What holds goes on: from now on it costs as much.
-    return matter._replace(cost=_cost(account, row), weight=row["saved_ratio"], since_step=since)
+    return matter._replace(cost=_tell_cost(account, row), weight=row["saved_ratio"], since_step=since)
 
 
-def _profile(verdict: Mapping[str, Any]) -> str:
+def _tell_profile(verdict: Mapping[str, Any]) -> str:
     """What it has asked for by itself, or why it has not."""
     why_not = for_terminal(verdict["no_request"] or "", SENTENCE_LIMIT)
     if verdict["request"]:
@@ -128,7 +147,7 @@ def _profile(verdict: Mapping[str, Any]) -> str:
     return f"none was asked for: {why_not}" if why_not else ""
 
 
-def _evidence(verdict: Mapping[str, Any]) -> str:
+def _tell_evidence(verdict: Mapping[str, Any]) -> str:
     shares = {
         f"seen in {percent(verdict['recurrence_ratio'])} of the steps since then": verdict["recurrence_ratio"],
         f"confidence {percent(verdict['confidence'])}": verdict["confidence"],
@@ -142,7 +161,7 @@ def _of_row(account: Account, row: Mapping[str, Any], weight: float) -> Matter:
     words = {
         STRAGGLER: step_words.slow(row), LINK: f"the collectives of ranks {row['group']} are slow in {stage}",
         TAIL: f"there is a long tail in {stage}: all wait for the last of it",
-        BUBBLE: f"ranks have unevenly much to do: they wait for the last {row['where']} {stage}",
+        BUBBLE: f"ranks are not done together: they wait for the last of them {row['where']} {stage}",
         SPLIT: f"trainers and rollouts wait for each other: {row['trainers']} and {row['rollouts']} would be better",
     }[kind]  # fmt: skip
     whose = f" (role {shown(row['role'])})" if account.roles > 1 and row["role"] else ""
@@ -152,9 +171,12 @@ def _of_row(account: Account, row: Mapping[str, Any], weight: float) -> Matter:
 
 
 def _why(account: Account, row: Mapping[str, Any]) -> str:
-    """Of a tail who is last; of a rank that is not blamed any more, why not."""
+    """Of a tail who is last; of waiting for whom most of it is; of a rank that is not blamed any more, why not."""
     if row["kind"] == TAIL:
-        return "; ".join(map(step_words.whose_tail, _tails(account, row)))
+        return "; ".join(map(step_words.whose_tail, _find_tails(account, row)))
+    if row["kind"] == BUBBLE:
+        gates = [step_words.held_up(gate) for gate in account.held_up_by if gate["role"] == row["role"]]
+        return "; ".join(gates[:1])
     over = (gone for gone in account.judged["withdrawn"] if row["kind"] == STRAGGLER and _is_of(gone, row))
     return "; ".join(for_terminal(verdict["withdrawn"], SENTENCE_LIMIT) for verdict in over)
 
@@ -165,10 +187,25 @@ def _share(account: Account, row: Mapping[str, Any]) -> float:
     return float(min(1.0, (row["last_step"] - row["first_step"] + 1) / (last - first + 1)))
 
 
-def _cost(account: Account, row: Mapping[str, Any]) -> str:
+def _tell_cost(account: Account, row: Mapping[str, Any]) -> str:
     """`without it a step takes 143 ms, not 262: 45 % less, in steps 150 to 189 (40 of 300)`."""
     count, (first, last) = row["last_step"] - row["first_step"] + 1, account.steps or (0, -1)
     part = "" if _share(account, row) > _WHOLE else f" ({count} of {last - first + 1})"
     less = f"{percent(row['saved_ratio'])}{step_words.error(row)} less"
     times = f"{duration(row['without_ns'])}, not {duration(row['step_ns'])}"
     return f"without it a step takes {times}: {less}, in steps {row['first_step']} to {row['last_step']}{part}"
+
+
+def evidence(numbers: Mapping[str, Any]) -> str:
+    """`excess 99 %, lost 20.3 ms, members 2, host node3`, every name escaped; "" where there is none."""
+    return ", ".join(_in_words(name, value) for name, value in numbers.items() if value not in (None, ""))
+
+
+def _in_words(name: str, value: Any) -> str:
+    words = shown(name).replace("_", " ")
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
+        return f"{words} {for_terminal(str(value), 100)}"
+    for ending, written in _BY_ENDING.items():
+        if name.endswith(ending):
+            return f"{words[: -len(ending)]} {written(value)}"
+    return f"{words} {value:g}" if isinstance(value, int) else f"{words} {value:.3g}"

@@ -18,7 +18,7 @@ from ...store import incidents
 from ...store.whereabouts import span
 from .. import endings
 from ..processes import ENDED, LOST, RUNNING
-from . import lost_time, nobody
+from . import lost_time, no_verdict
 from .account import Account, Matter
 from .escape import SENTENCE_LIMIT, for_terminal, shown
 from .number_table import percent
@@ -37,15 +37,15 @@ def weighed(account: Account) -> list[Matter]:
     """Everything that is the matter with it; at least that nothing is, or that nobody can tell."""
     newest = max((process["attempt"] for process in account.processes), default=0)
     ends, (losses, least) = [*_ends(account, newest)], lost_time.of(account)
-    losses = sorted([*losses, *_missing(account)], key=lambda matter: (not matter.blames, -matter.weight))
-    calm = [] if ends or losses else [nobody.matter(account, least)]
+    losses = sorted([*losses, *_tell_missing(account)], key=lambda matter: (not matter.blames, -matter.weight))
+    calm = [] if ends or losses else [no_verdict.matter(account, least)]
     earlier = [(end, "an earlier attempt: ") for attempt in reversed(range(newest)) for end in _ends(account, attempt)]
     earlier += [(_of_end(account, end, []), "over: ") for end in account.incidents if end["over_ns"]]
     past = [end._replace(kind=EARLIER, words=when + end.words, cost="", blames=False) for end, when in earlier]
-    return [*ends, *losses, *calm, *past, *_names(account)]
+    return [*ends, *losses, *calm, *past, *_find_alike(account)]
 
 
-def _names(account: Account) -> Iterator[Matter]:
+def _find_alike(account: Account) -> Iterator[Matter]:
     """Stages whose names are nearly like those of others."""
     for stage in account.stages:
         if (meant := meant_by(stage)) is not None:
@@ -69,7 +69,9 @@ def _ends(account: Account, attempt: int) -> list[Matter]:
     for host in _hosts_gone(account, dead, members):
         gone = [process for process in dead if process["host"] == host]
         dead = [process for process in dead if process["host"] != host]
-        dated.append((gone[0]["last_seen_ns"] or 0, _of_host(host, gone, members)))
+        names, since_ns = listed([shown(process["label"]) for process in gone], ", ", _NAMED), gone[0]["last_seen_ns"]
+        matter = Matter(HOST_GONE, f"host {shown(host)} is gone, with {names}", _aftermath(since_ns, members))
+        dated.append((since_ns or 0, matter))
     dated += ((process["last_seen_ns"] or 0, _of_end(account, _as_incident(process), members)) for process in dead)
     if not seen:  # hangs of which there is no page
         hangs = (verdict for verdict in account.verdicts if verdict["kind"] == incidents.HANG and blames(verdict))
@@ -110,11 +112,6 @@ def _hosts_gone(account: Account, dead: list[_Row], members: list[_Row]) -> list
     return are_gone if len(there) > 1 else []
 
 
-def _of_host(host: str, gone: list[_Row], members: list[_Row]) -> Matter:
-    names = listed([shown(process["label"]) for process in gone], ", ", _NAMED)
-    return Matter(HOST_GONE, f"host {shown(host)} is gone, with {names}", _aftermath(gone[0]["last_seen_ns"], members))
-
-
 def _aftermath(since_ns: int, members: list[_Row]) -> str:
     """What became of the others; how long ago it was, where nobody knows of others."""
     if not members:
@@ -125,7 +122,7 @@ def _aftermath(since_ns: int, members: list[_Row]) -> str:
     return "the job ended with it" if later_ns < _AT_ONCE_NS else f"the job ended {duration(later_ns)} later"
 
 
-def _missing(account: Account) -> Iterator[Matter]:
+def _tell_missing(account: Account) -> Iterator[Matter]:
     """What of the run is not there, by how many of its processes that is of."""
     files = {os.path.basename(part["path"]) for part in account.damage}
     processes = {name.split(".")[0] for name in files}

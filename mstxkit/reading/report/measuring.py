@@ -8,7 +8,7 @@ import polars as pl
 
 from ...errors import ReadError
 from ..run import Run
-from ..tables import inside, stages, steps
+from ..tables import range_sums, stages
 from . import choice as choosing
 from .choice import ReportChoice
 
@@ -37,29 +37,28 @@ def measured(run: Run, processes: pl.DataFrame, choice: ReportChoice) -> Measure
     Raises ReadError: nothing in the run answers to the choice, or to a part of it.
     """
     wanted_rows = choice.rows() if choice.steps is not None else choice.rows() & run.roles.is_steady
-    occurrences, sums = run.occurrences(), inside.sums(run.files, wanted_rows)
+    occurrences, sums = run.occurrences(), range_sums.of_ranges(run.files, wanted_rows)
     numbers: Any = sums.spans["step"]
     first, last = (None, None) if numbers.is_empty() else (int(numbers.min()), int(numbers.max()))
     choosing.check(choice, processes["rank"].to_list(), first, last)
     names, ranks = processes.select(NAMES).to_dicts(), processes.select("rank").with_row_index("process")
-    lasted = steps.periods(sums.spans, processes["state"].to_list(), run.files.processes)
+    lasted = range_sums.periods(sums.spans, processes["state"].to_list(), run.files.processes)
     spans, lasted = (rows.join(ranks, on="process").filter(wanted_rows) for rows in (sums.spans, lasted))
     wanted = occurrences.filter(wanted_rows)
-    by_process = _by_process(wanted, lasted)
+    shares = range_sums.shares(stages.by_step(wanted), lasted)
+    by_process = stages.by_process(wanted).join(shares, on=["stage", "process"], how="left", maintain_order="left")
+    by_process = by_process.with_columns(pl.col("stage").cast(pl.String))
     by_name = _by_name(sums.names, by_process, spans, lasted)
     waiting = run.waits().with_columns(pl.col("stage").cast(pl.String), rank=pl.lit(None, pl.Int64))  # no rank's
-    by_process, by_name, waiting = _chosen(choice, by_process, by_name, waiting.filter(wanted_rows))
+    by_process, by_name, waiting = _choose_rows(choice, by_process, by_name, waiting.filter(wanted_rows))
     totals = {row["stage"]: row for row in stages.totals(wanted).iter_rows(named=True)}
-    entries = _stages(by_process, totals, names)
+    entries = _list_stages(by_process, totals, names)
     ranges = _in_order(by_name, [entry["stage"] for entry in entries])
-    step_time = _step_time(_of_trainers(lasted, occurrences), names)
+    # The steps of processes that say what a whole one is: what others do in it is less. All where none says so.
+    whole = occurrences.filter(pl.col("stage").cast(pl.String) == TRAIN_STEP).select("process", "step").unique()
+    of_trainers = lasted.join(whole, on=["process", "step"], how="semi")
+    step_time = _step_time((lasted if of_trainers.is_empty() else of_trainers), names)
     return Measured(first, last, step_time, entries, ranges, waiting, sums.coalesced.to_dicts())
-
-
-def _by_process(occurrences: pl.DataFrame, lasted: pl.DataFrame) -> pl.DataFrame:
-    shares = steps.shares(stages.by_step(occurrences), lasted)
-    rows = stages.by_process(occurrences).join(shares, on=["stage", "process"], how="left", maintain_order="left")
-    return rows.with_columns(pl.col("stage").cast(pl.String))
 
 
 def _by_name(names: pl.DataFrame, by_process: pl.DataFrame, spans: pl.DataFrame, lasted: pl.DataFrame) -> pl.DataFrame:
@@ -94,7 +93,7 @@ def _by_name(names: pl.DataFrame, by_process: pl.DataFrame, spans: pl.DataFrame,
     return figures.with_columns(share_ratio=share).drop("stage_ns", "lasted_ns", "lasted", "in_steps", "in_steps_ns")
 
 
-def _chosen(
+def _choose_rows(
     choice: ReportChoice, by_process: pl.DataFrame, by_name: pl.DataFrame, waiting: pl.DataFrame
 ) -> tuple[pl.DataFrame, ...]:
     """The rows of the stages and names that were asked for. In some stages a controller only waits.
@@ -102,18 +101,18 @@ def _chosen(
     """
     if choice.stages is not None:
         keys = pl.concat([rows["stage"] for rows in (by_process, by_name, waiting)]).drop_nulls().unique().to_list()
-        is_wanted = pl.col("stage").is_in(list(choosing.stages_of(choice.stages, keys)))
+        is_wanted = pl.col("stage").is_in(list(choosing.names_of("stage", choice.stages, keys)))
         by_process, by_name, waiting = (rows.filter(is_wanted) for rows in (by_process, by_name, waiting))
     if choice.ranges is not None:
         by_name = by_name.filter(
-            pl.col("name").is_in(list(choosing.ranges_of(choice.ranges, by_name["name"].unique())))
+            pl.col("name").is_in(list(choosing.names_of("range", choice.ranges, by_name["name"].unique())))
         )
     if str(choice) and by_process.is_empty() and by_name.is_empty() and waiting.is_empty():
         raise ReadError(f"this run has nothing of {choice}, all at once")
     return by_process, by_name, waiting
 
 
-def _stages(by_process: pl.DataFrame, totals: dict[str, Any], names: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _list_stages(by_process: pl.DataFrame, totals: dict[str, Any], names: list[dict[str, Any]]) -> list[dict[str, Any]]:
     by_stage: dict[str, dict[str, Any]] = {}
     for row in by_process.iter_rows(named=True):
         stage = row.pop("stage")
@@ -122,11 +121,11 @@ def _stages(by_process: pl.DataFrame, totals: dict[str, Any], names: list[dict[s
     for entry in by_stage.values():
         for key in ("total_ns", "stepless"):
             entry[key] = sum(row[key] for row in entry["ranks"])
-        entry.update(_compared(entry["ranks"]))
+        entry.update(_compare_processes(entry["ranks"]))
     return list(by_stage.values())
 
 
-def _compared(rows: list[dict[str, Any]]) -> dict[str, Any]:
+def _compare_processes(rows: list[dict[str, Any]]) -> dict[str, Any]:
     """The process in the middle by time a step, and the slowest one if there are others; the others' distance."""
     rows = [row for row in rows if row["step_ns"] is not None]
     middle = rows[stages.middle(len(rows))]
@@ -150,16 +149,9 @@ def _in_order(by_name: pl.DataFrame, keys: list[str]) -> list[dict[str, Any]]:
     return sorted(rows, key=place)
 
 
-def _of_trainers(lasted: pl.DataFrame, occurrences: pl.DataFrame) -> pl.DataFrame:
-    """The steps of processes that say what a whole one is: what others do in it is less. All where none says so."""
-    whole = occurrences.filter(pl.col("stage").cast(pl.String) == TRAIN_STEP).select("process", "step").unique()
-    of_trainers = lasted.join(whole, on=["process", "step"], how="semi")
-    return lasted if of_trainers.is_empty() else of_trainers
-
-
 def _step_time(lasted: pl.DataFrame, names: list[dict[str, Any]]) -> dict[str, Any] | None:
     """How long a step takes in the process in the middle, the fastest and the slowest; None where none are counted."""
-    rows = steps.by_process(lasted).to_dicts()
+    rows = range_sums.by_process(lasted).to_dicts()
     if not rows:
         return None
     slowest, fastest, middle = rows[0], rows[-1], rows[stages.middle(len(rows))]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ...store.values import grouped
 from .escape import for_terminal
 from .sentences import listed
 
@@ -15,9 +16,7 @@ def lines(patches: list[dict[str, Any]]) -> list[str]:
     """One line and more a framework, safe to show, from the rows of `Run.patches()` as dicts; nothing of a framework
     that no process has imported, unless its version is not known.
     """
-    by_framework: dict[str, list[dict[str, Any]]] = {}
-    for row in patches:
-        by_framework.setdefault(row["framework"], []).append(row)
+    by_framework = grouped(patches, lambda row: str(row["framework"]))
     texts = [line for name, rows in sorted(by_framework.items()) for line in _of_framework(name, rows)]
     return [for_terminal(text, 2 * _PATH_LIMIT) for text in texts]
 
@@ -35,14 +34,14 @@ def _of_framework(framework: str, rows: list[dict[str, Any]]) -> list[str]:
     counted = f"{len(paths)} of the {len(held)} targets that this version has, in {len(processes)} processes"
     waiting = len(held - tried)
     rest = f"; {waiting} in modules that none has imported" if waiting else ""
-    texts.append(f"autopatch {framework}: {counted}{rest}{_called(applied)}")
+    texts.append(f"autopatch {framework}: {counted}{rest}{_tell_calls(applied)}")
     for path, reason, detail in sorted(failed):
         why = f" {detail}" if reason == _REPLACED else f" ({detail})" if detail else ""
         texts.append(("  " if reason == _REPLACED else "  not reached: ") + f"{path}: {reason}{why}")
     return texts
 
 
-def _called(applied: list[dict[str, Any]]) -> str:
+def _tell_calls(applied: list[dict[str, Any]]) -> str:
     """How often those that are in place were called, of those of which that is known, and which never were."""
     calls: dict[str, int] = {}
     for row in applied:

@@ -61,19 +61,22 @@ def sentence(verdict: Mapping[str, Any]) -> str:
     if kind == kinds.JITTER and "cpu_wait_ratio" in evidence and is_of_one:
         return f"{who}{_HELD_UP}{where}"
     if kind == kinds.ALL_SLOW and "of_role" in evidence:
-        return f"the time{where} in which no rank does anything is longer than before: {_who_begins(evidence, stage)}"
+        begins = f"who begins {shown(stage)}, a controller or another role, takes it"
+        if "of_stage" in evidence:
+            begins = f"the controller takes it in {shown(evidence['of_stage'])}"
+        return f"the time{where} in which no rank does anything is longer than before: {begins}"
     if kind == kinds.COMPUTE and place in _BETWEEN and is_of_one:
         return f"{who} comes later than the others to {shown(stage)}"
     words = (_RANK_WORDS if is_of_one else _GROUP_WORDS)[kind]
     if kind == kinds.COMPUTE and is_of_one and evidence.get("is_work_told"):
         words = _FOR_THE_SAME_WORK
     also = f"; {shown(evidence['waited_for_by'])} waits for that" if evidence.get("waited_for_by") else ""
-    return words.format(who=who, where=where, group=_group(verdict)) + also
+    return words.format(who=who, where=where, group=_name_group(verdict)) + also
 
 
 def of_incident(incident: Mapping[str, Any]) -> str:
     """`rank 1 actor hung in score of reward for 34 s, in step 7`: who did what where, and of a hang for how long; as
-    `tables.incidents.dicts` has it.
+    `tables.findings.describe_incidents` has it.
     """
     who = "the job" if incident["kind"] == incidents.REQUEST else shown(incident["who"]) or "everybody"
     place = " of ".join(dict.fromkeys(filter(None, (shown(incident["range"]), shown(incident["stage"])))))
@@ -87,17 +90,11 @@ def of_incident(incident: Mapping[str, Any]) -> str:
     return " ".join(filter(None, words)) + (f" in {place}{since}" if place else "") + step
 
 
-def _group(verdict: Mapping[str, Any]) -> str:
+def _name_group(verdict: Mapping[str, Any]) -> str:
     """`host node3 (ranks 24-31)`, `ranks 0,4`; "the ranks" where it names none."""
     ranks = ranks_in_words(verdict["group"]) if verdict["group"] else "the ranks"
     named = [f"{name} {shown(verdict['evidence'][name])}" for name in ("host", "place") if name in verdict["evidence"]]
     return f"{named[0]} ({ranks})" if named and verdict["kind"] in (kinds.COMPUTE, kinds.INPUT) else ranks
-
-
-def _who_begins(evidence: Mapping[str, Any], stage: str) -> str:
-    if "of_stage" in evidence:
-        return f"the controller takes it in {shown(evidence['of_stage'])}"
-    return f"who begins {shown(stage)}, a controller or another role, takes it"
 
 
 def begun(words: str) -> str:

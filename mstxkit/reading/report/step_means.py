@@ -15,14 +15,15 @@ from ...store.metrics_setting import Flops
 from ..role_runs import RoleRun
 from ..run import Run
 from ..tables import lateness as lateness_table
-from ..tables.samples import GENERATES
+from ..tables.tails import GENERATES
+from . import occupancy
 from .choice import Supposed
 
 _SAMPLES = 24
 
 
 def summarise(run: Run, supposed: Supposed) -> dict[str, Any]:
-    """`wait_ratio, critical_path, lateness, held_up_by, tails, samples, throughput, resharding`, each said below.
+    """`wait_ratio, occupancy, critical_path, lateness, held_up_by, tails, samples, throughput, resharding`, said below.
 
     `wait_ratio` is what ranks wait for others, of all their time. Of `samples` there are those that went on alone
     longest (`longest_alone`, columns as `Run.samples()`), how many went on `alone`, and the `count` of all.
@@ -32,7 +33,7 @@ def summarise(run: Run, supposed: Supposed) -> dict[str, Any]:
     steady = run.roles.is_steady
     alone = samples.filter(samples["alone_ns"] > 0).sort("alone_ns", descending=True, maintain_order=True)
     return {
-        "wait_ratio": wait_ratio(run.steps().filter(steady)),
+        "wait_ratio": wait_ratio(run.steps().filter(steady)), "occupancy": occupancy.summarise(run),
         "critical_path": critical_path(run.critical_path().filter(steady)),
         "lateness": lateness(late.filter(steady), run.roles.runs),
         "held_up_by": held_up_by(run.bubbles().filter(steady)), "tails": tails(run.tails().filter(steady)),

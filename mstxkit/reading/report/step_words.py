@@ -32,31 +32,31 @@ def lines(summary: Mapping[str, Any], everything: bool = False) -> list[Renderab
     `everything`: also what the headline is made of, of which it tells one figure an effect.
     """
     waiting = f"{percent(summary['wait_ratio'])} of a rank’s time" if summary["wait_ratio"] else ""
-    parts = [("time", _path(summary["critical_path"])), ("waiting", waiting)]
+    parts = [("time", _tell_path(summary["critical_path"])), ("waiting", waiting)]
     is_asked = summary["supposed"]["trainers"] or summary["supposed"]["rollouts"]
     parts += _behind_the_headline(summary) if everything else [_what_if(summary)] if is_asked else []
     parts += [
         ("samples", "; ".join(map(sample, summary["samples"]["longest_alone"][:1]))),
-        ("tokens/s", _first(_named(summary, summary["throughput"], rate), 4)),
-        ("resharding", _first(_named(summary, summary["resharding"], cost), 4)),
+        ("tokens/s", _list_first(_name_roles(summary, summary["throughput"], rate), 4)),
+        ("resharding", _list_first(_name_roles(summary, summary["resharding"], cost), 4)),
     ]
     return below(parts)
 
 
 def _behind_the_headline(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
     return [
-        ("held up", _first(_named(summary, summary["held_up_by"], held_up))),
-        ("late", _first(_named(summary, filter(is_late, summary["lateness"]), late))),
-        ("tail", _first(_named(summary, summary["tails"], tail), 1, "tails of other stages: {}")),
+        ("held up", _list_first(_name_roles(summary, summary["held_up_by"], held_up))),
+        ("late", _list_first(_name_roles(summary, filter(is_late, summary["lateness"]), late))),
+        ("tail", _list_first(_name_roles(summary, summary["tails"], tail), 1, "tails of other stages: {}")),
         _what_if(summary),
     ]  # fmt: skip
 
 
 def _what_if(summary: Mapping[str, Any]) -> tuple[str, str]:
-    return "what if", _first(_named(summary, ifs(summary), lambda row: f"{supposed(row)}: {saved(row)}"))
+    return "what if", _list_first(_name_roles(summary, ifs(summary), lambda row: f"{supposed(row)}: {saved(row)}"))
 
 
-def _named(summary: Mapping[str, Any], rows: Iterable[dict[str, Any]], words: Callable[[Any], str]) -> list[str]:
+def _name_roles(summary: Mapping[str, Any], rows: Iterable[dict[str, Any]], words: Callable[[Any], str]) -> list[str]:
     return [f"{of_role(summary, row)}{words(row)}" for row in rows]
 
 
@@ -70,17 +70,17 @@ def roles_of(summary: Mapping[str, Any]) -> int:
     return len({path["role"] for path in summary["critical_path"]})
 
 
-def _first(words: Iterable[str], count: int = 2, what: str = "{} more") -> str:
+def _list_first(words: Iterable[str], count: int = 2, what: str = "{} more") -> str:
     return listed(list(words), "; ", count, what)
 
 
-def _path(rows: Sequence[dict[str, Any]]) -> str:
+def _tell_path(rows: Sequence[dict[str, Any]]) -> str:
     roles: dict[str, list[str]] = {}
     for row in rows:
         if row["ratio"] >= _LEAST_SHARE:
             roles.setdefault(row["role"], []).append(f"{percent(row['ratio'])} {place(row)}")
     named = (f"{shown(role) + ': ' if len(roles) > 1 else ''}{', '.join(words)}" for role, words in roles.items())
-    return _first(named, 4, "other roles: {}")
+    return _list_first(named, 4, "other roles: {}")
 
 
 def place(row: Mapping[str, Any]) -> str:

@@ -2,32 +2,31 @@
 
 from __future__ import annotations
 
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...store import records, whereabouts
 from ...store.incidents import HANG
+from ...store.values import grouped
 from .. import endings, places
 from .. import judged as judging
 from ..processes import LOST, RUNNING
-from ..tables import incidents, split, stages, stragglers, what_if
-from . import captures, causes, device_words, devices, elsewhere, measuring, patch_words, step_means, step_words, waits
+from ..tables import findings, split, stages, stragglers, what_if
+from ..tables.processes import DROPS
+from . import causes, devices, gaps, measuring, patch_words, step_means, step_words, waits
 from .account import Account
 from .choice import EVERYTHING, NOTHING_SUPPOSED, ReportChoice, Supposed
-from .headline import headline
+from .headline import headline, possible
 from .judged_so_far import judged_so_far
 from .matters import HOST_GONE
 from .measuring import NAMES
-from .next_step import possible
 
 if TYPE_CHECKING:
     import polars as pl
 
     from ..run import Run
 
-LOSSES = (
-    "dropped", "evicted", "coalesced", "slots_overflowed", "attributes_lost", "names_capped", "texts_cut", "faults",
-)  # fmt: skip
 SCHEMA = 10  # of the form of the summary as JSON; 9 had `killed` apart from `endings`, and no `matters`
 # Hosts say every 5 s where their processes are.
 _SILENT_NS = 120 * 10**9
@@ -46,8 +45,8 @@ def summarise(run: Run, choice: ReportChoice = EVERYTHING, supposed: Supposed = 
     """
     processes = run.processes()
     measured = measuring.measured(run, processes, choice)
-    judged = _judged(run, processes, measured.stages, choice, supposed)
-    gone = _gone(processes, run.open_ranges())
+    judged = _add_judged(run, processes, measured.stages, choice, supposed)
+    gone = _list_gone(processes, run.open_ranges())
     states = processes["state"].to_list()
     summary = {
         "schema": SCHEMA, "run": run.id, "path": run.path, "processes": processes.height,
@@ -56,45 +55,40 @@ def summarise(run: Run, choice: ReportChoice = EVERYTHING, supposed: Supposed = 
         "chosen": choice.as_json(), "chosen_words": str(choice), "supposed": supposed.as_json(), **judged,
         "step_time": measured.step_time, **step_means.summarise(run, supposed), "stages": measured.stages,
         "ranges": measured.ranges, "devices": devices.summarise(run, choice),
-        "by_devices": [latest._asdict() for latest in device_words.summarise(run.path, run.id)],
+        "by_devices": [latest._asdict() for latest in devices.find_last(run.path, run.id)],
         "waits": waits.summarise(run, measured.waiting, processes.select(NAMES).to_dicts(), choice.steps),
-        "own_cost": _own_cost(processes), "endings": _endings(gone),
-        "losses": _losses(run, processes), "coalesced": measured.coalesced,
-        "incidents": incidents.dicts(run.path, run.id, run.damage),
-        "places": places.rows(run.path, run.id, processes["process"]), "captures_failed": captures.summarise(run),
+        "own_cost": _own_cost(processes), "endings": _list_endings(gone),
+        "losses": _list_losses(run, processes), "coalesced": measured.coalesced,
+        "incidents": findings.describe_incidents(run.path, run.id, run.damage),
+        "places": places.rows(run.path, run.id, processes["process"]), "captures_failed": gaps.failed_profiles(run),
         "autopatch": patch_words.lines(run.patches().to_dicts()),
-        "missing_ranks": elsewhere.missing(processes), "damage": [part._asdict() for part in run.damage],
+        "missing_ranks": gaps.missing(processes), "damage": [part._asdict() for part in run.damage],
     }  # fmt: skip
-    return {**headline(_account(summary, gone), possible(run.path, run.id, gone)), **summary}
+    return {**headline(_make_account(summary, gone), possible(run.path, run.id, gone)), **summary}
 
 
-def _account(summary: dict[str, Any], gone: list[dict[str, Any]]) -> Account:
+def _make_account(summary: dict[str, Any], gone: list[dict[str, Any]]) -> Account:
     has = {"ranges": summary["ranges"] or summary["stages"], "stages": summary["stages"]}
     has["steps"] = summary["first_step"] is not None
-    same = ("path", "judged", "verdicts", "what_if", "tails", "incidents", "damage", "losses")
+    same = summary.keys() & {*Account._fields} - {"stages", "processes"}
+    steady = (step for step in count(summary["first_step"] or 0) if step not in summary["warm_up"])
     longest = ((row["stage"], row["ratio"]) for row in summary["critical_path"] if row["where"] == "in")
     return Account(
         **{name: summary[name] for name in same}, processes=gone, has=frozenset(filter(has.get, has)),
         stages=[row["stage"] for row in summary["stages"]], longest=next(longest, None),
-        steps=(_first_steady(summary), summary["last_step"]) if has["steps"] else None,
+        steps=(next(steady), summary["last_step"]) if has["steps"] else None,
         roles=step_words.roles_of(summary), is_running=RUNNING in summary["states"],
-        silent=_silent(summary["path"], summary["run"]) if LOST in summary["states"] else frozenset(),
+        silent=_find_silent(summary["path"], summary["run"]) if LOST in summary["states"] else frozenset(),
     )  # fmt: skip
 
 
-def _silent(path: str, run_id: str) -> frozenset[str]:
+def _find_silent(path: str, run_id: str) -> frozenset[str]:
     """Hosts that have not said for minutes where their processes are, while others have."""
     said_ns = {where.host: where.written_ns for where in whereabouts.seen(Path(path), run_id)}
     return frozenset(host for host, ns in said_ns.items() if max(said_ns.values()) - ns > _SILENT_NS)
 
 
-def _first_steady(summary: dict[str, Any]) -> int:
-    """The first step that no warm-up is of."""
-    first, warm_up = summary["first_step"], set(summary["warm_up"])
-    return next(step for step in range(first, first + len(warm_up) + 1) if step not in warm_up)
-
-
-def _judged(
+def _add_judged(
     run: Run, processes: pl.DataFrame, entries: list[dict[str, Any]], choice: ReportChoice, supposed: Supposed
 ) -> dict[str, Any]:
     """`verdicts` that hold and how it was `judged`; rows of the stages say for whom they wait."""
@@ -103,8 +97,10 @@ def _judged(
     wanted = [step for step in steps if choice.steps is None or choice.steps.first <= step.step <= choice.steps.last]
     waited = causes.waited(run.roles.runs, frozenset(step.step for step in wanted[-_WAITS_OF_STEPS:]))
     causes.give(entries, judged.blaming, waited, processes["process"].to_list())
+    runs = () if judged.why_not or run.roles.steps_ringed else run.roles.runs
+    hiding = sorted({stage for of_role in runs for stage in of_role.hiding_stages()})
     how: dict[str, Any] = {
-        "by": judged.by, "steps": judged.steps, "why_not": judged.why_not, "hiding": list(judged.hiding),
+        "by": judged.by, "steps": judged.steps, "why_not": judged.why_not, "hiding": hiding,
         "wants": [want._asdict() for want in judged.wants], "roles": [role._asdict() for role in judged.roles],
         "withdrawn": [verdict.plain for verdict in judged.withdrawn], "enough_steps": judging.ENOUGH_STEPS,
         "behind": judged_so_far(run.path, run.id or ""),
@@ -126,31 +122,28 @@ def is_something_wrong(summary: dict[str, Any]) -> bool:
 
 def _own_cost(processes: pl.DataFrame) -> dict[str, Any] | None:
     """What recording cost, over the time: the process that it cost most, and the one in the middle."""
-    rows = [row for row in processes.iter_rows(named=True) if row["own_cost_ratio"] is not None]
+    measured = processes.drop_nulls("own_cost_ratio")
+    rows = measured.sort("own_cost_ratio", descending=True, maintain_order=True).to_dicts()
     if not rows:
         return None
-    rows.sort(key=lambda row: -row["own_cost_ratio"])
     most = {key: rows[0][key] for key in (*NAMES, "own_cost_ratio")}
     return {**most, "middle_ratio": rows[stages.middle(len(rows))]["own_cost_ratio"], "processes": len(rows)}
 
 
-def _endings(gone: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _list_endings(gone: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """How processes ended, where they did not just say so, those that were killed first: `state`, `how`, and
     `processes`, who was gone first before others.
     """
-    groups: dict[tuple[str, str], list[dict[str, Any]]] = {}
-    for process in sorted(gone, key=lambda process: process["last_seen_ns"] or 0):
-        if process["state"] == stages.KILLED or process["how"]:
-            groups.setdefault((process["state"], process["how"] or ""), []).append(process)
+    unusual = (process for process in gone if process["state"] == stages.KILLED or process["how"])
+    by_time = sorted(unusual, key=lambda process: process["last_seen_ns"] or 0)
+    groups = grouped(by_time, lambda process: (process["state"], process["how"] or ""))
     alike = sorted(groups.items(), key=lambda group: (group[0][0] != stages.KILLED, group[0]))
     return [{"state": state, "how": how, "processes": processes} for (state, how), processes in alike]
 
 
-def _gone(processes: pl.DataFrame, open_ranges: pl.DataFrame) -> list[dict[str, Any]]:
+def _list_gone(processes: pl.DataFrame, open_ranges: pl.DataFrame) -> list[dict[str, Any]]:
     """Every process with how it ended, and what it was inside of where it is gone without a word."""
-    inside: dict[int, list[dict[str, Any]]] = {}
-    for opened in stages.endings(processes, open_ranges).to_dicts():
-        inside.setdefault(opened.pop("row"), []).append(opened)
+    inside = stages.endings(processes, open_ranges).rows_by_key("row", named=True)
     return [
         {key: process[key] for key in (*NAMES, "attempt", "last_seen_ns", "state", "process")}
         | {"how": process["ending"], "inside": inside.get(row, [])}
@@ -158,9 +151,9 @@ def _gone(processes: pl.DataFrame, open_ranges: pl.DataFrame) -> list[dict[str, 
     ]
 
 
-def _losses(run: Run, processes: pl.DataFrame) -> list[dict[str, Any]]:
+def _list_losses(run: Run, processes: pl.DataFrame) -> list[dict[str, Any]]:
     """Processes that lost anything, with their counters; of too many names also `names_by`, the module of most."""
-    kept = (*NAMES, *LOSSES)
+    kept = (*NAMES, *DROPS)
     rows = [{key: process[key] for key in kept} for process in processes.iter_rows(named=True)]
     makers = {}
     if any(row["names_capped"] for row in rows):  # each process leaves a mark of it, once it has too many
@@ -168,4 +161,4 @@ def _losses(run: Run, processes: pl.DataFrame) -> list[dict[str, Any]]:
         makers = {tuple(who): module for *who, message, module in marks.iter_rows() if message == records.CATCH_ALL}
     for row in rows:
         row["names_by"] = makers.get((row["host"], row["pid"])) if row["names_capped"] else None
-    return [row for row in rows if any(row[name] for name in LOSSES)]
+    return [row for row in rows if any(row[name] for name in DROPS)]

@@ -8,11 +8,10 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from .. import labels
-from . import captures, device_words, devices, elsewhere, headline, step_words, waits
+from . import devices, gaps, headline, step_words, waits
 from .escape import for_terminal, shown
-from .range_table import range_table
 from .sentences import listed
-from .stage_table import stage_table
+from .stage_table import range_table, stage_table
 from .units import counted, duration, spans
 
 RANK_LIMIT = 8
@@ -34,28 +33,28 @@ def render(summary: dict[str, Any], everything: bool = False, top: int | None = 
     """The whole report: of a stage the slowest ranks and the longest ranges, `top` of these, or `everything`."""
     parts: list[RenderableType] = [*headline.lines(summary["matters"], everything), Text(), _of_run(summary)]
     parts += [Text(summary["judged"]["behind"], "bold yellow")] * bool(summary["judged"]["behind"])
-    by_devices = (device_words.line(latest, summary["path"]) for latest in summary["by_devices"])
-    parts += _apart([Text(for_terminal(line)) for line in by_devices])
+    by_devices = (devices.tell_last(latest, summary["path"]) for latest in summary["by_devices"])
+    parts += _set_apart([Text(for_terminal(line)) for line in by_devices])
     parts += [Text(), *_step_time(summary), *step_words.lines(summary, everything)]
-    parts += _apart(stage_table(summary["stages"], everything) if summary["stages"] else [])
+    parts += _set_apart(stage_table(summary["stages"], everything) if summary["stages"] else [])
     parts += waits.lines(summary["waits"])
-    parts += _apart([range_table(summary["ranges"], top, everything)] if summary["ranges"] else [])
-    parts += _apart(devices.lines(summary["devices"], everything))
+    parts += _set_apart([range_table(summary["ranges"], top, everything)] if summary["ranges"] else [])
+    parts += _set_apart(devices.lines(summary["devices"], everything))
     parts += [Text(), _own_cost(summary)]
-    parts += [Text()] * bool(summary["endings"]) + [_ended(ending) for ending in summary["endings"]]
-    parts += [_lost(process) for process in summary["losses"][:LINES_SHOWN]]
+    parts += [Text()] * bool(summary["endings"]) + [_tell_ended(ending) for ending in summary["endings"]]
+    parts += [_tell_lost(process) for process in summary["losses"][:LINES_SHOWN]]
     if (more := len(summary["losses"]) - LINES_SHOWN) > 0:
         parts.append(Text(f"… and {more} more processes with losses (--json lists all)", "dim"))
     coalesced = [f"{shown(r['name'])} ({r['calls']} calls in {r['records']} records)" for r in summary["coalesced"]]
-    parts += [Text.assemble(("coalesced: ", "yellow"), _listed(coalesced))] if coalesced else []
-    parts += captures.lines(summary["captures_failed"])
-    parts += elsewhere.lines(summary["places"], summary["missing_ranks"])
+    parts += [Text.assemble(("coalesced: ", "yellow"), _list_ranks(coalesced))] if coalesced else []
+    parts += gaps.lines_of_profiles(summary["captures_failed"])
+    parts += gaps.lines(summary["places"], summary["missing_ranks"])
     parts += map(Text, summary["autopatch"])
     parts += damage_lines(summary["damage"])
     return Group(*parts)
 
 
-def _apart(section: list[RenderableType]) -> list[RenderableType]:
+def _set_apart(section: list[RenderableType]) -> list[RenderableType]:
     return [Text(), *section] if section else []
 
 
@@ -102,23 +101,23 @@ def _own_cost(summary: dict[str, Any]) -> Text:
     return text.append("; " + (f"records dropped: {dropped}" if dropped else "no record was dropped"))
 
 
-def _ended(ending: dict[str, Any]) -> Text:
+def _tell_ended(ending: dict[str, Any]) -> Text:
     """One line for all that ended alike: how many, who, and what they were inside of."""
     alike = ending["processes"]
     text = Text.assemble((f"{len(alike)} {ending['state']} {shown(ending['how'])}".rstrip() + ": ", "bold"))
-    text.append(_listed([shown(process["label"]) for process in alike]))
+    text.append(_list_ranks([shown(process["label"]) for process in alike]))
     inside_of = [
-        f"{shown(process['label'])} in {shown(inside['name'])}{_context(inside)}"
+        f"{shown(process['label'])} in {shown(inside['name'])}{_tell_context(inside)}"
         for process in alike for inside in process["inside"]
     ]  # fmt: skip
-    return text.append(f"; open: {_listed(inside_of, '; ')}" if inside_of else "")
+    return text.append(f"; open: {_list_ranks(inside_of, '; ')}" if inside_of else "")
 
 
-def _listed(texts: list[str], between: str = ", ") -> str:
+def _list_ranks(texts: list[str], between: str = ", ") -> str:
     return listed(texts, between, RANK_LIMIT)
 
 
-def _context(inside: dict[str, Any]) -> str:
+def _tell_context(inside: dict[str, Any]) -> str:
     domain = "" if inside["domain"] == "default" else f" of {shown(inside['domain'])}"
     stage = "" if inside["stage"] is None else f", stage {shown(inside['stage'])}"
     step = "" if inside["step"] is None else f", step {inside['step']}"
@@ -127,7 +126,7 @@ def _context(inside: dict[str, Any]) -> str:
     return f"{domain}{stage}{step}{entered}"
 
 
-def _lost(process: dict[str, Any]) -> Text:
+def _tell_lost(process: dict[str, Any]) -> Text:
     lost = ", ".join(f"{process[name]} {words}" for name, words in LOSS_WORDS.items() if process[name])
     if process["names_capped"]:
         maker = f"made most by module {shown(process['names_by'])}; " if process.get("names_by") else ""

@@ -25,13 +25,8 @@ def summarise(
     """Of each controller and stage the sums over all steps, in order of begin; without any steps, over all there is.
 
     `stage, controller, steps, count, waited_ns, busy_ns, unaccounted_ns, before_ns, between_ns, after_ns, slowest,
-    slowest_ns, meanwhile`; `slowest` of the workers is the one that was so in the longest of its steps.
-
-    Args:
-        run: a run.
-        waiting: of its `waits()` the rows that were asked for.
-        names: what names each process, by its row in the table of processes.
-        steps: the first and the last of which `waiting` is; None: all.
+    slowest_ns, meanwhile`; `slowest` of the workers is the one that was so in the longest of its steps. `waiting`: of
+    the run's `waits()` the rows of these `steps`, the first and the last; `names`: what names each process, by its row.
     """
     import polars as pl
 
@@ -60,18 +55,18 @@ def lines(entries: list[dict[str, Any]]) -> list[Text]:
     has_steps = any(entry["steps"] for entry in entries)
     several = len({entry["controller"]["label"] for entry in entries}) > 1
     head = Text.assemble("\n", ("Driver and workers", "bold"), ", a step" if has_steps else "")
-    return [head, *(_line(entry, several) for entry in entries)]
+    return [head, *(_write_line(entry, several) for entry in entries)]
 
 
-def _line(entry: dict[str, Any], several: bool) -> Text:
+def _write_line(entry: dict[str, Any], several: bool) -> Text:
     steps = max(entry["steps"], 1)
     waited, busy, rest = (duration(entry[name] / steps) for name in ("waited_ns", "busy_ns", "unaccounted_ns"))
     who = f"driver {shown(entry['controller']['label'])}" if several else "driver"
     sentence = f": {who} waited {waited}, workers were busy {busy}, unaccounted {rest}"
-    return Text.assemble((shown(entry["stage"]), "bold"), sentence, (_rest(entry, steps), "dim"))
+    return Text.assemble((shown(entry["stage"]), "bold"), sentence, (_tell_rest(entry, steps), "dim"))
 
 
-def _rest(entry: dict[str, Any], steps: int) -> str:
+def _tell_rest(entry: dict[str, Any], steps: int) -> str:
     """Where the unaccounted time lies, and what other ranges tell of it."""
     least_ns = max(_LEAST_SHARE * entry["unaccounted_ns"], 1)
     places = (("before_ns", "before they began"), ("between_ns", "between"), ("after_ns", "after they ended"))

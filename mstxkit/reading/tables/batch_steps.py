@@ -20,12 +20,8 @@ def with_rings(run: str, run_id: str) -> list[RoleStep]:
     if not any(kind == batches.COLLECTIVES for kind, _, _ in every):
         return []
     steps: list[RoleStep] = []
-
-    def keep(step: RoleStep) -> None:
-        if step.collectives is not None:
-            steps.append(step)
-
-    controller, now_s = Controller(run, on_step=keep, judges=False), 0.0
+    controller = Controller(run, on_step=lambda step: steps.extend([step] if step.collectives else []), judges=False)
+    now_s = 0.0
     for batch in heapq.merge(*_handed_over(run, run_id), key=lambda batch: batch.time_s):
         now_s = max(now_s, batch.time_s)
         controller.take(batch, now_s)
@@ -35,46 +31,44 @@ def with_rings(run: str, run_id: str) -> list[RoleStep]:
     return sorted(steps, key=lambda step: step.step)
 
 
+def only(steps: list[RoleStep], are_taking: bool) -> list[RoleStep]:
+    """Those in which members waited for what they took, or entered anything else, with that alone."""
+    kept = [step.collectives and step.collectives.only(step.collectives.is_taking == are_taking) for step in steps]
+    return [step._replace(collectives=of) for step, of in zip(steps, kept) if of is not None and len(of.member)]
+
+
 def _handed_over(run: str, run_id: str) -> list[Iterator[Batch]]:
     """The batches of each host."""
     return [batches.BatchFile(file, run_id).read() for file in batches.files_in(Path(run))]
 
 
 def joined(steps: list[RoleStep], ringed: list[RoleStep]) -> list[RoleStep]:
-    """A run's own steps, with the collectives that rings tell of, moved onto the times of the run's tables.
-
-    A ring's step counts for the same role, step and ranks only; all that its members did is taken from the run.
-    """
+    """A run's own steps, with the collectives that rings tell of for the same role, step and ranks, on its times."""
     by_step = {(step.role, step.step): step for step in ringed}
     whole = []
     for step in steps:
         ring = by_step.get((step.role, step.step))
-        places: dict[int | None, int] = {
-            peer.rank: place for place, peer in enumerate(step.members) if peer.rank is not None
-        }
+        places: dict[int | None, int] = {p.rank: at for at, p in enumerate(step.members) if p.rank is not None}
         if ring is None or ring.collectives is None or len(places) != len(step.members):
             whole.append(step)
             continue
         member = np.array([places.get(peer.rank, -1) for peer in ring.members], np.int64)[ring.collectives.member]
         its_stages = {name: number for number, name in enumerate(step.stages)}
         stage = np.array([*(its_stages.get(name, -1) for name in ring.stages), -1], np.int64)[ring.collectives.stage]
-        moved = ring.collectives._replace(member=member, stage=stage)
-        moved = moved.only((member >= 0) & (stage >= 0))
-        before_s, shared = _moved_by(step, ring, places)
-        if shared:
+        moved = ring.collectives._replace(member=member, stage=stage).only((member >= 0) & (stage >= 0))
+        if (before_s := _moved_by(step, ring, places)) is not None:
             moved = moved._replace(entered_s=moved.entered_s + before_s, left_s=moved.left_s + before_s)
             step = step._replace(collectives=moved)
         whole.append(step)
     return whole
 
 
-def _moved_by(step: RoleStep, ring: RoleStep, places: dict[int | None, int]) -> tuple[float, bool]:
-    """By how many seconds the run's tables count otherwise than what was handed over; False: that is not known."""
+def _moved_by(step: RoleStep, ring: RoleStep, places: dict[int | None, int]) -> float | None:
+    """By how many seconds the run's tables count otherwise than what was handed over; None: that is not known."""
     apart = [
         step.entered_s[places[peer.rank], step.stages.index(name)] - ring.entered_s[place, number]
         for place, peer in enumerate(ring.members)
         for number, name in enumerate(ring.stages)
         if peer.rank in places and name in step.stages
     ]
-    seen = [seconds for seconds in apart if np.isfinite(seconds)]
-    return (float(np.median(seen)), True) if seen else (0.0, False)
+    return float(np.nanmedian(apart)) if np.isfinite(apart).any() else None

@@ -33,20 +33,25 @@ class WaitGates(NamedTuple):
 
 
 def table(runs: tuple[RoleRun, ...]) -> pl.DataFrame:
-    """`step, role, stage, where, rank, wait_ns, gate_rank, gate_stage, gate_where, gate_more_ns`, by step and rank.
+    """A row for each step, rank and stage (`where`: in it, before it, or inside of it between its collectives) in which
+    ranks wait for each other, or for what somebody hands over, by step and rank.
 
-    A row for each step, rank and stage (`where`: in it, before it, or inside of it between its collectives) in which
-    ranks wait for each other, or for what somebody hands over. The gate is whoever came last; `gate_stage` is where it
+    The gate is whoever came last; `gate_stage` is where it
     was longer than the others since all met last, by `gate_more_ns`: what held up the step. Null: not known.
     """
-    parts = [part for run in runs for part in (*_of_pieces(run), *_of_inside(run))]
-    rows = pl.concat([pl.DataFrame(schema=SCHEMA), *parts])
-    return rows.sort("step", "role", "rank", maintain_order=True)
+    parts = [pl.DataFrame(schema=SCHEMA)]
+    for run in runs:
+        for piece in range(len(run.kinds)):
+            if run.waits[piece] or np.nansum(run.wait_s[:, :, piece]) > 0:
+                gate = gates(run, piece) if run.waits[piece] else _handed_on(run, piece)
+                parts.append(_frame(run, piece, run.where(piece), run.wait_s[:, :, piece], gate))
+        parts += _of_inside(run)
+    return pl.concat(parts).sort("step", "role", "rank", maintain_order=True)
 
 
 def gates(run: RoleRun, piece: int) -> WaitGates:
     """Who held up whom in one piece in which members wait."""
-    last, before = run.came_last(piece), np.array(list(_since_all_met(run, piece)), np.int64)
+    last, before = run.came_last(piece), run.since_met(piece)
     if not len(before):
         return WaitGates(last, np.full(last.shape, -1), np.full(last.shape, np.nan))
     more_s = np.nan_to_num(run.more_s[:, :, before])[np.arange(len(last))[:, None], last]
@@ -67,26 +72,12 @@ def held_up(run: RoleRun) -> WaitGates:
     return held
 
 
-def _since_all_met(run: RoleRun, piece: int) -> Iterator[int]:
-    """Pieces since members waited before, that one too: after waiting, each has a rest of its own."""
-    for before in reversed(range(piece)):
-        yield before
-        if run.waits[before]:
-            return
-
-
-def _of_pieces(run: RoleRun) -> Iterator[pl.DataFrame]:
-    for piece in range(len(run.kinds)):
-        if run.waits[piece] or np.nansum(run.wait_s[:, :, piece]) > 0:
-            gate = gates(run, piece) if run.waits[piece] else _handed_on(run, piece)
-            yield _frame(run, piece, run.where(piece), run.wait_s[:, :, piece], gate)
-
-
 def _handed_on(run: RoleRun, piece: int) -> WaitGates:
     """Where something is handed on: whoever has the same place in the row before, where rows are known."""
-    shape, rows = run.wait_s.shape[:2], run.rows[piece]
+    shape, rows = run.wait_s.shape[:2], run.rows[:, piece]
     before, where = np.full(shape[1], -1), -1
-    for row in range(1, 0 if rows is None else int(rows.max()) + 1):
+    is_known = (rows >= 0).all() and len(set(np.bincount(rows).tolist())) == 1
+    for row in range(1, int(rows.max()) + 1 if is_known else 0):
         before[rows == row], where = np.flatnonzero(rows == row - 1), piece
     return WaitGates(np.tile(before, (shape[0], 1)), np.full(shape, where), np.full(shape, np.nan))
 

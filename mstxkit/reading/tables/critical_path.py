@@ -19,14 +19,9 @@ SCHEMA = {
 
 
 def table(runs: tuple[RoleRun, ...], origin_ns: int = 0) -> pl.DataFrame:
-    """`step, role, place, rank, stage, where, start_ns, duration_ns, more_ns`, by step, in the order of the path.
-
-    Where members wait for each other, the durations of a step add up to its length. `rank` is whose time it was, in
-    the stage or before it (`where`); `more_ns`: by how much that was longer than in the middle of those that it meets.
-
-    Args:
-        runs: Of each role.
-        origin_ns: The instant from which their seconds count.
+    """By step, in the order of the path: where members wait for each other, the durations of a step add up to its
+    length. `rank` is whose time it was, in the stage or before it (`where`); `more_ns`: by how much that was longer
+    than in the middle of those that it meets. `origin_ns`: the instant from which seconds count.
     """
     parts = [_of_role(run, origin_ns) for run in runs]
     return pl.concat([pl.DataFrame(schema=SCHEMA), *parts]).sort("step", "role", "place", maintain_order=True)

@@ -17,6 +17,7 @@ from ...store.values import small_number, text_of
 from ..folder import Damage
 from ..importers._kept import Identity
 from ..importers._places import FileToImport
+from ..processes import rank_of
 from ..run_files import RunFiles
 
 # Of a larger profile a line in `damage` says how to import it: a table should not take minutes.
@@ -53,9 +54,9 @@ def _of_own_profiles(files: RunFiles, folder: Path) -> list[pl.DataFrame]:
     sources = [source for source, _ in own_profiles(files, folder)]
     if not sources:
         return []
-    ranks = frozenset(source.rank for source in sources if source.rank is not None)
-    is_told = all(source.rank is not None for source in sources)
-    whole = files.part(ranks=ranks if is_told else None)
+    asked = {source.rank for source in sources}
+    ranks = frozenset(rank for process in files.processes if (rank := rank_of(process)) in asked and rank is not None)
+    whole = files.part(ranks=ranks if ranks and None not in asked else None)
     rest = []
     for source, imported in zip(sources, _importing.import_all(whole, sources, lambda _: None)):
         for part in imported.damage:
@@ -75,7 +76,7 @@ def own_profiles(files: RunFiles, folder: Path, is_limited: bool = True) -> list
     top, damage = folder / layout.PROFILES, list[Damage]()
     if not top.is_dir() or top.is_symlink():
         return []
-    owners = _owners(files.id, folder)
+    owners = _find_owners(files.id, folder)
     kept = {_kept.identity_of(document) for _, document in _kept.heads(folder, files.id, [])}
     new, size = [], 0
     for source in _places.sources([top], damage):
@@ -92,7 +93,7 @@ def own_profiles(files: RunFiles, folder: Path, is_limited: bool = True) -> list
     return new
 
 
-def _owners(run_id: str, folder: Path) -> dict[Path, tuple[int | None, str, int | None]]:
+def _find_owners(run_id: str, folder: Path) -> dict[Path, tuple[int | None, str, int | None]]:
     """Rank, host and pid of what each session recorded, by where that lies."""
     owners = {}
     for session in sessions(folder, run_id):

@@ -10,13 +10,12 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Iterable, Iterator, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from ...store import layout
 from ...store.documents import names_in
 from ...store.session_file import RECORDED, RecordedSession, sessions
 from ...store.values import text_of, whole_number
-from ..report.units import spans
 
 if TYPE_CHECKING:
     from ...judging.evidence import Collectives
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
 # The newest of them; each is read from one database a rank.
 WINDOWS_AT_MOST = 64
 _NPU = ("torch_npu", "mindspore")
-_NS = 1e9
 
 
 class ProfiledWindow(NamedTuple):
@@ -49,16 +47,6 @@ class ProfiledWindow(NamedTuple):
         return sum(file is not None for file in self.databases.values()) > 1
 
 
-class DeviceRow(NamedTuple):
-    """A row of `Run.lateness()`, and of which window it is."""
-
-    window: ProfiledWindow
-    group: str
-    rank: int
-    late_ns: int
-    error_ns: int
-
-
 def windows(run: str | os.PathLike[str], run_id: str) -> list[ProfiledWindow]:
     """The newest windows that two ranks or more have recorded, the oldest first."""
     by_window: dict[tuple[str, str, tuple[int, ...]], dict[int, RecordedSession]] = {}
@@ -69,22 +57,22 @@ def windows(run: str | os.PathLike[str], run_id: str) -> list[ProfiledWindow]:
             members[rank] = max(session, members.get(rank, session), key=_began_ns)
     several = [(key, members) for key, members in by_window.items() if len(members) > 1]
     several.sort(key=lambda window: min(map(_began_ns, window[1].values())))
-    return [_window(Path(run), *key, members) for key, members in several[-WINDOWS_AT_MOST:]]
+    return [_make_window(Path(run), *key, members) for key, members in several[-WINDOWS_AT_MOST:]]
 
 
 def _began_ns(session: RecordedSession) -> int:
     return whole_number(session.document.get("start_ns"))
 
 
-def _window(
+def _make_window(
     run: Path, request: str, stage: str, steps: tuple[int, ...], members: dict[int, RecordedSession]
 ) -> ProfiledWindow:  # fmt: skip
-    databases = {rank: _database(run, session) for rank, session in sorted(members.items())}
+    databases = {rank: _find_database(run, session) for rank, session in sorted(members.items())}
     is_of_npu = any(text_of(session.document.get("backend")) in _NPU for session in members.values())
     return ProfiledWindow(request, stage, steps[0] if len(steps) == 1 else None, databases, is_of_npu)
 
 
-def _database(run: Path, session: RecordedSession) -> Path | None:
+def _find_database(run: Path, session: RecordedSession) -> Path | None:
     """The database that a parse has left of it, if it lies inside the run."""
     below = tuple(session.folder.split(os.sep)[1:])
     output, request = (text_of(session.document.get(key)) for key in ("output", "request"))
@@ -103,35 +91,12 @@ def _database(run: Path, session: RecordedSession) -> Path | None:
     return files[0] if len(files) == 1 else None
 
 
-def rows_of(several: Iterable[ProfiledWindow]) -> list[DeviceRow]:
-    """Of each window that is parsed, group and rank the entry that was latest. *Cost*: reads each database."""
-    return [row for window in several if window.is_parsed for row in _of_window(window)]
-
-
-def _of_window(window: ProfiledWindow) -> Iterator[DeviceRow]:
+def entered_in(window: ProfiledWindow) -> tuple[list[int], Collectives] | None:
+    """The ranks of a window that are parsed, and what they entered, by their places among these; None: nothing can be
+    compared. *Cost*: reads each database.
+    """
     from ...judging import device_lateness
 
-    ranks = [rank for rank, file in window.databases.items() if file is not None]
-    read = [device_lateness.read(file) for file in window.databases.values() if file is not None]
-    entered = device_lateness.collectives(read, stage=0)
-    if entered is None:
-        return
-    groups = {int(group): entered.member[entered.group == group] for group in set(entered.group)}
-    texts = {group: spans(ranks[at] for at in set(members)) for group, members in groups.items()}
-    for (group, member), (late_s, error_s) in sorted(_latest(entered).items()):
-        yield DeviceRow(window, texts[group], ranks[member], round(late_s * _NS), round(error_s * _NS))
-
-
-def _latest(entered: Collectives) -> dict[tuple[int, int], tuple[float, float]]:
-    """(group, member) to how late it was at most, and the bound of that, seconds."""
-    import numpy as np
-
-    from ...judging import device_lateness, lateness
-
-    bound_s = device_lateness.bounds_s(entered)
-    late = lateness.late_in(entered, np.zeros(int(entered.member.max()) + 1))
-    latest: dict[tuple[int, int], tuple[float, float]] = {}
-    for at, late_s in zip(late.at, late.late_s):
-        key = int(entered.group[at]), int(entered.member[at])
-        latest[key] = max(latest.get(key, (-1.0, 0.0)), (float(late_s), float(bound_s[at])))
-    return latest
+    read = {rank: device_lateness.read(file) for rank, file in window.databases.items() if file is not None}
+    entered = device_lateness.collectives(read)
+    return None if entered is None else (list(read), entered)

@@ -18,7 +18,7 @@ from ...store.fate import Asked, Fates
 from ...store.report import DRAINING, RUNNING, Report
 from ...store.session_file import RecordedSession, sessions
 from ...store.values import small_number, text_of, whole_number
-from ..folder import Damage, note_unusable
+from ..folder import Damage, noting_unusable
 from ..frames import ESCALATION_SCHEMA
 from ..processes import Process, liveness
 from ..run_files import RunFiles
@@ -56,13 +56,11 @@ def rows(
         damage: What cannot be read is added here, once.
         now_ns: Wall clock: a rank that is silent by then has let a request expire. Default: this host's.
     """
-    unusable: list[Unusable] = []
-    rows = list(_rows(run, run_id, processes, unusable, time.time_ns() if now_ns is None else now_ns))
-    note_unusable(unusable, damage)
-    return rows
+    with noting_unusable(damage) as unusable:
+        return list(_list_rows(run, run_id, processes, unusable, time.time_ns() if now_ns is None else now_ns))
 
 
-def _rows(
+def _list_rows(
     run: str, run_id: str, processes: Sequence[Process], unusable: list[Unusable], now_ns: int
 ) -> Iterator[dict[str, Any]]:
     control = ControlFolder(Path(run), run_id, is_private=False)
@@ -70,16 +68,16 @@ def _rows(
     kept = [session for session in sessions(run, run_id, unusable) if session.key[0]]
     judge = Fates(fate.heard(control, is_alive, unusable), lambda: kept, is_alive, now_ns)
     clocks, count = _Clocks(processes), 0
-    for request in _requests(judge, _asked(control, unusable), kept):
-        for place in _places(request, judge):
+    for request in _list_requests(judge, _read_asked(control, unusable), kept):
+        for place in _list_places(request, judge):
             if count == ROWS_AT_MOST:
                 unusable.append(Unusable(control.path, f"more than {count} rows: the rest is left out"))
                 return
             count += 1
-            yield _row(request, place, judge, clocks)
+            yield _make_row(request, place, judge, clocks)
 
 
-def _asked(control: ControlFolder, unusable: list[Unusable]) -> list[Asked]:
+def _read_asked(control: ControlFolder, unusable: list[Unusable]) -> list[Asked]:
     try:
         return fate.asked(control)
     except Unusable as exc:
@@ -87,7 +85,7 @@ def _asked(control: ControlFolder, unusable: list[Unusable]) -> list[Asked]:
         return []
 
 
-def _requests(judge: Fates, wanted: Sequence[Asked], kept: Sequence[RecordedSession]) -> Iterator[_Request]:
+def _list_requests(judge: Fates, wanted: Sequence[Asked], kept: Sequence[RecordedSession]) -> Iterator[_Request]:
     """The oldest first, by when it was asked for; by its first session, where no more is left; words alone are old."""
     recorded: dict[str, dict[_Place, list[RecordedSession]]] = {}
     for session in kept:
@@ -108,7 +106,7 @@ def _since_ns(asked: Asked | None, recorded: dict[_Place, list[RecordedSession]]
     return min(filter(None, map(whole_number, every)), default=0)
 
 
-def _places(request: _Request, judge: Fates) -> Iterator[_Place]:
+def _list_places(request: _Request, judge: Fates) -> Iterator[_Place]:
     """A stage is unknown where neither the request nor a profile is there; so is a rank that no profile names."""
     wanted = request.asked.request.stages if request.asked is not None else ()
     asked = judge.ranks(request.asked) if request.asked is not None else ()
@@ -123,7 +121,7 @@ def _places(request: _Request, judge: Fates) -> Iterator[_Place]:
             yield stage, None
 
 
-def _row(request: _Request, place: _Place, judge: Fates, clocks: _Clocks) -> dict[str, Any]:
+def _make_row(request: _Request, place: _Place, judge: Fates, clocks: _Clocks) -> dict[str, Any]:
     stage, rank = place
     report = (request.words.get(rank) if rank is not None else None) or judge.silence(request.id, rank, request.asked)
     recorded = request.recorded.get(place, [])
@@ -134,13 +132,13 @@ def _row(request: _Request, place: _Place, judge: Fates, clocks: _Clocks) -> dic
         "first_step": steps[0] if steps else report.first_step, "last_step": steps[-1] if steps else report.last_step,
         "start_ns": min(clocks.times(recorded, "start_ns"), default=None),
         "end_ns": max(clocks.times(recorded, "end_ns"), default=None),
-        "preset": _preset(request, recorded),
+        "preset": _name_preset(request, recorded),
         "folder": os.path.commonpath([session.place for session in recorded]) if recorded else None,
         "reason": text_of(report.reason),
     }  # fmt: skip
 
 
-def _preset(request: _Request, recorded: Sequence[RecordedSession]) -> str | None:
+def _name_preset(request: _Request, recorded: Sequence[RecordedSession]) -> str | None:
     """As it was asked for; with options over it, as its sessions call that."""
     asked = None if request.asked is None else request.asked.request
     names = filter(None, (text_of(session.document.get("preset")) for session in recorded))
@@ -158,9 +156,9 @@ class _Clocks:
     def times(self, sessions: Sequence[RecordedSession], key: str) -> list[int]:
         """Those of these sessions that have one, aligned; as they are where nothing is known of their process."""
         times = ((session, whole_number(session.document.get(key))) for session in sessions)
-        return [self._aligned(session, time_ns) for session, time_ns in times if time_ns]
+        return [self._align_time(session, time_ns) for session, time_ns in times if time_ns]
 
-    def _aligned(self, session: RecordedSession, time_ns: int) -> int:
+    def _align_time(self, session: RecordedSession, time_ns: int) -> int:
         who = (text_of(session.document.get("host")), small_number(session.document.get("pid")) or 0)
         anchors = self._anchors.get(who, [])
         at = bisect_left(anchors, (time_ns, 0))

@@ -27,38 +27,34 @@ _PLACE = ("role", "stage", "name")
 def added(files: RunFiles, steps: list[RoleStep]) -> list[RoleStep]:
     """The steps, the last ones with what ranges tell of the inside of their stages.
 
-    *Cost*: the ranges of these steps and stages are read once more.
-
-    Args:
-        files: Of a run, opened without filters.
-        steps: Its steps, as `role_steps.of_run` gives them.
+    `files`: opened without filters. *Cost*: the ranges of these steps and stages are read once more.
     """
     together = meeting.left_together(steps)
     last = steps[-STEPS_AT_MOST:]
     if not together or not last:
         return steps
-    ranges = _ranges(files, last, {stage for _, stage in together})
-    calls = _collective(ranges, last)
+    ranges = _read_ranges(files, last, {stage for _, stage in together})
+    calls = _find_collective(ranges, last)
     if calls.is_empty():
         return steps
     by_step = {part["at"][0]: part for part in calls.partition_by("at")}
-    origin_ns = role_steps.origin_ns(files.stage_rows())
+    origin_ns = role_steps.origin_ns(files.stage_rows)
     return [
         *steps[: len(steps) - len(last)],
-        *(_with(step, by_step.get(at), origin_ns) for at, step in enumerate(last)),
+        *(_add_collectives(step, by_step.get(at), origin_ns) for at, step in enumerate(last)),
     ]
 
 
-def _ranges(files: RunFiles, steps: list[RoleStep], keys: set[str]) -> pl.DataFrame:
+def _read_ranges(files: RunFiles, steps: list[RoleStep], keys: set[str]) -> pl.DataFrame:
     """`at` (which step of these), `member, role, stage, name, nth, start_ns, end_ns` of the ranges inside of stages."""
-    every = files.stage_rows()["stage"].cast(pl.String).unique().drop_nulls().to_list()
+    every = files.stage_rows["stage"].cast(pl.String).unique().drop_nulls().to_list()
     named = {name: canonical(name) for name in every if canonical(name) in keys}
     part = files.part(steps={step.step for step in steps}, stages=sorted(named))
     texts = pl.col("stage", "name").cast(pl.String)
     columns = (pl.col("process").cast(pl.UInt32), "step", texts, "start_ns", "duration_ns", "depth")
     is_inside = ~pl.col("is_stage") & pl.col("duration_ns").is_not_null()
     rows = pl.concat([ranges.filter(is_inside).select(*columns) for ranges, _ in part.batches()])
-    rows = rows.join(_members(part, steps), on=["process", "step"], how="inner").sort("start_ns")
+    rows = rows.join(_list_members(part, steps), on=["process", "step"], how="inner").sort("start_ns")
     return rows.with_columns(
         stage=pl.col("stage").replace_strict(named, default=None),
         end_ns=pl.col("start_ns") + pl.col("duration_ns"),
@@ -66,7 +62,7 @@ def _ranges(files: RunFiles, steps: list[RoleStep], keys: set[str]) -> pl.DataFr
     )
 
 
-def _members(part: RunFiles, steps: list[RoleStep]) -> pl.DataFrame:
+def _list_members(part: RunFiles, steps: list[RoleStep]) -> pl.DataFrame:
     """`at, process, step, member, role` of all who are compared."""
     processes = {process.name: process.index for process in part.processes}
     who = [
@@ -79,7 +75,7 @@ def _members(part: RunFiles, steps: list[RoleStep]) -> pl.DataFrame:
     return pl.DataFrame(who, schema=dict(zip(("at", "process", "step", "member", "role"), kinds)), orient="row")
 
 
-def _collective(ranges: pl.DataFrame, steps: list[RoleStep]) -> pl.DataFrame:
+def _find_collective(ranges: pl.DataFrame, steps: list[RoleStep]) -> pl.DataFrame:
     """Those that all members of a step leave together, of every name the innermost ones."""
     sizes = pl.Series([int(meeting.taking_part(step).sum()) for step in steps], dtype=pl.Int64)
     rows = ranges.filter(pl.len().over("at", "member", "stage", "name") <= _CALLS_AT_MOST)
@@ -94,10 +90,10 @@ def _collective(ranges: pl.DataFrame, steps: list[RoleStep]) -> pl.DataFrame:
     places = clear.group_by(*_PLACE).agg(pl.len(), pl.col("ratio").median())
     kept = places.filter((pl.col("len") >= meeting.STEPS_NEEDED) & (pl.col("ratio") <= meeting.TOGETHER_AT_MOST))
     rows = rows.join(kept.select(_PLACE), on=_PLACE, how="semi")
-    return rows.join(_enclosing(rows), on=_PLACE, how="anti")
+    return rows.join(_find_enclosing(rows), on=_PLACE, how="anti")
 
 
-def _enclosing(rows: pl.DataFrame) -> pl.DataFrame:
+def _find_enclosing(rows: pl.DataFrame) -> pl.DataFrame:
     """`role, stage, name` of those around others of the rows; looked at in one member's first step."""
     first = rows.filter((pl.col("at") == pl.col("at").min().over(_PLACE)) & (pl.col("member") == 0))
     pairs = first.join(first.select("role", "stage", "at", "start_ns", "end_ns", "depth"), on=["role", "stage", "at"])
@@ -105,7 +101,7 @@ def _enclosing(rows: pl.DataFrame) -> pl.DataFrame:
     return pairs.filter(is_around & (pl.col("end_ns") >= pl.col("end_ns_right"))).select(_PLACE).unique()
 
 
-def _with(step: RoleStep, calls: pl.DataFrame | None, origin_ns: int) -> RoleStep:
+def _add_collectives(step: RoleStep, calls: pl.DataFrame | None, origin_ns: int) -> RoleStep:
     """A step with its collectives; a name in a stage is a group of its own."""
     if calls is None:
         return step

@@ -21,7 +21,7 @@ def table(files: RunFiles) -> pl.DataFrame:
     """A row a process and target."""
     rows = [
         (process.index, rank_of(process), process.host, process.pid, role_of(process), *target)
-        for process, targets in _records(files, patch_record.parse)
+        for process, targets in _read_records(files, patch_record.parse)
         for target in targets
     ]
     return pl.DataFrame(rows, schema=PATCH_SCHEMA, orient="row")
@@ -30,13 +30,13 @@ def table(files: RunFiles) -> pl.DataFrame:
 def trainer_settings(files: RunFiles) -> dict[str, list[str]]:
     """By name, the values that processes have."""
     values: dict[str, set[str]] = {}
-    for _, settings in _records(files, patch_record.parse_settings):
+    for _, settings in _read_records(files, patch_record.parse_settings):
         for name, value in settings.items():
             values.setdefault(name, set()).add(value)
     return {name: sorted(seen) for name, seen in values.items()}
 
 
-def _records(files: RunFiles, parse: Callable[[bytes], Record]) -> Iterator[tuple[Process, Record]]:
+def _read_records(files: RunFiles, parse: Callable[[bytes], Record]) -> Iterator[tuple[Process, Record]]:
     """What each process says that says anything, parsed."""
     folder = Folder(os.path.join(files.path, layout.PATCHES))
     by_file = {f"{process.name}{layout.PATCHES_SUFFIX}": process for process in files.processes}

@@ -5,10 +5,9 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
-from ...store.documents import Unusable
 from ...store.session_file import RecordedSession, sessions
 from ...store.values import list_of, step_number, table_of, text_of, whole_number
-from ..folder import Damage, note_unusable
+from ..folder import Damage, noting_unusable
 
 if TYPE_CHECKING:
     import polars as pl
@@ -32,29 +31,27 @@ def rows(run: str | os.PathLike[str], run_id: str, damage: list[Damage]) -> list
     Args:
         damage: What cannot be read is added here, once.
     """
-    unusable: list[Unusable] = []
-    every = sorted(sessions(run, run_id, unusable), key=lambda session: session.key[0])
-    note_unusable(unusable, damage)
-    return [_row(session) for session in every]
+    with noting_unusable(damage) as unusable:
+        return [_make_row(each) for each in sorted(sessions(run, run_id, unusable), key=lambda each: each.key[0])]
 
 
-def _row(session: RecordedSession) -> dict[str, Any]:
+def _make_row(session: RecordedSession) -> dict[str, Any]:
     get, (request, stage, rank) = session.document.get, session.key
-    place = _place(session.document)
+    place = _place_of(session.document)
     stored, removed = table_of(get("stored")), table_of(get("removed"))
     reasons = [text_of(removed.get("why")), *map(text_of, list_of(get("problems")))]
     return {
         "request": request, "stage": stage, "step": step_number(get("step")), "rank": rank,
         "host": text_of(get("host")), "state": text_of(get("state")), "place": place,
-        "bytes": _number(removed.get("bytes") if place == REMOVED else get("bytes")),
-        "start_ns": _number(get("start_ns")), "end_ns": _number(get("end_ns")),
+        "bytes": _time_or_none(removed.get("bytes") if place == REMOVED else get("bytes")),
+        "start_ns": _time_or_none(get("start_ns")), "end_ns": _time_or_none(get("end_ns")),
         "preset": text_of(get("preset")) or None,
         "folder": text_of(stored.get("folder")) if place == HOST else session.place,
         "reason": "; ".join(filter(None, reasons)),
     }  # fmt: skip
 
 
-def _place(document: dict[str, Any]) -> str:
+def _place_of(document: dict[str, Any]) -> str:
     if isinstance(document.get("removed"), dict):
         return REMOVED
     if isinstance(document.get("stored"), dict):
@@ -62,6 +59,6 @@ def _place(document: dict[str, Any]) -> str:
     return RUN if document.get("output") else NONE
 
 
-def _number(value: Any) -> int | None:
+def _time_or_none(value: Any) -> int | None:
     number = whole_number(value)
     return number if 0 < number <= _LATEST_NS else None

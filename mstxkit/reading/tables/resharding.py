@@ -19,16 +19,12 @@ SCHEMA = {
 
 
 def table(runs: tuple[RoleRun, ...], waits: pl.DataFrame) -> pl.DataFrame:
-    """`step, role, kind, stage, ranks, cost_ns, last_ns, step_ratio`, by step.
+    """By step, of two kinds.
 
     - `weights`: stages in which weights change place or engines go to sleep and wake up: time of its own of the rank
       in the middle (`cost_ns`) and of the one that takes longest (`last_ns`), without waiting.
     - `dispatch`: what a controller waited for a stage while none of its workers was at it: before they began, between
-      and after they ended.
-
-    Args:
-        runs: Of each role.
-        waits: As `Run.waits()`.
+      and after they ended; of `Run.waits()`.
     """
     lengths = {int(step): s for run in runs for step, s in zip(run.steps, run.length_s()) if np.isfinite(s) and s > 0}
     rows = [row for run in runs for row in _of_role(run)]

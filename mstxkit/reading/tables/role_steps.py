@@ -48,17 +48,13 @@ class _Members(NamedTuple):
 def of_run(stage_rows: pl.DataFrame, processes: pl.DataFrame, has_beside: bool = False) -> list[RoleStep]:
     """Every step of every role that is over, attempt by attempt, in the order in which they ended.
 
-    *Cost*: a table of stages, and about a millisecond a step.
-
-    Args:
-        stage_rows: As `RunFiles.stage_rows` has them.
-        processes: As `Run.processes()`.
-        has_beside: With those of processes that work beside others of their role.
+    `has_beside`: with those of processes that work beside others of their role. *Cost*: a table of stages, and about a
+    millisecond a step.
     """
     names = stage_rows["stage"].cast(pl.String)
     keys = {name: canonical(name) for name in names.unique().drop_nulls().to_list()}
     rows = stage_rows.with_columns(stage=names.replace_strict(keys, default=None, return_dtype=pl.String))
-    members = _members(processes, rows)
+    members = _list_members(processes, rows)
     controllers = [place for place, peer in enumerate(members.peers) if peer.is_controller]
     waiting = rows.filter(pl.col("waits_for").is_not_null() & ~pl.col("process").is_in(controllers))
     waits_for = {
@@ -72,10 +68,10 @@ def of_run(stage_rows: pl.DataFrame, processes: pl.DataFrame, has_beside: bool =
         return []
     groups = list(dict.fromkeys(members.group))
     numbers = pl.Series([groups.index(group) for group in members.group], dtype=pl.Int64)
-    figures = _figures(work.with_columns(pl.col("start_ns") - origin_ns(stage_rows)), every).sort("start_ns")
+    figures = _sum_figures(work.with_columns(pl.col("start_ns") - origin_ns(stage_rows)), every).sort("start_ns")
     figures = figures.with_columns(of=numbers.gather(figures["process"]))
-    lives = _lives(figures, rows)
-    over = _over(figures, lives, members)
+    lives = _find_lives(figures, rows)
+    over = _find_over(figures, lives, members)
     parted = figures.partition_by("of", "step", maintain_order=True)
     own = {groups[of][:2] for of, _ in over if not groups[of][2]}
     left_out = {of for of, _ in over if groups[of][2] and groups[of][:2] in own and not has_beside}
@@ -94,7 +90,7 @@ def origin_ns(stage_rows: pl.DataFrame) -> int:
     return int(stage_rows["start_ns"].min() or 0)  # type: ignore[arg-type]
 
 
-def _members(processes: pl.DataFrame, rows: pl.DataFrame) -> _Members:
+def _list_members(processes: pl.DataFrame, rows: pl.DataFrame) -> _Members:
     entries = processes.to_dicts()
     works = set(rows.filter(rows["waits_for"].is_null())["process"].to_list())
     drivers = set(rows["process"].to_list()) - works
@@ -125,7 +121,7 @@ def beside(entry: dict[str, Any]) -> str:
     return re.sub(r"\d+", "", f"{entry['under']} {entry['part'] or ''}").strip() if is_beside else ""
 
 
-def _figures(work: pl.DataFrame, every: pl.DataFrame) -> pl.DataFrame:
+def _sum_figures(work: pl.DataFrame, every: pl.DataFrame) -> pl.DataFrame:
     """`process, step, stage` and the figures of each, in ns and pieces of work; null where nobody says so.
 
     The outermost ranges of a stage say how much it did; where none does, those inside of them, as an engine's steps.
@@ -140,28 +136,24 @@ def _figures(work: pl.DataFrame, every: pl.DataFrame) -> pl.DataFrame:
     return figures.with_columns(pl.coalesce(name, f"{name}_inside") for name in _WORK)
 
 
-def _lives(figures: pl.DataFrame, rows: pl.DataFrame) -> dict[int, Whole]:
+def _find_lives(figures: pl.DataFrame, rows: pl.DataFrame) -> dict[int, Whole]:
     """Group to (3, N): its processes, in order, and the first step in which each did anything, and its last one."""
     last = rows.group_by("process").agg(last=pl.col("step").max())
     lives = figures.group_by("of", "process").agg(first=pl.col("step").min()).join(last, on="process").sort("process")
     return {part["of"][0]: part.drop("of").cast(pl.Int64).to_numpy().T for part in lives.partition_by("of")}
 
 
-def _over(figures: pl.DataFrame, lives: dict[int, Whole], members: _Members) -> set[tuple[int, int]]:
+def _find_over(figures: pl.DataFrame, lives: dict[int, Whole], members: _Members) -> set[tuple[int, int]]:
     """Which steps of which groups are over: nobody may still add to them, and nobody was killed in them."""
     over = set()
     for group, steps in figures.group_by("of").agg(pl.col("step").unique()).iter_rows():
-        barred = _barred(dict(lives[group][[0, 2]].T.tolist()), members)
-        over |= {(group, step) for step in steps if not barred(step)}
+        last = dict(lives[group][[0, 2]].T.tolist())
+        newest = max(last.values())
+        going_on = (step for process, step in last.items() if members.is_running[process])
+        bar = min((step for step in going_on if step >= newest - _STEPS_BEHIND), default=newest + 1)
+        broken = {last[p] for p in last if not members.has_ended[p] and not members.is_running[p]}
+        over |= {(group, step) for step in steps if step < bar and step not in broken}
     return over
-
-
-def _barred(last: dict[int, int], members: _Members) -> Any:
-    newest = max(last.values())
-    going_on = [step for process, step in last.items() if members.is_running[process]]
-    bar = min((step for step in going_on if step >= newest - _STEPS_BEHIND), default=newest + 1)
-    broken = {last[p] for p in last if not members.has_ended[p] and not members.is_running[p]}
-    return lambda step: step >= bar or step in broken
 
 
 def _role_step(part: pl.DataFrame, role: str, members: _Members, lives: Whole) -> RoleStep:
@@ -172,7 +164,7 @@ def _role_step(part: pl.DataFrame, role: str, members: _Members, lives: Whole) -
     keys = tuple(dict.fromkeys(part["stage"].to_list()))
     places = {key: place for place, key in enumerate(keys)}
     stage_at = np.array([places[key] for key in part["stage"].to_list()], dtype=np.int64)
-    tables = {name: _spread(part[name], (len(processes), len(keys)), at, stage_at) for name in _FIGURES}
+    tables = {name: _spread_column(part[name], (len(processes), len(keys)), at, stage_at) for name in _FIGURES}
     total_s, peers = tables["total_ns"] / _NS, tuple(members.peers[process] for process in processes)
     apart_s = WALL_ERROR_NS / _NS if len({peer.host for peer in peers if not peer.is_controller}) > 1 else 0.0
     return RoleStep(
@@ -183,7 +175,7 @@ def _role_step(part: pl.DataFrame, role: str, members: _Members, lives: Whole) -
     )  # fmt: skip
 
 
-def _spread(column: pl.Series, shape: tuple[int, int], members: Any, stage: Whole) -> Seconds:
+def _spread_column(column: pl.Series, shape: tuple[int, int], members: Any, stage: Whole) -> Seconds:
     """The values of rows in a table of members and stages; NaN where there are none."""
     table = np.full(shape, np.nan)
     table[members, stage] = column.cast(pl.Float64).fill_null(float("nan")).to_numpy()

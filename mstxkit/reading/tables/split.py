@@ -54,20 +54,20 @@ def rows(runs: tuple[RoleRun, ...], kind: str, asked: AskedSplit | None = None) 
     Raises:
         ReadError: nothing tells of what is asked for.
     """
-    rollouts = next((run for run in runs if _has(run, MAKES) and not _has(run, USES)), None)
-    trainers = next((run for run in runs if _has(run, USES) and not _has(run, MAKES)), None)
+    rollouts = next((run for run in runs if _has_stages(run, MAKES) and not _has_stages(run, USES)), None)
+    trainers = next((run for run in runs if _has_stages(run, USES) and not _has_stages(run, MAKES)), None)
     if rollouts is None or trainers is None:
-        _refuse(asked, "one role generates and another one trains")
+        _refuse_numbers(asked, "one role generates and another one trains")
         return
     if not all(np.nansum(run.work[..., 0]) > 0 for run in (rollouts, trainers)):
-        _refuse(asked, "both roles tell of their tokens (attribute tokens)")
+        _refuse_numbers(asked, "both roles tell of their tokens (attribute tokens)")
         return
     n, m, step_s = len(trainers.members), len(rollouts.members), trainers.step_s()
     now_s = _step_s(trainers, rollouts, n, m)
     if not (now_s > 0 and step_s > 0):
-        _refuse(asked, "steps take some time")
+        _refuse_numbers(asked, "steps take some time")
         return
-    for more_trainers, more_rollouts in _splits(n, m, asked):
+    for more_trainers, more_rollouts in _list_splits(n, m, asked):
         then_s = step_s * _step_s(trainers, rollouts, more_trainers, more_rollouts) / now_s
         off = _OFF_AT_LEAST + _OFF_BY_TWICE * math.hypot(math.log2(more_trainers / n), math.log2(more_rollouts / m))
         yield (
@@ -77,12 +77,12 @@ def rows(runs: tuple[RoleRun, ...], kind: str, asked: AskedSplit | None = None) 
         )  # fmt: skip
 
 
-def _refuse(asked: AskedSplit | None, needed: str) -> None:
+def _refuse_numbers(asked: AskedSplit | None, needed: str) -> None:
     if asked is not None:
         raise ReadError(f"what other numbers of trainers and rollouts do is known only of a run in which {needed}")
 
 
-def _splits(n: int, m: int, asked: AskedSplit | None) -> Iterable[tuple[int, int]]:
+def _list_splits(n: int, m: int, asked: AskedSplit | None) -> Iterable[tuple[int, int]]:
     """(trainers, rollouts) to go through: those asked for, and some moved from one side to the other."""
     moves = sorted({round(min(n, m) * share) for share in _MOVED} - {0})
     moved = [(n + more, m - more) for more in [*(-move for move in reversed(moves)), *moves]]
@@ -90,7 +90,7 @@ def _splits(n: int, m: int, asked: AskedSplit | None) -> Iterable[tuple[int, int
     return dict.fromkeys([*first, *(split for split in moved if min(split) > 0)])
 
 
-def _has(run: RoleRun, stages: tuple[str, ...]) -> bool:
+def _has_stages(run: RoleRun, stages: tuple[str, ...]) -> bool:
     return any(canonical(kind.stage) in stages for kind in run.kinds)
 
 
@@ -98,7 +98,7 @@ def _step_s(trainers: RoleRun, rollouts: RoleRun, n: int, m: int) -> float:
     """How long a step takes with so many, in the mean."""
     uses_s = replay.lengths_s(trainers, _with_share(trainers, len(trainers.members) / n))
     makes_s = _shared_out(rollouts, min(m, max(_MEMBERS_AT_MOST, len(rollouts.members))))
-    return paced(uses_s, makes_s * _steps_a_step(rollouts, trainers), _ahead(trainers, rollouts))
+    return paced(uses_s, makes_s * _steps_a_step(rollouts, trainers), _batches_ahead(trainers, rollouts))
 
 
 def paced(uses_s: Seconds, makes_s: Seconds, ahead: int) -> float:
@@ -117,14 +117,14 @@ def paced(uses_s: Seconds, makes_s: Seconds, ahead: int) -> float:
     return float(over[-1] - over[first]) / max(1, len(uses_s) - 1)
 
 
-def _ahead(trainers: RoleRun, rollouts: RoleRun) -> int:
+def _batches_ahead(trainers: RoleRun, rollouts: RoleRun) -> int:
     """So many batches rollouts were seen to be ahead; 1 at least, or else nothing would go on at once."""
-    begun, used = np.fmin.reduce(rollouts.came_s[:, :, _stages(rollouts)], axis=2), trainers.spans_s()[1]
+    begun, used = np.fmin.reduce(rollouts.came_s[:, :, _list_stages(rollouts)], axis=2), trainers.spans_s()[1]
     in_use = trainers.steps[np.minimum(np.searchsorted(used, begun, "right"), len(used) - 1)]
     return max(1, min(int((rollouts.steps[:, None] - in_use).max(where=np.isfinite(begun), initial=0)), len(used)))
 
 
-def _stages(run: RoleRun) -> list[int]:
+def _list_stages(run: RoleRun) -> list[int]:
     return [piece for piece in range(len(run.kinds)) if not run.is_gap(piece)]
 
 
@@ -140,7 +140,7 @@ def _with_share(run: RoleRun, share: float) -> Seconds:
     """(T, M, K) own times with so many times the work for each member, and nothing to wait for before a step."""
     own: Seconds = run.own_s.copy()
     own[:, :, 0] = np.fmin.reduce(own[:, :, 0], axis=0)
-    for piece in _stages(run):  # who has most says how long all take: they meet
+    for piece in _list_stages(run):  # who has most says how long all take: they meet
         most_s, most = (np.fmax.reduce(values[:, :, piece], axis=1) for values in (own, run.work[..., :1]))
         cost = _Cost(most_s, most)
         own[:, :, piece] *= (cost.times(most * share) / cost.times(most))[:, None]
@@ -149,10 +149,10 @@ def _with_share(run: RoleRun, share: float) -> Seconds:
 
 def _shared_out(run: RoleRun, count: int) -> Seconds:
     """(T, count) seconds that so many members need for the same work, shared out among them anew."""
-    took_s = np.nan_to_num(run.own_s[:, :, _stages(run)]).sum(axis=2)
+    took_s = np.nan_to_num(run.own_s[:, :, _list_stages(run)]).sum(axis=2)
     work = run.work[:, :, int(np.nansum(run.work[..., 0], axis=(0, 1)).argmax()), ::2]
     cost, (tokens, longest) = _Cost(took_s, work), np.moveaxis(np.nan_to_num(work), 2, 0)
-    parts, rows = _parts(took_s.shape[1], count), np.arange(len(work))[:, None]
+    parts, rows = _cut_parts(took_s.shape[1], count), np.arange(len(work))[:, None]
     # In another step a part is like one of its size: only one part has what was the longest of all.
     elsewhere = (rows + (_SPREAD * len(work) * np.arange(len(parts.share))).astype(np.int64)) % len(work)
     values = np.sort(longest, axis=None)
@@ -178,7 +178,7 @@ class _Parts(NamedTuple):
     at: Any
 
 
-def _parts(there: int, count: int) -> _Parts:
+def _cut_parts(there: int, count: int) -> _Parts:
     edges = np.union1d(np.arange(there + 1) * count, np.arange(count + 1) * there)
     begin, end = edges[:-1], edges[1:]
     return _Parts(begin // count, begin % count / count, (end - begin) / count, begin // there)
@@ -197,23 +197,23 @@ class _Cost:
             axes = tuple(range(times_s.ndim))
             self._mean_s = float(np.nan_to_num(times_s).sum() / np.isfinite(times_s).sum())
             self._mean = np.nan_to_num(work).sum(axis=axes) / np.isfinite(work).sum(axis=axes)
-            longer, more = times_s / self._mean_s - 1, self._more(work)
+            longer, more = times_s / self._mean_s - 1, self._more_work(work)
         is_known = np.isfinite(longer)
-        self._by = _elasticity(more[is_known], longer[is_known])
+        self._by = _fit_elasticity(more[is_known], longer[is_known])
 
-    def _more(self, work: Seconds) -> Seconds:
+    def _more_work(self, work: Seconds) -> Seconds:
         with np.errstate(all="ignore"):
             return np.asarray(np.nan_to_num(work / self._mean - 1))
 
     def times(self, work: Seconds) -> Seconds:
         """(…) seconds for so much work."""
-        return np.asarray(self._mean_s * np.maximum(_SHORTEST, 1 + self._more(work) @ self._by))
+        return np.asarray(self._mean_s * np.maximum(_SHORTEST, 1 + self._more_work(work) @ self._by))
 
 
-def _elasticity(more: Seconds, longer: Seconds) -> Seconds:
+def _fit_elasticity(more: Seconds, longer: Seconds) -> Seconds:
     """(F,) how much longer a stage takes, for how much more of each there is."""
     supposed = np.array(_SUPPOSED[: more.shape[1]])
-    learnt = _slopes(more, longer)
+    learnt = _fit_slopes(more, longer)
     noise = max(LEAST_NOISE, float(np.median(np.abs(longer - more @ learnt))) / 0.6745) if len(longer) else 1.0
     precision = more.T @ more / noise**2
     return supposed + np.linalg.solve(
@@ -221,7 +221,7 @@ def _elasticity(more: Seconds, longer: Seconds) -> Seconds:
     )
 
 
-def _slopes(features: Seconds, target: Seconds) -> Seconds:
+def _fit_slopes(features: Seconds, target: Seconds) -> Seconds:
     """Least squares, and a second time with less weight for what lies far out. *Shape*: (S, F) and (S,) to (F,)."""
     factors, weights = np.zeros(features.shape[1]), np.ones(len(target))
     ridge = 1e-6 * np.eye(features.shape[1]) * max(1.0, float((features**2).sum()))

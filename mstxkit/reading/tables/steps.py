@@ -1,63 +1,86 @@
-"""How long steps take: of each process, from the first begin of a step's ranges, or its word, to that of the next's."""
+"""`Run.steps()`: how long each step of each role took, how much of it was waiting, and who held it up; `Run.ranks()`:
+what a step's time of each rank goes to, work of its own and waiting for others.
+"""
 
 from __future__ import annotations
 
-from typing import Iterable
+from collections import Counter
+from typing import Any, Iterable, Iterator, Mapping
 
+import numpy as np
 import polars as pl
 
+from ...triggers.late_rank import middle_of
 from ..processes import Process
+from ..role_runs import RoleRun, shown_ns
+from . import bubbles
 
-_ENDED = "ended"
+SCHEMA = {
+    "step": pl.Int64, "role": pl.String, "ranks": pl.Int32, "start_ns": pl.Int64, "end_ns": pl.Int64,
+    "duration_ns": pl.Int64, "wait_ns": pl.Int64, "wait_ratio": pl.Float64, "gate_rank": pl.Int32,
+    "gate_stage": pl.String, "gate_more_ns": pl.Int64,
+}  # fmt: skip
+RANK_SCHEMA = {
+    "role": pl.String, "rank": pl.Int32, "host": pl.String, "steps": pl.Int64, "work_ns": pl.Int64,
+    "gap_ns": pl.Int64, "wait_ns": pl.Int64, "wait_ratio": pl.Float64, "excess_ratio": pl.Float64,
+    "excess_stage": pl.String, "gated_steps": pl.Int64,
+}  # fmt: skip
 
 
-def periods(spans: pl.DataFrame, states: list[str], processes: Iterable[Process] = ()) -> pl.DataFrame:
-    """`process, step, period_ns`: how long each step took each process, by process and step.
-
-    Until its next step began, where that has the next number; else until the last of its ranges ended. A last step
-    that may not be over, since its process has not ended, is left out unless it is the only one.
-
-    Args:
-        spans: as `inside.sums` gives them; those of a step count together.
-        states: of the processes, in the order of `Run.processes()`.
-        processes: which say when their first step began.
+def table(runs: tuple[RoleRun, ...], origin_ns: int = 0, processes: Iterable[Process] = ()) -> pl.DataFrame:
+    """A row a step and role. `duration_ns`: since the step before ended for the last rank; of the first, since a
+    process said it. `wait_ns`: what a rank waits for others in it, as the mean of the ranks, `wait_ratio` that over the
+    step. The gate is whoever made the others wait most, in the stage in which it was late, by `gate_more_ns`.
     """
-    keys = {name: spans.schema[name] for name in ("process", "step", "start_ns")}
-    firsts = [(process.index, *first) for process in processes if (first := process.first_step)]
-    whole = spans.group_by("process", "step").agg(pl.col("start_ns").min(), pl.col("end_ns").max())
-    whole = whole.join(pl.DataFrame(firsts, keys, orient="row"), on=["process", "step"], how="left", suffix="_said")
-    whole = whole.with_columns(start_ns=pl.min_horizontal("start_ns", "start_ns_said"))
-    after = {name: pl.col(name).shift(-1).over("process") for name in ("step", "start_ns")}
-    until_next = pl.when(after["step"] == pl.col("step") + 1).then(after["start_ns"] - pl.col("start_ns"))
-    own_ns = pl.col("end_ns") - pl.col("start_ns")
-    not_ended = [process for process, state in enumerate(states) if state != _ENDED]
-    is_unfinished = pl.col("process").is_in(not_ended) & after["step"].is_null() & (pl.len().over("process") > 1)
-    rows = whole.sort("process", "step").with_columns(
-        period_ns=pl.when(until_next > 0).then(until_next).otherwise(own_ns), is_unfinished=is_unfinished
-    )
-    return rows.filter(~pl.col("is_unfinished")).select("process", "step", "period_ns")
+    said_s = {(of.name, first[0]): (first[1] - origin_ns) / 1e9 for of in processes if (first := of.first_step)}
+    rows = [row for run in runs for row in _of_role(run, origin_ns, said_s)]
+    return pl.DataFrame(rows, schema=SCHEMA, orient="row").sort("step", "role", maintain_order=True)
 
 
-def by_process(periods: pl.DataFrame) -> pl.DataFrame:
-    """`process, steps, step_ns`: the mean of each process's steps, the slowest process first.
+def _of_role(run: RoleRun, origin_ns: int, said_s: Mapping[tuple[str, int], float]) -> Iterator[tuple[Any, ...]]:
+    ended, lengths = run.spans_s()[1], run.length_s().copy()
+    begun = (said_s.get((peer.process, int(run.steps[0])), np.inf) for peer in run.members)
+    lengths[0] = max(lengths[0], ended[0] - min(begun))
+    waits = np.nansum(run.wait_s, axis=2)
+    held = bubbles.held_up(run)
+    gates = zip(held.member.tolist(), held.piece.tolist(), held.more_s.tolist())
+    for at, (step, (gate, piece, more_s)) in enumerate(zip(run.steps.tolist(), gates)):
+        there = np.isfinite(run.own_s[at]).any(axis=1)
+        wait_s, length_s = float(waits[at, there].mean()), float(lengths[at])
+        yield (
+            step, run.role, int(there.sum()), (shown_ns(ended[at] - length_s) or 0) + origin_ns,
+            (shown_ns(ended[at]) or 0) + origin_ns, shown_ns(length_s), shown_ns(wait_s),
+            wait_s / length_s if length_s > 0 else None,
+            None if gate < 0 else run.members[gate].rank, None if piece < 0 else run.stage(piece), shown_ns(more_s),
+        )  # fmt: skip
 
-    Processes with fewer than half as many steps as others are left out: they are no measure of a step.
+
+def rank_table(runs: tuple[RoleRun, ...]) -> pl.DataFrame:
+    """Means of a step, of each rank.
+
+    Time in stages, between them, and waiting for others (which is in neither). `excess_ratio`: by how
+    much it takes longer than the others for the same work in the stage in which that costs most (`excess_stage`), in
+    the middle of all steps. `gated_steps`: in so many steps it came last to where the others waited most.
     """
-    means = periods.group_by("process").agg(steps=pl.len().cast(pl.Int64), step_ns=pl.col("period_ns").mean())
-    often = means.filter(pl.col("steps") * 2 >= pl.col("steps").max())
-    return often.sort("step_ns", "process", descending=[True, False])
+    rows = [row for run in runs for row in _sum_role(run)]
+    return pl.DataFrame(rows, schema=RANK_SCHEMA, orient="row")
 
 
-def shares(of_steps: pl.DataFrame, periods: pl.DataFrame) -> pl.DataFrame:
-    """`stage, process, share_ratio`: of all the time of the process's steps, how much it was in the stage.
-
-    Args:
-        of_steps: as `stages.by_step` gives them.
-    """
-    together = of_steps.join(periods, on=["process", "step"], how="inner")
-    inside = together.group_by("stage", "process").agg(pl.col("total_ns").sum())
-    whole = periods.group_by("process").agg(pl.col("period_ns").sum())
-    ratio = pl.col("total_ns") / pl.col("period_ns")
-    return inside.join(whole, on="process").select(
-        "stage", "process", share_ratio=pl.when(pl.col("period_ns") > 0).then(ratio)
-    )
+def _sum_role(run: RoleRun) -> Iterator[tuple[Any, ...]]:
+    gaps = np.array([run.is_gap(piece) for piece in range(len(run.kinds))])
+    own, waits = np.nan_to_num(run.own_s), np.nan_to_num(run.wait_s)
+    here = np.asarray(np.isfinite(run.own_s).any(axis=2))
+    steps = np.maximum(1, here.sum(axis=0))
+    work, gap, wait = (values.sum(axis=(0, 2)) / steps for values in (own[:, :, ~gaps], own[:, :, gaps], waits))
+    with np.errstate(all="ignore"):
+        off = middle_of(run.longer())
+        costs = np.nan_to_num(np.where(gaps & run.is_free, 0.0, off)) * np.nan_to_num(middle_of(run.own_s))
+    most, gated = costs.argmax(axis=1), Counter(bubbles.held_up(run).member.tolist())
+    for member, peer in enumerate(run.members):
+        piece, total = int(most[member]), work[member] + gap[member] + wait[member]
+        yield (
+            run.role, peer.rank, peer.host, int(here[:, member].sum()), shown_ns(work[member]), shown_ns(gap[member]),
+            shown_ns(wait[member]), wait[member] / total if total > 0 else None,
+            float(off[member, piece]) if np.isfinite(off[member, piece]) else None, run.stage(piece),
+            gated[member],
+        )  # fmt: skip

@@ -6,21 +6,19 @@ which members wait, what counts is the time since the last of them has come.
 
 from __future__ import annotations
 
-import math
-from typing import Iterable, Iterator, NamedTuple
+from typing import Iterable, Iterator, NamedTuple, Sequence
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from ...judging import whole_run
-from ...judging.columns import LEAST_NOISE
 from ...judging.cutting import BEFORE
 from ...judging.measuring import INSIDE
 from ...judging.stalls import NOW_AND_THEN
 from ...judging.whole_run import PLAIN
 from ...stages import canonical
 from ...store.verdicts import COMPUTE, INPUT, JITTER, Verdict
+from .. import replay
 from ..role_runs import RoleRun, Seconds, shown_ns
 
 SCHEMA = {
@@ -31,6 +29,7 @@ SCHEMA = {
 _KINDS = (COMPUTE, INPUT, JITTER)
 # Of a step: what all steps of the run show to be less than that is no straggler.
 STEP_AT_LEAST = 0.002
+_SMOOTHED_STEPS, _NEARLY, _MOSTLY = 9, 0.8, 0.5
 
 
 class Straggler(NamedTuple):
@@ -43,8 +42,10 @@ class Straggler(NamedTuple):
         steps: In so many of them it was seen.
         effect: Mean share by which it takes longer than expected for its work.
         more_s: Seconds a step that this is.
-        step_ratio: The same as a share of the step.
-        confidence: 0 to 1: how sure it is that this is no chance, however many members and steps were looked at.
+        confidence: 0 to 1: as the verdict has it.
+        too_much_s: (until - since,) seconds that it took too long in each step.
+        saved: Seconds that a step took, and that it would have been shorter by without it, and all that are slow there
+            by the same cause: means.
     """
 
     member: int
@@ -55,25 +56,27 @@ class Straggler(NamedTuple):
     steps: int
     effect: float
     more_s: float
-    step_ratio: float
     confidence: float
+    too_much_s: Seconds
+    saved: tuple[float, float] = (0.0, 0.0)
+
+    @property
+    def step_ratio(self) -> float:
+        """Share of the step that is lost by it."""
+        return max(0.0, self.saved[1] / self.saved[0]) if self.saved[0] > 0 else 0.0
 
 
-def table(runs: tuple[RoleRun, ...], verdicts: Iterable[Verdict] | None = None) -> pl.DataFrame:
+def table(runs: tuple[RoleRun, ...], verdicts: Iterable[Verdict] = ()) -> pl.DataFrame:
     """The one that costs most first.
 
-    `effect_ratio`: by how much it takes longer than the others for the same work, as a
-    share; `more_ns`: that in ns a step, `step_ratio`: as a share of the step; `where`: before the stage, in it, or
-    inside of it, between its collectives, which only rings or ranges around them tell of.
-
-    Args:
-        runs: Of each role.
-        verdicts: What was judged of them, also where it is withdrawn; None: they are judged now.
+    `effect_ratio`: by how much it takes longer than the others for the same work, as a share; `more_ns`: that in ns a
+    step; `step_ratio`: by which share the step would be shorter without that, of several that are slow together (a
+    host) without that of all, as verdicts and `Run.what_if()` have it; `where`: before the stage, in it, or inside of
+    it, between its collectives, which only rings or ranges around them tell of. Verdicts that are withdrawn count too.
     """
     rows = []
-    verdicts = verdicts_of(runs) if verdicts is None else verdicts
     for run in runs:
-        for slow in of_role(run, verdicts):
+        for slow in of_role(runs, run, verdicts):
             peer = run.members[slow.member]
             rows.append((
                 run.role, run.stage(slow.piece), slow.where, peer.rank, peer.host, int(run.steps[slow.since]),
@@ -85,67 +88,89 @@ def table(runs: tuple[RoleRun, ...], verdicts: Iterable[Verdict] | None = None) 
     )
 
 
-def verdicts_of(runs: tuple[RoleRun, ...]) -> tuple[Verdict, ...]:
-    """All that the judge says of these steps."""
-    by_judge = whole_run.judged(runs[0].every if runs else ())
-    return (*by_judge.standing, *by_judge.withdrawn)
-
-
-def of_role(run: RoleRun, verdicts: Iterable[Verdict]) -> list[Straggler]:
+def of_role(runs: tuple[RoleRun, ...], run: RoleRun, verdicts: Iterable[Verdict]) -> list[Straggler]:
     """Those of one role, what costs most first; of one member and piece the one that goes on for longest."""
     longest: dict[tuple[int, int], Straggler] = {}
     for verdict in verdicts:
         lasts = verdict.kind in _KINDS and verdict.evidence.get("where") != NOW_AND_THEN
         if lasts and (verdict.role or "") == run.role:
-            for slow in _of_verdict(run, verdict):
+            for slow in _of_verdict(runs, run, verdict):
                 before = longest.get((slow.member, slow.piece), slow)
                 longest[slow.member, slow.piece] = max(before, slow, key=lambda each: each.until - each.since)
     return sorted(longest.values(), key=lambda slow: (-slow.step_ratio, slow.member, slow.piece))
 
 
-def _of_verdict(run: RoleRun, verdict: Verdict) -> Iterator[Straggler]:
+def _of_verdict(runs: tuple[RoleRun, ...], run: RoleRun, verdict: Verdict) -> Iterator[Straggler]:
     """Each member that it blames, in each stage in which, or before which, it is slow."""
     where = PLAIN.get(str(verdict.evidence.get("where")), str(verdict.evidence.get("where")))
     also_in = filter(None, str(verdict.evidence.get("also_in", "")).split(", "))
     blamed = verdict.group if verdict.rank is None and not verdict.process else (verdict.rank,)
-    for member, peer in enumerate(run.members):
-        if peer.rank in blamed and (peer.rank is not None or peer.who == verdict.process):
-            for stage, its_where in [(verdict.stage, where), *((stage, "") for stage in also_in)]:
-                yield from _where_slowest(run, verdict, member, stage or "", its_where)
+    members = [
+        member for member, peer in enumerate(run.members)
+        if peer.rank in blamed and (peer.rank is not None or peer.who == verdict.process)
+    ]  # fmt: skip
+    for stage, its_where in [(verdict.stage, where), *((stage, "") for stage in also_in)]:
+        each = (_where_slowest(run, verdict, member, stage or "", its_where) for member in members)
+        together = [slow for slow in each if slow is not None]
+        saved = _seconds_saved(runs, run, together) if together else (0.0, 0.0)
+        yield from (slow._replace(saved=saved) for slow in together)
 
 
-def _where_slowest(run: RoleRun, verdict: Verdict, member: int, stage: str, where: str) -> Iterator[Straggler]:
-    """Of the pieces of a stage, in which of its steps. `where`: "": in it or before it."""
-    is_gap = (where == BEFORE,) if where else (False, True)
-    own_s, excess = (run.inside_s, run.excess_inside) if where == INSIDE else (run.own_s, run.excess)
-    own_s, excess = own_s[:, member], excess[:, member]
+def _seconds_saved(runs: tuple[RoleRun, ...], run: RoleRun, together: Sequence[Straggler]) -> tuple[float, float]:
+    """Seconds that a step took, and that it would have been shorter by without all of these: means."""
+    less_s, is_inside = np.zeros(run.own_s.shape), together[0].where == INSIDE
+    for slow in together:
+        less_s[slow.since : slow.until, slow.member, slow.piece] = slow.too_much_s
+    steps = np.arange(min(slow.since for slow in together), max(slow.until for slow in together))
+    is_told = np.isfinite(run.inside_s[steps]).any(axis=(1, 2)) if is_inside else np.ones(len(steps), bool)
+    return replay.saved_s(runs, run, replay.taken(run, less_s, is_inside), steps[is_told])
+
+
+def _where_slowest(run: RoleRun, verdict: Verdict, member: int, stage: str, where: str) -> Straggler | None:
+    """Of the pieces of a stage, in which of its steps; None: in none. `where`: "": in it or before it."""
+    is_gap, is_inside = (where == BEFORE,) if where else (False, True), where == INSIDE
+    own_s, excess = (values[:, member] for values in run.spent(is_inside))
     last_step = (verdict.step or 0) if verdict.withdrawn else run.steps[-1]
     steps = (run.steps >= (verdict.since_step or 0)) & (run.steps <= last_step)
     more_s = np.nan_to_num(own_s - run.expected_s(excess, own_s))
     of_stage = (at for at in range(len(run.kinds)) if canonical(run.stage(at)) == canonical(stage))
     pieces = [at for at in of_stage if run.is_gap(at) in is_gap and (excess[steps, at] > 0).any()]
     if not pieces:
-        return
+        return None
     piece = max(pieces, key=lambda at: float(more_s[steps, at].sum()))
-    since, until = _stretch(excess[:, piece], steps)
+    more = np.fmax(excess[steps, piece], 0.0)  # each as it weighs: also where few steps are slow, what these have
+    is_slow = excess[:, piece] >= (more**2).sum() / more.sum() / 2
+    since, until = _find_stretch(is_slow, np.isfinite(excess[:, piece]), steps)
     here = np.flatnonzero(np.isfinite(excess[since:until, piece])) + since
     spent_s, lost_s, step_s = float(own_s[here, piece].mean()), float(more_s[here, piece].mean()), run.step_s()
-    values = excess[here, piece]
-    chance = math.erfc(float(values.mean() / max(LEAST_NOISE, values.std())) * math.sqrt(len(values) / 2)) / 2
-    if step_s > 0 and lost_s >= STEP_AT_LEAST * step_s:
-        yield Straggler(
-            member, piece, where if where == INSIDE else run.where(piece), since, until,
-            len(here), lost_s / max(spent_s - lost_s, 1e-9), lost_s, lost_s / step_s,
-            1 - min(1.0, chance * run.excess.size),
-        )  # fmt: skip
+    if step_s <= 0 or lost_s < STEP_AT_LEAST * step_s:
+        return None
+    stretch_s, too_much = own_s[since:until, piece], np.maximum(0.0, _smooth_values(excess[since:until, piece]))
+    if is_slow[here].mean() < _MOSTLY:  # now and then: then it is all of it
+        too_much = np.where(is_slow, excess[:, piece], 0.0)[since:until]
+    return Straggler(
+        member, piece, where if is_inside else run.where(piece), since, until, len(here),
+        lost_s / max(spent_s - lost_s, 1e-9), lost_s, verdict.confidence,
+        stretch_s - run.expected_s(too_much, stretch_s),
+    )  # fmt: skip
 
 
-def _stretch(excess: Seconds, steps: npt.NDArray[np.bool_]) -> tuple[int, int]:
-    """Places of the first step, and of the one after the last, in which more than half of the excess is seen. A verdict
-    does not count the steps before it may judge: where it is as slow in these, it has begun with them.
+def _find_stretch(
+    is_slow: npt.NDArray[np.bool_], is_seen: npt.NDArray[np.bool_], steps: npt.NDArray[np.bool_]
+) -> tuple[int, int]:
+    """Places of the first slow step, and of the one after the last. A verdict does not count the steps before it may
+    judge: where nearly as many of these are slow, it has begun with them.
     """
-    most = max(0.0, np.nanmedian(excess[steps])) / 2
-    slow, quick = np.flatnonzero(steps & (excess >= most)), np.flatnonzero(excess < most)
-    before = quick[quick < slow[0]]
-    first = int(before[-1]) + 1 if len(before) else 0
-    return first + int(np.isfinite(excess[first:]).argmax()), int(slow[-1]) + 1
+    slow, often = np.flatnonzero(steps & is_slow), is_slow[steps & is_seen].mean()
+    begin = np.stack([is_slow, is_seen])[:, : slow[0] + 1]
+    slow_since, seen_since = np.cumsum(begin[:, ::-1], axis=1)[:, ::-1]
+    first = np.flatnonzero(begin[0] & (slow_since >= _NEARLY * often * seen_since))[0]
+    return int(first), int(slow[-1]) + 1
+
+
+def _smooth_values(values: Seconds) -> Seconds:
+    """Each value as the mean of its neighbours; NaN as none."""
+    seen = np.isfinite(values).astype(float)
+    window = np.ones(min(_SMOOTHED_STEPS, len(values)))
+    sums = np.convolve(np.nan_to_num(values), window, "same")
+    return np.asarray(sums / np.maximum(1.0, np.convolve(seen, window, "same")))

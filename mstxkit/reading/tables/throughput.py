@@ -22,16 +22,10 @@ SCHEMA = {
 def table(
     runs: tuple[RoleRun, ...], flops_per_token: ByStage | None = None, peak_flops: ByStage | None = None
 ) -> pl.DataFrame:
-    """`step, role, stage, ranks, tokens, responses, stage_ns, step_ns, tokens_per_s, step_tokens_per_s, mfu_ratio`.
-
-    Of each stage that tells of its tokens. `tokens_per_s`: of all ranks, from when the first enters the stage until the
-    last has left it (`stage_ns`); where nobody waits and ranks drift apart, in the time of one rank in the mean.
+    """Of each stage that tells of its tokens. `tokens_per_s`: of all ranks, from when the first enters the stage until
+    the last has left it (`stage_ns`); where nobody waits and ranks drift apart, in the time of one rank in the mean.
     `step_tokens_per_s`: over the whole step. `ranks`: in the stage, whoever tells its tokens. `mfu_ratio`: share of
-    their peak; null without its two figures.
-
-    Args:
-        runs: Of each role.
-        flops_per_token, peak_flops: As `Run.throughput` takes them.
+    their peak; null without its two figures, which `Run.throughput` tells of.
     """
     try:
         flops = metrics_setting.checked(None, flops_per_token, peak_flops).flops
@@ -54,7 +48,7 @@ def _of_role(run: RoleRun, flops: Flops) -> Iterator[tuple[Any, ...]]:
             came, done = run.came_s[at, :, piece], np.fmax.reduce(run.done_s[at][:, [piece, *rest]], axis=1)
             stage_s = float(np.nanmean(done - came) if run.is_free else np.nanmax(done) - np.nanmin(came))
             total, ranks = float(np.nansum(tokens)), int(np.isfinite(came).sum())
-            per_s, of_step = _over(total, stage_s), _over(total, float(lengths[at]))
+            per_s, of_step = _rate_over(total, stage_s), _rate_over(total, float(lengths[at]))
             yield (
                 step, run.role, stage, ranks, total,
                 float(np.nansum(responses)) if np.isfinite(responses).any() else None, shown_ns(stage_s),
@@ -63,5 +57,5 @@ def _of_role(run: RoleRun, flops: Flops) -> Iterator[tuple[Any, ...]]:
             )  # fmt: skip
 
 
-def _over(tokens: float, seconds: float) -> float | None:
+def _rate_over(tokens: float, seconds: float) -> float | None:
     return tokens / seconds if seconds > 0 else None

@@ -13,7 +13,7 @@ import polars as pl
 
 from .. import intervals
 from ..frames import says_waits
-from ..intervals import Intervals, Times
+from ..intervals import Intervals, Times, summed
 from ..run_files import RunFiles
 from . import stages
 
@@ -53,8 +53,8 @@ def only_waits(stage_rows: pl.DataFrame) -> pl.DataFrame:
 
 def stage_table(stage_rows: pl.DataFrame) -> pl.DataFrame:
     """See `Run.stages`."""
-    work = stages.outermost_in_any_order(only_work(stage_rows))
-    return stages.table(pl.concat([work, only_waits(stage_rows)]))
+    work = stages.outermost(only_work(stage_rows), is_sorted=False)
+    return stages.by_step(pl.concat([work, only_waits(stage_rows)])).drop("process")
 
 
 def in_steps(waits: pl.DataFrame) -> pl.DataFrame:
@@ -63,25 +63,19 @@ def in_steps(waits: pl.DataFrame) -> pl.DataFrame:
 
 
 def table(stage_rows: pl.DataFrame) -> pl.DataFrame:
-    """One row for each step, stage and controller, by begin.
-
-    `step, stage, process, host, pid, role, count, waited_ns, busy_ns, unaccounted_ns, before_ns, between_ns, after_ns,
-    slowest, slowest_ns`. `waited_ns`: the union of its waits. `busy_ns`: the part of it in which any worker was in that
-    stage (in any stage, where no worker has that one while it is waited for: an evaluation, say), `slowest_ns` that of
-    the worker which was so longest. `unaccounted_ns` is the rest: `before_ns` of it until the first worker began,
-    `after_ns` after the last one ended, `between_ns` all other.
-
-    Args:
-        stage_rows: as `Finisher.stage_rows` gives them.
+    """One row for each step, stage and controller, by begin. `waited_ns`: the union of its waits. `busy_ns`: the part
+    of it in which any worker was in that stage (in any stage, where no worker has that one while it is waited for: an
+    evaluation, say), `slowest_ns` that of the worker which was so longest. `unaccounted_ns` is the rest: `before_ns` of
+    it until the first worker began, `after_ns` after the last one ended, `between_ns` all other.
     """
-    tables = [_figures(waiting) for waiting in _each(stage_rows)]
+    tables = [_make_figures(waiting) for waiting in _each_waiting(stage_rows)]
     empty = only_waits(stage_rows).head(0).select(
         *_KEY, count=pl.lit(0, pl.Int64), **{name: pl.lit(0, pl.Int64) for name in _FIGURES}, start_ns="start_ns"
     )  # fmt: skip
     return pl.concat([empty, *tables]).sort("start_ns", pl.col("stage").cast(pl.String)).drop("start_ns")
 
 
-def _each(stage_rows: pl.DataFrame) -> Iterator[WaitsOfStage]:
+def _each_waiting(stage_rows: pl.DataFrame) -> Iterator[WaitsOfStage]:
     end_ns = pl.col("start_ns") + pl.col("duration_ns")
     waits = only_waits(stage_rows).with_columns(end_ns=end_ns)
     work = stages.outermost(only_work(stage_rows)).with_columns(end_ns=end_ns) if waits.height else waits
@@ -89,20 +83,21 @@ def _each(stage_rows: pl.DataFrame) -> Iterator[WaitsOfStage]:
         process, stage = rows["process"][0], rows["stage"][0]
         others = work.filter(pl.col("process") != process)
         working = others.filter(pl.col("stage").cast(pl.String) == stage)
-        is_theirs = _union(working).cut(_union(rows)).total_ns > 0
+        is_theirs = unite_rows(working).cut(unite_rows(rows)).total_ns > 0
         yield WaitsOfStage(process, stage, rows, working if is_theirs else others)
 
 
-def _union(rows: pl.DataFrame) -> Intervals:
+def unite_rows(rows: pl.DataFrame) -> Intervals:
+    """The time that any of these rows covers."""
     return intervals.union(rows["start_ns"], rows["end_ns"])
 
 
-def _inside(stretches: Intervals, rows: pl.DataFrame) -> pl.Series:
+def _time_inside(stretches: Intervals, rows: pl.DataFrame) -> pl.Series:
     """How much of each row's time lies in these stretches."""
     return pl.Series(stretches.inside(rows["start_ns"].to_numpy(), rows["end_ns"].to_numpy()), dtype=pl.Int64)
 
 
-def _figures(waiting: WaitsOfStage) -> pl.DataFrame:
+def _make_figures(waiting: WaitsOfStage) -> pl.DataFrame:
     """The rows of one controller and stage, with `start_ns`."""
     keys = waiting.rows.group_by(*_KEY, maintain_order=True).agg(
         pl.len().cast(pl.Int64).alias("count"), first_ns=pl.col("start_ns").min(), starts="start_ns", ends="end_ns"
@@ -117,7 +112,7 @@ def _figures(waiting: WaitsOfStage) -> pl.DataFrame:
 
 def _of_stretches(waited: Intervals, working: pl.DataFrame, row: Times, rows: int) -> dict[str, Any]:
     """Figures of each row, from its stretches of waiting: stretch i belongs to row[i]."""
-    workers = _union(working)
+    workers = unite_rows(working)
     begin, end = workers.reach(*waited)
     busy_ns = workers.inside(*waited)
     has_any = busy_ns > 0
@@ -128,28 +123,22 @@ def _of_stretches(waited: Intervals, working: pl.DataFrame, row: Times, rows: in
         "before_ns": before_ns,
         "after_ns": after_ns,
     }
-    summed = {name: _summed(values, row, rows) for name, values in figures.items()}
-    unaccounted_ns = summed["waited_ns"] - summed["busy_ns"]
-    between_ns = unaccounted_ns - summed["before_ns"] - summed["after_ns"]
-    slowest, slowest_ns = _slowest(waited, working, row, rows)
+    sums = {name: summed(values, row, rows) for name, values in figures.items()}
+    unaccounted_ns = sums["waited_ns"] - sums["busy_ns"]
+    between_ns = unaccounted_ns - sums["before_ns"] - sums["after_ns"]
+    slowest, slowest_ns = _find_slowest(waited, working, row, rows)
     return {
-        **summed, "unaccounted_ns": unaccounted_ns, "between_ns": between_ns, "slowest": slowest,
+        **sums, "unaccounted_ns": unaccounted_ns, "between_ns": between_ns, "slowest": slowest,
         "slowest_ns": slowest_ns,
     }  # fmt: skip
 
 
-def _summed(values: Times, row: Times, rows: int) -> Times:
-    summed = np.zeros(rows, dtype=np.int64)
-    np.add.at(summed, row, values)
-    return summed
-
-
-def _slowest(waited: Intervals, working: pl.DataFrame, row: Times, rows: int) -> tuple[list[int | None], Times]:
+def _find_slowest(waited: Intervals, working: pl.DataFrame, row: Times, rows: int) -> tuple[list[int | None], Times]:
     """Who was at it longest in each row, and how long; None where nobody was."""
     slowest: list[int | None] = [None] * rows
     longest_ns = np.zeros(rows, dtype=np.int64)
     for own in working.partition_by("process", maintain_order=True):
-        busy_ns = _summed(_union(own).inside(*waited), row, rows)
+        busy_ns = summed(unite_rows(own).inside(*waited), row, rows)
         for place in np.flatnonzero(busy_ns > longest_ns):
             slowest[place], longest_ns[place] = own["process"][0], busy_ns[place]
     return slowest, longest_ns
@@ -160,23 +149,19 @@ def meanwhile(files: RunFiles, steps: tuple[int, int] | None = None) -> dict[tup
 
     Of workers the outermost ranges that are not of that stage; of the controller those that are inside of its wait.
     `ns` is the part of the unaccounted time in which any process was in a range of that name. *Cost*: nothing where
-    nobody waits; else all ranges are read once more.
-
-    Args:
-        files: Of a run.
-        steps: waits of these only, the first and the last.
+    nobody waits; else all ranges are read once more. `steps`: waits of these only, the first and the last.
     """
-    rows = files.stage_rows()
+    rows = files.stage_rows
     if steps is not None:
         rows = rows.filter(pl.col("waits_for").is_null() | pl.col("step").is_between(*steps).fill_null(False))
-    waits = [waiting._replace(rows=in_steps(waiting.rows)) for waiting in _each(rows)]
+    waits = [waiting._replace(rows=in_steps(waiting.rows)) for waiting in _each_waiting(rows)]
     if not waits:
         return {}
-    telling = _telling(files, {waiting.process for waiting in waits})
-    return {(waiting.process, waiting.stage): _told(waiting, telling) for waiting in waits}
+    telling = _find_telling(files, {waiting.process for waiting in waits})
+    return {(waiting.process, waiting.stage): _list_told(waiting, telling) for waiting in waits}
 
 
-def _telling(files: RunFiles, controllers: set[int]) -> pl.DataFrame:
+def _find_telling(files: RunFiles, controllers: set[int]) -> pl.DataFrame:
     """`process, stage, name, start_ns, end_ns` of all ranges that may tell something."""
     is_controller = pl.col("process").is_in(list(controllers))
     waits = says_waits().fill_null(False)
@@ -189,18 +174,18 @@ def _telling(files: RunFiles, controllers: set[int]) -> pl.DataFrame:
     ])  # fmt: skip
 
 
-def _told(waiting: WaitsOfStage, telling: pl.DataFrame) -> list[dict[str, Any]]:
-    waited = _union(waiting.rows)
-    rest = waited.without(_union(waiting.working))
+def _list_told(waiting: WaitsOfStage, telling: pl.DataFrame) -> list[dict[str, Any]]:
+    waited = unite_rows(waiting.rows)
+    rest = waited.without(unite_rows(waiting.working))
     own = telling.filter(pl.col("process") == waiting.process)
-    is_inside = _inside(waited, own) == own["end_ns"] - own["start_ns"]
+    is_inside = _time_inside(waited, own) == own["end_ns"] - own["start_ns"]
     others = telling.filter((pl.col("process") != waiting.process) & pl.col("stage").ne_missing(waiting.stage))
     rows = pl.concat([own.filter(is_inside), others])
-    rows = rows.with_columns(ns=_inside(rest, rows)).filter(pl.col("ns") > 0)
+    rows = rows.with_columns(ns=_time_inside(rest, rows)).filter(pl.col("ns") > 0)
     longest = rows.group_by("name").agg(pl.col("ns").sum()).sort("ns", "name", descending=[True, False]).head(_NAMES)
     rows = rows.filter(pl.col("name").is_in(longest["name"].implode()))
     parts = [
-        {"name": part["name"][0], "ns": _union(part).cut(rest).total_ns, "processes": part["process"].n_unique()}
+        {"name": part["name"][0], "ns": unite_rows(part).cut(rest).total_ns, "processes": part["process"].n_unique()}
         for part in rows.partition_by("name")
     ]
     return sorted(parts, key=lambda entry: (-entry["ns"], entry["name"]))

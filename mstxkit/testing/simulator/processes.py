@@ -68,7 +68,7 @@ class SimulatedProcesses:
     @contextmanager
     def stage(self, name: str, who: Any = _ALL) -> Iterator[None]:
         """They are in that stage."""
-        values = self._values(name)
+        values = self._draw_values(name)
         values[_OPENED, who] = self.now[who]
         values[_ENTERED, who] = np.fmin(values[_ENTERED, who], self.now[who])
         yield
@@ -140,7 +140,7 @@ class SimulatedProcesses:
         self, stage: str, tokens: Vector, responses: Vector | float = np.nan, longest_response: Vector | float = np.nan
     ) -> None:
         """How much they do there, more of it with each call."""
-        values = self._values(stage)
+        values = self._draw_values(stage)
         for place, more in ((_TOKENS, tokens), (_RESPONSES, responses)):
             values[place] = np.where(np.isnan(values[place]), more, values[place] + more)
         values[_LONGEST_RESPONSE] = np.fmax(values[_LONGEST_RESPONSE], longest_response)
@@ -178,7 +178,7 @@ class SimulatedProcesses:
         """Who has it in this step; ranks of a role need not begin at 0."""
         return [at for at, peer in enumerate(self.peers) if fault.has(self.role, peer.rank, self.number)]
 
-    def _offsets(self) -> Vector:
+    def _draw_offsets(self) -> Vector:
         """(M,) by how much each clock is wrong: within its bound."""
         offsets = np.zeros(self.count)
         for fault in self.faults_on("clock"):
@@ -189,7 +189,7 @@ class SimulatedProcesses:
 
     def close(self, values: Mapping[str, float] | None = None) -> RoleStep:
         """The step is over: all that was seen of it; the next one begins."""
-        offsets, stages = self._offsets(), tuple(self._stages)
+        offsets, stages = self._draw_offsets(), tuple(self._stages)
         of = np.stack([self._stages[stage] for stage in stages], axis=2)
         total = np.where(of[_COUNT] > 0, of[_TOTAL], np.nan)
         count = np.where(np.isfinite(total), of[_COUNT], 0.0)
@@ -211,7 +211,7 @@ class SimulatedProcesses:
         """All are started again, by other names, and count from there."""
         self.peers, self.number, self.now = peers, number, np.full(self.count, self.ended_s + after_s)
 
-    def _values(self, stage: str) -> Vector:
+    def _draw_values(self, stage: str) -> Vector:
         values = self._stages.get(stage)
         if values is None:
             values = np.full((9, self.count), np.nan)

@@ -50,7 +50,7 @@ class Simulation:
         waits_for: Mapping[str, str] | None = None,
     ) -> SimulatedProcesses:  # fmt: skip
         """The processes of a role, of ranks from `first` on; draws of a role are its own."""
-        return self._added(role, self.peers(count, first, places), waits_for)
+        return self._add_team(role, self.peers(count, first, places), waits_for)
 
     def peers(self, count: int, first: int, places: Sequence[str] = ()) -> tuple[Peer, ...]:
         """So many ranks, on hosts in their order."""
@@ -62,9 +62,9 @@ class Simulation:
     def controller(self, waits_for: Mapping[str, str] | None = None) -> SimulatedProcesses:
         """The process that calls the others, a role of its own."""
         peer = Peer(None, "host0", CONTROLLER, CONTROLLER, is_controller=True)
-        return self._added(CONTROLLER, (peer,), waits_for)
+        return self._add_team(CONTROLLER, (peer,), waits_for)
 
-    def _added(self, role: str, peers: tuple[Peer, ...], waits_for: Mapping[str, str] | None) -> SimulatedProcesses:
+    def _add_team(self, role: str, peers: tuple[Peer, ...], waits_for: Mapping[str, str] | None) -> SimulatedProcesses:
         random = np.random.default_rng([self._seed, len(self.teams)])
         team = SimulatedProcesses(self.shape, role, peers, random, self._faults, waits_for)
         self.teams.append(team)
@@ -79,10 +79,10 @@ class Simulation:
                 at = self.teams.index(team)
                 over[at] = float(np.nanmax(step.left_s))
                 waiting.append((over[at], at, step))
-            yield from self._over(waiting, min(over.values()))
-        yield from self._over(waiting, np.inf)
+            yield from self._find_over(waiting, min(over.values()))
+        yield from self._find_over(waiting, np.inf)
 
-    def _over(self, waiting: list[tuple[float, int, RoleStep]], until_s: float) -> Iterator[RoleStep]:
+    def _find_over(self, waiting: list[tuple[float, int, RoleStep]], until_s: float) -> Iterator[RoleStep]:
         """Those that are over by then, with what rings still hold."""
         waiting.sort(key=lambda entry: entry[:2])
         while waiting and waiting[0][0] <= until_s:

@@ -21,6 +21,8 @@ BEFORE, AFTER = "before its import", "after its import"
 NEWEST = (
     "mindspeed_llm-master-c77308a1",
     "mindspeed_rl-master-05a90d7",
+    "mindspore-2.10.0",
+    "openrlhf-0.11.2",
     "sglang-0.5.23",
     "verl-0.9.1",
     "vllm-0.32.0",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, Callable, Iterator
 
 import pytest
@@ -258,15 +259,44 @@ def test_where_another_process_has_the_device_in_these_steps_its_own_are_those_r
     assert [ended for _, ended in session.ends] == [[5], [9]]
 
 
-def test_two_processes_that_always_meet_record_as_often(where: Any) -> None:
-    """With steps at the same instants, one has its turn right after the other."""
+class Shared:
+    """The claim of one of two processes on their device, as `guard.Claim` tells it."""
+
+    def __init__(self, other: Recording, to_record: str = "light") -> None:
+        self._other, self._to_record = other, to_record
+
+    @property
+    def wanted_by(self) -> Any:
+        return SimpleNamespace(pid=1, stage=self._to_record) if self._other.is_waiting else None
+
+    def is_left(self) -> bool:
+        return self._other.is_waiting
+
+
+@pytest.mark.parametrize("words", ["every 5 steps, 2 steps", "every 1 step, 1 step", "every 3 steps, 3 steps"])
+def test_two_processes_that_always_meet_record_as_often(where: Any, words: str) -> None:
+    """With steps at the same instants, one has its turn right after the other; also where a schedule has no gaps."""
     one, two = Recording(), Recording()
-    lights_of = [(one, light(one, "every 5 steps, 2 steps")), (two, light(two, "every 5 steps, 2 steps"))]
+    one.claim, two.claim = Shared(two), Shared(one)
+    lights_of = [(one, light(one, words)), (two, light(two, words))]
     for step in range(40):
         for own, on_duty in lights_of:
             other = two if own is one else one
             own.taken_by = own.refuses = "device 0 is taken" if other.is_open else ""
             on_duty.stepped(step)
-    faults.reset()
 
     assert abs(len(one.ends) - len(two.ends)) <= 1 and len(two.ends) > 4
+    assert faults.counts == {}, "to wait for one's turn is no fault"
+
+
+def test_it_ends_with_the_step_in_which_a_request_in_another_process_waits_for_the_device(session: Recording) -> None:
+    on_duty, other = light(session, "every 9 steps, 9 steps"), Recording()
+    session.claim = Shared(other, "actor_update")
+    walked(on_duty, (9, 10))
+    other.is_waiting = True
+    walked(on_duty, (11, 12))
+    other.is_waiting = False
+    walked(on_duty, (13,))
+
+    assert session.ends == [("process 1 waits to record actor_update", [9, 10])]
+    assert session.did == ["+light", "-light", "+light"]

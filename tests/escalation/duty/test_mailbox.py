@@ -32,7 +32,7 @@ def answer(word, *words):
         box.poll()
         return ",".join(one["id"] for one in box.take()) or "-"
     if word == "leads":
-        return str(box._turn._held)
+        return str(box._turn.is_held)
     if word == "close":
         return str(box.close())
     if word == "fork":
@@ -171,7 +171,7 @@ def test_while_the_reader_hangs_the_others_look_for_themselves(
         control.send({"id": "one"})
 
         assert box.poll()
-        assert not box._turn._held
+        assert not box._turn.is_held
     finally:
         leader.send(signal.SIGCONT)
     assert leader.ask("poll") == "one"

@@ -11,6 +11,7 @@ from mstxkit.errors import ConfigError
 from mstxkit.escalation.machine import moves
 from mstxkit.escalation.machine.machine import Machine
 from mstxkit.escalation.machine.moves import NS, Now
+from mstxkit.store.request import WHOLE_STEPS
 
 
 def test_the_next_entry_of_the_stage_is_covered_and_light_capture_returns() -> None:
@@ -510,6 +511,31 @@ def test_a_rank_that_passes_over_the_agreed_step_is_too_late_and_the_others_reco
     assert (first.state, first.recorded_steps, first.first_step) == ("done", (3, 4), late.first_step)
     assert (late.state, late.recorded) == ("expired", 0)
     assert late.reason == "the agreed step 3 had begun here: the disk had not answered in time"
+
+
+@pytest.mark.parametrize("stage", [("actor_update",), ("actor_generate", "actor_update"), (WHOLE_STEPS,)])
+def test_ranks_of_one_device_record_what_was_agreed_one_after_another(stage: tuple[str, ...]) -> None:
+    """Whose step has come while another process has the device has its turn when that window is over."""
+    world = World(3)
+    world.has_long_been_in(1)
+    asked = world.ask(stage=list(stage), ranks="all", steps=2)
+    waits: list[str] = []
+    for step in range(2, 12):
+        for number, rank in enumerate(world.ranks):
+            has_it = any(not other.last(asked.id).has_ended for other in world.ranks[:number])
+            rank.backend.fails = "taken" if has_it else ""
+            rank.advance(step)
+            for name in stage:
+                rank.run("actor_update" if name == WHOLE_STEPS else name)
+            waits += [rank.last(asked.id).reason] if step == 3 else []
+    reports = [rank.last(asked.id) for rank in world.ranks]
+
+    assert [(report.state, report.recorded_steps) for report in reports] == [
+        ("done", (3, 4)), ("done", (5, 6)), ("done", (7, 8))
+    ]  # fmt: skip
+    passed_over = "an occurrence was passed over: device 0 is taken by process 7 on here"
+    assert waits == ["", *2 * [f"its turn begins with step 5; {passed_over}"]]
+    assert [report.reason for report in reports] == ["", passed_over, passed_over]
 
 
 def test_a_window_that_was_agreed_on_stays_as_it_is_whatever_is_passed_over_in_it() -> None:

@@ -132,6 +132,7 @@ class RunOfThree(RuleBasedStateMachine):
                 "start",
                 "stop",
                 "late",
+                "taken",
                 "watcher",
                 "theirs",
             ]
@@ -155,7 +156,7 @@ class RunOfThree(RuleBasedStateMachine):
     def _one_stage(self, rank: Rank, stage: str, inside: str | None) -> bool:
         """Was what was to happen inside of it left undone, for there was no session?"""
         before = len(rank.inside)
-        if inside in ("late", "start", "stop"):
+        if inside in ("late", "taken", "start", "stop"):
             rank.backend.fails = inside
         rank.enter(stage)
         is_undone = True
@@ -236,7 +237,7 @@ class RunOfThree(RuleBasedStateMachine):
 
     # What goes wrong.
 
-    @rule(number=a_rank, fails=st.sampled_from(["late", "start", "stop", "kill", "", "", ""]))
+    @rule(number=a_rank, fails=st.sampled_from(["late", "taken", "start", "stop", "kill", "", "", ""]))
     def the_disk_is_full_or_has_room_again(self, number: int, fails: str) -> None:
         self.world.ranks[number].backend.fails = fails
 
@@ -329,7 +330,9 @@ class RunOfThree(RuleBasedStateMachine):
                 assert not told or rank.machine is None or told[-1].recorded <= len(recorded)
 
     def _together_is_at_the_same_steps(self) -> None:
-        for made, suspects in self.asked.values():
+        """But for ranks that had to take turns."""
+        took_turns = set().union(*(rank.backend.took_turns for rank in self.world.ranks))
+        for made, suspects in (asked for id, asked in self.asked.items() if id not in took_turns):
             ranks = made.ranks_in(SIZE, suspects)
             windows = {
                 (report.first_step, report.last_step)

@@ -10,41 +10,41 @@ from mstxkit.config import model
 from mstxkit.errors import ConfigError
 from mstxkit.profiling import presets
 from mstxkit.profiling.declare import Preset
-from mstxkit.profiling.presets import estimated, made_preset, preset_of
+from mstxkit.profiling.presets import estimated, made_preset
 from mstxkit.store import options
 
 
 def test_a_name_is_that_preset() -> None:
-    assert preset_of("full", ()) is presets.load("full")
+    assert made_preset("full", ()).preset is presets.load("full")
 
 
 def test_options_make_a_preset_of_their_own() -> None:
-    made = preset_of(None, [("level", "level1"), ("aic_metrics", "Memory"), ("activities", ["npu"]), ("mstx", True)])
+    made = made_preset(None, [("level", "level1"), ("aic_metrics", "Memory"), ("activities", ["npu"]), ("mstx", True)])
 
-    assert made == Preset("custom", "level1", ("npu",), aic_metrics="Memory", est_mb_per_step=600)
+    assert made.preset == Preset("custom", "level1", ("npu",), aic_metrics="Memory", est_mb_per_step=600)
 
 
 def test_what_is_left_out_is_as_in_a_configuration() -> None:
-    made, plain = preset_of(None, [("shapes", True)]), model.Config()
+    made, plain = made_preset(None, [("shapes", True)]).preset, model.Config()
 
     for name in ("level", "activities", "mstx", "memory", "stacks", "modules", "domains_exclude", "aic_metrics"):
         assert getattr(made, name) == getattr(plain, name), name
 
 
 def test_level_none_records_ranges_of_the_device_side() -> None:
-    made = preset_of(None, [("level", "none")])
+    made = made_preset(None, [("level", "none")]).preset
 
     assert (made.activities, made.mstx) == (("npu",), True)
 
 
 def test_domains_ask_for_ranges() -> None:
-    assert preset_of(None, [("domains_exclude", ("communication",))]).mstx is True
+    assert made_preset(None, [("domains_exclude", ("communication",))]).preset.mstx is True
 
 
 def test_every_option_of_a_request_is_one_of_a_preset() -> None:
     for name in (option.name for option in options.settable(options.REQUEST)):
         with pytest.raises(ConfigError, match=f"options.{name}=7 cannot be; allowed: "):
-            preset_of(None, [(name, 7)])
+            made_preset(None, [(name, 7)])
 
 
 @pytest.mark.parametrize(
@@ -65,18 +65,18 @@ def test_every_option_of_a_request_is_one_of_a_preset() -> None:
 )
 def test_what_cannot_be_is_refused(options: list[tuple[str, Any]], message: str) -> None:
     with pytest.raises(ConfigError) as caught:
-        preset_of(None, options)
+        made_preset(None, options)
 
     assert message in str(caught.value)
 
 
 def test_a_name_or_options_are_given() -> None:
     with pytest.raises(ConfigError, match="neither a preset nor options"):
-        preset_of(None, [])
+        made_preset(None, [])
 
 
 def test_options_are_laid_over_a_preset() -> None:
-    full, made = presets.load("full"), preset_of("full", [("memory", True), ("level", "level2")])
+    full, made = presets.load("full"), made_preset("full", [("memory", True), ("level", "level2")]).preset
 
     assert (made.name, made.level, made.memory) == ("full+level=level2,memory=true", "level2", True)
     assert (made.shapes, made.aic_metrics, made.activities) == (full.shapes, full.aic_metrics, full.activities)

@@ -179,7 +179,7 @@ def test_who_is_in_which_group_is_written_down_and_read_from_the_rows_where_it_i
 
     def holders() -> dict[str, list[tuple[str, int]]]:
         parts = CompactedParts(run, RUN_ID, (), [], selection(None, None, None, None, None))
-        return {name: [(group.file, group.rows.first) for group in own] for name, own in parts.holders().items()}
+        return {name: [(group.file, group.rows.first) for group in own] for name, own in parts.holders.items()}
 
     written = holders()
     assert len(written) == 3 and reads == []

@@ -14,7 +14,7 @@ import numpy as np
 import polars as pl
 
 from mstxkit.errors import ReadError
-from mstxkit.reading.dataset import compacting, histogram, summaries
+from mstxkit.reading.dataset import compacting, summaries
 from mstxkit.reading.run import open_run
 
 
@@ -70,7 +70,7 @@ def test_quantiles_are_as_near_as_they_say(tmp_path: Path) -> None:
 
     for share, name in ((0.5, "p50_ns"), (0.99, "p99_ns")):
         exact = np.quantile(took, share, method="inverted_cdf")
-        assert abs(row[name] / exact - 1) <= histogram.ERROR_RATIO + 1e-9
+        assert abs(row[name] / exact - 1) <= summaries.ERROR_RATIO + 1e-9
 
 
 def test_what_nobody_has_recorded_is_not_nothing(tmp_path: Path) -> None:

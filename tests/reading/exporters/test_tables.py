@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import csv
 import io
+import os
+import stat
 from pathlib import Path
 from typing import Any
 from unicodedata import category
@@ -14,7 +16,7 @@ from builders.run_files import BankFiles, ProcessFiles, new_run
 pytest.importorskip("numpy")
 pl = pytest.importorskip("polars")
 
-from mstxkit.reading.exporters import _tables, load  # noqa: E402
+from mstxkit.reading.exporters import FOLDER, formats, load, parquet  # noqa: E402
 from mstxkit.reading.run import Run, open_run  # noqa: E402
 
 HOSTILE = ['<b>"', "a,b\n'c'", "'; drop table x; --", "\x1b[31m", "\u202eright", "更新 🚀", "x" * 5000, "\0"]
@@ -65,6 +67,33 @@ def test_csv_comes_back_as_the_table_was(run: Run, tmp_path: Path, name: str) ->
     assert back.select(table.columns).equals(table.with_columns(pl.col(pl.String).map_elements(shown, pl.String)))
 
 
+def test_no_csv_has_a_control_character(run: Run, tmp_path: Path) -> None:
+    files = list(exported(run, "csv", tmp_path / "out").iterdir())
+    found = {c for file in files for c in file.read_text(encoding="utf-8-sig") if category(c) == "Cc"}
+
+    assert len(files) > 4
+    assert found <= set("\t\n\r")
+
+
+@pytest.mark.parametrize("umask", [0, 0o077])
+@pytest.mark.parametrize("to", formats())
+def test_what_is_exported_has_the_rights_of_the_run_whatever_the_umask(
+    run: Run, tmp_path: Path, to: str, umask: int
+) -> None:
+    (tmp_path / "out").mkdir()
+    exporter, before = load(to), os.umask(umask)
+    try:
+        exporter.write_to(run, tmp_path / "out" if exporter.form == FOLDER else tmp_path / "out" / "file")
+        after = os.umask(umask)
+    finally:
+        os.umask(before)
+    written = list((tmp_path / "out").rglob("*"))
+
+    assert after == umask
+    assert {stat.S_IMODE(file.stat().st_mode) for file in written if file.is_file()} == {0o640}
+    assert {stat.S_IMODE(folder.stat().st_mode) for folder in written if folder.is_dir()} <= {0o750, 0o700}
+
+
 def test_other_programs_read_both(run: Run, tmp_path: Path) -> None:
     duckdb = pytest.importorskip("duckdb")
     exported(run, "parquet", tmp_path / "p")
@@ -113,7 +142,7 @@ def test_a_spreadsheet_knows_a_csv_for_utf_8_and_programs_read_its_first_column(
 
 
 def test_a_long_csv_has_one_byte_order_mark(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_tables, "_ROWS", 2)
+    monkeypatch.setattr(parquet, "_ROWS", 2)
 
     assert len(excel_cells(exported(run, "csv", tmp_path / "out"), "ranges")) == len(HOSTILE) + 1
 

@@ -23,11 +23,13 @@ pytest.importorskip("polars")
 if not real_files.here():
     pytest.skip("no real profiles of others are here: make real-files", allow_module_level=True)
 
-from mstxkit.judging import device_lateness, lateness
+from mstxkit.judging import device_lateness, meeting
 from mstxkit.reading.exporters import load
 from mstxkit.reading.importers import _importing, _places
 from mstxkit.reading.importers._places import FileToImport
 from mstxkit.reading.run import open_run
+
+pytestmark = pytest.mark.days("even")
 
 OUTPUT = "ASCEND_PROFILER_OUTPUT"
 FIGURES = ("computing", "communicating", "overlapped", "free")
@@ -237,10 +239,10 @@ def test_nobody_is_said_to_be_late_for_waiting_less_for_its_own_host(level: Path
     import numpy as np
 
     read = [device_lateness.read(file) for file in sorted(level.glob("*_ascend_pt/*/ascend_*.db"))]
-    entered = device_lateness.collectives(read, 0)
+    entered = device_lateness.collectives(dict(enumerate(read)))
 
     assert entered is not None
-    late, bound_s = lateness.late_in(entered, np.zeros(2)), device_lateness.bounds_s(entered)
+    late, bound_s = meeting.late_in(entered, np.zeros(2)), device_lateness.bounds_s(entered)
     assert (late.late_s < bound_s[late.at]).all()
     apart_s = [(one.start_ns - other.start_ns) / 1e9 for one, other in zip(*read)]
     by_device = [entered.entered_s[entered.member == member] for member in (0, 1)]

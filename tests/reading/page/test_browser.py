@@ -17,6 +17,8 @@ from builders.opened_page import Opened, opened_page, written
 
 from mstxkit.testing.simulator import InjectedFault, JobShape
 
+pytestmark = pytest.mark.days("even")
+
 NAME = "梯度 </script><b>x</b>"
 CHARTS = ("steps", "saves", "zoom", "heat", "tail", "rate")
 

@@ -19,6 +19,7 @@ from mstxkit.reading.page import sections, writing
 from mstxkit.reading.report import lost_time
 from mstxkit.reading.report import summary as summaries
 from mstxkit.reading.run import open_run
+from mstxkit.reading.tables.processes import DROPS
 
 ROLES = ("actor", "critic", "ref", "reward", "rollout", "teacher")
 
@@ -100,7 +101,7 @@ def test_the_newest_incidents_come_first_and_earlier_ones_are_counted(tmp_path: 
 def test_what_was_lost_and_not_read_is_counted_where_it_is_cut(tmp_path: Path) -> None:
     run = open_run(of_six_roles(tmp_path / "run"))
     summary = summaries.summarise(run)
-    process = {"label": "rank 0", "host": "h", **dict.fromkeys(summaries.LOSSES, 1)}
+    process = {"label": "rank 0", "host": "h", **dict.fromkeys(DROPS, 1)}
     damaged = {"path": "sealed/x", "reason": "torn", "offset": 0}
     many = {"losses": [process] * 26, "damage": [damaged] * 27}
 

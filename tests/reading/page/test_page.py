@@ -28,6 +28,8 @@ from mstxkit.reading.report.units import duration
 from mstxkit.reading.run import open_run
 from mstxkit.testing.simulator import InjectedFault, JobShape
 
+pytestmark = pytest.mark.days("even")
+
 HOSTILE = (
     "</script><script>alert(1)</script>", "<img src=x onerror=alert(2)>", '"><svg/onload=alert(3)>', "a'b\"c&amp;",
     "\u202egnp.exe", "梯度同步", "🧪 step", "עברית", "<!--", "]]>", "${7*7}", "x" * 100_000, "=cmd()", "\x1b[31mred",

@@ -15,7 +15,7 @@ console = pytest.importorskip("rich.console")
 typer_testing = pytest.importorskip("typer.testing")
 
 import mstxkit.cli  # noqa: E402
-from mstxkit.reading.report import captures  # noqa: E402
+from mstxkit.reading.report import gaps  # noqa: E402
 from mstxkit.reading.run import open_run  # noqa: E402
 from mstxkit.store.report import Report  # noqa: E402
 
@@ -36,13 +36,13 @@ def run(tmp_path: Path) -> Path:
 
 def printed(failures: list[dict[str, Any]]) -> str:
     out = io.StringIO()
-    for line in captures.lines(failures):
+    for line in gaps.lines_of_profiles(failures):
         console.Console(file=out, width=200, highlight=False).print(line)
     return out.getvalue()
 
 
 def test_the_report_says_which_profile_did_not_come_and_why(run: Path) -> None:
-    failures = captures.summarise(open_run(run))
+    failures = gaps.failed_profiles(open_run(run))
 
     assert [(failure["state"], failure["stage"], failure["ranks"]) for failure in failures] == [
         ("failed", "actor_update", [1])
@@ -60,7 +60,7 @@ def test_status_and_the_table_say_the_same(run: Path) -> None:
 
 
 def test_where_all_came_nothing_is_said(tmp_path: Path) -> None:
-    assert printed(captures.summarise(open_run(run_of(tmp_path / "run")))) == ""
+    assert printed(gaps.failed_profiles(open_run(run_of(tmp_path / "run")))) == ""
 
 
 def test_ranks_with_the_same_reason_are_one_line_and_hostile_words_are_escaped() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mstxkit.errors import ReadError
-from mstxkit.reading.report.choice import check, parsed, ranges_of, stages_of
+from mstxkit.reading.report.choice import check, names_of, parsed
 
 EVER = (1 << 63) - 1
 
@@ -43,20 +43,20 @@ def test_another_form_is_refused(options: dict[str, str]) -> None:
 def test_a_stage_answers_to_every_systems_name_and_to_a_pattern() -> None:
     there = ["update_actor", "actor_generate", "mine"]
 
-    assert stages_of(["actor_update"], there) == {"update_actor"}
-    assert stages_of(["actor*", "mine"], there) == {"actor_generate", "mine"}
+    assert names_of("stage", ["actor_update"], there) == {"update_actor"}
+    assert names_of("stage", ["actor*", "mine"], there) == {"actor_generate", "mine"}
 
 
 def test_a_pattern_has_no_other_signs_than_the_star() -> None:
-    assert ranges_of(["a[0]*"], ["a[0] x", "a0"]) == {"a[0] x"}
-    assert ranges_of(["a,b"], ["a,b"]) == {"a,b"}
+    assert names_of("range", ["a[0]*"], ["a[0] x", "a0"]) == {"a[0] x"}
+    assert names_of("range", ["a,b"], ["a,b"]) == {"a,b"}
 
 
 def test_what_is_not_there_is_named_and_the_nearest_is_proposed() -> None:
     with pytest.raises(ReadError, match=r"no stage 'rewrd' in what was asked for; did you mean reward\?"):
-        stages_of(["reward", "rewrd"], ["reward"])
+        names_of("stage", ["reward", "rewrd"], ["reward"])
     with pytest.raises(ReadError, match="no range 'x' in what was asked for; there: none"):
-        ranges_of(["x"], [])
+        names_of("range", ["x"], [])
 
 
 def test_steps_and_ranks_that_a_run_has_not_are_refused() -> None:

@@ -16,8 +16,7 @@ from mstxkit.judging.judged import Want  # noqa: E402
 from mstxkit.reading.judged import NO_PEER, NO_STEP  # noqa: E402
 from mstxkit.reading.report import matters  # noqa: E402
 from mstxkit.reading.report.account import Account, Matter  # noqa: E402
-from mstxkit.reading.report.headline import headline, lines  # noqa: E402
-from mstxkit.reading.report.next_step import Possible, command  # noqa: E402
+from mstxkit.reading.report.headline import Possible, command, headline, lines  # noqa: E402
 from mstxkit.reading.report.sentences import sentence  # noqa: E402
 from mstxkit.store.verdicts import KINDS  # noqa: E402
 
@@ -92,6 +91,16 @@ def test_of_one_effect_one_figure_is_told_that_of_the_steps_and_how_many_these_a
         ": without it a step takes 600 ms, not 1.00 s: 40 % less, in steps 10 to 49 (40 of 50)."
     )
     assert said.count("%") == 1
+
+
+def test_a_host_that_is_slow_is_told_of_once_and_not_of_each_of_its_ranks() -> None:
+    said = verdict(kind="compute", rank=None, group=(2, 3))
+    rows = [saving("straggler", 0.3, rank=rank) for rank in said.group]
+
+    (holding,) = matters.weighed(account(verdicts=[said._asdict()], what_if=rows))
+    over = {**NOBODY, "withdrawn": [said._replace(withdrawn="not seen any more")._asdict()]}
+    (gone,) = matters.weighed(account(over, what_if=rows))
+    assert (holding.kind, holding.weight, gone.kind) == ("compute", 0.3, "straggler")
 
 
 def test_what_acting_on_it_saves_of_the_run_decides_what_comes_first() -> None:
@@ -301,7 +310,7 @@ def test_what_the_judge_asks_for_is_told_as_something_to_do(kind: str, words: st
 def test_where_nobody_is_blamed_it_names_the_barrier_behind_which_nothing_was_seen() -> None:
     text = printed({**NOBODY, "hiding": ["actor_update"]})
 
-    assert text.startswith("Verdict: healthy: nothing above 1 % of a step; no rank was seen to make others wait in")
+    assert text.startswith("Verdict: healthy as far as is seen: nothing above 1 % of a step; no rank was seen to make ")
     assert "slow inside of actor_update" in text
     assert "capture(rings=True)" in text
 

@@ -6,13 +6,15 @@ from pathlib import Path
 from typing import Any, Iterable
 
 import pytest
+from builders.judged import collectives, role_step
 from builders.judged_runs import BEHIND, INPUT, MS, recorded, stage_times
 from builders.run_files import RUN_ID
 
-pytest.importorskip("numpy")
+np = pytest.importorskip("numpy")
 pl = pytest.importorskip("polars")
 
 from mstxkit.judging.controller import Controller  # noqa: E402
+from mstxkit.judging.evidence import MEET, TAKE  # noqa: E402
 from mstxkit.reading.report.units import spans  # noqa: E402
 from mstxkit.reading.run import open_run  # noqa: E402
 from mstxkit.reading.tables import batch_steps, lateness  # noqa: E402
@@ -116,3 +118,17 @@ def test_what_was_handed_over_is_put_together_once_for_all_tables_and_only_where
 
     assert [controller.standing() for controller in put_together] == [[]] * times
     assert tables[0].height == 20 and ("flight_recorder" in tables[1]["source"]) == bool(times)
+
+
+def test_what_is_taken_does_not_stand_for_collectives_and_is_there_for_who_judges() -> None:
+    met = collectives([(0, 7, 1, 0.2, 0.3, 0), (1, 7, 1, 0.3, 0.3, 0)], kind=np.array([MEET, MEET]))
+    both = collectives([(0, 7, 1, 0.2, 0.3, 0), (0, 9, 1, 0.1, 0.4, 0)], kind=np.array([MEET, TAKE]))
+    taken = collectives([(1, 9, 2, 0.1, 0.4, 0)], kind=np.array([TAKE]))
+    steps = [
+        role_step(number, ("actor_update",), [[0.0]] * 2, [[1.0]] * 2, collectives=of)
+        for number, of in enumerate((met, both, taken))
+    ]
+    found = {are_taking: batch_steps.only(steps, are_taking) for are_taking in (False, True)}
+
+    assert {of: [step.step for step in kept] for of, kept in found.items()} == {False: [0, 1], True: [1, 2]}
+    assert all(step.collectives is not None and len(step.collectives.member) == 1 for step in found[True])

@@ -123,6 +123,17 @@ def test_a_torch_trace_of_a_session_has_the_rank_of_its_session(run: Path) -> No
     assert open_run(run).device()["rank"].unique().to_list() == [0]
 
 
+def test_a_process_that_never_learns_its_rank_is_the_rank_0_of_its_sessions(tmp_path: Path) -> None:
+    """It may be asked for profiles as rank 0."""
+    run = imported_run.run_of(tmp_path / "run", knows_ranks=False)
+    folder = escalated_run.session(run, rank=0, output="host_1.pt.trace.json")
+    device_profiles.torch_trace(folder / "host_1.pt.trace.json", imported_run.device_of())
+    opened = open_run(run)
+
+    assert opened.device().filter(pl.col("stage") == "actor_update")["computing_ns"].to_list() == [30 * MS] * 6
+    assert not opened.damage
+
+
 def test_a_run_that_cannot_be_written_is_joined_all_the_same(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = escalated_run.session(run, rank=0, output="x_ascend_pt")
     database(folder / "x_ascend_pt" / "ASCEND_PROFILER_OUTPUT")

@@ -13,9 +13,9 @@ from builders.profiled_steps import MS, RUN_ID, ProfiledStep
 pytest.importorskip("numpy")
 pl = pytest.importorskip("polars")
 
-from mstxkit.reading.report import device_words  # noqa: E402
+from mstxkit.reading.report import devices  # noqa: E402
 from mstxkit.reading.run import open_run  # noqa: E402
-from mstxkit.reading.tables import device_entries  # noqa: E402
+from mstxkit.reading.tables import device_entries, lateness  # noqa: E402
 
 # Rank 2 comes last to both collectives of the step, by 20 ms at most.
 LATE = {0: (0, 1), 1: (3, 0), 2: (9, 20), 3: (1, 2)}
@@ -44,7 +44,8 @@ def test_the_bound_holds_where_ends_lie_no_farther_apart_than_a_collective_takes
     skew_ns = {rank: round(share * rank / 3 * takes_ms * MS) for rank in LATE}
     ProfiledStep(tmp_path / "run", LATE).write(takes_ms=takes_ms, skew_ns=skew_ns)
 
-    rows = device_entries.rows_of(device_entries.windows(tmp_path / "run", RUN_ID))
+    (window,) = device_entries.windows(tmp_path / "run", RUN_ID)
+    rows = lateness.of_device(window)
     assert [min(abs(row.late_ns - late * MS) for late in LATE[row.rank]) <= row.error_ns for row in rows] == [True] * 4
 
 
@@ -114,7 +115,7 @@ def test_words_name_the_last_rank_or_say_that_a_parse_is_missing(tmp_path: Path)
     ProfiledStep(run, LATE).write(step=5, stage="actor_update")
     ProfiledStep(run, LATE).write(step=6, parsed=False)
 
-    lines = [device_words.line(said._asdict(), "R") for said in device_words.summarise(run, RUN_ID)]
+    lines = [devices.tell_last(said._asdict(), "R") for said in devices.find_last(run, RUN_ID)]
     assert lines == [
         "by device ranges of step 4 in actor_update: no rank came later than the others by more than the bound",
         "by device ranges of step 5 in actor_update: rank 2 came last of ranks 0-3, 20.0 ms after the first "
@@ -126,4 +127,4 @@ def test_words_name_the_last_rank_or_say_that_a_parse_is_missing(tmp_path: Path)
 def test_a_profile_of_a_cpu_is_not_asked_to_be_parsed(tmp_path: Path) -> None:
     ProfiledStep(tmp_path / "run", LATE).write(parsed=False, backend="torch")
 
-    assert device_words.summarise(tmp_path / "run", RUN_ID) == []
+    assert devices.find_last(tmp_path / "run", RUN_ID) == []

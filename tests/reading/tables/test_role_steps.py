@@ -108,7 +108,7 @@ def test_roles_are_judged_apart_and_a_rank_is_not_compared_with_what_works_besid
     ProcessFiles(run, 4, rank=0, role="actor", under="dataloader", part="dataloader 3").seal(bank(0, begin=2 * MS))
 
     opened = open_run(run)
-    rows, processes = opened.files.stage_rows(), opened.processes()
+    rows, processes = opened.files.stage_rows, opened.processes()
     own, every = (role_steps.of_run(rows, processes, has_beside) for has_beside in (False, True))
 
     assert sorted((step.role, len(step.members)) for step in own) == [("actor", 2), ("rollout", 1)]

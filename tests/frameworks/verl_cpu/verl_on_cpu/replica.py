@@ -46,17 +46,20 @@ class Replica(replicas.RolloutReplica):  # type: ignore[misc]
         return False
 
     def get_ray_class_with_init_args(self) -> Any:
-        """Abstract in 0.6.1; only a rollout without workers asks."""
-        raise NotImplementedError
+        """Abstract in 0.6.1; only a rollout apart from the training asks."""
+        return super().get_ray_class_with_init_args()
 
 
 class Adapter(base.BaseRollout):  # type: ignore[misc]
     """What a training worker has of the server; the first rank of a replica talks to it."""
 
-    def __init__(self, config: Any, model_config: Any, device_mesh: Any, *_: Any, **__: Any) -> None:
+    def __init__(
+        self, config: Any, model_config: Any, device_mesh: Any, *_: Any, replica_rank: int = 0, **__: Any
+    ) -> None:
         super().__init__(config, model_config, device_mesh)
         of_one = self.config.tensor_model_parallel_size * self.config.data_parallel_size
-        self._replica, self._place = divmod(int(os.environ["RANK"]), of_one * self.config.pipeline_model_parallel_size)
+        number, self._place = divmod(int(os.environ["RANK"]), of_one * self.config.pipeline_model_parallel_size)
+        self._replica = replica_rank + number  # the former is of a rollout apart from the training
         self.sleep_level = 1
 
     async def _tell(self, method: str, *arguments: Any) -> None:

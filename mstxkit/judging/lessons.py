@@ -1,0 +1,85 @@
+"""What the steps of a role teach: how long they are, who hands over to whom, who meets, and what is usual.
+
+Who judges a job learns so step by step, and who reads a run from all of its steps.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from . import cutting
+from .columns import Ranks, Vector
+from .cutting import StepPieces
+from .evidence import Peer, RoleStep
+from .feeds import Feeds
+from .inside import Inside
+from .measuring import BASE_RATIO, MeasuredStep, Norms
+from .shaping import follow_length, key_of, length_s, with_inside
+
+
+class StepCutter:
+    """Cuts a role's steps, one after the other: the gap before a step began when each was done with the one before.
+
+    Attributes:
+        last_step: The step that was cut last.
+    """
+
+    def __init__(self) -> None:
+        self.last_step, self._counts_by = -1, 0
+        self._members, self._ended_s = tuple[Peer, ...](), np.zeros(0)
+
+    def cut(self, step: RoleStep) -> tuple[StepPieces, Vector]:
+        """Its pieces; and (M,) when each member was done with the step before, NaN: that is not known."""
+        before, self._counts_by = self._counts_by, step.step - self.last_step
+        is_next = self._counts_by in (1, before)  # some count by tens
+        ended_s = self._ended_of(step.members) if is_next else np.full(len(step.members), np.nan)
+        self.last_step, self._members = step.step, step.members
+        self._ended_s = np.fmax.reduce(step.left_s, axis=1, initial=np.nan)
+        return cutting.in_pieces(step, ended_s), ended_s
+
+    def _ended_of(self, members: tuple[Peer, ...]) -> Vector:
+        if members == self._members:
+            return self._ended_s
+        ended_s = dict(zip(map(key_of, self._members), self._ended_s.tolist()))
+        return np.array([ended_s.get(key_of(peer), math.nan) for peer in members])
+
+
+class RoleLessons:
+    """Those of one role, as long as its members are the same.
+
+    Args:
+        role: Its name.
+        feeds: What is known of the job's roles.
+        members: How many it has.
+
+    Attributes:
+        norms: Who waits where, and what the work costs.
+        ranks: How each member usually is.
+        step_s: How long a step takes, as of late.
+        base_s: Times are compared as logarithms of so much more. It does not move with every step, or all levels would.
+    """
+
+    def __init__(self, role: str, feeds: Feeds, members: int = 0) -> None:
+        self._role, self._feeds = role, feeds
+        self.norms, self.ranks = Norms(), Ranks(members)
+        self.step_s, self.base_s = 0.0, 0.0
+
+    def follow(self, step: RoleStep, pieces: StepPieces) -> bool:
+        """One step more: how long it is, who hands over to whom, who meets. False: it tells nothing."""
+        took_s = length_s(pieces, step)
+        if not math.isfinite(took_s) or took_s <= 0:
+            return False
+        self.step_s = follow_length(self.step_s, took_s)
+        if not 0.5 < self.base_s / (BASE_RATIO * self.step_s) < 2:
+            self.base_s = BASE_RATIO * self.step_s
+        self._feeds.learn(step, pieces, self.step_s)
+        self.norms.fed = self._feeds.roles_of(self._role, step.waits_for)
+        self.norms.learn_groups(step)
+        return True
+
+    def measure(self, step: RoleStep, pieces: StepPieces, tells: Inside | None) -> MeasuredStep:
+        """A step, measured by what those before it taught; it teaches what the work costs and who waits where."""
+        pieces = pieces if tells is None else with_inside(pieces, step, tells)
+        return self.norms.measure(step, pieces, self.step_s, self.base_s, self.ranks)

@@ -1,0 +1,79 @@
+"""What of a run is not here: still on the disks of its hosts, removed for good, or never come; as lines of text.
+
+Also profiles that were asked for and of which nothing came: a capture that recorded nothing is a failure that is told.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from rich.console import RenderableType
+from rich.text import Text
+
+from ...store.report import EXPIRED, FAILED, REFUSED
+from .escape import SENTENCE_LIMIT, for_terminal, shown
+from .units import size, spans
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from ..run import Run
+
+_SHOWN, _RANKS_AT_MOST = 10, 1 << 20
+_PROFILES_SHOWN, _RANKS_SHOWN = 5, 8
+
+
+def missing(processes: pl.DataFrame) -> str:
+    """`0,4-7`: ranks of the last attempt of which nothing is here; "" where all are, or nobody knows how many."""
+    rows = processes.select("attempt", "rank", "world_size").rows()
+    newest = max((attempt for attempt, *_ in rows), default=0)
+    sizes = {size for attempt, rank, size in rows if attempt == newest and size and rank is not None}
+    there = {rank for attempt, rank, _ in rows if attempt == newest}
+    return spans({*range(min(*sizes, _RANKS_AT_MOST))} - there) if len(sizes) == 1 else ""
+
+
+def lines(places: list[dict[str, Any]], absent: str = "") -> list[Text]:
+    """One line a host with files on its own disk, the most bytes first; one for what was removed of processes of which
+    nothing is left; one for ranks that are `missing`. Rows of `places.rows`.
+    """
+    held = sorted((row for row in places if row["files"]), key=lambda row: -row["bytes"])
+    made = []
+    for row in held[:_SHOWN]:
+        count = f"{row['files']} sealed file{'' if row['files'] == 1 else 's'}, {size(row['bytes'])}"
+        place = "this host's own disk, and read" if row["is_here"] else "the own disk of its host, and not read here"
+        why = f": {for_terminal(row['problem'], 200)}" if row["problem"] else ""
+        made.append(Text.assemble((f"{for_terminal(row['host'], 64)}: ", "yellow"), f"{count} on {place}{why}"))
+    if len(held) > _SHOWN:
+        rest = sum(row["bytes"] for row in held[_SHOWN:])
+        made.append(Text(f"… and {len(held) - _SHOWN} more hosts, {size(rest)} (--json lists all)", "dim"))
+    files, records = (sum(row[key] for row in places) for key in ("gone_files", "gone_records"))
+    if files:
+        made.append(Text(f"removed for a quota or for age: all of some processes, {files} files, {records} records"))
+    if absent:
+        made.append(Text(f"ranks of which nothing is here: {absent}; not recorded, or their files are elsewhere"))
+    return made
+
+
+def failed_profiles(run: Run) -> list[dict[str, Any]]:
+    """What failed, was refused or has expired, the newest first: `request`, `stage`, `state`, `reason`, `ranks`."""
+    import polars as pl
+
+    named = ("request", "stage", "state", "reason")
+    failed = run.escalations().filter(pl.col("state").is_in((FAILED, REFUSED, EXPIRED)))
+    return failed.group_by(*named, maintain_order=True).agg(ranks="rank").reverse().to_dicts()
+
+
+def lines_of_profiles(failures: list[dict[str, Any]]) -> list[RenderableType]:
+    """A line for each."""
+    made: list[RenderableType] = [Text()] * bool(failures)
+    for failure in failures[:_PROFILES_SHOWN]:
+        ranks = [rank for rank in failure["ranks"] if rank is not None]
+        more = f" and {len(ranks) - _RANKS_SHOWN} more" if len(ranks) > _RANKS_SHOWN else ""
+        who = f" on rank{'s' * (len(ranks) > 1)} {', '.join(map(str, ranks[:_RANKS_SHOWN]))}{more}" if ranks else ""
+        head = f"Profile of {shown(failure['stage'] or '?')}{who} {failure['state']}: "
+        reason = for_terminal(failure["reason"] or "no reason was given", SENTENCE_LIMIT)
+        style = "bold red" if failure["state"] == FAILED else "yellow"
+        made.append(Text.assemble((head, style), f"{reason} (request {shown(failure['request'])})"))
+    if (rest := len(failures) - _PROFILES_SHOWN) > 0:
+        made.append(Text(f"… and {rest} more profiles that did not come (--json lists all)", "dim"))
+    return made

@@ -1,0 +1,75 @@
+"""`Run.verdicts()` and `Run.incidents()`: what was judged of a job, and what its watchmen saw, while it ran."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ...store import incidents as incident_files
+from ...store import verdicts as verdict_files
+from ..folder import Damage, noting_unusable
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from ...store.incidents import Incident
+    from ...store.verdicts import Verdict
+    from ..selection import Selection
+
+
+def stored_verdicts(run: str, damage: list[Damage]) -> list[Verdict]:
+    """Every verdict that lies in a run's folder, withdrawn ones too, each as it was said last, oldest first.
+    `damage`: what cannot be read is added here, once.
+    """
+    with noting_unusable(damage) as unusable:
+        return verdict_files.read(Path(run), unusable)
+
+
+def stored_incidents(run: str, run_id: str, damage: list[Damage]) -> list[Incident]:
+    """Every incident of a run, hangs, deaths and what else was looked at closely, oldest first; `damage` as above."""
+    with noting_unusable(damage) as unusable:
+        return incident_files.read(Path(run), run_id, unusable)
+
+
+def describe_incidents(run: str, run_id: str, damage: list[Damage]) -> list[dict[str, Any]]:
+    """All of them as plain values: the columns of the table, and what else `Incident.facts` has."""
+    return [{**each.facts, **_row_of_incident(each)} for each in stored_incidents(run, run_id, damage)]
+
+
+def verdict_table(run: str, chosen: Selection, damage: list[Damage]) -> pl.DataFrame:
+    """The verdicts that are asked for."""
+    import polars as pl
+
+    from ..frames import VERDICT_SCHEMA
+
+    every = stored_verdicts(run, damage)
+    in_steps = (verdict for verdict in every if chosen.steps is None or verdict.step in chosen.steps)
+    rows = [
+        {name: None if value == "" else value for name, value in verdict.plain.items()}
+        | {"time_ns": verdict.time_ns or None, "evidence": json.dumps(dict(verdict.evidence))}
+        for verdict in in_steps
+        if chosen.has_word(verdict.rank, verdict.stage, verdict.time_ns)
+    ]
+    return pl.DataFrame(rows, schema=VERDICT_SCHEMA)
+
+
+def incident_table(run: str, run_id: str, chosen: Selection, damage: list[Damage]) -> pl.DataFrame:
+    """The incidents that are asked for."""
+    import polars as pl
+
+    from ..frames import INCIDENT_SCHEMA
+
+    every = stored_incidents(run, run_id, damage)
+    rows = [_row_of_incident(each) for each in every if chosen.has_word(each.rank, each.stage, each.time_ns)]
+    return pl.DataFrame(rows, schema=INCIDENT_SCHEMA)
+
+
+def _row_of_incident(incident: Incident) -> dict[str, Any]:
+    """A text that says nothing is null."""
+    return {
+        "incident": incident.incident, "time_ns": incident.time_ns or None, "kind": incident.kind,
+        "stage": incident.stage or None, "range": incident.range or None, "rank": incident.rank,
+        "role": incident.role or None, "since_ns": incident.since_ns or None, "waits_for": incident.waits_for or None,
+        "reports": incident.reports, "page": incident.page, "reason": incident.reason or None,
+    }  # fmt: skip

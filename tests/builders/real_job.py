@@ -1,0 +1,47 @@
+"""A training of a real system, started as a user starts it: what it prints, and waiting for what it does."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from pathlib import Path
+from typing import Callable, Mapping, Sequence, TypeVar
+
+T = TypeVar("T")
+
+
+class RealJob:
+    """One, from its start on; its output goes to a file of its folder, which is there.
+
+    Attributes:
+        ENDS_WITHIN_S: It, and each thing that is waited for.
+    """
+
+    ENDS_WITHIN_S = 600.0
+
+    def __init__(self, folder: Path, command: Sequence[str], environment: Mapping[str, str], within: Path) -> None:
+        self.folder, self.run = folder, folder / "run"
+        with (folder / "output").open("w") as output:
+            self._process = subprocess.Popen(
+                command, env=environment, cwd=within, stdout=output, stderr=subprocess.STDOUT, start_new_session=True
+            )
+
+    @property
+    def output(self) -> str:
+        """All that it printed so far, its workers' included."""
+        return (self.folder / "output").read_text(encoding="utf-8", errors="replace")
+
+    def until(self, found: Callable[[], T]) -> T:
+        """What it gives once that is true. A job that ends before is an error at once."""
+        deadline_s = time.monotonic() + self.ENDS_WITHIN_S
+        while time.monotonic() < deadline_s:
+            value = found()
+            if value:
+                return value
+            assert self._process.poll() is None, self.output[-4000:]
+            time.sleep(0.1)
+        raise AssertionError(f"not within {self.ENDS_WITHIN_S:.0f} s: {self.output[-4000:]}")
+
+    def end(self) -> int:
+        """Its exit code, once it has one."""
+        return self._process.wait(self.ENDS_WITHIN_S)
