@@ -161,6 +161,7 @@ def test_who_ends_together_with_the_keeper_takes_its_place_and_does_not_wait_for
     """Else each takes the other one for the last, and nobody says goodbye for the host."""
     with mstxkit.capture(run):
         keeper, lock = capturing._beside.keeper.get(), capturing._beside.keeper.get()._lock
+        keeper.end(time.monotonic() + 60)  # as at the end of a process: after that nobody who looks takes the lock back
         life.let_go(lock)
         holder = lives.start(HOLDS, lock, int(is_let_go))
         assert holder.stdout is not None and holder.stdout.readline() == "held\n"
@@ -174,8 +175,7 @@ HOLDS = """
     import sys, time
     from pathlib import Path
     from mstxkit.host import life
-    life.hold(Path(sys.argv[1]))
-    print("held", flush=True)
+    print("held" if life.hold(Path(sys.argv[1])) else "another one's", flush=True)
     if int(sys.argv[2]):
         life.let_go(Path(sys.argv[1]))
     sys.stdin.readline()
