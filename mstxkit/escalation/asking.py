@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Collection, Mapping, Sequence
 
-from ..errors import ConfigError, MstxkitError, Problem
+from ..errors import ConfigError, Problem
 from ..profiling import presets
 from ..store import fate, groups, messages, run_file
 from ..store.control_folder import ControlFolder
@@ -93,21 +93,8 @@ def ask(
     """
     control = control_of(run)
     request = check(control, fields, suspects, also, source)
-    # Every rank of a program may ask at once: one of them has to write, the others only to see that it is there.
-    if not _is_there(control, request):
-        try:
-            control.send(messages.of_request(request, suspects))
-        except MstxkitError:
-            if not _is_there(control, request):
-                raise
+    control.send(messages.of_request(request, suspects))
     return request
-
-
-def _is_there(control: ControlFolder, request: Request) -> bool:
-    try:
-        return request.id in {message["id"] for message in control.messages()}
-    except Unusable:
-        return False  # who sends says what is wrong with it
 
 
 def check(

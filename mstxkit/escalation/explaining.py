@@ -108,9 +108,8 @@ def explained(
         and any(report.rank in ranks and not report.has_ended for report in other.reports)
     )  # fmt: skip
     depth = presets.made_preset(request.preset, request.options)
-    has_name = request.preset is not None
-    alike = [session for session in sessions if has_name and session.get("preset") == depth.preset.name]
-    alike = [session for session in alike if session.get("state") == "recorded"]
+    recorded = [session for session in sessions if session.get("state") == "recorded" and request.preset is not None]
+    alike = [session for session in recorded if session.get("preset") == depth.preset.name]
     pause, when = _pause(alike), tuple(_when(request, recorders, ahead, heard, policy))
     total_mb, size = _size(request, recorders, alike, depth.preset)
     backends, spent = (recorder.backend for recorder in recorders), waiting.costs(request, alike)
@@ -174,8 +173,7 @@ def _agreed(recorders: Sequence[Participant], heard: Sequence[Heard], policy: Po
     if len(steps) < len(recorders):
         return f"{together}; where a rank counts no steps it expires: ask for occurrences instead"
     who = agreeing([recorder.rank for recorder in recorders])
-    step_times_ns = (process.standing.step_ns for process in heard if process.rank == who)
-    step_ns = next(filter(None, step_times_ns), None)
+    step_ns = next(filter(None, (process.standing.step_ns for process in heard if process.rank == who)), None)
     ahead = lead(policy, step_ns)
     soon = f", {ahead * step_ns / NS:.2g} s from now" if step_ns else ""
     return (

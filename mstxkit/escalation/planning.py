@@ -67,7 +67,7 @@ def leave(run: Path, run_id: str, plan: Plan) -> None:
     """Leave the requests of a plan for all ranks of a run. Those that lie there stay as they are. Raises MstxkitError
     where they cannot be written into the control folder.
     """
-    ControlFolder(run, run_id).send_all([messages.of_request(request) for request in plan.requests])
+    ControlFolder(run, run_id).send(*map(messages.of_request, plan.requests))
     for note in plan.notes:
         faults.warn_once(f"config: {note}", f"configuration: {note}")
 

@@ -76,14 +76,11 @@ def take_care(care: Care) -> list[Fetched]:
 
 def _fetch_once(care: Care, root: Path | None) -> list[Fetched]:
     done: list[Fetched] = []
+    places: list[tuple[Path | None, int]] = [(None, care.run_bytes)]
     if root is not None and root.is_dir():
-        if care.mb_s > 0:
-            done += fetch_all(care.run, care.run_id, root, Pace(care.mb_s * 1e6))
-        _made_room(care, care.host_bytes, root)
-    _made_room(care, care.run_bytes, None)
+        places.insert(0, (root, care.host_bytes))
+        done += fetch_all(care.run, care.run_id, root, Pace(care.mb_s * 1e6)) if care.mb_s > 0 else []
+    for place, limit_bytes in places:
+        with suppress(OSError, MstxkitError):  # the next one goes on
+            retention.make_room(care.run, care.run_id, limit_bytes, place)
     return done
-
-
-def _made_room(care: Care, limit_bytes: int, root: Path | None) -> None:
-    with suppress(OSError, MstxkitError):  # the next one goes on
-        retention.make_room(care.run, care.run_id, limit_bytes, root)

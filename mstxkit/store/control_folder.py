@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import json
 import os
+from contextlib import suppress
 from pathlib import Path
-from typing import Any, Mapping, Sequence
+from typing import Any, Mapping
 
 from .. import faults
 from ..errors import CaptureError, MstxkitError
@@ -34,28 +35,29 @@ class ControlFolder:
     def __init__(self, run: Path, run_id: str, is_private: bool = True) -> None:
         self.path, self.run_id, self._is_private = run / layout.CONTROL, run_id, is_private
 
-    def send(self, message: Mapping[str, Any]) -> bool:
-        """Add a message for all processes of the run; False when its id is there already, so nothing was done.
-        `message`: what JSON can hold; `id` is a text that no other message has. Raises MstxkitError: it is no such
+    def send(self, *several: Mapping[str, Any]) -> bool:
+        """Add messages for all processes of the run, in one writing; False when the ids of all are there already. Every
+        rank may do it at once: who finds them there writes nothing and waits for nobody; another may be first.
+        `several`: what JSON can hold; `id` is a text that no other message has. Raises MstxkitError: it is no such
         message, or the folder cannot be used.
         """
-        return self._send_fitting([fit_to_send(message)])
-
-    def send_all(self, several: Sequence[Mapping[str, Any]]) -> bool:
-        """As `send`, in one writing; those whose id is there already are left out. Every rank may do it at once: who
-        finds all of them there writes nothing, and waits for nobody.
-        """
         fit = [fit_to_send(message) for message in several]
-        return bool(_find_missing(fit, self._usable_messages())) and self._send_fitting(fit)
-
-    def _send_fitting(self, fit: list[dict[str, Any]]) -> bool:
+        if self._are_there(fit):
+            return False
         try:
             folders.make_folder(self.path)
             os.close(documents.open_folder(self.path, is_private=True))
             with documents.locked(self.path / layout.REQUESTS_LOCK, _SEND_WITHIN_S):
                 return self._add_messages(fit)
         except (OSError, Unusable, CaptureError) as exc:
+            if self._are_there(fit):
+                return False
             raise MstxkitError(f"no request can be left in {self.path}: {exc}") from exc
+
+    def _are_there(self, several: list[dict[str, Any]]) -> bool:
+        with suppress(Unusable):  # who sends says what is wrong with it
+            return not _find_missing(several, self.messages())
+        return False
 
     def _add_messages(self, several: list[dict[str, Any]]) -> bool:
         for attempt in range(_TRIES + 1):
@@ -89,9 +91,10 @@ class ControlFolder:
         """What a rank said last, in an earlier process of its too; None when that cannot be read."""
         return self._read_acknowledgement(layout.ack_name(rank, role), [])
 
-    def acknowledgements(self, unusable: list[Unusable] | None = None) -> list[Acknowledgement]:
-        """What every rank said last, by rank and role. Files that cannot be used are added to `unusable`."""
-        names = [name for name in documents.names_in(self.path / layout.ACKS) if layout.ack_of(name)]
+    def acknowledgements(self, unusable: list[Unusable] | None = None, of: int | None = None) -> list[Acknowledgement]:
+        """What every rank, or this one in each role, said last, by rank and role; `unusable` gets what is no use."""
+        names = documents.names_in(self.path / layout.ACKS)
+        names = [name for name in names if (who := layout.ack_of(name)) and of in (None, who[0])]
         acks = (self._read_acknowledgement(name, [] if unusable is None else unusable) for name in names)
         return sorted(filter(None, acks), key=lambda ack: (ack.rank, ack.role))
 

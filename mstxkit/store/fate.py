@@ -212,10 +212,13 @@ class Fates:
         word = max(relevant, key=lambda report: _WEIGHTS.index(report.state))
         reasons = [word.reason, *(report.reason for report in relevant if report.state == word.state)]
         word = word._replace(reason="; ".join(filter(None, dict.fromkeys(reasons))))
-        is_over = len(relevant) > 1 and word.state in (states.FAILED, states.EXPIRED)
-        return self._count_recorded(word, relevant, request) if is_over and request and not request.planned else word
+        if len(relevant) == 1 or not word.has_ended:
+            return word
+        word = word._replace(**{key: sum(getattr(each, key) for each in relevant) for key in ("recorded", "bytes")})
+        is_short = word.state in (states.FAILED, states.EXPIRED)
+        return self._count_recorded(word, request) if is_short and request and not request.planned else word
 
-    def _count_recorded(self, word: Report, of_processes: Sequence[Report], request: Request) -> Report:
+    def _count_recorded(self, word: Report, request: Request) -> Report:
         """The end of a rank of several processes: each lacks the stages of the others, all together may have all."""
         steps: dict[str, list[int]] = {stage: [] for stage in request.stages}
         for session in self._list_recorded.get((word.id, word.rank), []):
@@ -226,10 +229,9 @@ class Fates:
             return word
         wanted, kind = request.occurrences or request.steps or 1, "occurrences" if request.occurrences else "steps"
         words = f"recorded: {', '.join(f'{stage} in {n} of {wanted} {kind}' for stage, n in counts.items())}"
-        sums = {field: sum(getattr(report, field) for report in of_processes) for field in ("recorded", "bytes")}
         if min(counts.values()) >= wanted:
-            return word._replace(state=states.DONE, reason=words, **sums)
-        return word._replace(reason=f"{words}; {word.reason}", **sums)
+            return word._replace(state=states.DONE, reason=words)
+        return word._replace(reason=f"{words}; {word.reason}")
 
     def silence(self, id: str, rank: int | None, asked: Asked | None) -> Report:
         """What it means that a rank says nothing of a request. A rank of None: sessions that do not name theirs."""

@@ -183,7 +183,5 @@ def span(seconds: float) -> str:
     """`0.4 s`, `12 s`, `3 min`, `5 h`, `2 d`: for ages, which nobody wants more exactly."""
     if seconds < 99.5:
         return f"{seconds:.1f} s" if seconds < 9.95 else f"{seconds:.0f} s"
-    for unit, size in (("min", 60), ("h", 3600), ("d", 86400)):
-        if seconds < 99.5 * size or unit == "d":
-            return f"{math.floor(seconds / size)} {unit}"
-    raise AssertionError
+    unit, size = next((each for each in (("min", 60), ("h", 3600)) if seconds < 99.5 * each[1]), ("d", 86400))
+    return f"{math.floor(seconds / size)} {unit}"

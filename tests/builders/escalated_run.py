@@ -71,7 +71,7 @@ def say(
 
 def left(run: Path, *, suspects: tuple[int, ...] = (), **given: Any) -> Request:
     """A request that lies in the control folder already."""
-    known = Known((*STAGES, WHOLE_STEPS), range(1 << 31), ("full", "kernels"))
+    known = Known((*STAGES, "critic_update", WHOLE_STEPS), range(1 << 31), ("full", "kernels"))
     request = checked({"stage": "actor_update", "ranks": [1], **given}, known)
     control(run).send(of_request(request, suspects))
     return request

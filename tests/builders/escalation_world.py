@@ -46,7 +46,7 @@ class Backend:
         self.recorded: list[tuple[str, str, int | None]] = []
         self.took_turns: set[str] = set()  # requests that found the device taken
 
-    def start(self, order: moves.StartSession, process: int, thread: int) -> moves.Event:
+    def start(self, order: moves.StartSession, process: int, thread: int) -> moves.Event | None:
         assert self.open is None, "two sessions at once"
         assert not self.light, "a session beside light capture"
         if self.theirs:
@@ -62,7 +62,7 @@ class Backend:
             self.took_turns.add(order.id)
             return moves.SessionPutOff("device 0 is taken by process 7 on here", is_taken=True)
         self.open, self.thread = order, thread
-        return moves.SessionStarted()
+        return None
 
     def stop(self, order: moves.StopSession, thread: int) -> moves.Event:
         opened, self.open = self.open, None
@@ -123,7 +123,7 @@ class Rank:
             if isinstance(action, moves.StopSession):
                 return [self.backend.stop(action, thread)]
             assert action.id not in {one.id for one in self.said if one.has_ended}, "it had ended"
-            return [self.backend.start(action, self.process, thread)]
+            return list(filter(None, [self.backend.start(action, self.process, thread)]))
         return []
 
     def _say(self, report: Report) -> None:

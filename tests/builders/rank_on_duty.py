@@ -114,7 +114,7 @@ class Rank:
 
     def look(self) -> None:
         """One look of the watcher."""
-        self.duty._poll()
+        self.duty.look()
 
     def ask(self, **given: Any) -> Request:
         """A request comes in."""

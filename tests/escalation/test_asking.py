@@ -330,6 +330,15 @@ def test_of_processes_with_one_rank_that_one_counts_which_runs_the_stage(run: Pa
     assert stands(run, request)[1][0] == "done"
 
 
+def test_what_processes_of_one_rank_have_recorded_is_told_together(run: Path) -> None:
+    request = left(run, stage=["actor_update", "critic_update"], occurrences=1)
+    say(run, 1, reported(request, 1, "done", recorded=1, bytes=100), role="actor", stages=("actor_update",))
+    say(run, 1, reported(request, 1, "done", recorded=1, bytes=20), role="critic", stages=("critic_update",))
+
+    (word,) = asking.fates_of(control(run)).progress(Asked(request)).reports
+    assert (word.state, word.recorded, word.bytes) == ("done", 2, 120)
+
+
 @pytest.mark.parametrize(
     "document",
     [

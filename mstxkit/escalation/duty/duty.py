@@ -45,7 +45,6 @@ from .patience import Patiently
 from .post import Post
 from .sentry import Sentry
 from .settings import DutySettings, policy_of
-from .watcher import Watcher
 
 _REMEMBERED_AT_MOST = 1000
 # Another thread's profiler that begins waits so long for ours to end.
@@ -73,7 +72,7 @@ class Duty:
         self.post = post
         sentry = Sentry(post, settings) if sentry is None else sentry
         self._control, self._mailbox = sentry.control, sentry.mailbox
-        self._watcher, self._words = sentry.watcher, sentry.words
+        self.watcher, self._words = sentry.watcher, sentry.words
         self._session = OneSession() if session is None else session
         schedule = None if settings.light is None else Schedule.parse(settings.light)
         self._light = LightOnDuty(
@@ -103,8 +102,8 @@ class Duty:
         self._machine.placing.has_windows |= bool(settings.planned)
         self._machine.placing.origin = origin
         self._ask_patience()
-        self._watcher.serve(self._poll, self._places_of_news)
-        self._beginnings = Beginnings(self._mailbox, self._watcher, self._say, self._control.path)
+        self.watcher.serve(self.look, self._places_of_news)
+        self._beginnings = Beginnings(self._mailbox, self.watcher, self._say, self._control.path)
 
     def _restored(self, memory: Mapping[str, Any] | None, policy: Policy) -> Machine:
         """The machine as an earlier process of this rank left it."""
@@ -127,22 +126,13 @@ class Duty:
         self._undo.callback(theirs.before_they_start(self._give_way))
         engine.set_watch(self.entered, self._left, self.stepped)
         self._watch_for(self._machine.active)
-        if not self._watcher.background.runs:  # a sentry's goes on
-            self._watcher.start()
+        if not self.watcher.background.runs:  # a sentry's goes on
+            self.watcher.start()
 
     @property
     def origin(self) -> int | None:
         """The step in which this process first entered a stage of one; None while that is not known."""
         return self._machine.placing.origin
-
-    def look(self) -> None:
-        """Before it starts: hear what is planned already."""
-        self._poll()
-
-    @property
-    def watcher(self) -> Watcher:
-        """Whose thread ends before a fork."""
-        return self._watcher
 
     def stop(self, deadline: float | None = None) -> None:
         """The process ends, or capture does: close what is open, on this thread, and say so, if the run folder answers
@@ -158,7 +148,7 @@ class Duty:
         self._close()
         self._say()
         deadline = time.monotonic() + ENDS_WITHIN_S if deadline is None else deadline
-        if not self._watcher.background.finish(self._take_leave, deadline):
+        if not self.watcher.background.finish(self._take_leave, deadline):
             faults.warn_once(
                 "control.stop", f"{self.post.run} does not answer: how requests ended is not written there"
             )
@@ -170,7 +160,7 @@ class Duty:
         except OSError as exc:
             faults.note("control.stop", exc)
         self._mailbox.close()
-        self._watcher.forget()
+        self.watcher.forget()
 
     def _close(self, *_: object) -> None:
         """End what is open where an interrupt has cost the order to. What another thread began, it ends at its next
@@ -185,9 +175,9 @@ class Duty:
         """Leave a post that was only assumed, now that the rank is known; False while there is something to be done."""
         if not self.post.is_assumed or identity.current()["rank"] is None:
             return False
-        self._watcher.stop()  # first: it may just be arming
+        self.watcher.stop()  # first: it may just be arming
         if self._machine.active is not None or self._session.is_open:
-            self._watcher.start()
+            self.watcher.start()
             return False
         self._undo.close()
         engine.watch(False)
@@ -198,7 +188,7 @@ class Duty:
     def cost_ns(self) -> int:
         """Once a second on the background thread: CPU time of the watcher's since the last call."""
         self._caretaker.consider(self._session.ended)
-        return self._watcher.take_cost_ns()
+        return self.watcher.take_cost_ns()
 
     def doing(self) -> str | None:
         """What is recorded now, in words; None while nothing is."""
@@ -290,7 +280,7 @@ class Duty:
             self._light.resume()
         return None
 
-    def _start_session(self, start: moves.StartSession) -> moves.Event:
+    def _start_session(self, start: moves.StartSession) -> moves.Event | None:
         waits_for = "" if self._session.is_open else others.in_the_way()  # light capture has nobody beside it
         if waits_for:
             return moves.SessionPutOff(f"{waits_for} came first", waits_for)
@@ -311,7 +301,7 @@ class Duty:
             faults.say_once(f"request {start.id} of {start.stage} waits: {self._session.taken_by}")
             return moves.SessionPutOff(self._session.taken_by, is_taken=True)
         self._beginnings.is_over(start.id, start.stage)
-        return moves.SessionStarted() if problem is None else moves.SessionFailed(problem)
+        return None if problem is None else moves.SessionFailed(problem)
 
     def _session_ended(self, stop: moves.StopSession) -> moves.Event:
         """The machine gets its answer also where an interrupt comes in between, which goes on to the program."""
@@ -344,7 +334,8 @@ class Duty:
 
     # On the watcher's thread.
 
-    def _poll(self) -> None:
+    def look(self) -> None:
+        """Hear what has come, and say what is new; before it starts, what is planned already."""
         self._mailbox.flush()  # first: the training thread may be waiting for it
         if self._is_over:
             return
@@ -366,6 +357,8 @@ class Duty:
             self._hear(event)
         with self._lock:
             awaited, near = self._machine.awaited(), self._machine.announced()
+            missing = self._machine.find_unrecorded() - seen
+        self._machine.elsewhere |= self._inbox.find_stages_elsewhere(self._control, missing)
         for report in self._inbox.heard_from(self._control, awaited, self.post.role):
             self._hear(moves.Acknowledged(report))
         if self._machine.has_work:

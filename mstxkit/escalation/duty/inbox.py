@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from typing import AbstractSet, Any, Collection, Iterable, Iterator, Mapping
 
-from ... import faults
+from ... import faults, stages
 from ...errors import ConfigError
 from ...pieces import boundaries
 from ...profiling import presets
-from ...store import messages
+from ...store import layout, messages
 from ...store.control_folder import ControlFolder
 from ...store.report import REFUSED, Report, Standing
 from ...store.request import WHOLE_STEPS
@@ -17,6 +18,7 @@ from ..machine import moves
 from .own_sections import carried_out_by_itself
 
 _RANKS_A_SECOND = 400  # so many files of other ranks are read at most, by the agreeing rank
+_LOOKS_ELSEWHERE_S = 2.0
 
 
 class Inbox:
@@ -35,7 +37,7 @@ class Inbox:
         self.of_one_window: set[str] = set()  # ids of requests for one window alone
         self._waiting: dict[str, moves.RequestReceived] = {}
         self._heard: dict[tuple[str, int], Report] = {}
-        self._listens_again_at = 0.0
+        self._listens_again_at = self._looks_again_at = 0.0
         self._is_changed = False
 
     @property
@@ -101,6 +103,18 @@ class Inbox:
     def _refuse(self, id: str, reason: str) -> None:
         self.refused[id] = Report(id[:200], self._rank, REFUSED, reason=reason)
         self._is_changed = True
+
+    def find_stages_elsewhere(self, control: ControlFolder, missing: AbstractSet[str]) -> frozenset[str]:
+        """Of these stages those that processes of other roles with this rank have entered; looked for now and then."""
+        if not missing or time.monotonic() < self._looks_again_at:
+            return frozenset()
+        self._looks_again_at = time.monotonic() + _LOOKS_ELSEWHERE_S
+        entered, own = set[str](), layout.role_in_names(self._role)
+        for acknowledgement in control.acknowledgements(of=self._rank):
+            with contextlib.suppress(ConfigError):
+                if acknowledgement.role != own:
+                    entered.update(map(stages.canonical, Standing.read(acknowledgement.document).stages))
+        return frozenset(missing & entered)
 
     def heard_from(self, control: ControlFolder, awaited: Mapping[str, Collection[int]], role: str) -> Iterator[Report]:
         """What other ranks say that is new. Reads a file for each, and not more often than is bearable.

@@ -9,6 +9,7 @@ from ...store.limits import ACTS, OBSERVE, Policy
 
 _POLICY = Policy()
 _ENTRIES_FROM, _ENTRIES_TO = 16, 65_536
+_OF_POLICY = ("cooldown_s", "session_s", "hour_s", "run_s", "agreement_s", "transport_s")
 _SIZES = ("run_bytes", "profiles_mb_s", "profiles_host_bytes", "profiles_run_bytes", "incidents_bytes")
 
 
@@ -53,10 +54,7 @@ class DutySettings(NamedTuple):
 
 def policy_of(settings: DutySettings) -> Policy:
     """What a rank does not exceed."""
-    return Policy(
-        cooldown_s=settings.cooldown_s, session_s=settings.session_s, hour_s=settings.hour_s, run_s=settings.run_s,
-        run_bytes=settings.run_bytes or None, agreement_s=settings.agreement_s, transport_s=settings.transport_s,
-    )  # fmt: skip
+    return Policy(run_bytes=settings.run_bytes or None, **{field: getattr(settings, field) for field in _OF_POLICY})
 
 
 def checked(settings: DutySettings) -> DutySettings:
@@ -70,7 +68,7 @@ def checked(settings: DutySettings) -> DutySettings:
         value = getattr(settings, field)
         if not isinstance(value, (int, float)) or not (value == 0 or least_s <= value <= most_s):
             raise SettingError(field, repr(value), f"seconds from {least_s} to {most_s} are needed, or 0 for never")
-    for field in ("cooldown_s", "session_s", "hour_s", "run_s", "agreement_s", "transport_s", *_SIZES):
+    for field in (*_OF_POLICY, *_SIZES):
         value = getattr(settings, field)
         if not isinstance(value, (int, float)) or not 0 <= value < 1e15:
             raise SettingError(field, repr(value), "a number from 0 is needed")

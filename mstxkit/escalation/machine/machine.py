@@ -50,6 +50,7 @@ class Machine(SessionMoves):
         self._said: dict[str, Report] = {}
         self._process_ends = False
         self._theirs: tuple[tuple[str, int], ...] = ()
+        self.elsewhere = frozenset[str]()  # stages that other processes of this rank enter, and this one never has
         self.patience: Patience | None = None  # of the other ranks, as its owner says; None: nobody waits, or for ever
         self._out: list[moves.Action] = []
         self._is_handling = False
@@ -79,6 +80,11 @@ class Machine(SessionMoves):
         for task in near:
             task.is_announced = True
         return [(task.request.id, stage) for task in near for stage in task.request.stages]
+
+    def find_unrecorded(self) -> set[str]:
+        """Stages of requests for several, of which nothing is recorded: other processes of this rank may enter them."""
+        several = [task for task in self._tasks.values() if len(task.request.stages) > 1]
+        return {stage for task in several for stage in task.request.stages if not task.counts[stage]}
 
     def phase(self, now: Now) -> str:
         """What the rank is in: idle, armed, running, draining or cooldown."""
@@ -292,6 +298,7 @@ class Machine(SessionMoves):
             if self._agreement is not None:
                 self._out.append(moves.Commit(id, step))
         for task in list(self._tasks.values()):
+            task.elsewhere = self.elsewhere
             if task is not self._active or self._session is None:
                 over = task.over(self.step, now, self._spending, self._process_ends)
                 if over is not None:
@@ -401,7 +408,6 @@ _HANDLERS: Mapping[type, Callable[[Machine, Any, Now], None]] = {
     moves.StageEntered: Machine._stage_entered, moves.StageLeft: Machine._stage_left,
     moves.BoundaryEntered: Machine._boundary_entered, moves.BoundaryLeft: Machine._boundary_left,
     moves.StepAdvanced: Machine._step_advanced, moves.Tick: Machine._ticked, moves.Ending: Machine._ending,
-    moves.SessionStarted: lambda *_: None,  # from the order to start on, a session counts as open
     moves.SessionStopped: Machine._session_stopped, moves.SessionFailed: Machine._session_failed,
     moves.SessionPutOff: Machine._session_put_off, moves.GiveWay: Machine._gives_way,
     moves.TheirProfiles: lambda machine, event, _: setattr(machine, "_theirs", event.coming),

@@ -80,10 +80,6 @@ class Tick(NamedTuple):
     session_bytes: int | None = None
 
 
-class SessionStarted(NamedTuple):
-    """The session that was asked for records."""
-
-
 class SessionStopped(NamedTuple):
     """No session is open any more; what it recorded is there. `problems` are for the report."""
 
@@ -144,8 +140,9 @@ class ResumeLight(NamedTuple):
 
 
 class StartSession(NamedTuple):
-    """Start a session of this request now, on this thread; answer with `SessionStarted`, `SessionFailed`, or, where
-    the machine's memory could not be saved in time, or another profiler or process comes first, `SessionPutOff`.
+    """Start a session of this request now, on this thread: it counts as open from now on. Where it is not, answer with
+    `SessionFailed`, or, where the machine's memory could not be saved in time, or another profiler or process comes
+    first, with `SessionPutOff`.
     """
 
     id: str
@@ -167,7 +164,6 @@ class StopSession(NamedTuple):
 
 Event = Union[
     RequestReceived, CancelReceived, Acknowledged, Commit, Drop, StageEntered, StageLeft, BoundaryEntered,
-    BoundaryLeft, StepAdvanced, Tick, SessionStarted, SessionStopped, SessionFailed, SessionPutOff, TheirProfiles,
-    GiveWay, Ending,
+    BoundaryLeft, StepAdvanced, Tick, SessionStopped, SessionFailed, SessionPutOff, TheirProfiles, GiveWay, Ending,
 ]  # fmt: skip
 Action = Union[Acknowledge, Commit, Drop, PauseLight, ResumeLight, StartSession, StopSession]

@@ -29,6 +29,7 @@ class Task:
         agreeing: The rank that agrees for all of its ranks on the step at which its window begins; None: needs none.
         first_step: First step of the window; None until it is decided, and where occurrences are counted.
         heard_in: A step that is not recorded: it was heard in it, or nothing was recorded of it so far; None: any is.
+        elsewhere: As of `Machine`: these are not waited for.
         longer_to: A later last step of the window, for a stage that was passed over; None: as it was asked for.
         ending: State and reason that it is to end with as soon as no session is open; None: it goes on.
     """
@@ -44,6 +45,7 @@ class Task:
     suspects: tuple[int, ...] = ()  # the ranks that "suspect+peer" stands for
     had_session: bool = False  # was any session begun for it, or about to begin?
     is_announced: bool = False  # is it written down ahead that one is to begin?
+    elsewhere: frozenset[str] = frozenset()
     longer_to: int | None = None
     ending: tuple[str, str] | None = None
     counts: Counter[str] = field(default_factory=Counter)  # occurrences recorded, by stage
@@ -157,13 +159,13 @@ class Task:
     def verdict(self, step: int | None) -> tuple[str, str] | None:
         """State and reason if it is at its end in this step; None while it goes on."""
         if self.request.occurrences is not None or self.first_step is None:
-            is_over = all(self.counts[stage] >= self._times for stage in self.request.stages)
+            is_over = all(self.counts[stage] >= self._times for stage in self._own_stages)
         else:
             begins_anew = step is not None and bool(self.recorded) and step < self.first_step
             is_over = begins_anew or (step is not None and step > (self.last_step or 0))
         if not is_over:
             return None
-        missing = [stage for stage in self.request.stages if not self.counts[stage]]
+        missing = [stage for stage in self._own_stages if not self.counts[stage]]
         if missing:
             return FAILED, f"{', '.join(missing)} was not recorded in steps {self.first_step} to {self.last_step}"
         return DONE, ""
@@ -221,7 +223,7 @@ class Task:
         if self.request.steps == COUNT_AT_MOST:
             return f"{len(self.steps)} steps recorded"
         if self.request.occurrences is not None or self.first_step is None:
-            return f"{self.recorded} of {self._times * len(self.request.stages)} occurrences recorded"
+            return f"{self.recorded} of {self._times * len(self._own_stages)} occurrences recorded"
         return f"{len(self.steps)} of {self.request.steps} steps recorded"
 
     def report(self, rank: int, step: int | None, state: str | None = None, reason: str | None = None) -> Report:
@@ -242,6 +244,12 @@ class Task:
             "first_step": self.first_step if self.needs_agreement or self.request.planned is not None else None,
             "report": self.report(rank, step).as_json(),
         }
+
+    @property
+    def _own_stages(self) -> Sequence[str]:
+        """Its stages, without those of other processes of this rank."""
+        own = [stage for stage in self.request.stages if self.counts[stage] or stage not in self.elsewhere]
+        return own or self.request.stages
 
     @property
     def _times(self) -> int:

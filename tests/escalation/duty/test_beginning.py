@@ -223,7 +223,7 @@ def test_a_folder_that_answers_late_costs_an_occurrence_and_not_the_request(
 ) -> None:
     request = rank.ask(occurrences=1)
     writes.answer.clear()
-    rank.duty._watcher.start()
+    rank.duty.watcher.start()
     for _ in range(3):
         rank.once(UPDATE)
     before, waited_s = list(rank.session.did), clock.waited_s
@@ -257,7 +257,7 @@ def test_a_folder_that_is_slow_costs_nothing_of_a_window_whose_step_was_known_be
     rank.engine.step(4)
     rank.look()
     writes.answer.clear()
-    rank.duty._watcher.start()
+    rank.duty.watcher.start()
     for step in (5, 6):
         rank.engine.step(step)
         rank.once(UPDATE)
@@ -282,7 +282,7 @@ def test_what_was_written_before_is_written_anew_while_the_step_lasts_and_is_not
         rank.look()
         numbers.append(rank.duty._mailbox._outgoing["rank1.json"][0])
     writes.answer.clear()
-    rank.duty._watcher.start()
+    rank.duty.watcher.start()
     clock.now_s += 60
     rank.engine.step(5)
     rank.once(UPDATE)
@@ -299,7 +299,7 @@ def test_a_folder_that_never_answers_fails_the_request_and_training_has_waited_o
 ) -> None:
     request = rank.ask(occurrences=1)
     writes.answer.clear()
-    rank.duty._watcher.start()
+    rank.duty.watcher.start()
     states = []
     for _ in range(4):
         rank.once(UPDATE)
@@ -322,7 +322,7 @@ def test_a_session_that_is_put_off_takes_nothing_from_light_capture(
     rank.engine.step(10)
     rank.ask(occurrences=1)
     writes.answer.clear()
-    rank.duty._watcher.start()
+    rank.duty.watcher.start()
     rank.once(UPDATE)
     before = list(rank.session.did)
     writes.answer.set()

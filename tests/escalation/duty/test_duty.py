@@ -73,6 +73,30 @@ def test_the_watcher_never_asks_in_the_midst_of_an_event_whether_there_is_anythi
     assert answers == [None]
 
 
+def test_what_another_role_of_its_rank_enters_is_not_waited_for(rank: Rank) -> None:
+    """It stayed armed for an hour, and all later requests of the rank waited."""
+    say(rank.run, 0, role="rollout", stages=("critic_update",))
+    rank.once(UPDATE)
+    request = rank.ask(stage=[UPDATE, "critic_update"], occurrences=2)
+    rank.once(UPDATE)
+    assert rank.last(request).state == "armed"
+    rank.once(UPDATE)
+
+    last = rank.last(request)
+    assert (last.state, last.recorded, last.reason) == ("done", 2, "")
+
+
+def test_a_stage_that_nobody_else_of_its_rank_has_entered_is_waited_for(rank: Rank) -> None:
+    say(rank.run, 1, role="rollout", stages=("critic_update",))
+    rank.once(UPDATE)
+    request = rank.ask(stage=[UPDATE, "critic_update"], occurrences=1)
+    rank.once(UPDATE)
+    assert rank.last(request).state == "armed"
+
+    rank.once("critic_update")
+    assert (rank.last(request).state, rank.last(request).recorded) == ("done", 2)
+
+
 def test_a_session_is_ordered_as_it_was_asked_for(rank: Rank) -> None:
     rank.engine.step(7)
     request = rank.ask(preset="kernels", reason="slow since yesterday", limits={"seconds": 3, "bytes": 5000})

@@ -246,7 +246,6 @@ def test_nothing_begins_on_another_thread_while_a_session_is_still_being_stopped
     assert machine is not None
     machine.handle(moves.RequestReceived(world.made()), now)
     machine.handle(moves.StageEntered("actor_update", thread=1), now)
-    machine.handle(moves.SessionStarted(), now)
     stops = machine.handle(moves.StageLeft("actor_update", thread=1), now)
     meanwhile = machine.handle(moves.StageEntered("actor_update", thread=2), now)
 
