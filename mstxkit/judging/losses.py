@@ -80,7 +80,7 @@ class JobLosses:
 
     def courses(self, those: Sequence[Course]) -> list[Course]:
         """The steps that have to do with these, in the order in which they were over."""
-        by_place = {course.place: course for losses in self.roles.values() for course in losses.courses()}
+        by_place = {course.place: course for losses in self.roles.values() for course in losses.steps}
         by_place.update((course.place, course) for course in those)
         by_place = {place: self.feeds.told_of(course) for place, course in by_place.items()}
         wanted, new = dict[Place, Course](), {course.place for course in those}
@@ -97,11 +97,14 @@ class Losses:
     Args:
         job: All of them.
         norms: Who waits where.
+
+    Attributes:
+        steps: The last ones.
     """
 
     def __init__(self, job: JobLosses, norms: Norms) -> None:
         self._job, self._norms = job, norms
-        self._steps, self._with_rings = deque[Course](maxlen=_STEPS), deque[Course](maxlen=_STEPS)
+        self.steps, self._with_rings = deque[Course](maxlen=_STEPS), deque[Course](maxlen=_STEPS)
 
     def closed(self, step: RoleStep, pieces: StepPieces, tells: Inside | None, before_s: Vector | None) -> None:
         """A step more.
@@ -113,17 +116,13 @@ class Losses:
             before_s: (M,) when each member was done with the step before; None: not known.
         """
         course = self._course(step, pieces, tells, before_s)
-        for steps in (self._steps,) if tells is None else (self._steps, self._with_rings):
+        for steps in (self.steps,) if tells is None else (self.steps, self._with_rings):
             _keep(steps, course)
 
     def rings_of(self, step: RoleStep, tells: Inside) -> None:
         """What the collectives tell of a step that was closed before."""
-        began_s = next((course.began_s for course in self._steps if course.step == step.step), None)
+        began_s = next((course.began_s for course in self.steps if course.step == step.step), None)
         _keep(self._with_rings, self._course(step, cutting.in_pieces(step, began_s), tells, began_s))
-
-    def courses(self) -> Iterable[Course]:
-        """Of the last steps."""
-        return self._steps
 
     def lately(self, parts: Sequence[Surplus], base_s: float, steps: int) -> Iterator[StepLoss]:
         """What each of the last steps of those that tell of it loses by some causes together, where it shows.
@@ -143,7 +142,7 @@ class Losses:
         """Share of the newest step that a member waits for others in it, in the mean. In a stage of which nobody knows
         it is as if all waited; what lies within the errors of clocks is nothing.
         """
-        course = self._steps[-1] if self._steps and self._steps[-1].step == step.step else None
+        course = self.steps[-1] if self.steps and self.steps[-1].step == step.step else None
         began_s = np.full(len(step.members), np.fmin.reduce(step.entered_s, axis=None, initial=np.nan))
         course = course or self._course(step, cutting.in_pieces(step, None), None, began_s)
         course, error_s = self._job.feeds.told_of(course), step.error_s[:, None]
@@ -158,7 +157,7 @@ class Losses:
 
     def of_stall(self, where: str, stage: str, place: int, seconds: float) -> float:
         """What the newest step loses by so many seconds of one member in one piece."""
-        steps = self._with_rings if where == INSIDE else self._steps
+        steps = self._with_rings if where == INSIDE else self.steps
         course = steps[-1] if steps else None
         piece = -1 if course is None else course.piece(where, stage)
         if course is None or piece < 0:
@@ -168,7 +167,7 @@ class Losses:
         return max(0.0, replay.won_s(course, lead[course.place], replay.near(course, is_it)))
 
     def _of(self, parts: Sequence[Surplus]) -> deque[Course]:
-        return self._with_rings if any(part.where in (INSIDE, LINK) for part in parts) else self._steps
+        return self._with_rings if any(part.where in (INSIDE, LINK) for part in parts) else self.steps
 
     def _lost(self, steps: Sequence[Course], at: int, parts: Sequence[Surplus], base_s: float) -> StepLoss | None:
         """What the step at that place of these loses, what was won in those before it being won already."""

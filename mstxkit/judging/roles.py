@@ -36,6 +36,9 @@ _AT_MOST = 8
 _USUAL_FOLLOWS = 0.1
 # Who is done within this share of what they take longer was released together.
 _TOGETHER = 0.04
+# Whose excess varies from step to step by less than this share of it is slow all the time. Who is not costs more than
+# others do: these take less than this share of it.
+_STEADY, _OTHERS_RATIO = 0.75, 0.3
 # Rings are asked for from this share on of what a rank must cost to be named.
 _ASKS_SHARE = 0.75
 # Who has been slow for more steps than this is not only late now and then.
@@ -189,14 +192,17 @@ class RoleHistory(RoleLessons):
         level = np.where(np.isfinite(measured.excess), self.ranks.level[:, at], np.nan)
         middle = middle_of(level)
         spread = 1.4826 * middle_of(np.abs(level - middle))
-        many = np.isfinite(level).sum(axis=0) >= 5
-        is_apart = np.where(many[None, :], sums.mean - middle > limits.apart * spread, True)
+        is_apart = (np.isfinite(level).sum(axis=0) < 5) | (sums.mean - middle > limits.apart * spread)
+        # Who is slow in some steps only is compared with who is next to the slowest: ranks may take turns.
+        is_steady = self.ranks.variance[:, at] < (_STEADY * sums.mean) ** 2
+        second = np.sort(np.where(np.isfinite(level), level, -np.inf), axis=0)[-2:][0]
+        is_apart &= is_steady | (second < _OTHERS_RATIO * sums.mean)
         doubt = settings.of(imbalance.Imbalance).curvature * np.maximum(
             0.0, self._loads.level[:, at] - 0.5 * np.sqrt(middle_of(self._loads.variance[:, at]))
         )
         impact = np.where(naming.inside_in(measured), settings.of(LateRank).impact, limits.impact)
         is_enough = self._lost_s(measured, sums) >= share * impact * self.step_s
-        return is_enough & is_apart & (sums.mean - doubt >= math.log1p(limits.effect))
+        return np.asarray(is_enough & is_apart & (sums.mean - doubt >= math.log1p(limits.effect)))
 
     def _findings(
         self, measured: MeasuredStep, sums: slow_rank.AddedUp, fires: npt.NDArray[np.bool_],

@@ -180,20 +180,29 @@ class RoleRun:
         return replace(self, **kept, links=links, kept={})
 
     def since_met(self, piece: int) -> Whole:
-        """Pieces since members waited before, that one too, the latest first: after it each has a rest of its own."""
-        met = np.flatnonzero(self.waits[:piece])
-        return np.arange(met[-1] if len(met) else 0, piece)[::-1]
+        """Pieces since members waited before, that one too, the latest first: after it each has a rest of its own.
+        Before the first that they wait in, also those of the step before: from `piece` on.
+        """
+        met = np.flatnonzero(self.waits)
+        if (met < piece).any():
+            return np.arange(met[met < piece][-1], piece)[::-1]
+        return np.append(np.arange(met[-1], len(self.kinds)), np.arange(piece))[::-1]
 
     def came_last(self, piece: int) -> Whole:
         """(T, M) who came last there of those that each member meets; -1: it meets nobody, or was not there."""
         return self.once(f"who came last to {piece}", lambda: most_of(self.came_s[:, :, piece], self.labels[:, piece]))
 
     @property
+    def busy_s(self) -> Seconds:
+        """(T, M, K) own seconds; 0 in a piece that others of the step are in, and a member of it is not."""
+        return np.where(np.isfinite(self.came_s).any(axis=2, keepdims=True), np.nan_to_num(self.own_s), np.nan)
+
+    @property
     def more_s(self) -> Seconds:
         """(T, M, K) by how much longer than the middle of those that it meets each was in a piece, of its own time."""
         pieces = range(len(self.kinds))
         return self.once(
-            "more", lambda: np.stack([self.over_middle(self.own_s[:, :, at], at) for at in pieces], axis=2)
+            "more", lambda: np.stack([self.over_middle(self.busy_s[:, :, at], at) for at in pieces], axis=2)
         )
 
     def over_middle(self, values: Seconds, piece: int) -> Seconds:

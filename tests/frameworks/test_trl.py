@@ -218,7 +218,7 @@ def test_steps_go_on_where_a_checkpoint_left_off() -> None:
 
 
 IDENTITY = """
-import json, sys
+import json, sys, types
 import mstxkit
 
 def load():
@@ -234,7 +234,9 @@ def held():
                 found[(name, attribute)] = value
                 if isinstance(value, type):
                     found.update({(name, attribute, key): one for key, one in list(vars(value).items())})
-    return found
+    # A function may stay the same object, with other code.
+    codes = {(*key, "code"): one.__code__ for key, one in found.items() if isinstance(one, types.FunctionType)}
+    return {**found, **codes}
 
 load()
 before = held()

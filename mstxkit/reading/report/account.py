@@ -16,6 +16,7 @@ class Account(NamedTuple):
         stages: Their names.
         longest: The one that most of a step's time goes to, and its share; None: nobody knows.
         occupancy: How much of a step nobody is in a stage, and how much one process alone is.
+        fed_by: In which roles ranks wait for another role, how much of a step.
         steps: The first and the last of which there are means.
         has: Which of "ranges", "stages", "steps" it has; None: nobody has looked.
         roles: How many it has.
@@ -36,6 +37,7 @@ class Account(NamedTuple):
     stages: Sequence[str] = ()
     longest: tuple[str, float] | None = None
     occupancy: Mapping[str, Any] | None = None
+    fed_by: Rows = ()
     steps: tuple[int, int] | None = None
     has: frozenset[str] | None = None
     roles: int = 1

@@ -166,17 +166,18 @@ def _of_row(account: Account, row: Mapping[str, Any], weight: float) -> Matter:
     }[kind]  # fmt: skip
     whose = f" (role {shown(row['role'])})" if account.roles > 1 and row["role"] else ""
     ranks = () if row["rank"] is None else (row["rank"],)
-    matter = Matter(kind, words + whose, "", _why(account, row), _ADVICE.get(kind, ""), stage=row["stage"], ranks=ranks)
+    gates = [gate for gate in account.held_up_by if kind == BUBBLE and gate["role"] == row["role"]][:1]
+    why, where = _why(account, row, gates), next((gate["stage"] for gate in gates), stage)
+    matter = Matter(kind, words + whose, "", why, _ADVICE.get(kind, ""), stage=where, ranks=ranks)
     return _by_steps(account, matter, row)._replace(weight=weight)
 
 
-def _why(account: Account, row: Mapping[str, Any]) -> str:
+def _why(account: Account, row: Mapping[str, Any], gates: Rows) -> str:
     """Of a tail who is last; of waiting for whom most of it is; of a rank that is not blamed any more, why not."""
     if row["kind"] == TAIL:
         return "; ".join(map(step_words.whose_tail, _find_tails(account, row)))
     if row["kind"] == BUBBLE:
-        gates = [step_words.held_up(gate) for gate in account.held_up_by if gate["role"] == row["role"]]
-        return "; ".join(gates[:1])
+        return "; ".join(map(step_words.held_up, gates))
     over = (gone for gone in account.judged["withdrawn"] if row["kind"] == STRAGGLER and _is_of(gone, row))
     return "; ".join(for_terminal(verdict["withdrawn"], SENTENCE_LIMIT) for verdict in over)
 

@@ -57,9 +57,11 @@ def matter(account: Account, largest: float) -> Matter:
     of_steps = f" in the {steps} steps that were judged" if steps else ""
     above = f"nothing above {max(1, math.ceil(100 * largest))} % of a step" if account.steps else ""
     nobody = f"no rank was seen to make others wait{of_steps}"
-    words = f"healthy{' as far as is seen' * bool(judged['hiding'])}: {'; '.join(filter(None, (above, nobody)))}"
     if (unseen := _tell_occupancy(account)) is not None:
         return unseen._replace(words=f"{unseen.words}; else {nobody}")
+    for fed in (row for row in account.fed_by[:1] if row["ratio"] >= _LARGE):
+        nobody += f"; {shown(fed['role'])} waits for {shown(fed['by'])} in {percent(fed['ratio'])} of its steps’ time"
+    words = f"healthy{' as far as is seen' * bool(judged['hiding'])}: {'; '.join(filter(None, (above, nobody)))}"
     short = [role for role in judged["roles"] if role["judged_steps"] < judging.ENOUGH_STEPS]
     why = [f"role {shown(of['role'])} has too few steps to be judged: {of['judged_steps']} count" for of in short]
     return Matter(HEALTHY, words, why="; ".join(why), advice="; ".join(_tell_wanted(judged)), blames=False)

@@ -6,10 +6,13 @@ where none is known.
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
+import numpy as np
 import polars as pl
 
+from ...judging.measuring import FED
 from ...stages import canonical
 from ...store.metrics_setting import Flops
 from ..role_runs import RoleRun
@@ -23,7 +26,7 @@ _SAMPLES = 24
 
 
 def summarise(run: Run, supposed: Supposed) -> dict[str, Any]:
-    """`wait_ratio, occupancy, critical_path, lateness, held_up_by, tails, samples, throughput, resharding`, said below.
+    """`wait_ratio, occupancy, fed_by, critical_path, lateness, held_up_by, tails, samples, throughput, resharding`.
 
     `wait_ratio` is what ranks wait for others, of all their time. Of `samples` there are those that went on alone
     longest (`longest_alone`, columns as `Run.samples()`), how many went on `alone`, and the `count` of all.
@@ -34,6 +37,7 @@ def summarise(run: Run, supposed: Supposed) -> dict[str, Any]:
     alone = samples.filter(samples["alone_ns"] > 0).sort("alone_ns", descending=True, maintain_order=True)
     return {
         "wait_ratio": wait_ratio(run.steps().filter(steady)), "occupancy": occupancy.summarise(run),
+        "fed_by": fed_by(run.roles.steady),
         "critical_path": critical_path(run.critical_path().filter(steady)),
         "lateness": lateness(late.filter(steady), run.roles.runs),
         "held_up_by": held_up_by(run.bubbles().filter(steady)), "tails": tails(run.tails().filter(steady)),
@@ -49,6 +53,20 @@ def wait_ratio(steps: pl.DataFrame) -> float | None:
     """Of all time of all ranks: a long step counts for more than a short one. None: there was no time."""
     waited, lasted = ((steps[name] * steps["ranks"].cast(pl.Float64)).sum() for name in ("wait_ns", "duration_ns"))
     return waited / lasted if lasted > 0 else None
+
+
+def fed_by(runs: tuple[RoleRun, ...]) -> list[dict[str, Any]]:
+    """`role, stage, by, ratio`: where ranks wait for another role, as a share of their steps, the largest first."""
+    rows = []
+    for run in (run for run in runs if any(rank is not None for rank in run.ranks)):
+        for piece in np.flatnonzero(run.mode == FED).tolist():
+            kind, courses = run.kinds[piece], [course for course in run.courses if run.kinds[piece] in course.kinds]
+            feeds = filter(None, (course.feeds[course.kinds.index(kind)] for course in courses))
+            by = Counter(role for feed in feeds for role, _ in feed.courses).most_common(1)
+            waits_s = np.nansum(run.wait_s[:, :, piece], axis=0).max() / max(1, len(run.steps))
+            ratio = float(waits_s / max(1e-9, run.step_s()))
+            rows += [{"role": run.role, "stage": run.stage(piece), "by": role, "ratio": ratio} for role, _ in by]
+    return sorted(rows, key=lambda row: -float(row["ratio"]))
 
 
 def critical_path(path: pl.DataFrame) -> list[dict[str, Any]]:

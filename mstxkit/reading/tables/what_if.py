@@ -89,7 +89,7 @@ def _make_row(
 
 def _balance_times(run: RoleRun, piece: int) -> Seconds:
     """Own times in which all come to that piece at the same time: since they last waited, each takes the mean."""
-    own: Seconds = run.own_s.copy()
+    own: Seconds = run.busy_s
     for before in run.since_met(piece).tolist():
         own[:, :, before] = meeting.by_group(own[:, :, before].T, run.labels[:, before], _mean_of).T
     return own
