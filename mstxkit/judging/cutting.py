@@ -75,6 +75,7 @@ def in_pieces(step: RoleStep, ended_s: Vector | None) -> StepPieces:
         ended_s: (M,) when each member's step before this ended; None: there was none.
     """
     order, around = _order(step)
+    step = _lay_out_turns(step, order, around)
     cut = _Cut(step, np.full(len(step.members), np.nan) if ended_s is None else ended_s)
     for stage, outer in zip(order.tolist(), around.tolist()):
         cut.leave_until(outer)
@@ -164,6 +165,20 @@ def _order(step: RoleStep) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]
     for at in order.tolist():  # of several the one that begins last
         around[encloses[at]] = present[at]
     return present[order], around[order]
+
+
+def _lay_out_turns(step: RoleStep, order: npt.NDArray[np.int64], around: npt.NDArray[np.int64]) -> RoleStep:
+    """The step with stages that take turns one after the other, each as long as all of its turns together."""
+    entered, left = step.entered_s.copy(), step.left_s.copy()
+    for outer in np.unique(around).tolist():
+        inner = [stage for stage in order[around == outer].tolist() if not (around == stage).any()]
+        for before, stage in zip(inner, inner[1:]):
+            takes_turns = (step.entered_s[:, stage] < step.left_s[:, before]) & (step.occurrences[:, stage] > 1)
+            takes_turns &= 2 * takes_turns.sum() > np.isfinite(step.entered_s[:, stage]).sum()
+            left[:, before] = np.where(takes_turns, entered[:, before] + step.total_s[:, before], left[:, before])
+            entered[:, stage] = np.where(takes_turns, left[:, before], entered[:, stage])
+            left[:, stage] = np.where(takes_turns, entered[:, stage] + step.total_s[:, stage], left[:, stage])
+    return step._replace(entered_s=entered, left_s=left)
 
 
 def _encloses(entered: Matrix, left: Matrix) -> npt.NDArray[np.bool_]:

@@ -18,8 +18,9 @@ Rows = npt.NDArray[np.int64]
 # Looked at in so many steps, of no more members than this; rows there must be.
 _STEPS, _MEMBERS_AT_MOST, _ROWS_LEAST = 8, 1024, 3
 _LOOKS = 3 * _STEPS
-# Rows lie apart by so many deviations and by this share of a step, and distances vary by so much less than the ends.
-_DEVIATIONS, _APART, _TIGHT = 4.0, 0.01, 0.75
+# Rows lie apart by so many deviations and by this share of a step, and distances vary by so much less than the ends,
+# and from step to step by so much of what they vary at all: those of members that never meet wander.
+_DEVIATIONS, _APART, _TIGHT, _STEADY = 4.0, 0.01, 0.75, 0.8
 
 
 class RowOrder:
@@ -104,7 +105,7 @@ def handed_on(rows: Rows, took_s: Vector, lead: Vector, less_s: Vector) -> Vecto
 
 def _rows_in(ends_s: Matrix, step_s: float) -> tuple[Rows | None, bool]:
     """(M,) rows of as many members each that lie apart, as these (steps, M) ends show; None: there are none. And
-    whether their distances vary far less than when they are done.
+    whether each distance varies far less than when they are done, and does not wander.
     """
     order = np.argsort(middle_of(ends_s), kind="stable")
     ordered = ends_s[:, order]
@@ -115,10 +116,12 @@ def _rows_in(ends_s: Matrix, step_s: float) -> tuple[Rows | None, bool]:
     if len(sizes) < _ROWS_LEAST or (sizes != sizes[0]).any():
         return None, False
     ends = np.stack([middle_of(part.T) for part in np.split(ordered, begins, axis=1)], axis=1)
-    tight = np.median(_spread(np.diff(ends, axis=1)) / np.maximum(_spread(ends)[1:], 1e-12))
+    apart = np.diff(ends, axis=1)
+    tight = np.median(_spread(apart) / np.maximum(_spread(ends)[1:], 1e-12))
+    steady = np.min(np.mean(np.diff(apart, axis=0) ** 2, axis=0) / np.maximum(np.var(apart, axis=0), 1e-24))
     rows = np.empty(ends_s.shape[1], np.int64)
     rows[order] = np.repeat(np.arange(len(sizes)), sizes)
-    return rows, bool(tight <= _TIGHT)
+    return rows, bool(tight <= _TIGHT and steady >= _STEADY)
 
 
 def _spread(values: Matrix) -> Vector:
