@@ -8,7 +8,9 @@ import numpy as np
 
 from mstxkit.testing.simulator import JobShape, Simulation
 from mstxkit.testing.simulator.processes import SimulatedProcesses, Vector
-from mstxkit.testing.simulator.work import CAP, TYPICAL, generation_cost, training_cost
+from mstxkit.testing.simulator.work import CAP, TYPICAL
+
+from .costs import generation_cost, training_cost
 
 
 class Shape(Simulation):

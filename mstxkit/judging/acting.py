@@ -218,14 +218,16 @@ def wish_of(
         return _why_nobody(verdict, heard, now_ns, peers.may_wait)
     is_short = len(ranks) == 1 or (verdict.rank is None and bool(verdict.group))
     if is_short and peers.unheard and peers.may_wait:
-        return NotAsked(f"it waits for a healthy peer: {_said_nothing(peers)} (acting.peer_s)", may_soon=True)
+        return NotAsked(
+            f"it waits for a healthy peer: {who(peers.unheard)} said nothing yet (acting.peer_s)", may_soon=True
+        )
     stage = str(verdict.stage)
     if verdict.evidence.get("where") in _BETWEEN and not set(ranks) & set(shared):
         stage = WHOLE_STEPS
-    who = f"rank {verdict.rank}" if verdict.rank is not None else "no single rank"
+    whose = f"rank {verdict.rank}" if verdict.rank is not None else "no single rank"
     alone = f", without a peer: {_why_no_peer(peers)}" if len(ranks) == 1 else ""
     # It is read for as long as there is a run, which says by then what the verdict costs in the end.
-    reason = f"{verdict.kind} of {who}: by step {verdict.step} it cost {verdict.impact_ratio:.0%} of each{alone}"
+    reason = f"{verdict.kind} of {whose}: by step {verdict.step} it cost {verdict.impact_ratio:.0%} of each{alone}"
     return Wish(occasion_of(verdict), stage, tuple(sorted(ranks)), PRESETS[verdict.kind], reason)
 
 
@@ -277,11 +279,7 @@ def _peer(verdict: Verdict, able: dict[int, Heard], blamed: Collection[int]) -> 
 def _why_no_peer(peers: Peers) -> str:
     if peers.mute:
         return f"{who(peers.mute)} never answered"
-    return _said_nothing(peers) if peers.unheard else "no healthy one is there"
-
-
-def _said_nothing(peers: Peers) -> str:
-    return f"{who(peers.unheard)} said nothing yet"
+    return f"{who(peers.unheard)} said nothing yet" if peers.unheard else "no healthy one is there"
 
 
 def who(ranks: Collection[int]) -> str:

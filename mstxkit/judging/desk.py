@@ -16,7 +16,7 @@ from ..errors import MstxkitError
 from ..host import folders, identity
 from ..store import batches, documents, job_file, layout, run_file, settings_file, verdicts
 from ..store.batches import BatchFile
-from ..store.job_file import SILENT_AT_MOST, JobState, RoleFigures
+from ..store.job_file import SILENT_AT_MOST, JobState
 from ..store.judge_life import JudgeLife
 from ..store.metrics_setting import NOTHING_KNOWN
 from ..store.settings_file import Figures
@@ -164,7 +164,9 @@ class Desk:
                 job_file.show(self._run, self._run_id)
 
     def _kept(self, outcome: Outcome) -> Outcome:
-        new = [role for role in outcome.figures if not self._was_judged(role)]
+        # What the judge before has judged is gone through once more, so that it is known what is usual.
+        pairs = ((role, self._judged_before.get(role.role)) for role in outcome.figures)
+        new = [of for of, was in pairs if was is None or of.step > was.step or of.begin_ns >= was.end_ns]
         self.outcome_steps += len(new)
         self._is_job_as_shown &= not (outcome.figures or outcome.verdicts)
         outcome = outcome._replace(verdicts=tuple(map(self._said, outcome.verdicts)))
@@ -173,11 +175,6 @@ class Desk:
         if self.writes and new:
             self._light_steps.consider(outcome.wants, time.monotonic())
         return outcome
-
-    def _was_judged(self, role: RoleFigures) -> bool:
-        """By the judge before? It is gone through once more, so that it is known what is usual."""
-        before = self._judged_before.get(role.role)
-        return before is not None and role.step <= before.step and role.begin_ns < before.end_ns
 
     def _said(self, verdict: Verdict) -> Verdict:
         """A verdict as it is written down, if that is news."""

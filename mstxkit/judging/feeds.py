@@ -172,7 +172,7 @@ class Feeds:
         tie = before or _Tie()
         near_s = self._near_s[pending.role]
         events = self._events_of(source)
-        has_waited = _have_waited(done_s - took_s, done_s, near_s)
+        has_waited = took_s > 2 * near_s  # what ends right after they came may have ended by what they did before
         if not has_waited.any() or not len(events.at_s):
             return
         last = _last_before(events.at_s, done_s[has_waited])
@@ -270,11 +270,6 @@ def _read_events(steps: deque[_Ended], stage: str) -> _Events:
     kept = np.flatnonzero(np.isfinite(at_s))
     kept = kept[np.argsort(at_s[kept], kind="stable")]
     return _Events(at_s[kept], of_step[kept], member[kept])
-
-
-def _have_waited(came_s: Vector, done_s: Vector, near_s: float) -> npt.NDArray[np.bool_]:
-    """Have they surely? What ends right after they came may have ended by what they did before."""
-    return np.asarray(done_s - came_s > 2 * near_s)
 
 
 def _last_before(events_s: Vector, done_s: Vector) -> npt.NDArray[np.int64]:

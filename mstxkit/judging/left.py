@@ -104,7 +104,7 @@ def _followed(waiting: _Waiting, history: RoleHistory, by_rings: bool, has_rings
 
 
 def _why_gone(waiting: _Waiting, step: int) -> str:
-    took = _number(waiting.verdict, "steps") or 0.0
+    took = finite_number(waiting.verdict.evidence.get("steps")) or 0.0
     if waiting.gone >= min(max(GONE_LEAST, took), GONE_MOST):
         return f"not seen any more up to step {step}"
     return f"not seen by the judge that took over, up to step {step}" if waiting.unheard_of >= _UNHEARD_OF else ""
@@ -112,7 +112,8 @@ def _why_gone(waiting: _Waiting, step: int) -> str:
 
 def _share_left(verdict: Verdict, history: RoleHistory) -> float | None:
     """How much of its excess the step that was closed last has; None: it tells nothing of it."""
-    ratio, where, stage = _number(verdict, "excess_ratio"), verdict.evidence.get("where"), verdict.stage
+    where, stage = verdict.evidence.get("where"), verdict.stage
+    ratio, usual_s = (finite_number(verdict.evidence.get(name)) for name in ("excess_ratio", "usual_s"))
     if ratio is None or ratio <= 0 or not isinstance(where, str) or stage is None:
         return None
     if verdict.rank is not None or verdict.kind in (COMPUTE, INPUT, IMBALANCE):
@@ -122,13 +123,9 @@ def _share_left(verdict: Verdict, history: RoleHistory) -> float | None:
         key = Key(verdict.kind, where, stage, members[0]) if is_known else None
         seen = None if key is None else history.seen(Finding(key, -1, 0, 0.0, 0.0, 0.0))
         return None if seen is None else seen.excess / math.log1p(ratio)
-    usual_s, now_s = _number(verdict, "usual_s"), history.took_s(where, stage, verdict.group)
+    now_s = history.took_s(where, stage, verdict.group)
     if now_s is None or usual_s is None or usual_s <= 0 or now_s <= 0:
         return None
     # What all take is said as it was in the fault, what a link takes as it was before.
     before_s = usual_s if where == LINK else usual_s / (1 + ratio)
     return math.log(now_s / before_s) / math.log1p(ratio)
-
-
-def _number(verdict: Verdict, name: str) -> float | None:
-    return finite_number(verdict.evidence.get(name))

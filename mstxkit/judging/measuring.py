@@ -218,7 +218,10 @@ class Norms:
             excess[:, own] = after_those(rest[:, own], places)
             for piece in own.tolist():
                 excess[:, piece] += self._more_of_places(pieces, piece, int(place[piece]), rest[:, piece], places)
-        doubt_s = self._doubt_s(pieces, mode, last_came)
+        # How much of its time a member may have waited, or its clock may be wrong.
+        doubt_s = np.where(mode == UNKNOWN, last_came - pieces.came_s + pieces.error_s, 0.0)
+        is_over_together = (mode == WAITS) | (mode == IN_A_ROW) | pieces.are(INSIDE)
+        doubt_s = or_zero(np.where(is_over_together, pieces.error_s, doubt_s))
         self._doubt_rows(doubt_s, pieces, mode, (took + base_s) * -np.expm1(-excess))
         sure = np.log(np.maximum(took - doubt_s, 0.0) + base_s) - times
         learned = np.where(sure > -_DOUBT, excess, np.nan)
@@ -246,13 +249,6 @@ class Norms:
         is_learned = pieces.kinds[piece].stage not in self.suspected
         more = self._of_places.excess(column, of_places, is_learned)
         return np.where(np.isnan(more), 0.0, more)[places]
-
-    def _doubt_s(self, pieces: StepPieces, mode: npt.NDArray[np.int64], last_came: Matrix) -> Matrix:
-        """(M, K) how much of its time a member may have waited, or its clock may be wrong."""
-        is_inside = pieces.are(INSIDE)
-        could_wait = np.where(mode == UNKNOWN, last_came - pieces.came_s + pieces.error_s, 0.0)
-        could_wait = np.where((mode == WAITS) | (mode == IN_A_ROW) | is_inside, pieces.error_s, could_wait)
-        return or_zero(could_wait)
 
     def _doubt_rows(self, doubt_s: Matrix, pieces: StepPieces, mode: npt.NDArray[np.int64], more_s: Matrix) -> None:
         """Of a piece that ends while work comes back in another one, as forwards do while there are backwards: by how

@@ -164,11 +164,11 @@ class _Replay:
             if before is not None and before.members == course.members and before.step < course.step:
                 self._before[course.place] = before
             newest[course.role] = course
+        # By when each piece was over for half of the members; no sooner than the one before it.
+        over_s = [np.maximum.accumulate(np.nan_to_num(middle_of(course.done_s), nan=-np.inf)) for course in courses]
         self._order = sorted(
-            (over_s, number, at)
-            for number, course in enumerate(courses)
-            for at, over_s in enumerate(_over_s(course))
-        )  # fmt: skip
+            (at_s, number, at) for number, of in enumerate(over_s) for at, at_s in enumerate(of.tolist())
+        )
         self._places = [course.place for course in courses]
 
     def go(self) -> None:
@@ -223,13 +223,6 @@ class _Replay:
         own_s = np.fmin(feed.lag_s, done_s - came_s)
         by_itself, by_source = done_s - own_s - came_s + lead, feed.lag_s - own_s + of_source
         return np.where(np.isfinite(by_source) & np.isfinite(by_itself), np.fmin(by_itself, by_source), lead)
-
-
-def _over_s(course: Course) -> list[float]:
-    """Of each piece when it was over for half of the members; no sooner than the one before it."""
-    over_s = middle_of(course.done_s)
-    over_s = np.where(np.isfinite(over_s), over_s, -np.inf)
-    return [float(each) for each in np.maximum.accumulate(over_s)]
 
 
 def _through_calls(

@@ -183,10 +183,9 @@ class RoleRun:
         """Pieces since members waited before, that one too, the latest first: after it each has a rest of its own.
         Before the first that they wait in, also those of the step before: from `piece` on.
         """
-        met = np.flatnonzero(self.waits)
-        if (met < piece).any():
-            return np.arange(met[met < piece][-1], piece)[::-1]
-        return np.append(np.arange(met[-1], len(self.kinds)), np.arange(piece))[::-1]
+        met, before = np.flatnonzero(self.waits), np.flatnonzero(self.waits[:piece])
+        last = np.arange(before[-1], piece) if len(before) else np.r_[met[-1] : len(self.kinds), :piece]
+        return last[::-1]
 
     def came_last(self, piece: int) -> Whole:
         """(T, M) who came last there of those that each member meets; -1: it meets nobody, or was not there."""

@@ -14,11 +14,12 @@ import numpy as np
 import numpy.typing as npt
 from builders.simulated_job import GENERATE, RESHARD, TRAINER, StageShape, Team
 
+from benchmarks.shapes.costs import training_cost
 from mstxkit.judging.evidence import Peer, RoleStep
 from mstxkit.reading import role_runs
 from mstxkit.reading.role_runs import RoleRun
 from mstxkit.testing.simulator import JobShape
-from mstxkit.testing.simulator.work import SimulatedWork, training_cost
+from mstxkit.testing.simulator.work import SimulatedWork
 
 Matrix = npt.NDArray[np.float64]
 

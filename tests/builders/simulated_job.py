@@ -7,12 +7,12 @@ from typing import Iterator, NamedTuple, Sequence
 import numpy as np
 import numpy.typing as npt
 
+from benchmarks.shapes.costs import generation_cost, training_cost
 from mstxkit.judging.evidence import Peer, RoleStep, Work
 from mstxkit.testing.simulator.faults import InjectedFault
 from mstxkit.testing.simulator.processes import SimulatedProcesses, Vector
 from mstxkit.testing.simulator.shape import JobShape
 from mstxkit.testing.simulator.simulation import Simulation, Steps
-from mstxkit.testing.simulator.work import generation_cost, training_cost
 
 # Of a stage with collectives: shares of its time that they take, and that comes after the last of them.
 _LINK, _TAIL = 0.08, 0.08

@@ -26,6 +26,11 @@ from ._nesting import NONE, TRACK_BITS, Columns, Postorder, contradicting, next_
 from ._survey import columns_of
 
 _SPANS_A_LINE = 500
+# What says of whom spans are: columns of `Run.processes()`.
+_OF_PROCESS = {
+    "host.name": "host", "process.pid": "pid",
+    **{f"mstxkit.{name}": name for name in ("rank", "role", "part", "process")},
+}  # fmt: skip
 
 
 def write(run: Run, file: IO[str]) -> int:
@@ -46,12 +51,10 @@ class _RunSpans:
     def __init__(self, run: Run) -> None:
         self._run, self._nesting = run, Postorder()
         self._processes = run.processes().to_dicts()
-        self.resources = [self._describe_resource(row) for row in self._processes]
-
-    def _describe_resource(self, row: dict[str, Any]) -> dict[str, Any]:
-        about = {"host.name": row["host"], "process.pid": row["pid"], "mstxkit.rank": row["rank"]}
-        more = {"mstxkit.role": row["role"], "mstxkit.part": row["part"], "mstxkit.process": row["process"]}
-        return {**otlp_spans.resource_of(self._run.path, self._run.id), **about, **more}
+        of_run = otlp_spans.resource_of(run.path, run.id)
+        self.resources = [
+            {**of_run, **{name: row[key] for name, key in _OF_PROCESS.items()}} for row in self._processes
+        ]
 
     def take(self, piece: pl.DataFrame) -> Iterator[tuple[int, list[JobSpan]]]:
         """Spans of a process at a time."""

@@ -68,19 +68,16 @@ def _collective_of(fields: Mapping[str, Any]) -> tuple[int, ...] | None:
     if start is None or any(length is None or not 0 <= length < LONGEST_NS for length in lengths):
         return None
     elapsed, transit, *waits = (min(length or 0, lengths[0] or 0) for length in lengths)
-    wait, links = max(waits), _links_ns(table_of(fields.get(_LINKS)))
+    moved = {link: whole_ns(table_of(of).get(_TRANSIT), MS) or 0 for link, of in table_of(fields.get(_LINKS)).items()}
+    wait, on_host = max(waits), moved.pop("SDMA", 0)
+    links = max(
+        sum(moved.values()), on_host + moved.get("RDMA", 0)
+    )  # all together; 0: none says how long it moved data
     moved_most = max(min(elapsed, links) if links else elapsed - wait, transit)
     waited_least = min(max(wait - (moved_most - transit), 0), elapsed - transit)
     if not 0 < start < LATEST_NS:
         return None
     return start, start + elapsed, transit, moved_most, waited_least, elapsed - transit
-
-
-def _links_ns(links: Mapping[str, Any]) -> int:
-    """How long all links together moved data; 0 where none says so."""
-    times = {name: whole_ns(table_of(link).get(_TRANSIT, 0), MS) or 0 for name, link in links.items()}
-    every = sum(time for name, time in times.items() if name != "SDMA")
-    return max(every, times.get("SDMA", 0) + times.get("RDMA", 0))
 
 
 IMPORTER = Importer("communication.json", _is_communication, read, preference=4)

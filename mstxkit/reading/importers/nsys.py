@@ -34,7 +34,9 @@ def read(path: Path, advance: Callable[[float], None]) -> list[DeviceTrace]:
         began = [start for start, _ in base.pairs(_SESSION, "utcEpochNs", "utcEpochNs", 1) if type(start) is int]
         host = next((text(value) for name, value in base.pairs("TARGET_INFO_SYSTEM_ENV", "name", "value")
                      if name == "Hostname"), "")  # fmt: skip
-        kernels, (ranges, unknown) = _read_kernels(base), _read_ranges(base)
+        names = [base.column(_KERNELS, *choice) for choice in (("start",), ("end",), ("shortName", "demangledName"))]
+        who, (ranges, unknown) = base.column(_KERNELS, "globalPid"), _read_ranges(base)
+        kernels = _by_process(base.all_numbers(_KERNELS, *names, who)) if all(names) and who else {}
         traces = []
         for pid in sorted({*kernels, *ranges}):
             trace = DeviceTrace(str(path), IMPORTER.what, host=host, pid=pid)
@@ -50,13 +52,6 @@ def read(path: Path, advance: Callable[[float], None]) -> list[DeviceTrace]:
 def _by_process(rows: npt.NDArray[np.int64]) -> dict[int, npt.NDArray[np.int64]]:
     pids = (rows[:, 3] >> 24) & 0xFFFFFF
     return {int(pid): rows[pids == pid] for pid in set(pids.tolist())}
-
-
-def _read_kernels(base: Database) -> dict[int, npt.NDArray[np.int64]]:
-    """Begin, end, name and process of each kernel, by process."""
-    names = [base.column(_KERNELS, *choice) for choice in (("start",), ("end",), ("shortName", "demangledName"))]
-    who = base.column(_KERNELS, "globalPid")
-    return _by_process(base.all_numbers(_KERNELS, *names, who)) if all(names) and who else {}
 
 
 def _read_ranges(base: Database) -> tuple[dict[int, npt.NDArray[np.int64]], int]:

@@ -40,7 +40,12 @@ def summarise(run: Run, choice: ReportChoice) -> list[dict[str, Any]]:
 
     rows = run.device().filter(choice.rows())
     if choice.stages is not None:
-        rows = rows.filter(pl.col("stage").is_in(_stages_in(choice.stages, rows["stage"].unique().to_list())))
+        try:
+            rows = rows.filter(
+                pl.col("stage").is_in(names_of("stage", choice.stages, rows["stage"].unique().to_list()))
+            )
+        except ReadError:  # the report has it, and no device did anything in it
+            return []
     most = pl.col("stage_ns").max().over("stage")
     of_ranks = means(rows, "stage", "rank")
     return of_ranks.sort(most, "stage", "rank", descending=[True, False, False], nulls_last=True).to_dicts()
@@ -85,13 +90,6 @@ def _show_bounds(row: dict[str, Any], name: str, nothing: str) -> str:
     if least is None or most is None:
         return nothing
     return f"{duration(least)} to {duration(most)}" if least else f"up to {duration(most)}"
-
-
-def _stages_in(wanted: tuple[str, ...], there: list[str]) -> list[str]:
-    try:
-        return sorted(names_of("stage", wanted, there))
-    except ReadError:
-        return []  # the report has it, and no device did anything in it
 
 
 def origin(devices: list[dict[str, Any]]) -> str:

@@ -66,7 +66,12 @@ def _ends(account: Account, attempt: int) -> list[Matter]:
     told_of = {incident["process"] for incident in seen}
     dead = [p for p in members if endings.is_wrong(p["state"], p["how"]) and p["process"] not in told_of]
     dead += [p for p in members if p["state"] == LOST and p["host"] in account.silent]
-    for host in _hosts_gone(account, dead, members):
+    there, silent = (Counter(process["host"] for process in some) for some in (members, dead))
+    # Several are, and nobody else is there; or it says nothing more.
+    are_gone = (
+        host for host, count in silent.items() if count == there[host] and (count > 1 or host in account.silent)
+    )
+    for host in are_gone if len(there) > 1 else ():
         gone = [process for process in dead if process["host"] == host]
         dead = [process for process in dead if process["host"] != host]
         names, since_ns = listed([shown(process["label"]) for process in gone], ", ", _NAMED), gone[0]["last_seen_ns"]
@@ -103,13 +108,6 @@ def _of_end(account: Account, end: _Row, members: list[_Row]) -> Matter:
         "; ".join(for_terminal(end[key], SENTENCE_LIMIT) for key in says_more if end[key]),
         next=f"cat {shlex.quote(os.path.join(account.path, page))}" if page else "", stage=end["stage"],
     )  # fmt: skip
-
-
-def _hosts_gone(account: Account, dead: list[_Row], members: list[_Row]) -> list[str]:
-    """Hosts all of whose processes are gone, several of them, while there are others; and who says nothing more."""
-    there, gone = (Counter(process["host"] for process in some) for some in (members, dead))
-    are_gone = [host for host, count in gone.items() if count == there[host] and (count > 1 or host in account.silent)]
-    return are_gone if len(there) > 1 else []
 
 
 def _aftermath(since_ns: int, members: list[_Row]) -> str:

@@ -9,7 +9,6 @@ import polars as pl
 
 from .. import intervals
 from ..intervals import Intervals
-from ..roles import Roles
 from ..run import Run
 from ..tables import waits
 
@@ -21,7 +20,10 @@ def summarise(run: Run) -> dict[str, Any] | None:
     the largest in which one alone is. Of that one its `label` and (stage, share), the largest first; `others` are in
     stages besides. Who waits in a stage (`waits_for`) is not in it.
     """
-    steps = _find_steps(run.roles)
+    # The time of all steps: of each from the end of the one before, where somebody did that.
+    spans_s = np.concatenate([np.zeros((0, 2)), *(np.stack(of.spans_s(), axis=1) for of in run.roles.steady)])
+    spans_ns = run.roles.origin_ns() + (1e9 * spans_s[np.isfinite(spans_s).all(axis=1)]).astype(np.int64)
+    steps = intervals.union(*spans_ns.T)
     rows = waits.only_work(run.files.stage_rows).filter(pl.col("duration_ns") > 0)
     rows = rows.with_columns(pl.col("stage").cast(pl.String), end_ns=pl.col("start_ns") + pl.col("duration_ns"))
     inside = {of["process"][0]: waits.unite_rows(of).cut(steps) for of in rows.partition_by("process")}
@@ -38,13 +40,6 @@ def summarise(run: Run) -> dict[str, Any] | None:
         "nobody": 1 - some.total_ns / steps.total_ns, "alone": alone[first].total_ns / steps.total_ns,
         "label": run.roles.processes["label"][first], "stages": stages, "others": len(inside) - 1,
     }  # fmt: skip
-
-
-def _find_steps(roles: Roles) -> Intervals:
-    """The time of all steps: of each from the end of the one before, where somebody did that."""
-    spans_s = np.concatenate([np.zeros((0, 2)), *(np.stack(run.spans_s(), axis=1) for run in roles.steady)])
-    spans_ns = roles.origin_ns() + (1e9 * spans_s[np.isfinite(spans_s).all(axis=1)]).astype(np.int64)
-    return intervals.union(*spans_ns.T)
 
 
 def _cover_time(stretches: list[Intervals]) -> tuple[Intervals, Intervals]:

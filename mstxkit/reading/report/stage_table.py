@@ -46,8 +46,10 @@ def _add_stage(table: NumberTable, stage: dict[str, Any], work: Any, shown: int)
     listed = rows if len(rows) <= shown + 1 else rows[:shown]
     for row in listed:
         table.add_inner(_name_process(row), *_numbers(table, row, work))
-    if len(listed) < len(rows):
-        table.add_inner(Text(f"… {_of_the_rest(rows[len(listed) :])} (--all)", "dim"))
+    if rest := rows[len(listed) :]:
+        waiting = {row["waits_for"] and row["waits_for"]["rank"] for row in rest}
+        whom = f" wait for rank {max(waiting)}" if len(waiting) == 1 and None not in waiting else ""
+        table.add_inner(Text(f"… {len(rest)} {'faster' if waiting == {None} else 'more'}{whom} (--all)", "dim"))
 
 
 def _name_process(row: dict[str, Any]) -> Text:
@@ -58,13 +60,6 @@ def _name_process(row: dict[str, Any]) -> Text:
     if row["waits_for"] is not None:
         return Text(f"{label} waits for rank {row['waits_for']['rank']}", "dim")
     return Text(label)
-
-
-def _of_the_rest(rows: list[dict[str, Any]]) -> str:
-    waiting = {row["waits_for"] and row["waits_for"]["rank"] for row in rows}
-    if waiting == {None}:
-        return f"{len(rows)} faster"
-    return f"{len(rows)} more" + (f" wait for rank {waiting.pop()}" if len(waiting) == 1 else "")
 
 
 def _numbers(table: NumberTable, row: dict[str, Any], work: Any, is_middle: bool = False) -> list[str]:

@@ -60,11 +60,10 @@ def fed_by(runs: tuple[RoleRun, ...]) -> list[dict[str, Any]]:
     rows = []
     for run in (run for run in runs if any(rank is not None for rank in run.ranks)):
         for piece in np.flatnonzero(run.mode == FED).tolist():
-            kind, courses = run.kinds[piece], [course for course in run.courses if run.kinds[piece] in course.kinds]
-            feeds = filter(None, (course.feeds[course.kinds.index(kind)] for course in courses))
+            pairs = (pair for course in run.courses for pair in zip(course.kinds, course.feeds))
+            feeds = (feed for kind, feed in pairs if feed and kind == run.kinds[piece])
             by = Counter(role for feed in feeds for role, _ in feed.courses).most_common(1)
-            waits_s = np.nansum(run.wait_s[:, :, piece], axis=0).max() / max(1, len(run.steps))
-            ratio = float(waits_s / max(1e-9, run.step_s()))
+            ratio = float(np.nansum(run.wait_s[:, :, piece], axis=0).max() / max(1e-9, run.step_s() * len(run.steps)))
             rows += [{"role": run.role, "stage": run.stage(piece), "by": role, "ratio": ratio} for role, _ in by]
     return sorted(rows, key=lambda row: -float(row["ratio"]))
 

@@ -72,20 +72,16 @@ def _make_account(summary: dict[str, Any], gone: list[dict[str, Any]]) -> Accoun
     has["steps"] = summary["first_step"] is not None
     same = summary.keys() & {*Account._fields} - {"stages", "processes"}
     steady = (step for step in count(summary["first_step"] or 0) if step not in summary["warm_up"])
+    seen = whereabouts.seen(Path(summary["path"]), summary["run"]) if LOST in summary["states"] else ()
+    newest_ns = max((where.written_ns for where in seen), default=0)
     longest = ((row["stage"], row["ratio"]) for row in summary["critical_path"] if row["where"] == "in")
     return Account(
         **{name: summary[name] for name in same}, processes=gone, has=frozenset(filter(has.get, has)),
         stages=[row["stage"] for row in summary["stages"]], longest=next(longest, None),
         steps=(next(steady), summary["last_step"]) if has["steps"] else None,
         roles=step_words.roles_of(summary), is_running=RUNNING in summary["states"],
-        silent=_find_silent(summary["path"], summary["run"]) if LOST in summary["states"] else frozenset(),
+        silent=frozenset(where.host for where in seen if newest_ns - where.written_ns > _SILENT_NS),
     )  # fmt: skip
-
-
-def _find_silent(path: str, run_id: str) -> frozenset[str]:
-    """Hosts that have not said for minutes where their processes are, while others have."""
-    said_ns = {where.host: where.written_ns for where in whereabouts.seen(Path(path), run_id)}
-    return frozenset(host for host, ns in said_ns.items() if max(said_ns.values()) - ns > _SILENT_NS)
 
 
 def _add_judged(

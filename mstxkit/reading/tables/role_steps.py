@@ -70,7 +70,10 @@ def of_run(stage_rows: pl.DataFrame, processes: pl.DataFrame, has_beside: bool =
     numbers = pl.Series([groups.index(group) for group in members.group], dtype=pl.Int64)
     figures = _sum_figures(work.with_columns(pl.col("start_ns") - origin_ns(stage_rows)), every).sort("start_ns")
     figures = figures.with_columns(of=numbers.gather(figures["process"]))
-    lives = _find_lives(figures, rows)
+    # Of each group its processes, in order, and the first step in which each did anything, and its last one: (3, N).
+    last = rows.group_by("process").agg(last=pl.col("step").max())
+    did = figures.group_by("of", "process").agg(first=pl.col("step").min()).join(last, on="process").sort("process")
+    lives = {part["of"][0]: part.drop("of").cast(pl.Int64).to_numpy().T for part in did.partition_by("of")}
     over = _find_over(figures, lives, members)
     parted = figures.partition_by("of", "step", maintain_order=True)
     own = {groups[of][:2] for of, _ in over if not groups[of][2]}
@@ -134,13 +137,6 @@ def _sum_figures(work: pl.DataFrame, every: pl.DataFrame) -> pl.DataFrame:
         )  # fmt: skip
         figures = figures.join(sums, on=_OF, how="left", maintain_order="left", suffix="_inside")
     return figures.with_columns(pl.coalesce(name, f"{name}_inside") for name in _WORK)
-
-
-def _find_lives(figures: pl.DataFrame, rows: pl.DataFrame) -> dict[int, Whole]:
-    """Group to (3, N): its processes, in order, and the first step in which each did anything, and its last one."""
-    last = rows.group_by("process").agg(last=pl.col("step").max())
-    lives = figures.group_by("of", "process").agg(first=pl.col("step").min()).join(last, on="process").sort("process")
-    return {part["of"][0]: part.drop("of").cast(pl.Int64).to_numpy().T for part in lives.partition_by("of")}
 
 
 def _find_over(figures: pl.DataFrame, lives: dict[int, Whole], members: _Members) -> set[tuple[int, int]]:

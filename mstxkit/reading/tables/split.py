@@ -152,7 +152,10 @@ def _shared_out(run: RoleRun, count: int) -> Seconds:
     took_s = np.nan_to_num(run.own_s[:, :, _list_stages(run)]).sum(axis=2)
     work = run.work[:, :, int(np.nansum(run.work[..., 0], axis=(0, 1)).argmax()), ::2]
     cost, (tokens, longest) = _Cost(took_s, work), np.moveaxis(np.nan_to_num(work), 2, 0)
-    parts, rows = _cut_parts(took_s.shape[1], count), np.arange(len(work))[:, None]
+    there, rows = took_s.shape[1], np.arange(len(work))[:, None]
+    edges = np.union1d(np.arange(there + 1) * count, np.arange(count + 1) * there)
+    begin, sizes = edges[:-1], np.diff(edges) / count
+    parts = _Parts(begin // count, begin % count / count, sizes, begin // there)
     # In another step a part is like one of its size: only one part has what was the longest of all.
     elsewhere = (rows + (_SPREAD * len(work) * np.arange(len(parts.share))).astype(np.int64)) % len(work)
     values = np.sort(longest, axis=None)
@@ -176,12 +179,6 @@ class _Parts(NamedTuple):
     begin: Any
     share: Any
     at: Any
-
-
-def _cut_parts(there: int, count: int) -> _Parts:
-    edges = np.union1d(np.arange(there + 1) * count, np.arange(count + 1) * there)
-    begin, end = edges[:-1], edges[1:]
-    return _Parts(begin // count, begin % count / count, (end - begin) / count, begin // there)
 
 
 class _Cost:
