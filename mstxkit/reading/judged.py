@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
+from statistics import median
 from typing import TYPE_CHECKING, Iterable, NamedTuple
 
 from ..host.parts import TRAINER
@@ -36,6 +37,8 @@ ANEW = "steps are counted from the beginning again, so here each is all that hav
 # A rank that is started again may begin while the one before it is still said to live.
 _TOGETHER_FROM_NS = 5_000_000_000
 _PLACE = ("attempt", "role", "rank")
+# Clocks that err by more than this share of a step may hide who is slow.
+_VAGUE_FROM = 0.05
 
 
 class JudgedRole(NamedTuple):
@@ -134,15 +137,23 @@ def from_steps(steps: list[RoleStep], by_judge: JudgedSteps | None = None) -> Jo
     """What the judge says of these steps, in their order.
     `steps`: of a run; `by_judge`: what it says, where that is known already.
     """
+    import numpy as np
+
     from ..judging import whole_run
+    from ..judging.judged import CLOCKS, Want
 
     roles = {step.role for step in steps if sum(not peer.is_controller for peer in step.members) > 1}
     if not roles:
         return JobVerdicts(NOBODY, why_not=NO_PEER if steps else NO_STEP)
     by_judge = by_judge or whole_run.judged(steps)
+    wants, error_s = by_judge.wants, max(float(step.error_s.max()) for step in steps)
+    lasts_s = median(float(np.fmax.reduce(of.left_s, None) - np.fmin.reduce(of.entered_s, None)) for of in steps)
+    if error_s > _VAGUE_FROM * lasts_s:
+        why = f"the clocks of its hosts may be {1e3 * error_s:.0f} ms apart, where a step takes {1e3 * lasts_s:.0f} ms"
+        wants += (Want(CLOCKS, "", (), None, 0, 0, why),)
     by_role = tuple(JudgedRole(role, *by_judge.counts[role]) for role in sorted(roles) if role in by_judge.counts)
     return JobVerdicts(
-        TABLES, in_order(by_judge.standing), min(len(steps), whole_run.STEPS_AT_MOST), "", by_judge.wants, by_role,
+        TABLES, in_order(by_judge.standing), min(len(steps), whole_run.STEPS_AT_MOST), "", wants, by_role,
         in_order(by_judge.withdrawn),
     )  # fmt: skip
 

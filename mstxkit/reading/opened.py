@@ -38,7 +38,10 @@ def open_ranges(process: Process, blocks: Blocks, sealed: Folder, damage: list[D
     if process.open_block is not None:
         ranges += _from_block(process.open_block, blocks.allowance, sealed, damage)
     elif not process.ended:
-        ranges += [_name_slot(slot, process.texts) for slot in _still_open(process, blocks)]
+        for slot in _still_open(process, blocks):
+            site = process.texts.sites.get(slot.site, UNKNOWN_SITE)
+            stage = process.texts.stages.get(slot.stage, UNKNOWN_TEXT) if slot.stage else None
+            ranges.append(UnfinishedRange(site, stage, slot.start, slot.track, slot.step, slot.depth))
     return sorted(ranges, key=lambda r: (r.track, r.depth, r.start))
 
 
@@ -66,12 +69,6 @@ def _has_record(slot: livefile.Slot, columns: Any) -> bool:
     late = columns.end - columns.duration - np.int64(slot.start)
     same = (columns.site == slot.site) & (columns.track == slot.track) & (columns.step == slot.step)
     return bool((same & (late >= 0) & (late < np.where(columns.scaled, _SCALE_TICKS, 1))).any())
-
-
-def _name_slot(slot: livefile.Slot, texts: livefile.Texts) -> UnfinishedRange:
-    site = texts.sites.get(slot.site, UNKNOWN_SITE)
-    stage = texts.stages.get(slot.stage, UNKNOWN_TEXT) if slot.stage else None
-    return UnfinishedRange(site, stage, slot.start, slot.track, slot.step, slot.depth)
 
 
 def _from_block(ref: BlockRef, allowance: Allowance, sealed: Folder, damage: list[Damage]) -> list[UnfinishedRange]:

@@ -40,7 +40,10 @@ class Selection(NamedTuple):
         first, last, first_step, last_step = extent
         in_steps = self.steps is None or self.meets_steps(first_step, last_step)
         in_stages = self.stages is None or any(map(self._is_asked_for, list_of(ref.meta.get("stages"))))
-        return in_steps and in_stages and (not self.has_time or self._meets_time(process, first, last))
+        if not (in_steps and in_stages and self.has_time):
+            return in_steps and in_stages
+        begin, end = process.clock.to_monotonic(np.array([first, last], dtype=np.int64)) + np.int64(process.offset_ns)
+        return bool(self.in_time(np.array([begin]), np.array([end - begin]))[0])
 
     def meets_steps(self, first: int, last: int) -> bool:
         """Is any of the steps from the first to the last asked for? Only where steps are."""
@@ -48,10 +51,6 @@ class Selection(NamedTuple):
         if last - first < len(self.steps):
             return any(step in self.steps for step in range(first, last + 1))
         return any(first <= step <= last for step in self.steps)
-
-    def _meets_time(self, process: Process, first: int, last: int) -> bool:
-        begin, end = process.clock.to_monotonic(np.array([first, last], dtype=np.int64)) + np.int64(process.offset_ns)
-        return bool(self.in_time(np.array([begin]), np.array([end - begin]))[0])
 
     @property
     def has_time(self) -> bool:

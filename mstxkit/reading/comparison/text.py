@@ -99,7 +99,10 @@ def _draw_table(rows: list[ComparedTime], first: str, name: Callable[[ComparedTi
         time, each = row.time, ["" if row.per_token is None else percent(row.per_token.ratio)] if has_tokens else []
         times = (duration(1e9 * seconds) for seconds in (time.before, time.after))
         figures = (*times, percent(time.ratio), interval(time), *each)
-        table.add_row(*([name(row)] if first else []), for_rich(row.stage or "", 48), *figures, _said(row))
+        words = [row.verdict] if row.verdict != "alike" else []
+        words += ["no difference seen for a token"] if not words and row.time.is_changed else []
+        remark = Text("; ".join(words + ["members wait in it"] * row.waits), _STYLES.get(row.verdict, ""))
+        table.add_row(*([name(row)] if first else []), for_rich(row.stage or "", 48), *figures, remark)
     return table
 
 
@@ -114,13 +117,6 @@ def _find_ranks(comparison: Comparison, everything: bool) -> list[RenderableType
     table = _draw_table(kept, "rank", lambda row: for_rich(whose.format(row)))
     more = [Text(f"… and {len(rows) - len(kept)} more (--all)", "dim")] if len(rows) > len(kept) else []
     return [Text(), table, *more]
-
-
-def _said(row: ComparedTime) -> Text:
-    words = [row.verdict] if row.verdict != "alike" else []
-    words += ["no difference seen for a token"] if not words and row.time.is_changed else []
-    words += ["members wait in it"] if row.waits else []
-    return Text("; ".join(words), _STYLES.get(row.verdict, ""))
 
 
 def _stands_out(row: ComparedTime, comparison: Comparison) -> bool:

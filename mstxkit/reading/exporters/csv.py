@@ -29,18 +29,15 @@ def write(run: Run, folder: Path, excel: str = "") -> int:
     """
 
     def put(name: str, number: int, piece: pl.DataFrame) -> None:
-        table = _is_harmless(piece)
+        # Nothing in it is a formula, a list, or a control character.
+        lists = [name for name, dtype in piece.schema.items() if isinstance(dtype, pl.List)]
+        flat = piece.with_columns(pl.col(name).list.eval(pl.element().cast(pl.String)).list.join(" ") for name in lists)
+        harmless = selectors.string().str.replace(FORMULA, "'${1}").str.replace_all(_CONTROL, "\ufffd")
+        table = flat.with_columns(harmless)
         with open(folder / f"{name}.csv", "wb" if not number else "ab") as file:
             (_for_excel(table) if excel else table).write_csv(file, include_header=not number, include_bom=not number)
 
     return hand_on_tables(run, put)
-
-
-def _is_harmless(piece: pl.DataFrame) -> pl.DataFrame:
-    """Nothing in it is a formula, a list, or a control character."""
-    lists = [name for name, dtype in piece.schema.items() if isinstance(dtype, pl.List)]
-    flat = piece.with_columns(pl.col(name).list.eval(pl.element().cast(pl.String)).list.join(" ") for name in lists)
-    return flat.with_columns(selectors.string().str.replace(FORMULA, "'${1}").str.replace_all(_CONTROL, "\ufffd"))
 
 
 def _for_excel(piece: pl.DataFrame) -> pl.DataFrame:

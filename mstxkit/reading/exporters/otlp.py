@@ -26,11 +26,8 @@ from ._nesting import NONE, TRACK_BITS, Columns, Postorder, contradicting, next_
 from ._survey import columns_of
 
 _SPANS_A_LINE = 500
-# What says of whom spans are: columns of `Run.processes()`.
-_OF_PROCESS = {
-    "host.name": "host", "process.pid": "pid",
-    **{f"mstxkit.{name}": name for name in ("rank", "role", "part", "process")},
-}  # fmt: skip
+# Columns of `Run.processes()` that say of whom spans are.
+_OWN = ("rank", "role", "part", "process")
 
 
 def write(run: Run, file: IO[str]) -> int:
@@ -52,9 +49,8 @@ class _RunSpans:
         self._run, self._nesting = run, Postorder()
         self._processes = run.processes().to_dicts()
         of_run = otlp_spans.resource_of(run.path, run.id)
-        self.resources = [
-            {**of_run, **{name: row[key] for name, key in _OF_PROCESS.items()}} for row in self._processes
-        ]
+        named = {"host.name": "host", "process.pid": "pid", **{f"mstxkit.{name}": name for name in _OWN}}
+        self.resources = [{**of_run, **{name: row[key] for name, key in named.items()}} for row in self._processes]
 
     def take(self, piece: pl.DataFrame) -> Iterator[tuple[int, list[JobSpan]]]:
         """Spans of a process at a time."""

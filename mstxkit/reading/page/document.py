@@ -65,6 +65,8 @@ def page(
         f"default-src 'none'; script-src {sources['plotly_hash']} {fingerprint(sources['page'])}; "
         "style-src 'unsafe-inline'; img-src data: blob:; base-uri 'none'; form-action 'none'"
     )
+    facts = (f"<div><dt>{key}</dt><dd>{value}<small>{note}</small></dd></div>" for key, value, note in _facts(summary))
+    limits = f'<p class="chosen">{text(summary["limits"])}</p>' if summary["limits"] else ""
     judges = {"job": "the job’s own judge", "tables": "this report, from the run’s own tables"}
     parts = {
         "policy": html.escape(policy), "name": title(summary), "css": sources["css"],
@@ -73,7 +75,8 @@ def page(
         "links": "".join(
             f'<a href="{text(to)}" target="_blank" rel="noopener">{words}</a>' for to, words in summary["links"]
         ),
-        "first": _first(summary), "facts": _key_figures(summary),
+        "first": _first(summary),
+        "facts": f'<section class="facts" aria-label="Key figures"><dl>{"".join(facts)}</dl>{limits}</section>\n',
         "sections": "".join(
             f'<section id="{key}" aria-labelledby="{key}-h"><h2 id="{key}-h">{title}</h2>{bodies[key]}</section>\n'
             for key, title, _ in SECTIONS
@@ -106,12 +109,6 @@ def _first(summary: dict[str, Any]) -> str:
         f'<section class="first {tone}" aria-labelledby="verdict"><p class="eyebrow">Verdict</p>'
         f'<h1 id="verdict">{text(head["verdict"])}</h1>{cost_html}<dl>{listed}</dl>{more}</section>\n'
     )
-
-
-def _key_figures(summary: dict[str, Any]) -> str:
-    facts = (f"<div><dt>{key}</dt><dd>{value}<small>{note}</small></dd></div>" for key, value, note in _facts(summary))
-    limits = f'<p class="chosen">{text(summary["limits"])}</p>' if summary["limits"] else ""
-    return f'<section class="facts" aria-label="Key figures"><dl>{"".join(facts)}</dl>{limits}</section>\n'
 
 
 def _facts(summary: dict[str, Any]) -> Iterable[tuple[str, str, str]]:

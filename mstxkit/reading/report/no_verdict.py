@@ -6,7 +6,7 @@ import math
 from typing import Any, Collection, Mapping
 
 from ...judging.gates import Gates
-from ...judging.judged import LIGHT, RINGS
+from ...judging.judged import CLOCKS, LIGHT, RINGS
 from .. import judged as judging
 from .account import Account, Matter
 from .escape import SENTENCE_LIMIT, for_terminal, shown
@@ -32,7 +32,10 @@ _LACKS = {
     STAGES: (NOT_JUDGED, "not judged: no stage is marked", _MARKED),
     STEPS: (NOT_JUDGED, "not judged: no step is counted", "count the steps, mstxkit.step() at the begin of each"),
 }  # fmt: skip
-_TELLS = {RINGS: "rings tell who is late in it, capture(rings=True)", LIGHT: "a profile of it tells who is late"}
+_TELLS = {
+    RINGS: "rings tell who is late in it, capture(rings=True)", LIGHT: "a profile of it tells who is late",
+    CLOCKS: "under Ray they are compared",
+}  # fmt: skip
 _LEFT_OUT = (
     f"the first {Gates().warm_up} steps of a role, those around a checkpoint and those after ranks came or went do not "
     "count"
@@ -61,7 +64,8 @@ def matter(account: Account, largest: float) -> Matter:
         return unseen._replace(words=f"{unseen.words}; else {nobody}")
     for fed in (row for row in account.fed_by[:1] if row["ratio"] >= _LARGE):
         nobody += f"; {shown(fed['role'])} waits for {shown(fed['by'])} in {percent(fed['ratio'])} of its steps’ time"
-    words = f"healthy{' as far as is seen' * bool(judged['hiding'])}: {'; '.join(filter(None, (above, nobody)))}"
+    may_hide = judged["hiding"] or any(want["kind"] == CLOCKS for want in judged["wants"])
+    words = f"healthy{' as far as is seen' * bool(may_hide)}: {'; '.join(filter(None, (above, nobody)))}"
     short = [role for role in judged["roles"] if role["judged_steps"] < judging.ENOUGH_STEPS]
     why = [f"role {shown(of['role'])} has too few steps to be judged: {of['judged_steps']} count" for of in short]
     return Matter(HEALTHY, words, why="; ".join(why), advice="; ".join(_tell_wanted(judged)), blames=False)
