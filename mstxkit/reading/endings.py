@@ -169,7 +169,6 @@ class _Judge:
         self.endings = {index: ending for index, ending in words if ending is not None}
         self._silent = [life for life in lives if life.process.index not in self.endings]
         here = (life for life in lives if life.process.state != LOST)
-        self._by_place: dict[tuple[str, int | None], list[Life]]
         self._by_place = grouped(here, lambda life: (life.process.host, life.process.pid))
         self._drivers = {life.process.attempt: life for life in lives if life.process.is_driver}
         self._attempts = grouped(lives, lambda life: life.process.attempt)
@@ -201,13 +200,15 @@ class _Judge:
                 yield life.process.index, Fate(LEFT, WITH_THE_JOB)
 
     def _was_told_to_end(self, life: Life, members: list[Life]) -> bool:
-        """Was the whole job signalled, and one that was killed with it, or because it had not left in time?"""
+        """Was the whole job signalled, or who started it, and one killed with that, or as it had not left in time?"""
         if life.is_crash or life.process.was_told or life.process.state == ENDED or len(members) == 1:
             return False
         launcher, others = self._find_launcher(life), [other for other in members if other is not life]
         before = (other for other in others if 0 < life.about_gone_ns - other.about_gone_ns <= TAKEN_ALONG_NS)
+        near = [peer for peer in others if -SIGNALLED_NS <= life.about_gone_ns - peer.about_gone_ns <= TAKEN_ALONG_NS]
         return (
             all(other.about_gone_ns - life.about_gone_ns <= SIGNALLED_NS for other in others)
+            or any(other is launcher and other.process.state == KILLED for other in near)
             or any(other.process.signal == stacks.TERMINATE for other in before)
             or (launcher is not None and launcher.process.error in ORDERLY)
         )
@@ -276,14 +277,13 @@ class _Judge:
         mine = life.process
         if mine.is_of_ray:
             return self._drivers.get(mine.attempt)
-        parents = self._by_place.get((mine.host, small_number(mine.identity.get("ppid"))), [])
+        parents = self._by_place.get((mine.host, small_number(mine.identity.get("ppid")) or 0), [])
         return next((parent for parent in parents if parent.process is not mine), None)
 
     def _was_another_host_first(self, life: Life) -> bool:
         """Was a process of the same attempt gone, inside of a range, on another host some time before?"""
-        mine = life.process
         return any(
-            attempt == mine.attempt and host != mine.host and life.last_ns - first_ns > AT_ONCE_NS
+            attempt == life.process.attempt and host != life.process.host and life.last_ns - first_ns > AT_ONCE_NS
             for (attempt, host), first_ns in self._died_inside_ns.items()
         )
 

@@ -14,7 +14,7 @@ import tempfile
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from builders import quickstart
+from builders import quickstart, trl_server
 from builders.contracts.where import ENVIRONMENTS, FRAMEWORKS_PYTHON, INSTALLED_VERL, verl_paths
 from builders.ray_jobs import NO_LESS_THAN_OTHERS
 from builders.real_job import RealJob
@@ -43,6 +43,7 @@ class Kind(NamedTuple):
         ranks: Of the training.
         trainer: Of 0.9.1: "v0", which the versions before it have too, or its default "v1", or one of `APART`.
         has_lora: Adapters alone are trained, and the reference is the actor without them.
+        has_vllm: Its rollout is vLLM's, of the Python that VLLM_PYTHON names; all else of the frameworks' environment.
     """
 
     version: str
@@ -50,9 +51,10 @@ class Kind(NamedTuple):
     ranks: int = 1
     trainer: str = "v0"
     has_lora: bool = False
+    has_vllm: bool = False
 
     def __str__(self) -> str:
-        more = [self.trainer] * (self.trainer != "v0") + ["lora"] * self.has_lora
+        more = [self.trainer] * (self.trainer != "v0") + ["lora"] * self.has_lora + ["vllm"] * self.has_vllm
         return "-".join([self.version, self.algorithm, *more])
 
     @property
@@ -88,9 +90,9 @@ class Kind(NamedTuple):
         return self.version in TRAINS_ON_TRANSFORMERS_4
 
 
-def prepare(folder: Path) -> Path:
+def prepare(folder: Path, *more: str) -> Path:
     """The task's models and data, which jobs share; written by transformers 4, which both can read."""
-    command = [str(FRAMEWORKS_PYTHON), str(HERE / "sums.py"), str(folder)]
+    command = [str(FRAMEWORKS_PYTHON), str(HERE / "sums.py"), str(folder), *more]
     older = _environment(TRAINS_ON_TRANSFORMERS_4[-1])
     subprocess.run(command, env=older, check=True, capture_output=True, timeout=Job.ENDS_WITHIN_S)
     return folder
@@ -112,14 +114,16 @@ class Job(RealJob):
     def __init__(self, kind: Kind, task: Path, folder: Path, *, recorded: bool = True, held: bool = False) -> None:
         folder.mkdir(parents=True)
         self.kind, self._ray = kind, Path(tempfile.mkdtemp(prefix="verl-"))  # short: sockets are in it
+        python = str(trl_server.PYTHON if kind.has_vllm else FRAMEWORKS_PYTHON)
         environment = _environment(kind.version) | {
+            **(_beside_vllm(kind, folder) if kind.has_vllm else {}),
             "VERL_FILE_LOGGER_PATH": str(folder / "metrics.jsonl"), "RAY_TMPDIR": str(self._ray),
             **({"SUMS_HOLD": f"{kind.answers} {folder / 'go'}"} if held else {}),
             **({} if recorded else {"VERL_USE_EXTERNAL_PLUGINS": "none"}),
         }  # fmt: skip
-        under = quickstart.mstxkit("verl", "run", folder / "run", python=str(FRAMEWORKS_PYTHON)) if recorded else []
+        under = quickstart.mstxkit("verl", "run", folder / "run", python=python) if recorded else []
         program = APART.get(kind.trainer, "verl.trainer.main_ppo")
-        command = [*under, str(FRAMEWORKS_PYTHON), "-m", program, *options(kind, task)]
+        command = [*under, python, "-m", program, *options(kind, task)]
         super().__init__(folder, command, environment, folder)
 
     def go(self) -> None:
@@ -156,6 +160,14 @@ def _environment(version: str) -> dict[str, str]:
     }  # fmt: skip
 
 
+def _beside_vllm(kind: Kind, folder: Path) -> dict[str, str]:
+    """The frameworks' packages in front of those of vLLM's own environment."""
+    packages = next((FRAMEWORKS_PYTHON.parents[1] / "lib").glob("python3.*/site-packages"))
+    trl_server.name_vllm(folder)
+    paths = [_environment(kind.version)["PYTHONPATH"], str(folder), str(packages)]
+    return {"PYTHONPATH": os.pathsep.join(paths), **trl_server.OF_VLLM}
+
+
 # ---- what verl is told ----
 
 
@@ -166,6 +178,7 @@ def options(kind: Kind, task: Path) -> list[str]:
     chosen |= {
         **_of_version(kind),
         **(_LORA if kind.has_lora else {}),
+        **(_VLLM if kind.has_vllm else {}),
         **(_apart(kind) if kind.trainer in APART else {}),
     }
     return [f"{name}={value}" for name, value in chosen.items()]
@@ -215,6 +228,16 @@ _LORA = {
     "actor_rollout_ref.model.lora_rank": 8, "actor_rollout_ref.model.lora_alpha": 16,
     "actor_rollout_ref.model.target_modules": "all-linear",
     "actor_rollout_ref.actor.fsdp_config.full_determinism": True,
+}  # fmt: skip
+
+# vLLM cannot sleep on a CPU. One request at a time: who meets in a batch decides the last bits.
+_VLLM = {
+    "actor_rollout_ref.rollout.name": "vllm", "actor_rollout_ref.rollout.dtype": "float32",
+    "actor_rollout_ref.rollout.enforce_eager": True, "actor_rollout_ref.rollout.free_cache_engine": False,
+    "+actor_rollout_ref.rollout.enable_sleep_mode": False, "actor_rollout_ref.rollout.max_num_seqs": 1,
+    "actor_rollout_ref.rollout.max_model_len": 64, "actor_rollout_ref.rollout.max_num_batched_tokens": 128,
+    "actor_rollout_ref.rollout.calculate_log_probs": True,
+    "actor_rollout_ref.rollout.checkpoint_engine.update_weights_bucket_megabytes": 16,
 }  # fmt: skip
 
 

@@ -7,7 +7,17 @@ import time
 from pathlib import Path
 from typing import Callable, Mapping, Sequence, TypeVar
 
+from mstxkit.escalation import asking
+from mstxkit.store import fate
+
 T = TypeVar("T")
+
+
+def listening(run: Path, stage: str) -> set[int]:
+    """Ranks that can be asked for the stage: a second after they have entered it first."""
+    if not (run / "run.json").exists():
+        return set()
+    return {one.rank for one in fate.heard(asking.control_of(run)) if stage in one.standing.stages}
 
 
 class RealJob:

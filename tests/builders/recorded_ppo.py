@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Iterator
 
 from builders.main_ppo import APART, STEPS, Job, Kind
+from builders.real_job import listening
 
 from mstxkit import open_run
 from mstxkit.escalation import asking
@@ -85,7 +86,7 @@ def run(kind: Kind, task: Path, folder: Path, *, is_compared: bool) -> Iterator[
 
 def escalated(job: Job) -> str:
     """Ask for the next actor_update of every rank while the job stands still, and let it go on; the request's id."""
-    job.until(lambda: len(listening(job)) == job.kind.ranks)
+    job.until(lambda: len(listening(job.run, "actor_update")) == job.kind.ranks)
     if job.kind.trainer in APART:  # such a job trains its first step while its second one is held
         job.until(lambda: has_called(job))
     fields = {"stage": "actor_update", "ranks": "all", "occurrences": 1}
@@ -94,14 +95,6 @@ def escalated(job: Job) -> str:
     job.until(lambda: states(control, id) == {"armed": job.kind.ranks})
     job.go()
     return id
-
-
-def listening(job: Job) -> set[int]:
-    """Ranks that can be asked for the stage."""
-    if not (job.run / "run.json").exists():
-        return set()
-    heard = fate.heard(asking.control_of(job.run))
-    return {one.rank for one in heard if "actor_update" in one.standing.stages}
 
 
 def states(control: Any, id: str) -> dict[str, int]:

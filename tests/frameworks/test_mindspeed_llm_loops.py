@@ -13,10 +13,10 @@ from typing import Any, Iterator
 import pytest
 from builders import mindspeed_llm, quickstart, soak
 from builders.mindspeed_llm import HOLDS, RANKS, STEPS, Job, Kind
+from builders.real_job import listening
 
 from mstxkit import open_run
 from mstxkit.escalation import asking
-from mstxkit.store import fate
 from mstxkit.testing.cann_run import read_calls
 
 pytestmark = [
@@ -106,19 +106,12 @@ def questions(kind: Kind) -> list[dict[str, Any]]:
 
 def escalated(job: Job, hold: int, **of: Any) -> str:
     """Ask rank 0 while the job stands still at the end of that update, and let it go on; the request's id."""
-    job.until(lambda: (job.folder / f"held{hold}").exists() and listening(job) == {*range(RANKS)})
+    job.until((job.folder / f"held{hold}").exists)
+    job.until(lambda: listening(job.run, "train_step") == {*range(RANKS)})
     id = asking.ask(job.run, {"stage": "train_step", "ranks": [0], **of}, source="a test").id
     job.until(lambda: states(job, id) == {"armed": 1})
     job.go(hold)
     return id
-
-
-def listening(job: Job) -> set[int]:
-    """Ranks that can be asked for the stage."""
-    if not (job.run / "run.json").exists():
-        return set()
-    heard = fate.heard(asking.control_of(job.run))
-    return {one.rank for one in heard if "train_step" in one.standing.stages}
 
 
 def states(job: Job, id: str) -> dict[str, int]:

@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from builders import quickstart, soak
+from builders import lives, quickstart, soak
 from builders.frameworks import vllm_program
+from builders.real_job import listening
 
 import mstxkit
 
@@ -72,6 +73,7 @@ def generation(tmp_path_factory: pytest.TempPathFactory) -> Generation:
     recorder, asking = (quickstart.mstxkit("vllm", verb, run, python=str(PYTHON)) for verb in ("run", "escalate"))
     process = started(*recorder, str(PYTHON), PROGRAM, str(folder), str(hold))
     printed = tokens(process)
+    lives.wait_until(lambda: bool(listening(run, "actor_generate")))
     asked = subprocess.run(asking, timeout=200, check=False).returncode
     hold.touch()
     process.communicate(timeout=200)

@@ -140,6 +140,19 @@ def test_rays_workers_leave_at_its_shutdown_also_where_the_driver_goes_on_and_in
     assert ray_job().add(52, KILLED, 20, inside=19.9, gone=20.51, **RAY).states()[52] == LEFT
 
 
+def test_what_an_actor_started_leaves_with_it_killed_at_once() -> None:
+    """vLLM's engine and its workers, of a server in an actor; the driver takes its time."""
+
+    def engine_of(job: Told, server: int) -> Told:
+        job.add(60, KILLED, 20, gone=20.53, ppid=server, signal=9, under="process")
+        return job.add(61, KILLED, 19.9, gone=20.53, ppid=60, signal=9, under="process")
+
+    assert set(engine_of(ray_job(driver_at=24), 51).states().values()) == {ENDED, LEFT}
+    assert engine_of(ray_job().add(52, RUNNING, 600, **RAY), 52).states()[60] == KILLED, "its server lived on"
+    later = ray_job(driver_at=600).add(60, KILLED, 300, gone=300.5, ppid=51, signal=9, under="process")
+    assert later.states()[60] == KILLED, "its server was gone long before"
+
+
 def test_an_actor_that_died_before_was_killed() -> None:
     assert ray_job().add(52, KILLED, 10, inside=9, gone=10.5, **RAY).ends()[-1] == (52, KILLED, None)
     assert ray_job().add(52, KILLED, 10, gone=10.5, **RAY).ends()[-1] == (52, KILLED, endings.WHILE_OTHERS_WENT_ON)

