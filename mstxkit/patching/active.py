@@ -232,9 +232,14 @@ class Active:
 
     def report(self, presence: Presence) -> list[TargetState]:
         """Every target in the order declared. `presence`: whether what has not been patched yet can come."""
-        so_far = ((placed, placed.seen or placed.state or self._refuse_target(placed)) for placed in self.placed)
-        states = (state or placed.as_state(*_describe_coming(placed.target, presence)) for placed, state in so_far)
-        return [state._replace(version=self.version) for state in states]
+        states = []
+        for placed in self.placed:
+            state = placed.seen or placed.state or self._refuse_target(placed)
+            if state is None:  # a module is missing
+                comings = [presence.of_module(name) for name in _list_needed(placed.target)]
+                state = placed.as_state(*next((coming for coming in comings if coming[0] != WAITING), comings[0]))
+            states.append(state._replace(version=self.version))
+        return states
 
     def stand_on(self, undone: list[Replacement]) -> None:
         """Another patch, beneath this one somewhere, is undone."""
@@ -266,12 +271,6 @@ class Active:
 def _list_needed(target: Target) -> tuple[str, ...]:
     """The modules that must be imported for it."""
     return (target.module,) if target.with_module is None else (target.module, target.with_module)
-
-
-def _describe_coming(target: Target, presence: Presence) -> tuple[str, str, str]:
-    """State, reason and detail of a target for which a module is missing."""
-    comings = [presence.of_module(name) for name in _list_needed(target)]
-    return next((coming for coming in comings if coming[0] != WAITING), comings[0])
 
 
 def _tell_change() -> None:

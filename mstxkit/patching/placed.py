@@ -76,6 +76,8 @@ class Placed:
         """The first of its places that holds what does not lead to ours, and by whom; or why there is none any more."""
         try:
             places = reach.places(self.target)
+        except KeyError:  # its module is not imported here: its class has arrived by value
+            return None, ""
         except Unreached as exc:
             return None, str(exc.detail or exc.reason)
         for place in places:
@@ -88,7 +90,8 @@ class Placed:
         """Is what the place holds the framework's own, as it was before it was patched?"""
         code = getattr(function_in(place.raw), "__code__", None)
         codes = [getattr(function_in(change.before), "__code__", None) for change in self.changes]
-        return code is not None and any(own and _source_of(own) == _source_of(code) for own in codes)
+        sources = [(of.co_filename, of.co_name) for of in (code, *codes) if of is not None]
+        return code is not None and sources[0] in sources[1:]
 
     def can_be_put_again(self, place: FunctionPlace) -> bool:
         """May what somebody else has put there become a range, too? Only a function of the same kind, and once."""
@@ -106,10 +109,6 @@ class Placed:
 def calls_by_site() -> dict[int, int | None]:
     """Calls of each site that has any, since the process began."""
     return {site.id: calls for site, calls, *_ in engine.site_costs()}
-
-
-def _source_of(code: Any) -> tuple[str, str]:
-    return code.co_filename, code.co_name
 
 
 def whose(raw: Any) -> str:

@@ -205,6 +205,22 @@ def test_what_is_no_function_of_the_same_kind_is_left_alone(acme: Any, install: 
     assert state_of("wait").reason == Reason.REPLACED
 
 
+def test_a_class_whose_module_is_not_imported_here_stays_in_place_and_its_calls_count(acme: Any, install: Any) -> None:
+    """As in a worker of Ray to which its class came by value: a look at it was a fault of ours."""
+    arrived: dict[str, Any] = {"__name__": f"{acme.name}.optim"}
+    exec("class Arrived:\n    def step(self): return 'stepped'\n", arrived)
+
+    install(acme.patch("ACME.optim:Arrived.step"))
+    registry.patch_travelled(arrived["Arrived"])
+    with captured() as recorded:
+        arrived["Arrived"]().step()
+        registry.look(mends=True)
+        state = state_of("step")
+
+    assert (state.state, state.calls) == ("applied", 1)
+    assert len(recorded.ranges) == 1
+
+
 def executed_again(module: Any) -> Any:
     return importlib.reload(module)
 
