@@ -220,8 +220,7 @@ class Norms:
                 excess[:, piece] += self._more_of_places(pieces, piece, int(place[piece]), rest[:, piece], places)
         # How much of its time a member may have waited, or its clock may be wrong.
         doubt_s = np.where(mode == UNKNOWN, last_came - pieces.came_s + pieces.error_s, 0.0)
-        is_over_together = (mode == WAITS) | (mode == IN_A_ROW) | pieces.are(INSIDE)
-        doubt_s = or_zero(np.where(is_over_together, pieces.error_s, doubt_s))
+        doubt_s = or_zero(np.where((mode == WAITS) | (mode == IN_A_ROW) | pieces.are(INSIDE), pieces.error_s, doubt_s))
         self._doubt_rows(doubt_s, pieces, mode, (took + base_s) * -np.expm1(-excess))
         sure = np.log(np.maximum(took - doubt_s, 0.0) + base_s) - times
         learned = np.where(sure > -_DOUBT, excess, np.nan)

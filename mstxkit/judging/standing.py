@@ -115,7 +115,8 @@ class StandingVerdict:
 
     def follow(self, again: Finding | None, has_rings: bool) -> None:
         """One step more, in which it was found again or not; what rings tell of shows only in steps that have them."""
-        seen, by_rings = self.history.seen(self.finding), self.finding.key.where in (INSIDE, LINK)
+        seen = None if self.finding.kind == SERIAL else self.history.seen(self.finding)  # alone: compared with nobody
+        by_rings = self.finding.key.where in (INSIDE, LINK)
         if by_rings and not has_rings:
             return
         names_somebody = self.finding.place >= 0 or bool(self.finding.members)
