@@ -117,7 +117,7 @@ def _without_hangs(roles: Roles, stored: list[Verdict]) -> JobVerdicts:
         return of_job
     if are_steps_there_twice(roles.files.stage_rows):
         return of_job if stored else JobVerdicts(NOBODY, why_not=ANEW)
-    of_tables = from_steps(roles.steps_inside, roles.by_judge)
+    of_tables = from_steps(roles.steps_inside, roles.by_judge, any(of.is_of_ray for of in roles.files.processes))
     if of_tables.by == NOBODY and not stored:
         of_job = of_job._replace(roles=_roles_of_job(Path(roles.files.path), roles.files.id))
     return of_job if (stored or of_job.roles) and not of_tables.blaming else of_tables
@@ -133,9 +133,9 @@ def _roles_of_job(run: Path, run_id: str) -> tuple[JudgedRole, ...]:
     )  # fmt: skip
 
 
-def from_steps(steps: list[RoleStep], by_judge: JudgedSteps | None = None) -> JobVerdicts:
-    """What the judge says of these steps, in their order.
-    `steps`: of a run; `by_judge`: what it says, where that is known already.
+def from_steps(steps: list[RoleStep], by_judge: JudgedSteps | None = None, is_of_ray: bool = False) -> JobVerdicts:
+    """What the judge says of these steps, in their order. `steps`: of a run; `by_judge`: what it says, where that is
+    known already; `is_of_ray`: a job of Ray, whose hosts' clocks are compared.
     """
     import numpy as np
 
@@ -148,7 +148,7 @@ def from_steps(steps: list[RoleStep], by_judge: JudgedSteps | None = None) -> Jo
     by_judge = by_judge or whole_run.judged(steps)
     wants, error_s = by_judge.wants, max(float(step.error_s.max()) for step in steps)
     lasts_s = median(float(np.fmax.reduce(of.left_s, None) - np.fmin.reduce(of.entered_s, None)) for of in steps)
-    if error_s > _VAGUE_FROM * lasts_s:
+    if error_s > _VAGUE_FROM * lasts_s and not is_of_ray:
         why = f"the clocks of its hosts may be {1e3 * error_s:.0f} ms apart, where a step takes {1e3 * lasts_s:.0f} ms"
         wants += (Want(CLOCKS, "", (), None, 0, 0, why),)
     by_role = tuple(JudgedRole(role, *by_judge.counts[role]) for role in sorted(roles) if role in by_judge.counts)

@@ -33,3 +33,10 @@ def test_of_steps_that_are_far_longer_nothing_is_hidden(tmp_path: Path) -> None:
     run = written(tmp_path / "run", *(life.ending(host=f"node{rank % HOSTS}") for rank, life in enumerate(lives)))
 
     assert said_of(run).first.startswith("Verdict: rank 5 takes longer than the others in actor_generate: ")
+
+
+def test_under_ray_clocks_are_compared(tmp_path: Path) -> None:
+    lives = [life.ending(under="ray") for life in trained(ranks=RANKS)]
+    run = written(tmp_path / "run", *(life.ending(host=f"node{rank % HOSTS}") for rank, life in enumerate(lives)))
+
+    assert said_of(run).first.startswith("Verdict: healthy: ")
