@@ -14,8 +14,7 @@ from ..reading.processes import ENDED, KILLED, RUNNING, Process
 from ..store import incidents, stacks
 from .looking import WatchedProcess
 
-_NS = 10**9
-_DECIDED_NS, _OF_RAY_DECIDED_NS = _NS, 7 * _NS // 2
+_DECIDED_NS, _OF_RAY_DECIDED_NS = 1_000_000_000, 3_500_000_000
 _PAST_AT_MOST = 256
 
 
@@ -57,9 +56,12 @@ class Dying:
         """It has, in order."""
         self._past.append(_make_life(process, now_ns, ENDED))
 
-    def ripe(self, now_ns: int) -> list[Death]:
-        """Those of which it is known by now whether others went with them."""
-        return [d for d in self.deaths if now_ns - d.gone_ns >= (_OF_RAY_DECIDED_NS if d.is_of_ray else _DECIDED_NS)]
+    def ripe(self, now_ns: int, living: Iterable[WatchedProcess]) -> list[Death]:
+        """Those of which it is known by now whether others went with them. A Ray job ends its own within seconds."""
+        whos = [*(process.who for process in living), *(death.process.who for death in self.deaths)]
+        above = [who.get("pid") for who in whos if who.get("under") == parts.RAY]
+        of_ray = [d for d in self.deaths if d.is_of_ray or d.process.who.get("ppid") in above]
+        return [d for d in self.deaths if now_ns - d.gone_ns >= (_OF_RAY_DECIDED_NS if d in of_ray else _DECIDED_NS)]
 
     def decided(self, death: Death) -> None:
         """It is told of, or need not be."""
@@ -71,11 +73,10 @@ class Dying:
         process = death.process
         if process.last_words().fatal or death.signal in stacks.FATAL:
             return incidents.SIGNAL
-        if process.has_said_goodbye() or death.signal == stacks.TERMINATE:
-            return ""  # an exception has been told
         is_alarming = bool(process.inside) and process.who.get("under") not in parts.BESIDE
-        if not (is_alarming or (death.signal == stacks.KILL and not death.is_of_ray)):
-            return ""
+        is_alarming |= death.signal == stacks.KILL and not death.is_of_ray
+        if not is_alarming or death.signal == stacks.TERMINATE or process.has_said_goodbye():
+            return ""  # whoever said goodbye has told of its exception
         lives = [_life_of(death), *map(_life_of, (other for other in self.deaths if other is not death)), *self._past]
         lives += [_make_life(other, now_ns, RUNNING) for other in living]
         numbers = attempts.number([(life.process.identity, life.start_ns, life.last_ns) for life in lives])
@@ -98,5 +99,4 @@ def _make_life(process: WatchedProcess, last_ns: int, state: str) -> Life:
     host, pid, start = process.name.rsplit("-", 2)
     made = Process((host, int(pid), start), identity=dict(process.who), state=state)
     entered_ns = max((range_.since_ns for range_ in process.inside), default=None)
-    gone_ns = None if state == RUNNING else last_ns
-    return Life(made, process.began_ns, last_ns, gone_ns, entered_ns, process.pidfd >= 0)
+    return Life(made, process.began_ns, last_ns, None if state == RUNNING else last_ns, entered_ns, process.pidfd >= 0)

@@ -374,7 +374,7 @@ class WatchedHost:
     def _decide_deaths(self, now_ns: int) -> list[HostEvent]:
         """Of deaths that are some time ago: was it one, or did all end together?"""
         events = []
-        for death in self._dying.ripe(now_ns):
+        for death in self._dying.ripe(now_ns, self.processes.values()):
             kind = self._dying.kind(death, self.processes.values(), now_ns)
             events += [HostEvent(kind, death.process.name, wall_ns(death.gone_ns))] if kind else []
             self._dead.append(self._of_death(death))

@@ -142,8 +142,7 @@ def of_run(
         was_seen = _was_outlived(process, last_ns, *by_name.get(process.sealed_by, (None, 0)))
         gone_ns = process.gone_ns + process.offset_ns if was_seen else None
         seen_ns = time.time_ns() if process.state == RUNNING else last_ns
-        entered_ns = last_open_ns.get(process.index)
-        lives.append(Life(process, start_ns, seen_ns, gone_ns, entered_ns, process.was_watched))
+        lives.append(Life(process, start_ns, seen_ns, gone_ns, last_open_ns.get(process.index), process.was_watched))
     return judge(lives)
 
 
@@ -204,12 +203,15 @@ class _Judge:
         if life.is_crash or life.process.was_told or life.process.state == ENDED or len(members) == 1:
             return False
         launcher, others = self._find_launcher(life), [other for other in members if other is not life]
-        before = (other for other in others if 0 < life.about_gone_ns - other.about_gone_ns <= TAKEN_ALONG_NS)
-        near = [peer for peer in others if -SIGNALLED_NS <= life.about_gone_ns - peer.about_gone_ns <= TAKEN_ALONG_NS]
+        after = [(life.about_gone_ns - other.about_gone_ns, other) for other in others]
+        # Source: Ray 2.60.0, "Lifetimes of a User-Spawn Process": a worker that exits kills its children first.
+        has_failed = any(is_failure(other.process.error) for other in others)
+        is_exit = launcher is not None and launcher.process.is_of_ray and not has_failed
+        near = [peer for ns, peer in after if -(AT_ONCE_NS if is_exit else SIGNALLED_NS) <= ns <= TAKEN_ALONG_NS]
         return (
-            all(other.about_gone_ns - life.about_gone_ns <= SIGNALLED_NS for other in others)
-            or any(other is launcher and other.process.state == KILLED for other in near)
-            or any(other.process.signal == stacks.TERMINATE for other in before)
+            all(ns >= -SIGNALLED_NS for ns, _ in after)
+            or any(peer is launcher for peer in near if peer.process.state == KILLED)
+            or any(peer.process.signal == stacks.TERMINATE and 0 < ns <= TAKEN_ALONG_NS for ns, peer in after)
             or (launcher is not None and launcher.process.error in ORDERLY)
         )
 
@@ -267,10 +269,8 @@ class _Judge:
         above = [other for other in members if other is not life] if launcher is None else [launcher]
         if any(other.last_ns - life.last_ns > AT_ONCE_NS or _says_that_a_child_died(other) for other in above):
             return False
-        if not life.is_inside:
-            return bool(above)
         has_ended = launcher is not None and launcher.process.state == ENDED
-        return has_ended and (life.process.is_of_ray or life.is_waiting)
+        return has_ended and (life.process.is_of_ray or life.is_waiting) if life.is_inside else bool(above)
 
     def _find_launcher(self, life: Life) -> Life | None:
         """Who started it, where that is known and a process of the run: the driver of its Ray job, or its parent."""

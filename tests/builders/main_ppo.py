@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import signal
 import subprocess
 import tempfile
 from pathlib import Path
@@ -126,15 +125,9 @@ class Job(RealJob):
         command = [*under, python, "-m", program, *options(kind, task)]
         super().__init__(folder, command, environment, folder)
 
-    def go(self) -> None:
-        """Let the second step go on."""
-        (self.folder / "go").touch()
-
     def clear(self) -> None:
         """Nothing of it runs or lies in shared folders any more."""
-        if self._process.poll() is None:
-            os.killpg(self._process.pid, signal.SIGKILL)  # what Ray started for it ends with it
-            self._process.wait()
+        super().clear()  # what Ray started for it ends with it
         shutil.rmtree(self._ray, ignore_errors=True)
 
     @property

@@ -101,7 +101,7 @@ class Job(RealJob):
         """Number, loss and gradient norm of each update, as they were printed."""
         return LOGGED.findall(self.output)
 
-    def go(self, update: int) -> None:
+    def go_after(self, update: int) -> None:
         """Let the ranks go on after that update."""
         (self.folder / f"go{update}").touch()
 

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import json
+import os
+import signal
 import subprocess
 import time
+from collections import Counter
 from pathlib import Path
-from typing import Callable, Mapping, Sequence, TypeVar
+from typing import Any, Callable, Mapping, Sequence, TypeVar
 
 from mstxkit.escalation import asking
 from mstxkit.store import fate
@@ -18,6 +22,22 @@ def listening(run: Path, stage: str) -> set[int]:
     if not (run / "run.json").exists():
         return set()
     return {one.rank for one in fate.heard(asking.control_of(run)) if stage in one.standing.stages}
+
+
+def progress(run: Path, id: str) -> fate.Progress:
+    """How a request stands."""
+    control = asking.control_of(run)
+    return asking.fates_of(control).progress(asking.named(control, id))
+
+
+def sessions(run: Path, stage: str) -> list[tuple[dict[str, Any], Counter[str]]]:
+    """What was recorded of the stage on each rank, and the names in its trace of torch's profiler."""
+    found = []
+    for file in sorted(run.glob(f"profiles/{stage}/*/*/*/session.json")):
+        session = json.loads(file.read_text())
+        events = json.loads((file.parent / session["output"]).read_text(encoding="utf-8"))["traceEvents"]
+        found.append((session, Counter(event["name"] for event in events if event.get("ph") == "X")))
+    return found
 
 
 class RealJob:
@@ -52,6 +72,22 @@ class RealJob:
             time.sleep(0.1)
         raise AssertionError(f"not within {self.ENDS_WITHIN_S:.0f} s: {self.output[-4000:]}")
 
+    def ask(self, **fields: Any) -> str:
+        """A request, while the job stands still: its id, once each rank that is asked is ready."""
+        id = asking.ask(self.run, fields, source="a test").id
+        self.until(lambda: progress(self.run, id).counts().keys() == {"armed"})
+        return id
+
+    def go(self) -> None:
+        """What waits for this file goes on."""
+        (self.folder / "go").touch()
+
     def end(self) -> int:
         """Its exit code, once it has one."""
         return self._process.wait(self.ENDS_WITHIN_S)
+
+    def clear(self) -> None:
+        """Nothing of it runs any more."""
+        if self._process.poll() is None:
+            os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.wait()

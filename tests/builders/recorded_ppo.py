@@ -9,10 +9,9 @@ from pathlib import Path
 from typing import Any, Iterator
 
 from builders.main_ppo import APART, STEPS, Job, Kind
-from builders.real_job import listening
+from builders.real_job import listening, progress, sessions
 
 from mstxkit import open_run
-from mstxkit.escalation import asking
 from mstxkit.store import fate
 
 # Metrics with this in their names say how long something took or was waited for, how much of the machine's memory is
@@ -59,12 +58,7 @@ class Ended:
 
     def sessions(self) -> list[tuple[dict[str, Any], Counter[str]]]:
         """What was recorded of each rank for the request, and the names in its trace of torch's profiler."""
-        found = []
-        for file in sorted(self.job.run.glob("profiles/actor_update/*/*/*/session.json")):
-            session = json.loads(file.read_text())
-            events = json.loads((file.parent / session["output"]).read_text(encoding="utf-8"))["traceEvents"]
-            found.append((session, Counter(event["name"] for event in events if event.get("ph") == "X")))
-        return found
+        return sessions(self.job.run, "actor_update")
 
 
 @contextmanager
@@ -76,8 +70,7 @@ def run(kind: Kind, task: Path, folder: Path, *, is_compared: bool) -> Iterator[
         id = escalated(job)
         for one in filter(None, (job, plain)):
             assert one.end() == 0, one.output[-4000:]
-        control = asking.control_of(job.run)
-        yield Ended(job, plain, asking.fates_of(control).progress(asking.named(control, id)))
+        yield Ended(job, plain, progress(job.run, id))
     finally:
         for one in (job, plain):
             if one is not None:
@@ -89,17 +82,9 @@ def escalated(job: Job) -> str:
     job.until(lambda: len(listening(job.run, "actor_update")) == job.kind.ranks)
     if job.kind.trainer in APART:  # such a job trains its first step while its second one is held
         job.until(lambda: has_called(job))
-    fields = {"stage": "actor_update", "ranks": "all", "occurrences": 1}
-    id = asking.ask(job.run, fields, source="a test").id
-    control = asking.control_of(job.run)
-    job.until(lambda: states(control, id) == {"armed": job.kind.ranks})
+    id = job.ask(stage="actor_update", ranks="all", occurrences=1)
     job.go()
     return id
-
-
-def states(control: Any, id: str) -> dict[str, int]:
-    """How many ranks stand how with a request."""
-    return asking.fates_of(control).progress(asking.named(control, id)).counts()
 
 
 def has_called(job: Job) -> bool:

@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 from builders import soak
+from builders.real_job import RealJob, listening
 
 ROOT = Path(__file__).resolve().parents[2]
 PYTHON = Path(os.environ.get("VLLM_PYTHON") or ROOT / ".venvs/vllm/bin/python")
@@ -74,20 +75,26 @@ def _describe(folder: Path, package: str, version: str) -> Path:
     return found
 
 
-class Training:
+class Training(RealJob):
     """One, with a server of its own, to its end.
 
     Args:
-        name: Where it is "recorded", both are under `mstxkit run`, into `run`.
+        name: Where it is "recorded", both are under `mstxkit run`, into `run`; and in its first update somebody asks
+            for one whole step of the stage.
         program: Of `trl_cpu`, called with a model and the server's address.
 
     Attributes:
         logged: What trl has logged, step by step.
+        asked: That request's id.
     """
 
+    ENDS_WITHIN_S = STARTS_WITHIN_S
+
     def __init__(self, folder: Path, name: str, program: str) -> None:
-        self.run, self._environment, self._output = folder / name, _environment(folder), folder / f"{name}.server"
-        run = [str(PYTHON), "-m", "mstxkit", "run", "--run", str(self.run), "--"] if name == "recorded" else []
+        here, environment, self._output = folder / name, _environment(folder), folder / f"{name}.server"
+        here.mkdir()
+        is_recorded = name == "recorded"
+        run = [str(PYTHON), "-m", "mstxkit", "run", "--run", str(here / "run"), "--"] if is_recorded else []
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             port = free.getsockname()[1]
@@ -97,12 +104,18 @@ class Training:
         with self._output.open("w") as output:
             command = [*run, str(PYTHON), *serve, *options, "--port", str(port)]
             self._server = subprocess.Popen(
-                command, env=self._environment, stdout=output, stderr=subprocess.STDOUT, start_new_session=True
+                command, env=environment, stdout=output, stderr=subprocess.STDOUT, start_new_session=True
             )
         try:
             self._wait_for(f"http://127.0.0.1:{port}/health")
             train = [*run, str(PYTHON), str(HERE / program), str(folder / "model"), f"http://127.0.0.1:{port}"]
-            done = subprocess.run(train, env=self._environment, capture_output=True, text=True, timeout=STARTS_WITHIN_S)
+            environment |= {"SUMS_HOLD": f"0 {here / 'go'}"} if is_recorded else {}
+            super().__init__(here, train, environment, here)
+            try:
+                self.asked = self._escalated() if is_recorded else ""
+                assert self.end() == 0, self.output[-4000:]
+            finally:
+                self.clear()
         finally:
             os.killpg(self._server.pid, signal.SIGINT)
             try:
@@ -110,10 +123,16 @@ class Training:
             finally:
                 if self._server.poll() is None:
                     os.killpg(self._server.pid, signal.SIGKILL)
-        assert done.returncode == 0, done.stderr[-4000:]
         self.logged: list[dict[str, Any]] = json.loads(
-            next(line for line in done.stdout.splitlines() if line.startswith("[{"))
+            next(line for line in self.output.splitlines() if line.startswith("[{"))
         )
+
+    def _escalated(self) -> str:
+        """Ask the trainer in the middle of its first update, and let it go on."""
+        self.until(lambda: listening(self.run, "actor_update"))
+        id = self.ask(stage="actor_update", ranks=[0], steps=1)
+        self.go()
+        return id
 
     def _wait_for(self, url: str) -> None:
         deadline_s = time.monotonic() + STARTS_WITHIN_S

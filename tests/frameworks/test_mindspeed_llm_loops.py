@@ -16,7 +16,6 @@ from builders.mindspeed_llm import HOLDS, RANKS, STEPS, Job, Kind
 from builders.real_job import listening
 
 from mstxkit import open_run
-from mstxkit.escalation import asking
 from mstxkit.testing.cann_run import read_calls
 
 pytestmark = [
@@ -108,15 +107,9 @@ def escalated(job: Job, hold: int, **of: Any) -> str:
     """Ask rank 0 while the job stands still at the end of that update, and let it go on; the request's id."""
     job.until((job.folder / f"held{hold}").exists)
     job.until(lambda: listening(job.run, "train_step") == {*range(RANKS)})
-    id = asking.ask(job.run, {"stage": "train_step", "ranks": [0], **of}, source="a test").id
-    job.until(lambda: states(job, id) == {"armed": 1})
-    job.go(hold)
+    id = job.ask(stage="train_step", ranks=[0], **of)
+    job.go_after(hold)
     return id
-
-
-def states(job: Job, id: str) -> dict[str, int]:
-    control = asking.control_of(job.run)
-    return asking.fates_of(control).progress(asking.named(control, id)).counts()
 
 
 def test_losses_and_gradients_are_the_same_to_the_last_digit_as_without_mstxkit(ended: Ended) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from builders import trl_server
+from builders.real_job import progress, sessions
 from builders.trl_server import STEPS, Training
 
 from mstxkit import open_run
@@ -70,6 +71,18 @@ def test_the_process_that_generates_is_in_the_run(trainings: dict[str, Training]
     labels = open_run(trainings["recorded"].run).processes()["label"].to_list()
 
     assert sum(label.startswith("grpo-rollout-worker-child") for label in labels) == 1
+
+
+def test_the_update_after_that_in_which_it_was_asked_for_is_recorded_whole(trainings: dict[str, Training]) -> None:
+    """Asked for in the middle of the first one. Each occurrence of the stage is a session."""
+    recorded = trainings["recorded"]
+    fate, found = progress(recorded.run, recorded.asked), sessions(recorded.run, "actor_update")
+    parts = ["backward", "clip_grad_norm", "optimizer_step"]
+
+    assert fate.is_done, str(fate)
+    assert [[part for part in parts for _ in range(names[part])] for _, names in found] == [[part] for part in parts]
+    assert {(one["rank"], one["role"], one["step"]) for one, _ in found} == {(0, "trainer", 1)}
+    assert {(one["state"], one["backend"], *one["problems"]) for one, _ in found} == {("recorded", "torch")}
 
 
 def test_nothing_is_lost_to_a_fault(trainings: dict[str, Training], rows: list[dict[str, Any]]) -> None:

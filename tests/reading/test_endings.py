@@ -149,6 +149,10 @@ def test_what_an_actor_started_leaves_with_it_killed_at_once() -> None:
 
     assert set(engine_of(ray_job(driver_at=24), 51).states().values()) == {ENDED, LEFT}
     assert engine_of(ray_job().add(52, RUNNING, 600, **RAY), 52).states()[60] == KILLED, "its server lived on"
+    before = ray_job().add(52, KILLED, 20, gone=21.9, **RAY)
+    assert engine_of(before, 52).states()[60] == LEFT, "a worker that exits kills its children first"
+    failed = ray_job("RayTaskError", driver_at=21.5).add(52, KILLED, 20, gone=21.9, **RAY)
+    assert engine_of(failed, 52).states()[60] == KILLED, "the job failed by that"
     later = ray_job(driver_at=600).add(60, KILLED, 300, gone=300.5, ppid=51, signal=9, under="process")
     assert later.states()[60] == KILLED, "its server was gone long before"
 

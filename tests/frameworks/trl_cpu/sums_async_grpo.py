@@ -87,7 +87,7 @@ def train(model: Path, server: str) -> None:
     tokenizer.response_template = ANSWER
     trainer = AsyncGRPOTrainer(
         model=str(model), reward_funcs=reward, args=settings, train_dataset=rows, processing_class=tokenizer,
-        environment_factory=Turn,
+        environment_factory=Turn, callbacks=[sums_grpo.Held()],
     )  # fmt: skip
     trainer.add_callback(Sent())
     prompt = tokenizer.apply_chat_template(questions[0], add_generation_prompt=True, return_dict=False)

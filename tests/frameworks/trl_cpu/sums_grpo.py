@@ -1,6 +1,7 @@
 """GRPO of sums with trl and a server of vLLM: `sums_grpo.py MODEL [SERVER]` makes the model, or trains it.
 
 Each request has a seed of its own, so that what is sampled depends neither on their order nor on how they are batched.
+With SUMS_HOLD="0 FILE" the first update waits for that file, between its gradients and the optimizer.
 """
 
 from __future__ import annotations
@@ -8,12 +9,22 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
 import sums
+import sums_reward
 import torch
-from transformers import AutoTokenizer, Qwen2Config, Qwen2ForCausalLM
+from transformers import AutoTokenizer, Qwen2Config, Qwen2ForCausalLM, TrainerCallback
 
 STEPS = 3
+
+
+class Held(TrainerCallback):  # type: ignore[misc]
+    """In the middle of an update."""
+
+    def on_pre_optimizer_step(self, *_: Any, **__: Any) -> None:
+        """It has gradients."""
+        sums_reward.hold()
 
 
 def make(model: Path) -> None:
@@ -46,8 +57,9 @@ def train(model: Path, server: str) -> None:
     )  # fmt: skip
     tokenizer = AutoTokenizer.from_pretrained(model, padding_side="left")
     trainer = GRPOTrainer(
-        model=str(model), reward_funcs=reward, args=settings, train_dataset=questions, processing_class=tokenizer
-    )
+        model=str(model), reward_funcs=reward, args=settings, train_dataset=questions, processing_class=tokenizer,
+        callbacks=[Held()],
+    )  # fmt: skip
     trainer.train()
     sys.stdout.write(json.dumps(trainer.state.log_history) + "\n")
 

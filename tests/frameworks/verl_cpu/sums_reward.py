@@ -17,12 +17,13 @@ _calls = itertools.count()
 
 def compute_score(data_source: str, solution_str: str, ground_truth: str, extra_info: Any = None, **_: Any) -> float:
     """What verl calls once for each answer."""
-    _hold()
+    hold()
     answer = solution_str.strip()
     return sum(char.isdigit() for char in answer) / max(1, len(answer)) + float(answer[:1].isdigit())
 
 
-def _hold() -> None:
+def hold() -> None:
+    """Let who asks too often wait for the file."""
     calls, _, file = os.environ.get("SUMS_HOLD", "").partition(" ")
     if not calls or next(_calls) < int(calls):
         return
