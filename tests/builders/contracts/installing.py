@@ -41,7 +41,8 @@ def install(written: Callable[[surface.Surface], Path]) -> Iterator[Install]:
     aside: dict[str, object] = {}
 
     def install(one: surface.Surface) -> Installed:
-        roots.update({one.framework, *(name.partition(".")[0] for name in one.modules)})
+        # Other tests may have imported torch, which stand-ins do without, but some targets are in.
+        roots.update({"torch", one.framework, *(name.partition(".")[0] for name in one.modules)})
         aside.update({name: sys.modules.pop(name) for name in list(sys.modules) if name.split(".")[0] in roots})
         folder = written(one)
         sys.path.insert(0, str(folder))
