@@ -19,6 +19,7 @@ from builders.simulated_steps import role_of, runs_of, saved_s, step_s, straggle
 from mstxkit.errors import ReadError  # noqa: E402
 from mstxkit.judging.judge import JobJudge  # noqa: E402
 from mstxkit.reading import role_runs  # noqa: E402
+from mstxkit.reading.role_runs import RoleRun  # noqa: E402
 from mstxkit.reading.tables import split  # noqa: E402
 from mstxkit.testing.simulator import InjectedFault, JobShape  # noqa: E402
 from mstxkit.testing.simulator.shape import ALWAYS  # noqa: E402
@@ -39,9 +40,9 @@ FAULTS = {
 
 
 @functools.cache
-def healthy_s(name: str, seed: int, role: str) -> float:
-    """What a step of the job without a fault takes, which is the truth of every fault in it."""
-    return step_s(role_of(SHAPES[name], (), seed, STEPS, role), SINCE)
+def healthy(name: str, seed: int, role: str) -> RoleRun:
+    """The job without a fault: what its steps take is the truth of every fault in it."""
+    return role_of(SHAPES[name], (), seed, STEPS, role)
 
 
 @pytest.mark.parametrize(("name", "kind"), soak.sample([*product(SHAPES, FAULTS)], 2))
@@ -51,14 +52,16 @@ def test_a_step_without_its_straggler_is_as_long_as_in_a_job_without_the_fault(n
         is_rollout = shape.is_async and FAULTS[kind] == "actor_generate"
         role, rank = ("rollout", shape.ranks + 3) if is_rollout else ("actor", 3)
         runs = runs_of(shape, [InjectedFault(kind, FAULTS[kind], rank=rank, factor=factor)], seed, STEPS)
-        slow = step_s(next(run for run in runs if run.role == role), SINCE)
+        slow = next(run for run in runs if run.role == role)
 
         rows = what_if_of(runs).filter(
             (pl.col("kind") == "straggler") & (pl.col("rank") == rank) & (pl.col("stage") == FAULTS[kind])
         )
 
-        saved = rows["saved_ns"][0] / 1e9 if rows.height else 0.0
-        assert slow - saved == pytest.approx(healthy_s(name, seed, role), rel=0.05), (seed, factor)
+        # All of the same steps: those that the row is of.
+        since, saved_ns = rows.select("first_step", "saved_ns").row(0) if rows.height else (SINCE, 0)
+        without = step_s(slow, since) - saved_ns / 1e9
+        assert without == pytest.approx(step_s(healthy(name, seed, role), since), rel=0.05), (seed, factor)
 
 
 @pytest.mark.parametrize("rank", [0, 1, 3])
