@@ -172,7 +172,7 @@ def _lay_out_turns(step: RoleStep, order: npt.NDArray[np.int64], around: npt.NDA
     entered, left = step.entered_s.copy(), step.left_s.copy()
     for outer in np.unique(around).tolist():
         inner = [stage for stage in order[around == outer].tolist() if not (around == stage).any()]
-        for before, stage in zip(inner, inner[1:]):
+        for before, stage in zip(inner, inner[1:]) if (step.occurrences > 1).any() else ():
             takes_turns = (step.entered_s[:, stage] < step.left_s[:, before]) & (step.occurrences[:, stage] > 1)
             takes_turns &= 2 * takes_turns.sum() > np.isfinite(step.entered_s[:, stage]).sum()
             left[:, before] = np.where(takes_turns, entered[:, before] + step.total_s[:, before], left[:, before])

@@ -12,12 +12,15 @@ import socket
 import subprocess
 import time
 import urllib.request
+from collections import Counter
 from pathlib import Path
-from typing import Any
+from typing import Any, Collection, Sequence
 
 import pytest
 from builders import soak
-from builders.real_job import RealJob, listening
+from builders.real_job import RealJob, listening, progress, sessions
+
+from mstxkit import open_run
 
 ROOT = Path(__file__).resolve().parents[2]
 PYTHON = Path(os.environ.get("VLLM_PYTHON") or ROOT / ".venvs/vllm/bin/python")
@@ -150,3 +153,44 @@ class Training(RealJob):
             {name: repr(value) for name, value in step.items() if not any(part in name for part in measured)}
             for step in self.logged
         ]
+
+    def ranges(self) -> list[dict[str, Any]]:
+        """All that is recorded of both, by begin."""
+        return open_run(self.run).ranges().sort("start_ns").to_dicts()
+
+
+# ---- what holds of each of the trainings ----
+
+
+def check_learned_alike(trainings: dict[str, Training], measured: Sequence[str]) -> None:
+    """To the last bit, but what has one of `measured` in its name; and something was learned."""
+    plain, recorded = (trainings[name].learned(*measured) for name in ("plain", "recorded"))
+
+    assert min(step["grad_norm"] for step in trainings["plain"].logged[:STEPS]) > 0.1
+    assert recorded == plain
+
+
+def check_parts_once(rows: list[dict[str, Any]], expected: Collection[tuple[str, str | None]]) -> None:
+    """Each step of the trainer has these (name, stage) once."""
+    for step in range(STEPS):
+        counts = Counter((row["name"], row["stage"]) for row in rows if (row["role"], row["step"]) == ("trainer", step))
+
+        assert {part: counts[part] for part in expected} == dict.fromkeys(expected, 1)
+
+
+def check_asked_update(recorded: Training, parts: Sequence[str]) -> None:
+    """Of the second update, asked for in the middle of the first one, each occurrence of the stage is a session."""
+    fate, found = progress(recorded.run, recorded.asked), sessions(recorded.run, "actor_update")
+
+    assert fate.is_done, str(fate)
+    assert [[part for part in parts for _ in range(names[part])] for _, names in found] == [[part] for part in parts]
+    assert {(one["rank"], one["role"], one["step"]) for one, _ in found} == {(0, "trainer", 1)}
+    assert {(one["state"], one["backend"], *one["problems"]) for one, _ in found} == {("recorded", "torch")}
+
+
+def check_no_fault(recorded: Training, rows: list[dict[str, Any]]) -> None:
+    """Nothing is lost, and no range ended by an exception."""
+    processes = open_run(recorded.run).processes()
+
+    assert processes["faults"].sum() == processes["dropped"].sum() == 0
+    assert not [row["name"] for row in rows if row["error"]]

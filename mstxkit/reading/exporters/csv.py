@@ -30,8 +30,8 @@ def write(run: Run, folder: Path, excel: str = "") -> int:
 
     def put(name: str, number: int, piece: pl.DataFrame) -> None:
         # Nothing in it is a formula, a list, or a control character.
-        lists = [name for name, dtype in piece.schema.items() if isinstance(dtype, pl.List)]
-        flat = piece.with_columns(pl.col(name).list.eval(pl.element().cast(pl.String)).list.join(" ") for name in lists)
+        lists = [pl.col(column) for column, dtype in piece.schema.items() if isinstance(dtype, pl.List)]
+        flat = piece.with_columns(of.list.eval(pl.element().cast(pl.String)).list.join(" ") for of in lists)
         harmless = selectors.string().str.replace(FORMULA, "'${1}").str.replace_all(_CONTROL, "\ufffd")
         table = flat.with_columns(harmless)
         with open(folder / f"{name}.csv", "wb" if not number else "ab") as file:

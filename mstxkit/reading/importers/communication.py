@@ -70,9 +70,7 @@ def _collective_of(fields: Mapping[str, Any]) -> tuple[int, ...] | None:
     elapsed, transit, *waits = (min(length or 0, lengths[0] or 0) for length in lengths)
     moved = {link: whole_ns(table_of(of).get(_TRANSIT), MS) or 0 for link, of in table_of(fields.get(_LINKS)).items()}
     wait, on_host = max(waits), moved.pop("SDMA", 0)
-    links = max(
-        sum(moved.values()), on_host + moved.get("RDMA", 0)
-    )  # all together; 0: none says how long it moved data
+    links = max(sum(moved.values()), on_host + moved.get("RDMA", 0))  # 0: none says how long it moved data
     moved_most = max(min(elapsed, links) if links else elapsed - wait, transit)
     waited_least = min(max(wait - (moved_most - transit), 0), elapsed - transit)
     if not 0 < start < LATEST_NS:

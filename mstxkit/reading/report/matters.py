@@ -66,11 +66,9 @@ def _ends(account: Account, attempt: int) -> list[Matter]:
     told_of = {incident["process"] for incident in seen}
     dead = [p for p in members if endings.is_wrong(p["state"], p["how"]) and p["process"] not in told_of]
     dead += [p for p in members if p["state"] == LOST and p["host"] in account.silent]
-    there, silent = (Counter(process["host"] for process in some) for some in (members, dead))
-    # Several are, and nobody else is there; or it says nothing more.
-    are_gone = (
-        host for host, count in silent.items() if count == there[host] and (count > 1 or host in account.silent)
-    )
+    there, lost = (Counter(process["host"] for process in some) for some in (members, dead))
+    # All of whose processes are gone, several of them or of a host that says nothing more, while there are others.
+    are_gone = (host for host, count in lost.items() if count == there[host] and (count > 1 or host in account.silent))
     for host in are_gone if len(there) > 1 else ():
         gone = [process for process in dead if process["host"] == host]
         dead = [process for process in dead if process["host"] != host]

@@ -51,10 +51,10 @@ def table(runs: tuple[RoleRun, ...]) -> pl.DataFrame:
 
 def gates(run: RoleRun, piece: int) -> WaitGates:
     """Who held up whom in one piece in which members wait."""
-    last, before, more_s = run.came_last(piece), run.since_met(piece), np.nan_to_num(run.more_s)
-    of_before = np.concatenate([np.zeros_like(more_s[:1]), more_s[:-1]])
-    more_s = np.where(before < piece, more_s[:, :, before], of_before[:, :, before])
-    more_s = more_s[np.arange(len(last))[:, None], last]
+    last, before = run.came_last(piece), run.since_met(piece)
+    here = np.nan_to_num(run.more_s[:, :, before])
+    in_step_before = np.concatenate([np.zeros_like(here[:1]), here[:-1]])
+    more_s = np.where(before < piece, here, in_step_before)[np.arange(len(last))[:, None], last]
     most = more_s.argmax(axis=2)
     return WaitGates(last, before[most], np.take_along_axis(more_s, most[:, :, None], axis=2)[:, :, 0])
 
