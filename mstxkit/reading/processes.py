@@ -216,13 +216,13 @@ class Processes:
         }
 
     def ordered(self) -> list[Process]:
-        """By rank (those without one last), its own process before those beside it, then host, pid and start; `index`
-        follows this order.
+        """By rank (those without one last), its own process before those beside it, then host, in the order in which
+        they began to record; `index` follows this order.
         """
 
-        def place(process: Process) -> tuple[bool, int, bool, Key]:
-            rank = rank_of(process)
-            return rank is None, rank or 0, process.identity.get("under") in parts.BESIDE, process.key
+        def place(process: Process) -> tuple[bool, int, bool, str, str, int]:
+            rank, (host, pid, start) = rank_of(process), process.key
+            return rank is None, rank or 0, process.identity.get("under") in parts.BESIDE, host, start, pid
 
         ordered = sorted(self._by_key.values(), key=place)
         for index, process in enumerate(ordered):

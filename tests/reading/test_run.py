@@ -17,6 +17,7 @@ pl = pytest.importorskip("polars")
 
 from mstxkit.errors import MstxkitError, ReadError  # noqa: E402
 from mstxkit.reading import live  # noqa: E402
+from mstxkit.reading.processes import Processes  # noqa: E402
 from mstxkit.reading.run import OLDEST_POLARS, open_run  # noqa: E402
 from mstxkit.store import documents, job_file, layout, livefile, records, segment  # noqa: E402
 from mstxkit.store.job_file import JobState  # noqa: E402
@@ -474,3 +475,12 @@ def test_a_copy_holds_what_was_recorded_up_to_a_moment(
     monkeypatch.setattr(live.documents, "read_part", copy_the_file_while_it_is_written)
 
     assert names(run) == seen and not copies
+
+
+def test_processes_of_a_rank_stand_in_the_order_in_which_they_began() -> None:
+    """Not by pid: after 32,768 processes, or 4 million, their numbers begin anew."""
+    processes = Processes()
+    for pid, start in ((300, "18a2"), (32_000, "18a1"), (301, "18a3")):
+        processes.of({"host": "a", "pid": pid, "start": start}, "")
+
+    assert [process.pid for process in processes.ordered()] == [32_000, 300, 301]
