@@ -66,8 +66,11 @@ def from_payloads(blocks: Sequence[tuple[segment.Payload, int]], choose: Choose 
         chosen = choose(_join_planes(planes[8:10]), stages_of, lambda: _join_planes(planes[12:16]))
         if chosen is not None:
             rows = np.flatnonzero(chosen)
-            rest = np.ascontiguousarray(planes[8:, rows].T)
-            return _from_words(w0[rows], rest, _owned_by(blocks, chosen, rows), origin[rows])
+            w1, w2 = np.ascontiguousarray(planes[8:, rows].T).view("<u8").reshape(-1, 2).T.astype(np.uint64)
+            depth, flags = (w2 >> np.uint64(40)).astype(np.uint8), (w2 >> np.uint64(48)).astype(np.uint8)
+            duration = (w2 & np.uint64(records.DURATION_MAX)).view(np.int64)
+            own = _owned_by(blocks, chosen, rows)
+            return _make_columns(w0[rows], w1, duration, depth, flags, own, origin[rows])
     duration = _join_planes(planes[16:20]).astype(np.int64) | planes[20].astype(np.int64) << 32
     return _make_columns(w0, _join_planes(planes[8:16]), duration, planes[21], planes[22], _owned_by(blocks), origin)
 
@@ -108,14 +111,6 @@ def _owned_by(
         theirs = np.flatnonzero(has_row & chosen[owner])
         words, owner = np.ascontiguousarray(words[:, theirs]), np.searchsorted(rows, owner[theirs])
     return _attributes(_join_planes(words[0:8]), _join_planes(words[8:16]), owner, sum(sizes))
-
-
-def _from_words(w0: U64, rest: U8, attributes: Attributes, origin: U64) -> Columns:
-    """Few rows, each with the bytes of its other two words one after the other."""
-    w1, w2 = rest.view("<u8").reshape(-1, 2).T.astype(np.uint64)
-    depth, flags = (w2 >> np.uint64(40)).astype(np.uint8), (w2 >> np.uint64(48)).astype(np.uint8)
-    duration = (w2 & np.uint64(records.DURATION_MAX)).view(np.int64)
-    return _make_columns(w0, w1, duration, depth, flags, attributes, origin)
 
 
 def only(columns: Columns, chosen: Bits) -> Columns:

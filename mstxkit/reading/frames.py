@@ -22,9 +22,7 @@ RANGE_COLUMNS = (
     "rank", "host", "pid", "role", "track", "depth", "step", "domain", "stage", "name", "start_ns", "duration_ns",
     "busy_ns", "open", "error", "attributes", "part",
 )  # fmt: skip
-MARK_COLUMNS = (
-    "rank", "host", "pid", "track", "step", "domain", "stage", "message", "time_ns", "attributes",
-)  # fmt: skip
+MARK_COLUMNS = ("rank", "host", "pid", "track", "step", "domain", "stage", "message", "time_ns", "attributes")
 STAGE_ROW_COLUMNS = (
     "process", "rank", "host", "pid", "role", "track", "depth", "step", "stage", "start_ns", "duration_ns",
     "tokens", "prompts", "part", "waits_for", "responses", "longest_response",
@@ -241,13 +239,11 @@ PATCH_SCHEMA: dict[str, Any] = {
 }  # fmt: skip
 PROCESS_SCHEMA: dict[str, Any] = {
     "rank": pl.Int32, "host": pl.String, "pid": pl.Int32, "role": pl.String, "part": pl.String, "world_size": pl.Int32,
-    "start_ns": pl.Int64, "last_seen_ns": pl.Int64, "native": pl.Boolean,
-    "dropped": pl.Int64, "coalesced": pl.Int64, "faults": pl.Int64, "clock_error_ns": pl.Int64,
-    "own_cost_ratio": pl.Float64, "state": pl.String, "evicted": pl.Int64, "slots_overflowed": pl.Int64,
-    "under": pl.String, "label": pl.String, "place": pl.String,
-    "attributes_lost": pl.Int64, "names_capped": pl.Int64, "texts_cut": pl.Int64,
-    "clock": pl.String, "process": pl.String, "ending": pl.String, "attempt": pl.Int32,
-    "versions": pl.String,
+    "start_ns": pl.Int64, "last_seen_ns": pl.Int64, "native": pl.Boolean, "dropped": pl.Int64, "coalesced": pl.Int64,
+    "faults": pl.Int64, "clock_error_ns": pl.Int64, "own_cost_ratio": pl.Float64, "state": pl.String,
+    "evicted": pl.Int64, "slots_overflowed": pl.Int64, "under": pl.String, "label": pl.String, "place": pl.String,
+    **dict.fromkeys(("attributes_lost", "names_capped", "texts_cut"), pl.Int64),
+    "clock": pl.String, "process": pl.String, "ending": pl.String, "attempt": pl.Int32, "versions": pl.String,
 }  # fmt: skip
 ESCALATION_SCHEMA: dict[str, Any] = {
     "request": pl.String, "stage": pl.String, "rank": pl.Int32, "state": pl.String,
@@ -276,6 +272,5 @@ LATENESS_SCHEMA: dict[str, Any] = {
 }  # fmt: skip
 TRACK_SCHEMA: dict[str, Any] = {
     "process": pl.UInt32, "rank": pl.Int32, "host": pl.String, "pid": pl.Int32, "track": pl.Int32,
-    "thread": pl.Int64, "is_task": pl.Boolean, "name": pl.String,
-    "is_shared": pl.Boolean,
+    "thread": pl.Int64, "is_task": pl.Boolean, "name": pl.String, "is_shared": pl.Boolean,
 }  # fmt: skip

@@ -73,7 +73,10 @@ def between(before: Seconds, after: Seconds, confidence: float = 0.95) -> Differ
         return None
     middles = [float(np.median(values)) for values in logs]
     errors, counts = zip(*(_standard_error(values) for values in logs))
-    reach = _find_quantile(confidence, min(counts)) * math.hypot(*errors)
+    # Student's t, two-sided, by the first terms of its expansion about the normal one.
+    z, freedom = NormalDist().inv_cdf(0.5 + min(confidence, 1 - 1e-12) / 2), max(1.0, min(counts) - 1)
+    t = z + (z**3 + z) / (4 * freedom) + (5 * z**5 + 16 * z**3 + 3 * z) / (96 * freedom**2)
+    reach = t * math.hypot(*errors)
     off = middles[1] - middles[0]
     return Difference(
         math.exp(middles[0]), math.exp(middles[1]), math.expm1(off), math.expm1(off - reach), math.expm1(off + reach),
@@ -108,13 +111,6 @@ def _level_parts(logs: Seconds) -> Seconds:
     apart = abs(float(np.median(logs[:at]) - np.median(logs[at:])))
     has_two = min(at, len(off) - at) >= STEPS_NEEDED and apart > _FOR_GOOD * _measure_spread(np.concatenate(parts))
     return np.concatenate(parts) if has_two else off
-
-
-def _find_quantile(confidence: float, count: float) -> float:
-    """Of Student's t, two-sided, by the first terms of its expansion about the normal one."""
-    z = NormalDist().inv_cdf(0.5 + min(confidence, 1 - 1e-12) / 2)
-    freedom = max(1.0, count - 1)
-    return z + (z**3 + z) / (4 * freedom) + (5 * z**5 + 16 * z**3 + 3 * z) / (96 * freedom**2)
 
 
 def onset(before: float, after: Seconds, ratio: float) -> int:

@@ -79,7 +79,11 @@ def _type_columns(rows: pl.DataFrame, kind: str, names: Iterable[str]) -> tuple[
     try:
         is_so = all(rows.schema[name] == dtype for name, dtype in schema.items())
         typed = rows if is_so else rows.with_columns(pl.col(name).cast(dtype) for name, dtype in schema.items())
-        can_be = typed.select(_can_be(typed)).to_series()
+        # All numbers of a row are those of a record; none of them is below zero.
+        numbers = [name for name, dtype in schema.items() if dtype.is_integer() and name not in ("rank", "pid")]
+        wrong = [~pl.col(name).is_between(0, _AT_MOST.get(name, _LATEST)).fill_null(True) for name in numbers]
+        missing = [pl.col(name).is_null() for name in _NEEDED if name in typed.columns]
+        can_be = typed.select(~pl.any_horizontal(*wrong, *missing)).to_series()
         sane = typed if can_be.all() else typed.filter(can_be)
     except pl.exceptions.PolarsError as exc:
         raise FormatError(f"is no table of {kind}: {str(exc)[:200]}") from None
@@ -90,11 +94,3 @@ def schema_of(kind: str, names: Iterable[str]) -> dict[str, pl.DataType]:
     """The types of these columns."""
     types = {name: getattr(pl, _COLUMNS[kind][name]) for name in names}
     return {name: pl.List(dtype) if name in _LISTS else dtype for name, dtype in types.items()}
-
-
-def _can_be(rows: pl.DataFrame) -> pl.Expr:
-    """Are all numbers of a row those of a record? None of them is below zero."""
-    numbers = [name for name, dtype in rows.schema.items() if dtype.is_integer() and name not in ("rank", "pid")]
-    wrong = [~pl.col(name).is_between(0, _AT_MOST.get(name, _LATEST)).fill_null(True) for name in numbers]
-    missing = [pl.col(name).is_null() for name in _NEEDED if name in rows.columns]
-    return ~pl.any_horizontal(*wrong, *missing)

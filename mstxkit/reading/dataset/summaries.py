@@ -48,7 +48,10 @@ def of_stage_rows(rows: pl.DataFrame) -> pl.DataFrame:
         tokens=stages.summed(pl.col("tokens")),
     )
     summed = stages.by_step(ended).join(own, on=_KEY, how="left", nulls_equal=True)
-    return summed.join(_count_each(ended, _KEY), on=_KEY, how="left", nulls_equal=True)
+    counted = ended.group_by(*_KEY, bucket(pl.col("duration_ns")).alias("bucket")).agg(n=pl.len().cast(pl.UInt64))
+    several = pl.col("bucket_counts").list.sum() > 1  # of single ones the histogram is null
+    lists = _as_lists(counted, _KEY).select(*_KEY, *(pl.when(several).then(n) for n in ("buckets", "bucket_counts")))
+    return summed.join(lists, on=_KEY, how="left", nulls_equal=True)
 
 
 def of_days(summaries: pl.DataFrame) -> pl.DataFrame:
@@ -120,14 +123,6 @@ def _list_files(run: Path, days: Iterable[str] | None, kind: str) -> list[Path]:
 def bucket(duration_ns: pl.Expr) -> pl.Expr:
     """The bucket of each duration; 0 of what is not above 1 ns."""
     return (duration_ns.clip(lower_bound=1).cast(pl.Float64).log(2) * PER_OCTAVE).floor().cast(pl.UInt16)
-
-
-def _count_each(occurrences: pl.DataFrame, key: list[str]) -> pl.DataFrame:
-    """`buckets` and `bucket_counts`, lists as long as each other, of the durations of each key; null of single ones."""
-    counted = occurrences.group_by(*key, bucket(pl.col("duration_ns")).alias("bucket")).agg(n=pl.len().cast(pl.UInt64))
-    lists = _as_lists(counted, key)
-    several = pl.col("bucket_counts").list.sum() > 1
-    return lists.select(*key, pl.when(several).then("buckets"), pl.when(several).then("bucket_counts"))
 
 
 def _as_lists(counted: pl.DataFrame, key: list[str]) -> pl.DataFrame:

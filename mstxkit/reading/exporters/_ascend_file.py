@@ -99,8 +99,11 @@ class AscendFile:
         for used in np.flatnonzero(np.bincount(np.concatenate((rows.name, rows.domain)))).tolist():
             numbers[used] = self.text(texts[used])
         kinds, threads = np.where(rows.is_mark, self._mark, self._range), (pid << 32) | rows.thread
-        names, domains, connections = numbers[rows.name], numbers[rows.domain], self._make_connections(len(rows.start))
-        values = np.column_stack((rows.start, rows.end, kinds, names, threads, domains, connections))
+        connections = np.arange(self._connection, self._connection + len(rows.start), dtype=np.int64)
+        connections[connections >= UNUSED] += self._connection <= UNUSED
+        self._connection = int(connections[-1]) + 1
+        names = numbers[rows.name], threads, numbers[rows.domain]
+        values = np.column_stack((rows.start, rows.end, kinds, *names, connections))
         rest = len(values) % _ROWS_AT_ONCE
         self._insert_rows(_ROWS_AT_ONCE, values[: len(values) - rest])
         self._insert_rows(1, values[len(values) - rest :])
@@ -112,12 +115,6 @@ class AscendFile:
         numbers = (range(first + 1, first + 1 + _VALUES) for first in range(0, at_once * _VALUES, _VALUES))
         statement = f"{self._into} {', '.join(f'({self._row.format(*row)})' for row in numbers)}"
         self._base.executemany(statement, values.reshape(-1, at_once * _VALUES).tolist())
-
-    def _make_connections(self, count: int) -> npt.NDArray[np.int64]:
-        numbers = np.arange(self._connection, self._connection + count, dtype=np.int64)
-        numbers[numbers >= UNUSED] += self._connection <= UNUSED
-        self._connection = int(numbers[-1]) + 1
-        return numbers
 
     def describe(self, file: RankFile, steps: Iterable[tuple[int, int, int]], more: dict[str, str]) -> None:
         """What a tool must know of a whole rank; of each step its number, begin and end in ns."""

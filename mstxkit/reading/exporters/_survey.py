@@ -127,7 +127,10 @@ def of_run(run: Run) -> Survey:
     uneven.update(contradicting(nesting.finish()).tolist())
     first_ns = 0 if first_ns == OPEN_NS else first_ns
     flows.finish()
-    return Survey(first_ns, frozenset(uneven), _find_suspended(run, uneven), flows)
+    lanes = pl.Series(sorted(uneven), dtype=pl.Int64)
+    lane = pl.col("process").cast(pl.Int64) * (1 << TRACK_BITS) + pl.col("track")
+    suspended = Suspended.of(run.batches(), lane.is_in(lanes.implode())) if uneven else Suspended()
+    return Survey(first_ns, frozenset(uneven), suspended, flows)
 
 
 def columns_of(piece: pl.DataFrame) -> Columns:
@@ -137,14 +140,6 @@ def columns_of(piece: pl.DataFrame) -> Columns:
     end = np.where(flags & IS_OPEN != 0, OPEN_NS, start + np.maximum(duration, 0))
     lane = piece["process"].to_numpy().astype(np.int64) << TRACK_BITS | piece["track"].to_numpy()
     return {"lane": lane, "depth": piece["depth"].to_numpy(), "start": start, "end": end, "flags": flags}
-
-
-def _find_suspended(run: Run, uneven: set[int]) -> Suspended:
-    if not uneven:
-        return Suspended()
-    lanes = pl.Series(sorted(uneven), dtype=pl.Int64)
-    lane = pl.col("process").cast(pl.Int64) * (1 << TRACK_BITS) + pl.col("track")
-    return Suspended.of(run.batches(), lane.is_in(lanes.implode()))
 
 
 def _stage_rows(piece: pl.DataFrame, run: Run, waits: bool) -> pl.DataFrame:

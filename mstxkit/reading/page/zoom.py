@@ -95,19 +95,15 @@ def _read_rows(run: Run, role: RoleRun, steps: list[int], ranks: list[int]) -> p
     attempts, labels = (dict(processes.select("process", key).iter_rows()) for key in ("attempt", "label"))
     its_attempt = pl.Series([attempts.get(process.name) for process in part.processes], dtype=pl.Int64)
     its_label = pl.Series([labels.get(process.name) for process in part.processes], dtype=pl.String)
-    done = pl.DataFrame(_attempts(role, attempts, steps), schema={"step": pl.Int64, "attempt": pl.Int64}, orient="row")
+    names = [peer.process for peer in role.members]
+    did = dict(zip(role.steps.tolist(), np.asarray(np.isfinite(role.came_s).any(axis=2))))
+    by = [max((attempts.get(names[at], 0) for at in np.flatnonzero(did[step])), default=0) for step in steps]
+    done = pl.DataFrame({"step": steps, "attempt": by}, schema={"step": pl.Int64, "attempt": pl.Int64})
     pieces = [_add_texts(ranges, its_attempt, its_label) for ranges, _ in part.batches()]
     rows = pl.concat(pieces).join(done, on=["step", "attempt"], how="semi")
     is_own = pl.col("role").fill_null(role.role) == role.role
     rows = rows.filter(is_own & pl.col("duration_ns").is_not_null() & (pl.col("depth") < DEPTH_AT_MOST))
     return rows.with_columns(stage=pl.Series([name and canonical(name) for name in rows["stage"]], dtype=pl.String))
-
-
-def _attempts(role: RoleRun, attempts: dict[str, int], steps: list[int]) -> list[tuple[int, int]]:
-    """(step, attempt) of the members that did it."""
-    names = [peer.process for peer in role.members]
-    did = dict(zip(role.steps.tolist(), np.asarray(np.isfinite(role.came_s).any(axis=2))))
-    return [(step, max((attempts.get(names[at], 0) for at in np.flatnonzero(did[step])), default=0)) for step in steps]
 
 
 def _add_texts(ranges: pl.DataFrame, its_attempt: pl.Series, its_label: pl.Series) -> pl.DataFrame:

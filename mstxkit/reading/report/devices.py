@@ -113,18 +113,15 @@ def lines(devices: list[dict[str, Any]], everything: bool) -> list[RenderableTyp
     stages = grouped(devices, lambda row: str(row["stage"]))
     table = PlainTable(["devices, of a step"], ["steps", "recorded", *PARTS])
     for stage in list(stages) if everything else list(stages)[:_STAGES_SHOWN]:
-        _add_stage(table, stage, stages[stage], len(stages[stage]) if everything else _RANKS_SHOWN)
+        rows, shown = stages[stage], len(stages[stage]) if everything else _RANKS_SHOWN
+        for row in rows if len(rows) <= shown + 1 else rows[:shown]:
+            name = for_rich(stage, NAME_LIMIT).append(f"  rank {row['rank']}")
+            table.add_row(name, str(row["steps"]), *texts(row, NOTHING))
+        if len(rows) > shown + 1:
+            table.add_row(Text(f"  … {len(rows) - shown} more ranks (--all)", "dim"))
     hidden = 0 if everything else len(stages) - _STAGES_SHOWN
     more = [Text(f"… {hidden} shorter stages (--all)", "dim")] if hidden > 0 else []
     return [table, *more, Text(f"  from {origin(devices)}", "dim")]
-
-
-def _add_stage(table: PlainTable, stage: str, rows: list[dict[str, Any]], shown: int) -> None:
-    for row in rows if len(rows) <= shown + 1 else rows[:shown]:
-        name = for_rich(stage, NAME_LIMIT).append(f"  rank {row['rank']}")
-        table.add_row(name, str(row["steps"]), *texts(row, NOTHING))
-    if len(rows) > shown + 1:
-        table.add_row(Text(f"  … {len(rows) - shown} more ranks (--all)", "dim"))
 
 
 class ByDevice(NamedTuple):

@@ -8,6 +8,7 @@ from typing import Any, Collection, Mapping
 from ...judging.gates import Gates
 from ...judging.judged import CLOCKS, LIGHT, RINGS
 from .. import judged as judging
+from . import step_words
 from .account import Account, Matter
 from .escape import SENTENCE_LIMIT, for_terminal, shown
 from .number_table import percent
@@ -17,6 +18,8 @@ HEALTHY, TOO_SHORT, NOT_JUDGED, NOTHING_RECORDED = "healthy", "too_few_steps", "
 NOT_MARKED, ALONE = "not_marked", "one_alone"
 # From such a share of a step on it is said that no process is in a stage, or that one alone is.
 _LARGE, _STAGES_NAMED = 0.1, 3
+# What saves such a share of a step is told of too few steps, too.
+_SO_FAR = 0.05
 RANGES, STAGES, STEPS = "ranges", "stages", "steps"
 _MARKED = "mark the stages of each step, mstxkit.stage(…), and count the steps, mstxkit.step() at the begin of each"
 _REMEDIES = {
@@ -55,7 +58,8 @@ def matter(account: Account, largest: float) -> Matter:
         advice = "" if is_alone else _REMEDIES.get(judged["why_not"]) or "; ".join(_tell_wanted(judged))
         return _with_longest(account, Matter(NOT_JUDGED, words, advice=advice, blames=False))
     if is_too_short(judged):
-        return _with_longest(account, _too_short(judged))
+        slowest = (row for row in account.what_if if row["kind"] == "straggler" and row["saved_ratio"] >= _SO_FAR)
+        return _with_longest(account, _too_short(judged, next(map(step_words.slow, slowest), "")))
     steps = max((role["judged_steps"] for role in judged["roles"]), default=0)
     of_steps = f" in the {steps} steps that were judged" if steps else ""
     above = f"nothing above {max(1, math.ceil(100 * largest))} % of a step" if account.steps else ""
@@ -113,9 +117,10 @@ def judged_live(judged_steps: Collection[int | None], has_steps: bool) -> dict[s
     return {"why_not": why_not, "roles": roles, "withdrawn": [], "wants": [], "hiding": []}
 
 
-def _too_short(judged: Mapping[str, Any]) -> Matter:
+def _too_short(judged: Mapping[str, Any], so_far: str) -> Matter:
     most = max(role["judged_steps"] for role in judged["roles"])
     words = f"too few steps to judge who makes others wait: {most} count, {judging.ENOUGH_STEPS} are needed"
+    words += f"; so far {so_far}" if so_far else ""
     nobody_in = f"no rank was seen to make others wait in the {most} that count" if most else ""
     why = "; ".join(filter(None, (nobody_in, _LEFT_OUT)))
     advice = f"let the job go on for {judging.ENOUGH_STEPS - most} steps more, or record a longer run"

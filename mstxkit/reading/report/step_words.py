@@ -90,7 +90,8 @@ def place(row: Mapping[str, Any]) -> str:
 
 def slow(row: Mapping[str, Any]) -> str:
     """`rank 3 takes longer than the others in actor_generate`, of a row of what-if."""
-    return f"{row['who']} takes longer than the others {WHERE[row['where']]} {shown(row['stage'])}"
+    take = "take" if row["group"] else "takes"
+    return f"{row['who']} {take} longer than the others {WHERE[row['where']]} {shown(row['stage'])}"
 
 
 def held_up(row: Mapping[str, Any]) -> str:

@@ -37,8 +37,9 @@ def rows(run: str | os.PathLike[str], run_id: str, damage: list[Damage]) -> list
 
 def _make_row(session: RecordedSession) -> dict[str, Any]:
     get, (request, stage, rank) = session.document.get, session.key
-    place = _place_of(session.document)
     stored, removed = table_of(get("stored")), table_of(get("removed"))
+    kept = HOST if isinstance(get("stored"), dict) else RUN if get("output") else NONE
+    place = REMOVED if isinstance(get("removed"), dict) else kept
     reasons = [text_of(removed.get("why")), *map(text_of, list_of(get("problems")))]
     return {
         "request": request, "stage": stage, "step": step_number(get("step")), "rank": rank,
@@ -49,14 +50,6 @@ def _make_row(session: RecordedSession) -> dict[str, Any]:
         "folder": text_of(stored.get("folder")) if place == HOST else session.place,
         "reason": "; ".join(filter(None, reasons)),
     }  # fmt: skip
-
-
-def _place_of(document: dict[str, Any]) -> str:
-    if isinstance(document.get("removed"), dict):
-        return REMOVED
-    if isinstance(document.get("stored"), dict):
-        return HOST
-    return RUN if document.get("output") else NONE
 
 
 def _time_or_none(value: Any) -> int | None:

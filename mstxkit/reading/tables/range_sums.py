@@ -43,7 +43,11 @@ def of_ranges(files: RunFiles, chosen: pl.Expr) -> Sums:
         rows = ranges.filter(pl.col("duration_ns").is_not_null()).with_columns(**_count_calls())
         ends = rows.select("process", "step", "stage", "start_ns", end_ns=pl.col("start_ns") + pl.col("duration_ns"))
         spans.add(ends.filter(pl.col("step").is_not_null()))
-        names.add(_of_names(rows.filter(~pl.col("is_stage") & chosen)))
+        in_step = pl.col("step").is_not_null()
+        names.add(rows.filter(~pl.col("is_stage") & chosen).select(
+            "process", "stage", "name", "domain", "calls", "max_ns", total_ns="ns",
+            step_calls=pl.col("calls") * in_step, step_ns=pl.col("ns") * in_step,
+        ))  # fmt: skip
         coalesced.add(rows.filter(pl.col("is_coalesced")).select("name", "calls", records=pl.lit(1, pl.Int64)))
     by_calls = coalesced.result().sort("calls", "name", descending=[True, False])
     return Sums(spans.result(), names.result(), by_calls)
@@ -59,14 +63,6 @@ def _count_calls() -> dict[str, pl.Expr]:
         "ns": total_ns,
         "max_ns": max_ns,
     }
-
-
-def _of_names(rows: pl.DataFrame) -> pl.DataFrame:
-    in_step = pl.col("step").is_not_null()
-    return rows.select(
-        "process", "stage", "name", "domain", "calls", "max_ns", total_ns="ns",
-        step_calls=pl.col("calls") * in_step, step_ns=pl.col("ns") * in_step,
-    )  # fmt: skip
 
 
 class _Adding:

@@ -73,7 +73,7 @@ def rows(runs: tuple[RoleRun, ...], kind: str, asked: AskedSplit | None = None) 
         yield (
             kind, trainers.role, None, None, None, None, more_trainers, more_rollouts, int(trainers.steps[0]),
             int(trainers.steps[-1]), shown_ns(step_s), shown_ns(then_s), shown_ns(step_s - then_s),
-            1 - then_s / step_s, then_s / step_s * off, None,
+            1 - then_s / step_s, then_s / step_s * off, None, None,
         )  # fmt: skip
 
 
@@ -98,7 +98,11 @@ def _step_s(trainers: RoleRun, rollouts: RoleRun, n: int, m: int) -> float:
     """How long a step takes with so many, in the mean."""
     uses_s = replay.lengths_s(trainers, _with_share(trainers, len(trainers.members) / n))
     makes_s = _shared_out(rollouts, min(m, max(_MEMBERS_AT_MOST, len(rollouts.members))))
-    return paced(uses_s, makes_s * _steps_a_step(rollouts, trainers), _batches_ahead(trainers, rollouts))
+    # So many batches rollouts were seen to be ahead; 1 at least, or else nothing would go on at once.
+    begun, used = np.fmin.reduce(rollouts.came_s[:, :, _list_stages(rollouts)], axis=2), trainers.spans_s()[1]
+    in_use = trainers.steps[np.minimum(np.searchsorted(used, begun, "right"), len(used) - 1)]
+    ahead = int((rollouts.steps[:, None] - in_use).max(where=np.isfinite(begun), initial=0))
+    return paced(uses_s, makes_s * _steps_a_step(rollouts, trainers), max(1, min(ahead, len(used))))
 
 
 def paced(uses_s: Seconds, makes_s: Seconds, ahead: int) -> float:
@@ -115,13 +119,6 @@ def paced(uses_s: Seconds, makes_s: Seconds, ahead: int) -> float:
         over[at + ahead + 1] = max(over[at + ahead], free.max()) + use_s
     first = ahead + 1 if len(uses_s) > 1 else 0
     return float(over[-1] - over[first]) / max(1, len(uses_s) - 1)
-
-
-def _batches_ahead(trainers: RoleRun, rollouts: RoleRun) -> int:
-    """So many batches rollouts were seen to be ahead; 1 at least, or else nothing would go on at once."""
-    begun, used = np.fmin.reduce(rollouts.came_s[:, :, _list_stages(rollouts)], axis=2), trainers.spans_s()[1]
-    in_use = trainers.steps[np.minimum(np.searchsorted(used, begun, "right"), len(used) - 1)]
-    return max(1, min(int((rollouts.steps[:, None] - in_use).max(where=np.isfinite(begun), initial=0)), len(used)))
 
 
 def _list_stages(run: RoleRun) -> list[int]:

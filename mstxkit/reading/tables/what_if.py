@@ -30,10 +30,13 @@ SCHEMA = {
     "kind": pl.String, "role": pl.String, "stage": pl.String, "where": pl.String, "rank": pl.Int32,
     "group": pl.String, "trainers": pl.Int32, "rollouts": pl.Int32, "first_step": pl.Int64, "last_step": pl.Int64,
     "step_ns": pl.Int64, "without_ns": pl.Int64, "saved_ns": pl.Int64, "saved_ratio": pl.Float64,
-    "error_ratio": pl.Float64, "who": pl.String,
+    "error_ratio": pl.Float64, "who": pl.String, "steps": pl.Int64,
 }  # fmt: skip
 # So many of each kind and role are gone through.
 _STRAGGLERS_AT_MOST = 12
+# Few are told of where at most so much of what the last one takes too long is of others, in so many steps of each of
+# several, from such a share of the run's time on, beyond what one saves alone; of steps most of which show it.
+_OF_OTHERS, _STEPS_EACH, _SAVES_LEAST, _BEYOND_ONE, _MOSTLY = 0.2, 8, 0.05, 1.2, 0.8
 # What several have become slower in, as the judge says it.
 _KIND_OF = {ALL_SLOW: CHANGE, COMMUNICATION: LINK, verdict_kinds.LINK: LINK}
 TAIL_STAGES = ("actor_generate",)
@@ -44,9 +47,11 @@ def table(
 ) -> pl.DataFrame:
     """What saves most first. `step_ns`: how long a step took from `first_step` to `last_step`, in the mean;
     `without_ns`: how long it would have taken. `error_ratio`: so far may `saved_ratio` be off, of a `split`: the more,
-    the farther its numbers are from those that were recorded.
+    the farther its numbers are from those that were recorded. `steps`: in so many of them it is seen, where that is not
+    in most.
 
-    - `straggler`: with `rank`, and those that are slow together with it (a host), as fast as the others for their work.
+    - `straggler`: with `rank`, and those that are slow together with it (a host), as fast as the others for their work;
+      of `group`, with all of these few, of whom nearly always one is last.
     - `bubble`: if all came at the same time to where they wait, in (or before) `stage`.
     - `link`: with the collectives of the ranks of `group` as fast as before, or as those of other groups.
     - `tail`: if nobody was longer in the stage than the member in the middle.
@@ -60,31 +65,69 @@ def table(
 
 
 def _of_role(runs: tuple[RoleRun, ...], run: RoleRun, verdicts: Iterable[Verdict]) -> Iterator[tuple[Any, ...]]:
-    for slow in stragglers.of_role(runs, run, verdicts)[:_STRAGGLERS_AT_MOST]:
+    named = stragglers.of_role(runs, run, verdicts)[:_STRAGGLERS_AT_MOST]
+    for slow in named:
         peer, steps = run.members[slow.member], (slow.since, slow.until)
         yield _make_row(run, STRAGGLER, slow.piece, slow.saved, slow.where, peer, steps)
     every = range(len(run.steps))
     for piece in range(len(run.kinds)):
+        yield from _last_few(runs, run, piece, [slow for slow in named if slow.piece == piece])
         if run.waits[piece] and np.nansum(run.wait_s[:, :, piece]) > 0:
             less = replay.taken(run, run.own_s - _balance_times(run, piece))
             yield _make_row(run, BUBBLE, piece, replay.saved_s(runs, run, less, every), run.where(piece))
         if not run.waits[piece] and canonical(run.stage(piece)) in TAIL_STAGES and not run.is_gap(piece):
-            less = replay.taken(run, run.own_s - _without_tail(run, piece))
+            own_s = run.own_s[:, :, piece]
+            with np.errstate(all="ignore"):
+                less = _taken_from(run, piece, np.fmax(own_s - middle_of(own_s.T)[:, None], 0.0))
             yield _make_row(run, TAIL, piece, replay.saved_s(runs, run, less, every), "in")
     yield from _list_changes(runs, run, [verdict for verdict in verdicts if verdict.is_blaming])
 
 
 def _make_row(
     run: RoleRun, kind: str, piece: int, saved: tuple[float, float], where: str, peer: Peer | None = None,
-    steps: tuple[int, int] | None = None, group: Iterable[int | None] = (),
+    steps: tuple[int, int] | None = None, group: Iterable[int | None] = (), seen_steps: int | None = None,
 ) -> tuple[Any, ...]:  # fmt: skip
     (since, until), (step_s, saved_s) = steps or (0, len(run.steps)), saved
     ranks = spans(rank for rank in group if rank is not None)
+    who = peer.who if peer else f"ranks {ranks}" if kind == STRAGGLER else None
     return (
         kind, run.role, run.stage(piece), where, peer and peer.rank, ranks or None, None, None, int(run.steps[since]),
         int(run.steps[until - 1]), shown_ns(step_s), shown_ns(step_s - saved_s), shown_ns(saved_s),
-        saved_s / step_s if step_s > 0 else None, None, peer and peer.who,
+        saved_s / step_s if step_s > 0 else None, None, who, seen_steps,
     )  # fmt: skip
+
+
+def _last_few(
+    runs: tuple[RoleRun, ...], run: RoleRun, piece: int, named: Sequence[stragglers.Straggler]
+) -> Iterator[tuple[Any, ...]]:
+    """The few of whom nearly always one is last, where they cost more than whoever is `named`: their times tell that,
+    also of too few steps to be judged, and of what is seen now and then.
+    """
+    own_s = run.own_s[:, :, piece]
+    over_s = np.nan_to_num(own_s - run.expected_s(np.fmax(run.excess[:, :, piece], 0.0), own_s))
+    few, late = _find_last(over_s)
+    ranks, least_s = [run.members[member].rank for member in few], _SAVES_LEAST * run.step_s() * len(run.steps)
+    if not ranks or over_s.max(axis=1).sum() < least_s or (None in ranks and ranks != [None]):
+        return
+    steps, seen_steps = (int(late[0]), int(late[-1]) + 1), None
+    if len(late) < _MOSTLY * (steps[1] - steps[0]):
+        steps, seen_steps = (0, len(run.steps)), len(late)
+    saved = replay.saved_s(runs, run, _taken_from(run, piece, over_s, few), range(*steps))
+    if saved[1] >= max([least_s / (steps[1] - steps[0]), *(_BEYOND_ONE * slow.saved[1] for slow in named)]):
+        peer, group = (None, ranks) if len(few) > 1 else (run.members[few[0]], ())
+        yield _make_row(run, STRAGGLER, piece, saved, run.where(piece), peer, steps, group, seen_steps)
+
+
+def _find_last(over_s: Seconds) -> tuple[list[int], list[int]]:
+    """Members without whom next to nothing is left of what the last one takes too long, as few as that takes, and the
+    steps in which that is much; nobody where these are many, or several in few steps.
+    """
+    order, peak_s = np.argsort(-over_s.sum(axis=0), kind="stable"), over_s.max(axis=1)
+    rest_s = np.maximum.accumulate(over_s[:, order[::-1]], axis=1).sum(axis=0)[::-1]  # without the first so many
+    few = order[: np.count_nonzero(rest_s > _OF_OTHERS * rest_s[0])].tolist()
+    late = np.flatnonzero(peak_s >= (peak_s**2).sum() / max(peak_s.sum(), 1e-9) / 2).tolist()
+    are_few = len(few) == 1 or (2 * len(few) < len(order) and len(late) >= _STEPS_EACH * len(few))
+    return (few, late) if are_few and len(order) > 1 else ([], [])
 
 
 def _balance_times(run: RoleRun, piece: int) -> Seconds:
@@ -101,12 +144,11 @@ def _mean_of(own_s: Seconds) -> Seconds:
     return np.where(np.isfinite(own_s), np.nansum(own_s, axis=0) / count, np.nan)
 
 
-def _without_tail(run: RoleRun, piece: int) -> Seconds:
-    own: Seconds = run.own_s.copy()
-    with np.errstate(all="ignore"):
-        middle = middle_of(own[:, :, piece].T)
-        own[:, :, piece] = np.fmin(own[:, :, piece], middle[:, None])
-    return own
+def _taken_from(run: RoleRun, piece: int, less_s: Seconds, members: Any = slice(None)) -> replay.Taken:
+    """(T, M) seconds less in one piece, of these members."""
+    every: Seconds = np.zeros(run.own_s.shape)
+    every[:, members, piece] = less_s[:, members]
+    return replay.taken(run, every)
 
 
 def _list_changes(runs: tuple[RoleRun, ...], run: RoleRun, verdicts: Iterable[Verdict]) -> Iterator[tuple[Any, ...]]:

@@ -1,0 +1,56 @@
+"""Few of eight ranks take longer than the others, in every step or in some: these are named, not "a long tail".
+
+A step takes 101 ms where nobody is slow: 60 ms alone, 40 ms together, one between.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Callable
+
+import pytest
+from builders.situations import OWN, said_of, trained, written
+
+STEPS = 100
+MoreMs = Callable[[int, int], float]  # of a step and a rank
+
+
+def said_first(tmp_path: Path, more_ms: MoreMs, steps: int = STEPS) -> str:
+    lives = trained(lambda step, rank: 60.0 + more_ms(step, rank), ranks=8, steps=range(steps))
+    return said_of(written(tmp_path / "run", *lives)).first
+
+
+@pytest.mark.parametrize(
+    ("more_ms", "who", "takes_ms", "steps"),
+    [
+        (lambda step, rank: 30.0 * (rank in (2, 3)), "ranks 2-3 take", 131, "steps 2 to 99"),
+        (lambda step, rank: {2: 30.0, 3: 20.0}.get(rank, 0.0), "ranks 2-3 take", 131, "steps 2 to 99"),
+        (lambda step, rank: 30.0 * (rank in (2, 3, 6)), "ranks 2-3,6 take", 131, "steps 2 to 99"),
+        (lambda step, rank: 30.0 * (rank == 1 + 4 * (step % 2)), "ranks 1,5 take", 131, "steps 2 to 99"),
+        (lambda step, rank: 300.0 * (rank == 5 and step % 10 == 3), "rank 5 takes", 131, "10 of steps 2 to 99"),
+        (lambda step, rank: 300.0 * (rank == 3 and step < 6), "rank 3 takes", 401, "steps 2 to 5 (4 of 98)"),
+        (lambda step, rank: 800.0 * (rank == 1 and step == 50), "rank 1 takes", 901, "step 50 (1 of 98)"),
+    ],
+    ids=["two", "two, one more than the other", "three", "two in turn", "one now and then", "one at first", "one once"],
+)  # fmt: skip
+def test_those_who_are_always_last_are_named_together_with_what_they_cost(
+    tmp_path: Path, more_ms: MoreMs, who: str, takes_ms: float, steps: str
+) -> None:
+    words, cost = said_first(tmp_path, more_ms).split(": without it a step takes ")
+    without, with_it, where = re.fullmatch(r"(\d+) ms, not (\d+) ms: \d+ % less, in (.*)\.", cost).groups()
+
+    assert words == f"Verdict: {who} longer than the others in {OWN}"
+    assert (int(without), int(with_it)) == (pytest.approx(101, rel=0.02), pytest.approx(takes_ms, rel=0.03))
+    assert where == steps
+
+
+def test_of_too_few_steps_to_judge_it_is_said_who_was_last_so_far(tmp_path: Path) -> None:
+    too_few = "Verdict: too few steps to judge who makes others wait: 0 count, 20 are needed"
+    slow = said_first(tmp_path, lambda step, rank: 30.0 * (rank == 3), steps=6)
+    assert slow == f"{too_few}; so far rank 3 takes longer than the others in {OWN}."
+
+
+def test_of_too_few_steps_in_which_nobody_is_slow_nobody_is_named(tmp_path: Path) -> None:
+    said = said_first(tmp_path, lambda step, rank: 0.0, steps=6)
+    assert said == "Verdict: too few steps to judge who makes others wait: 0 count, 20 are needed."
