@@ -225,7 +225,9 @@ def wish_of(
     if verdict.evidence.get("where") in _BETWEEN and not set(ranks) & set(shared):
         stage = WHOLE_STEPS
     whose = f"rank {verdict.rank}" if verdict.rank is not None else "no single rank"
-    alone = f", without a peer: {_why_no_peer(peers)}" if len(ranks) == 1 else ""
+    unheard = f"{who(peers.unheard)} said nothing yet" if peers.unheard else "no healthy one is there"
+    why_alone = f"{who(peers.mute)} never answered" if peers.mute else unheard
+    alone = f", without a peer: {why_alone}" if len(ranks) == 1 else ""
     # It is read for as long as there is a run, which says by then what the verdict costs in the end.
     reason = f"{verdict.kind} of {whose}: by step {verdict.step} it cost {verdict.impact_ratio:.0%} of each{alone}"
     return Wish(occasion_of(verdict), stage, tuple(sorted(ranks)), PRESETS[verdict.kind], reason)
@@ -274,12 +276,6 @@ def _peer(verdict: Verdict, able: dict[int, Heard], blamed: Collection[int]) -> 
     alike = [rank for rank in healthy if _part(able[rank]) == _part(own)] or healthy
     elsewhere = [rank for rank in alike if able[rank].acknowledgement.host != own.acknowledgement.host]
     return next(iter(elsewhere or alike), None)
-
-
-def _why_no_peer(peers: Peers) -> str:
-    if peers.mute:
-        return f"{who(peers.mute)} never answered"
-    return f"{who(peers.unheard)} said nothing yet" if peers.unheard else "no healthy one is there"
 
 
 def who(ranks: Collection[int]) -> str:

@@ -61,19 +61,15 @@ def read(database: Path) -> list[DeviceCollective]:
     """The collectives of a rank, the first begun first; [] where its database tells of none, or is none."""
     try:
         with closing(sqlite3.connect(f"{database.resolve().as_uri()}?mode=ro", uri=True)) as base:
-            _limit(base)
+            ends_s = time.monotonic() + _READS_WITHIN_S
+            base.set_progress_handler(lambda: time.monotonic() > ends_s, _LOOKS_EVERY)
+            if sys.version_info >= (3, 11):
+                base.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _TEXT_AT_MOST)
             tables = {name for (name,) in base.execute("select name from sqlite_master where type = 'table'")}
             rows = list(_rows(base, tables))
     except (sqlite3.Error, OSError):
         return []
     return [row for row in rows if 0 <= row.start_ns <= row.end_ns]
-
-
-def _limit(base: sqlite3.Connection) -> None:
-    ends_s = time.monotonic() + _READS_WITHIN_S
-    base.set_progress_handler(lambda: time.monotonic() > ends_s, _LOOKS_EVERY)
-    if sys.version_info >= (3, 11):
-        base.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _TEXT_AT_MOST)
 
 
 def _rows(base: sqlite3.Connection, tables: set[str]) -> Iterator[DeviceCollective]:

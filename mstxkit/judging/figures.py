@@ -99,17 +99,13 @@ def together(roles: Iterable[RoleFigures], blaming: int) -> dict[str, float]:
     """By their public names: each stage as the role that takes longest in it, of those that work; the longest wait."""
     roles = list(roles)
     every = sorted((stage for role in roles for stage in role.stages), key=lambda of: (of.members > 0, of.max_s))
-    values: dict[str, float] = {}
+    by_name: dict[str, float | None] = {}
     for stage in {of.stage: of for of in every}.values():
-        values.update(_by_name(stage))
+        name = f"{PREFIX}/time_s/{stage.stage}"
+        by_name |= {
+            f"{name}/max": stage.max_s, f"{name}/median": stage.median_s, f"{name}/slowest_rank": stage.slowest_rank,
+            f"{PREFIX}/tokens_per_s/{stage.stage}": stage.tokens_per_s, f"{PREFIX}/mfu/{stage.stage}": stage.mfu_ratio,
+        }  # fmt: skip
+    values = {key: float(value) for key, value in by_name.items() if value is not None}
     wait_ratio = max((role.wait_ratio for role in roles), default=0.0)
     return {**values, f"{PREFIX}/wait_ratio": wait_ratio, f"{PREFIX}/verdicts": float(blaming)} if values else {}
-
-
-def _by_name(stage: StageFigures) -> Mapping[str, float]:
-    name = f"{PREFIX}/time_s/{stage.stage}"
-    values: dict[str, float | None] = {
-        f"{name}/max": stage.max_s, f"{name}/median": stage.median_s, f"{name}/slowest_rank": stage.slowest_rank,
-        f"{PREFIX}/tokens_per_s/{stage.stage}": stage.tokens_per_s, f"{PREFIX}/mfu/{stage.stage}": stage.mfu_ratio,
-    }  # fmt: skip
-    return {key: float(value) for key, value in values.items() if value is not None}

@@ -88,7 +88,7 @@ class Finding(NamedTuple):
     @property
     def blames_a_rank(self) -> bool:
         """Does it say that one rank is slow, or some together?"""
-        return (self.place >= 0 or bool(self.members)) and self.key.kind in (COMPUTE, INPUT)
+        return (self.place >= 0 or bool(self.members)) and self.kind in (COMPUTE, INPUT)
 
 
 class Seen(NamedTuple):

@@ -170,6 +170,8 @@ class JobJudge:
         """Verdicts of what was found and does not stand yet: sets first, of which single ranks are a part."""
         history = self._roles[step.role]
         for finding in sorted(findings, key=lambda finding: -len(finding.members)):
+            if self._is_known_better(step.role, finding):
+                continue
             standing = next((other for other in self._of_role(step.role) if other.is_of_same_ranks(finding)), None)
             if standing is not None:
                 standing.join(finding)
@@ -200,6 +202,8 @@ class JobJudge:
             why = EXPLAINED
         elif self._is_part_of_another(standing):
             why = "part of a slow link, by another verdict"
+        elif self._is_known_better(step.role, standing.finding):
+            why = "one of them is named, by another verdict"
         if why:
             del self._standing[place]
             standing.history.forget(standing.finding)
@@ -215,6 +219,11 @@ class JobJudge:
         """Those in its role that blame other ranks."""
         others = [other for other in self._of_role(standing.verdict.role) if other.blames_a_rank]
         return [other for other in others if not other.is_of_same_ranks(standing.finding)]
+
+    def _is_known_better(self, role: str, finding: Finding) -> bool:
+        """Of several that are done at once: is one of them named by now?"""
+        named = (set(other.finding.part().members) for other in self._of_role(role) if other.blames_a_rank)
+        return finding.is_hidden and not all(map(set(finding.members).isdisjoint, named))
 
     def _is_part_of_another(self, standing: StandingVerdict) -> bool:
         return any(other.explains(standing) for other in self._of_role(standing.verdict.role))

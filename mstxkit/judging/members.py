@@ -55,7 +55,10 @@ class HandingProcesses:
         # Who had this place before may not have ended by what was said: what comes of it is nobody's.
         self._stage_of[(self.book_of == self._book(book)) & (self.member_of == member)] = NOBODY
         self.book_of[number], self.member_of[number] = self._book(book), member
-        self.host_of[number] = self._host(host)
+        if id(host) not in self._host_numbers:
+            self._host_numbers[id(host)] = len(self.hosts)
+            self.hosts.append(host)
+        self.host_of[number] = self._host_numbers[id(host)]
         self._name_stages(number, stages)
         return number
 
@@ -76,13 +79,6 @@ class HandingProcesses:
         if book not in self.books:
             self.books.append(book)
         return self.books.index(book)
-
-    def _host(self, host: SendingHost) -> int:
-        number = self._host_numbers.get(id(host))
-        if number is None:
-            number = self._host_numbers[id(host)] = len(self.hosts)
-            self.hosts.append(host)
-        return number
 
     def _name_stages(self, number: int, stages: Sequence[int]) -> None:
         if len(stages) >= self._stage_of.shape[1]:

@@ -213,15 +213,19 @@ class RoleHistory(RoleLessons):
         threshold = slow_rank.threshold(limits, compared)
         for piece in np.flatnonzero(fires.any(axis=0)).tolist():
             score = np.where(np.isfinite(measured.excess[:, piece]), sums.score[:, piece], np.nan)
+            at_once = np.zeros(len(score), bool)  # these too, and nothing tells whether one keeps the others waiting
             for slow in naming.sets_in(fires[:, piece], score, sums.mean[:, piece], threshold, self.members):
                 late_s = self._more_s(measured, measured.excess)[slow.places, piece]
                 apart_s = np.nanstd(measured.done_s[slow.places, piece])
                 # Are these done at once, as if one kept the others waiting in a group that nobody has told of?
                 are_released = measured.mode[piece] != FREE and apart_s < _TOGETHER * np.nanmedian(late_s)
-                if len(slow.places) > 1 and are_released:
-                    continue
-                if len(slow.places) > 1 or not tied[slow.places[0], piece]:
+                if are_released if len(slow.places) > 1 else tied[slow.places[0], piece]:
+                    at_once[slow.places] = True
+                else:
                     findings.append(self._finding(measured, sums, piece, slow, threshold))
+            if at_once.any() and not self.ring_steps:
+                several = naming.SlowSet(np.flatnonzero(at_once | tied[:, piece]))
+                findings.append(self._finding(measured, sums, piece, several, threshold)._replace(is_hidden=True))
         return sorted(findings, key=lambda finding: -finding.certainty)[:_AT_MOST]
 
     def _finding(
@@ -244,7 +248,7 @@ class RoleHistory(RoleLessons):
             ranks if is_set else (),
             {
                 "score": round(score, 2), "threshold": round(threshold, 2), "usual_s": float(measured.usual_s[piece]),
-                **({slow.dimension: slow.name} if is_set else {}),
+                **({slow.dimension: slow.name} if slow.dimension else {}),
                 **({"is_work_told": True} if kind.where != BEFORE and kind.stage in self._told else {}),
             },
             owner=measured.owners[piece], members=tuple(self._keys[at] for at in places.tolist()) if is_set else (),

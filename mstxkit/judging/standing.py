@@ -168,7 +168,8 @@ class StandingVerdict:
     @property
     def is_absorbed(self) -> bool:
         """Would no step be shorter without it, as something else takes as long, another role that all wait for say?"""
-        return self.finding.kind in (ALL_SLOW, SERIAL) and not self.costs_anything(is_alone=True)
+        is_of_nobody = self.finding.kind in (ALL_SLOW, SERIAL) or (self.finding.is_hidden and self.finding.members)
+        return bool(is_of_nobody) and not self.costs_anything(is_alone=True)
 
     def explains(self, other: StandingVerdict) -> bool:
         """Is what the other says a part of this? Who shares a slow link leaves its collectives a little later."""

@@ -12,6 +12,8 @@ from typing import Callable
 import pytest
 from builders.situations import OWN, said_of, trained, written
 
+from mstxkit import open_run
+
 STEPS = 100
 MoreMs = Callable[[int, int], float]  # of a step and a rank
 
@@ -24,25 +26,56 @@ def said_first(tmp_path: Path, more_ms: MoreMs, steps: int = STEPS) -> str:
 @pytest.mark.parametrize(
     ("more_ms", "who", "takes_ms", "steps"),
     [
-        (lambda step, rank: 30.0 * (rank in (2, 3)), "ranks 2-3 take", 131, "steps 2 to 99"),
         (lambda step, rank: {2: 30.0, 3: 20.0}.get(rank, 0.0), "ranks 2-3 take", 131, "steps 2 to 99"),
-        (lambda step, rank: 30.0 * (rank in (2, 3, 6)), "ranks 2-3,6 take", 131, "steps 2 to 99"),
         (lambda step, rank: 30.0 * (rank == 1 + 4 * (step % 2)), "ranks 1,5 take", 131, "steps 2 to 99"),
         (lambda step, rank: 300.0 * (rank == 5 and step % 10 == 3), "rank 5 takes", 131, "10 of steps 2 to 99"),
         (lambda step, rank: 300.0 * (rank == 3 and step < 6), "rank 3 takes", 401, "steps 2 to 5 (4 of 98)"),
         (lambda step, rank: 800.0 * (rank == 1 and step == 50), "rank 1 takes", 901, "step 50 (1 of 98)"),
     ],
-    ids=["two", "two, one more than the other", "three", "two in turn", "one now and then", "one at first", "one once"],
+    ids=["two, one more than the other", "two in turn", "one now and then", "one at first", "one once"],
 )  # fmt: skip
 def test_those_who_are_always_last_are_named_together_with_what_they_cost(
     tmp_path: Path, more_ms: MoreMs, who: str, takes_ms: float, steps: str
 ) -> None:
     words, cost = said_first(tmp_path, more_ms).split(": without it a step takes ")
-    without, with_it, where = re.fullmatch(r"(\d+) ms, not (\d+) ms: \d+ % less, in (.*)\.", cost).groups()
 
     assert words == f"Verdict: {who} longer than the others in {OWN}"
-    assert (int(without), int(with_it)) == (pytest.approx(101, rel=0.02), pytest.approx(takes_ms, rel=0.03))
-    assert where == steps
+    check(cost, takes_ms, steps)
+
+
+def check(cost: str, takes_ms: float, steps: str) -> None:
+    """What is said that a step takes without and with it, and in which steps."""
+    parts = re.fullmatch(r"(\d+) ms, not (\d+) ms: \d+ % less, in (.*)\.", cost)
+    assert parts is not None, cost
+    assert (int(parts[1]), int(parts[2])) == (pytest.approx(101, rel=0.02), pytest.approx(takes_ms, rel=0.03))
+    assert parts[3] == steps
+
+
+@pytest.mark.parametrize(("slow", "who"), [((2, 3), "ranks 2-3"), ((2, 3, 6), "ranks 2-3,6")], ids=["two", "three"])
+def test_those_who_are_done_at_once_are_named_and_none_of_them_is_blamed(
+    tmp_path: Path, slow: tuple[int, ...], who: str
+) -> None:
+    """Nothing tells whether one keeps the others waiting, in a group that nobody has told of."""
+    words, cost = said_first(tmp_path, lambda step, rank: 30.0 * (rank in slow)).split(": without it a step takes ")
+
+    at_once = "and are done at once: one of them may keep the others waiting"
+    assert words == f"Verdict: {who} take longer than the others in {OWN}, {at_once}"
+    check(cost, 131, "steps 2 to 99")
+    (verdict,) = open_run(tmp_path / "run").roles.by_judge.standing
+    assert (verdict.kind, verdict.rank, verdict.group) == ("not_enough_evidence", None, slow)
+    assert verdict.impact_ratio == pytest.approx(30 / 131, abs=0.02)
+    assert verdict.next.startswith("capture(rings=True)")
+
+
+def test_of_those_who_are_done_at_once_each_is_named_once_a_step_shows_that_none_waits(tmp_path: Path) -> None:
+    """Rank 3 takes 30 ms more than the others, as rank 2, and from step 50 on 20 ms."""
+    said_first(tmp_path, lambda step, rank: {2: 30.0, 3: 30.0 if step < 50 else 20.0}.get(rank, 0.0))
+
+    by_judge = open_run(tmp_path / "run").roles.by_judge
+    assert {(verdict.kind, verdict.rank) for verdict in by_judge.standing} == {("compute", 2), ("compute", 3)}
+    assert [(gone.group, gone.withdrawn) for gone in by_judge.withdrawn] == [
+        ((2, 3), "one of them is named, by another verdict")
+    ]
 
 
 def test_of_too_few_steps_to_judge_it_is_said_who_was_last_so_far(tmp_path: Path) -> None:

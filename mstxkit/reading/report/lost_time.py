@@ -16,7 +16,7 @@ from .account import Account, Matter, Rows
 from .escape import SENTENCE_LIMIT, for_terminal, shown
 from .number_table import percent
 from .sentences import blames, not_come, sentence
-from .units import duration, size
+from .units import duration, size, spans
 
 STRAGGLER, CHANGE, LINK, TAIL, BUBBLE, SPLIT = "straggler", "change", "link", "tail", "bubble", "split"
 # A loss that no verdict tells of is told from such a share of the run's time on: of a rank, and of anything else.
@@ -26,6 +26,7 @@ _ADVICE = {
     BUBBLE: "where some have more work, share it out by its length (tokens, responses), not by its count",
 }
 _WHOLE = 0.95  # of all steps
+_OF_SETS = (COMPUTE, INPUT, NOT_ENOUGH_EVIDENCE)
 _BY_ENDING: dict[str, Callable[[float], str]] = {
     "_ns": duration,
     "_us": lambda us: duration(1e3 * us),
@@ -83,7 +84,8 @@ def _find_replayed(account: Account, verdicts: Rows, rows: Rows) -> list[Mapping
             row for row in rows if row not in replayed
             and ((row["kind"] in kinds and _is_of(verdict, row)) or _is_its_tail(account, verdict, row))
         )  # fmt: skip
-        replayed.append(next(same, None) if blames(verdict) and verdict["stage"] is not None else None)
+        names_any = (blames(verdict) or verdict["group"]) and verdict["stage"] is not None
+        replayed.append(next(same, None) if names_any else None)
     return replayed
 
 
@@ -111,8 +113,9 @@ def _is_of(verdict: Mapping[str, Any], row: Mapping[str, Any]) -> bool:
 
 def _is_of_set(verdict: Mapping[str, Any], row: Mapping[str, Any]) -> bool:
     """Is it of one of several that are slow together, each of whom has what is saved by all?"""
-    is_set = verdict["kind"] in (COMPUTE, INPUT) and verdict["rank"] is None and row["kind"] == STRAGGLER
-    return is_set and row["rank"] in verdict["group"] and _key_of(row["stage"]) == _key_of(verdict["stage"])
+    is_set = verdict["kind"] in _OF_SETS and verdict["rank"] is None and row["kind"] == STRAGGLER
+    is_of_them = row["rank"] in verdict["group"] or row["group"] == spans(verdict["group"])
+    return is_set and is_of_them and _key_of(row["stage"]) == _key_of(verdict["stage"])
 
 
 def of_verdict(verdict: Mapping[str, Any]) -> Matter:
@@ -136,7 +139,7 @@ def _by_steps(account: Account, matter: Matter, row: Mapping[str, Any] | None) -
     is_later = account.steps and row["last_step"] > row["first_step"] > account.steps[0]  # than the first that there is
     since = row["first_step"] if is_later else None
     # What holds goes on: from now on it costs as much.
-    return matter._replace(cost=_tell_cost(account, row), weight=row["saved_ratio"], since_step=since)
+    return matter._replace(cost=_tell_cost(account, row), weight=row["saved_ratio"], since_step=since, blames=True)
 
 
 def _tell_profile(verdict: Mapping[str, Any]) -> str:
@@ -178,7 +181,8 @@ def _why(account: Account, row: Mapping[str, Any], gates: Rows) -> str:
         return "; ".join(map(step_words.whose_tail, _find_tails(account, row)))
     if row["kind"] == BUBBLE:
         return "; ".join(map(step_words.held_up, gates))
-    over = (gone for gone in account.judged["withdrawn"] if row["kind"] == STRAGGLER and _is_of(gone, row))
+    gone = (gone for gone in account.judged["withdrawn"] if row["kind"] == STRAGGLER and blames(gone))
+    over = (verdict for verdict in gone if _is_of(verdict, row))
     return "; ".join(for_terminal(verdict["withdrawn"], SENTENCE_LIMIT) for verdict in over)
 
 

@@ -53,6 +53,9 @@ def sentence(verdict: Mapping[str, Any]) -> str:
     stage, evidence, kind = verdict["stage"], verdict["evidence"], verdict["kind"]
     place = evidence.get("where")
     where = f" {_PLACES.get(place, 'in')} {shown(stage)}" if stage else ""
+    if not blames(verdict) and verdict["group"]:
+        several = _GROUP_WORDS[kinds.COMPUTE].format(group=_name_group(verdict), where=where)
+        return f"{several}, and are done at once: one of them may keep the others waiting"
     if not blames(verdict):
         return f"all take longer than before{where}: nothing tells whether they wait for one of them"
     is_of_one = verdict["rank"] is not None or bool(verdict["process"])

@@ -90,15 +90,12 @@ def _find_collective(ranges: pl.DataFrame, steps: list[RoleStep]) -> pl.DataFram
     places = clear.group_by(*_PLACE).agg(pl.len(), pl.col("ratio").median())
     kept = places.filter((pl.col("len") >= meeting.STEPS_NEEDED) & (pl.col("ratio") <= meeting.TOGETHER_AT_MOST))
     rows = rows.join(kept.select(_PLACE), on=_PLACE, how="semi")
-    return rows.join(_find_enclosing(rows), on=_PLACE, how="anti")
-
-
-def _find_enclosing(rows: pl.DataFrame) -> pl.DataFrame:
-    """`role, stage, name` of those around others of the rows; looked at in one member's first step."""
+    # Without those around others of the rows, which are looked at in one member's first step.
     first = rows.filter((pl.col("at") == pl.col("at").min().over(_PLACE)) & (pl.col("member") == 0))
     pairs = first.join(first.select("role", "stage", "at", "start_ns", "end_ns", "depth"), on=["role", "stage", "at"])
     is_around = (pl.col("depth") < pl.col("depth_right")) & (pl.col("start_ns") <= pl.col("start_ns_right"))
-    return pairs.filter(is_around & (pl.col("end_ns") >= pl.col("end_ns_right"))).select(_PLACE).unique()
+    enclosing = pairs.filter(is_around & (pl.col("end_ns") >= pl.col("end_ns_right"))).select(_PLACE).unique()
+    return rows.join(enclosing, on=_PLACE, how="anti")
 
 
 def _add_collectives(step: RoleStep, calls: pl.DataFrame | None, origin_ns: int) -> RoleStep:

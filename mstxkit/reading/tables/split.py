@@ -102,7 +102,11 @@ def _step_s(trainers: RoleRun, rollouts: RoleRun, n: int, m: int) -> float:
     begun, used = np.fmin.reduce(rollouts.came_s[:, :, _list_stages(rollouts)], axis=2), trainers.spans_s()[1]
     in_use = trainers.steps[np.minimum(np.searchsorted(used, begun, "right"), len(used) - 1)]
     ahead = int((rollouts.steps[:, None] - in_use).max(where=np.isfinite(begun), initial=0))
-    return paced(uses_s, makes_s * _steps_a_step(rollouts, trainers), max(1, min(ahead, len(used))))
+    # Steps of rollouts in the time of one of trainers, by how fast both went on.
+    ended = ((run.steps, run.spans_s()[1]) for run in (trainers, rollouts))
+    a_step_s, other_s = (float(ends[-1] - ends[0]) / max(1, int(steps[-1] - steps[0])) for steps, ends in ended)
+    ratio = a_step_s / other_s if a_step_s > 0 and other_s > 0 else 1.0
+    return paced(uses_s, makes_s * (1.0 if abs(ratio - 1) < _ALIKE else ratio), max(1, min(ahead, len(used))))
 
 
 def paced(uses_s: Seconds, makes_s: Seconds, ahead: int) -> float:
@@ -123,14 +127,6 @@ def paced(uses_s: Seconds, makes_s: Seconds, ahead: int) -> float:
 
 def _list_stages(run: RoleRun) -> list[int]:
     return [piece for piece in range(len(run.kinds)) if not run.is_gap(piece)]
-
-
-def _steps_a_step(rollouts: RoleRun, trainers: RoleRun) -> float:
-    """Steps of rollouts in the time of one of trainers, by how fast both went on."""
-    ended = ((run.steps, run.spans_s()[1]) for run in (trainers, rollouts))
-    a_step_s, other_s = (float(ends[-1] - ends[0]) / max(1, int(steps[-1] - steps[0])) for steps, ends in ended)
-    ratio = a_step_s / other_s if a_step_s > 0 and other_s > 0 else 1.0
-    return 1.0 if abs(ratio - 1) < _ALIKE else ratio
 
 
 def _with_share(run: RoleRun, share: float) -> Seconds:
