@@ -126,7 +126,7 @@ def _find_last(over_s: Seconds) -> tuple[list[int], list[int]]:
     rest_s = np.maximum.accumulate(over_s[:, order[::-1]], axis=1).sum(axis=0)[::-1]  # without the first so many
     few = order[: np.count_nonzero(rest_s > _OF_OTHERS * rest_s[0])].tolist()
     late = np.flatnonzero(peak_s >= (peak_s**2).sum() / max(peak_s.sum(), 1e-9) / 2).tolist()
-    are_few = len(few) == 1 or (2 * len(few) < len(order) and len(late) >= _STEPS_EACH * len(few))
+    are_few = len(few) == 1 or (2 * len(few) <= len(order) and len(late) >= _STEPS_EACH * len(few))
     return (few, late) if are_few and len(order) > 1 else ([], [])
 
 
