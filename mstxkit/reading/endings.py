@@ -240,7 +240,12 @@ class _Judge:
         # Did another one end by an error of its own, for which this one was then ended?
         failed_ns = (other.last_ns for other in company if other.process.error is not None)
         over_ns = gone[0].gone_ns or gone[0].last_ns
-        if self._was_another_host_first(gone[0]) or any(last_ns < over_ns for last_ns in failed_ns):
+        # Was one of the same attempt gone, inside of a range, on another host some time before?
+        was_another_host_first = any(
+            attempt == gone[0].process.attempt and host != gone[0].process.host and gone[0].last_ns - ns > AT_ONCE_NS
+            for (attempt, host), ns in self._died_inside_ns.items()
+        )
+        if was_another_host_first or any(last_ns < over_ns for last_ns in failed_ns):
             return []
         if len(gone) == 1 or self._has_launcher_that_is_well(gone[0]):
             return [life for life in gone if not self._left_alone(life, members)]
@@ -279,13 +284,6 @@ class _Judge:
             return self._drivers.get(mine.attempt)
         parents = self._by_place.get((mine.host, small_number(mine.identity.get("ppid")) or 0), [])
         return next((parent for parent in parents if parent.process is not mine), None)
-
-    def _was_another_host_first(self, life: Life) -> bool:
-        """Was a process of the same attempt gone, inside of a range, on another host some time before?"""
-        return any(
-            attempt == life.process.attempt and host != life.process.host and life.last_ns - first_ns > AT_ONCE_NS
-            for (attempt, host), first_ns in self._died_inside_ns.items()
-        )
 
     def _was_started_anew(self, life: Life, until_ns: int = _NEVER) -> bool:
         """Has its launcher started a later attempt by then?"""

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass, field, replace
-from itertools import compress, groupby
-from typing import Any, Callable, Iterable, Iterator, TypeVar, cast
+from itertools import compress
+from typing import Any, Callable, Iterable, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -249,17 +249,13 @@ def of_steps(steps: Iterable[RoleStep]) -> tuple[RoleRun, ...]:
         before = of_role.get(step.step)
         if before is None or before.collectives is None or step.collectives is not None:
             of_role[step.step] = step
-    whole = WholeRun(_last_steps([of_role[number] for of_role in by_role.values() for number in sorted(of_role)]))
+    last: list[RoleStep] = []  # of each role, as many as there is room for
+    for of_role in by_role.values():
+        widest = max(1, max(len(step.members) * 2 * len(step.stages) for step in of_role.values()))
+        last += [of_role[number] for number in sorted(of_role)[-max(1, CELLS_AT_MOST // widest) :]]
+    whole = WholeRun(last)
     seen = grouped((each for each in whole.steps if each.pieces.kinds), lambda each: each.step.role)
     return tuple(_of_role(seen[role]) for role in sorted(seen))
-
-
-def _last_steps(steps: list[RoleStep]) -> Iterator[RoleStep]:
-    """Of each role, as many as there is room for."""
-    for _, of_role in groupby(steps, key=lambda step: step.role):
-        every = list(of_role)
-        widest = max(1, max(len(step.members) * 2 * len(step.stages) for step in every))
-        yield from every[-max(1, CELLS_AT_MOST // widest) :]
 
 
 def _of_role(steps: list[SeenStep]) -> RoleRun:

@@ -91,7 +91,10 @@ def encode(events: Columns, rows: Columns, tails: Mapping[int, bytes]) -> tuple[
     count, row = len(events["at"]), events["row"]
     if not count:
         return memoryview(b""), np.zeros(1, dtype=np.int64)
-    forms = np.where(events["kind"] == END, END, _more_of(rows)[row] | events["kind"])
+    # What the begin of each row has, in bits.
+    more = (rows["step"] != NO_STEP) * _STEP_BIT | (rows["stage"] != 0) * _STAGE_BIT | (rows["tail"] != 0) * _TAIL_BIT
+    more |= (rows["error"] != 0) * _ERROR_BIT | (rows["busy"] != NO_BUSY) * _BUSY_BIT
+    forms = np.where(events["kind"] == END, END, more[row] | events["kind"])
     with_tail = np.flatnonzero(forms & _TAIL_BIT)
     ends = [tails[tail] for tail in rows["tail"][row[with_tail]].tolist()]
     longer = np.zeros(len(rows["tail"]) if ends else 0, dtype=np.int64)
@@ -122,13 +125,6 @@ def _widths(events: Columns, rows: Columns) -> dict[str, int]:
     steps = rows["step"][rows["step"] != NO_STEP]
     widths = {name: width_of(int(rows[name].max())) for name in rows if name not in ("step", "error", "tail")}
     return {**widths, "at": width_of(int(events["at"].max())), "step": width_of(int(steps.max(initial=0)))}
-
-
-def _more_of(rows: Columns) -> npt.NDArray[np.int64]:
-    """What the begin of each row has, in bits."""
-    more = (rows["step"] != NO_STEP) * _STEP_BIT | (rows["stage"] != 0) * _STAGE_BIT
-    more |= (rows["error"] != 0) * _ERROR_BIT | (rows["busy"] != NO_BUSY) * _BUSY_BIT
-    return np.asarray(more | (rows["tail"] != 0) * _TAIL_BIT)
 
 
 class _Forms:

@@ -92,8 +92,10 @@ def _ranges_of(files: RunFiles, processes: set[int], names: set[str]) -> dict[in
         own = pl.col("process").is_in(sorted(processes)) & pl.col("duration_ns").is_not_null()
         texts = (pl.col("domain").cast(pl.String), pl.col("name").cast(pl.String))
         same = ranges.filter(own).select(*texts, "process", "start_ns", "duration_ns")
-        pairs = same.select("domain", "name").unique().iter_rows()
-        called.update(((domain, name), _name_in_recording(domain, name, names)) for domain, name in pairs)
+        for domain, name in same.select("domain", "name").unique().iter_rows():
+            message = safe_message(name or "")
+            forms = (message, f"{safe_domain(domain or '')}::{message}", f"{domain}::{message}", name or "")
+            called[domain, name] = next((form for form in (f[:NAME_CHARACTERS] for f in forms) if form in names), None)
         there = [(*pair, other) for pair, other in called.items() if other is not None]
         texts_there = pl.DataFrame(there, schema=_CALLED, orient="row")
         for row in same.join(texts_there, on=["domain", "name"]).head(left).iter_rows():
@@ -103,13 +105,6 @@ def _ranges_of(files: RunFiles, processes: set[int], names: set[str]) -> dict[in
         if left <= 0:
             break
     return {process: column.all() for process, column in columns.items()}
-
-
-def _name_in_recording(domain: str | None, name: str | None, names: set[str]) -> str | None:
-    """What a range of the run is called in a recording; None where it is in none."""
-    message = safe_message(name or "")
-    forms = (message, f"{safe_domain(domain or '')}::{message}", f"{domain}::{message}", name or "")
-    return next((form for form in (form[:NAME_CHARACTERS] for form in forms) if form in names), None)
 
 
 def join(trace: DeviceTrace, candidates: Sequence[HostProcess]) -> JoinedTrace:

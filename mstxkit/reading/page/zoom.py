@@ -99,18 +99,15 @@ def _read_rows(run: Run, role: RoleRun, steps: list[int], ranks: list[int]) -> p
     did = dict(zip(role.steps.tolist(), np.asarray(np.isfinite(role.came_s).any(axis=2))))
     by = [max((attempts.get(names[at], 0) for at in np.flatnonzero(did[step])), default=0) for step in steps]
     done = pl.DataFrame({"step": steps, "attempt": by}, schema={"step": pl.Int64, "attempt": pl.Int64})
-    pieces = [_add_texts(ranges, its_attempt, its_label) for ranges, _ in part.batches()]
+    texts, pieces = pl.col("name", "stage", "role", "part").cast(pl.String), []
+    for ranges, _ in part.batches():
+        rows = ranges.select("rank", "track", "depth", pl.col("step").cast(pl.Int64), "start_ns", "duration_ns", texts)
+        label = pl.when(pl.col("rank").is_null()).then(its_label.gather(ranges["process"]))  # who has a rank needs none
+        pieces.append(rows.with_columns(attempt=its_attempt.gather(ranges["process"]), label=label))
     rows = pl.concat(pieces).join(done, on=["step", "attempt"], how="semi")
     is_own = pl.col("role").fill_null(role.role) == role.role
     rows = rows.filter(is_own & pl.col("duration_ns").is_not_null() & (pl.col("depth") < DEPTH_AT_MOST))
     return rows.with_columns(stage=pl.Series([name and canonical(name) for name in rows["stage"]], dtype=pl.String))
-
-
-def _add_texts(ranges: pl.DataFrame, its_attempt: pl.Series, its_label: pl.Series) -> pl.DataFrame:
-    texts = pl.col("name", "stage", "role", "part").cast(pl.String)
-    rows = ranges.select("rank", "track", "depth", pl.col("step").cast(pl.Int64), "start_ns", "duration_ns", texts)
-    label = pl.when(pl.col("rank").is_null()).then(its_label.gather(ranges["process"]))  # whoever has a rank needs none
-    return rows.with_columns(attempt=its_attempt.gather(ranges["process"]), label=label)
 
 
 def _of_step(rows: pl.DataFrame, names: list[str]) -> dict[str, Any]:

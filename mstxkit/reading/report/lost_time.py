@@ -10,6 +10,7 @@ import math
 from typing import Any, Callable, Mapping, Sequence
 
 from ...stages import canonical
+from ...store.values import finite_number
 from ...store.verdicts import ALL_SLOW, COMPUTE, HANG, IMBALANCE, INPUT, JITTER, NOT_ENOUGH_EVIDENCE
 from . import no_verdict, step_words
 from .account import Account, Matter, Rows
@@ -45,6 +46,8 @@ def of(account: Account) -> tuple[list[Matter], float]:
     matters = [_by_steps(account, of_verdict(verdict), row) for verdict, row in zip(judged, replayed)]
     if account.judged["why_not"] or no_verdict.is_too_short(account.judged):
         return matters, 0.0
+    several = {_key_of(row["stage"]) for row in rows if row["kind"] == STRAGGLER and row["group"]}
+    matters = [m if _key_of(m.stage) in several else _with_others(m, verdict) for verdict, m in zip(judged, matters)]
     explained = [(v["role"], v["stage"], m.weight) for v, m in zip(judged, matters) if m.blames]
     others = []
     rest = [row for row in rows if row not in replayed and not any(_is_of_set(verdict, row) for verdict in judged)]
@@ -112,10 +115,12 @@ def _is_of(verdict: Mapping[str, Any], row: Mapping[str, Any]) -> bool:
 
 
 def _is_of_set(verdict: Mapping[str, Any], row: Mapping[str, Any]) -> bool:
-    """Is it of one of several that are slow together, each of whom has what is saved by all?"""
-    is_set = verdict["kind"] in _OF_SETS and verdict["rank"] is None and row["kind"] == STRAGGLER
-    is_of_them = row["rank"] in verdict["group"] or row["group"] == spans(verdict["group"])
-    return is_set and is_of_them and _key_of(row["stage"]) == _key_of(verdict["stage"])
+    """Is it of one of several that are slow together, or of another stage of it, each of which has what all save?"""
+    is_also = row["stage"] in str(verdict["evidence"].get("also_in", "")).split(", ")
+    is_there = is_also or _key_of(row["stage"]) == _key_of(verdict["stage"])
+    is_set = verdict["kind"] in _OF_SETS and verdict["rank"] is None
+    is_of_set = is_set and (row["rank"] in verdict["group"] or row["group"] == spans(verdict["group"]))
+    return row["kind"] == STRAGGLER and is_there and (is_of_set or (is_also and row["rank"] == verdict["rank"]))
 
 
 def of_verdict(verdict: Mapping[str, Any]) -> Matter:
@@ -140,6 +145,14 @@ def _by_steps(account: Account, matter: Matter, row: Mapping[str, Any] | None) -
     since = row["first_step"] if is_later else None
     # What holds goes on: from now on it costs as much.
     return matter._replace(cost=_tell_cost(account, row), weight=row["saved_ratio"], since_step=since, blames=True)
+
+
+def _with_others(matter: Matter, verdict: Mapping[str, Any]) -> Matter:
+    """With what all causes of its role cost together, where that is far more than one alone: one hides the other."""
+    together = finite_number(verdict["evidence"].get("together_ratio")) or 0.0
+    if not matter.blames or together < max(TOLD_FROM[STRAGGLER], 2 * matter.weight):
+        return matter
+    return matter._replace(cost=f"{matter.cost}; {percent(together)} without all that take longer", weight=together)
 
 
 def _tell_profile(verdict: Mapping[str, Any]) -> str:

@@ -53,6 +53,7 @@ def sentence(verdict: Mapping[str, Any]) -> str:
     stage, evidence, kind = verdict["stage"], verdict["evidence"], verdict["kind"]
     place = evidence.get("where")
     where = f" {_PLACES.get(place, 'in')} {shown(stage)}" if stage else ""
+    where += f", {shown(evidence['also_in'])}" if where and evidence.get("also_in") else ""
     if not blames(verdict) and verdict["group"]:
         several = _GROUP_WORDS[kinds.COMPUTE].format(group=_name_group(verdict), where=where)
         return f"{several}, and are done at once: one of them may keep the others waiting"

@@ -17,6 +17,7 @@ from ...judging.measuring import INSIDE
 from ...judging.stalls import NOW_AND_THEN
 from ...judging.whole_run import PLAIN
 from ...stages import canonical
+from ...store.values import grouped
 from ...store.verdicts import COMPUTE, INPUT, JITTER, Verdict
 from .. import replay
 from ..role_runs import RoleRun, Seconds, shown_ns
@@ -45,7 +46,7 @@ class Straggler(NamedTuple):
         confidence: 0 to 1: as the verdict has it.
         too_much_s: (until - since,) seconds that it took too long in each step.
         saved: Seconds that a step took, and that it would have been shorter by without it, and all that are slow there
-            by the same cause: means.
+            or elsewhere by the same cause: means.
     """
 
     member: int
@@ -71,8 +72,9 @@ def table(runs: tuple[RoleRun, ...], verdicts: Iterable[Verdict] = ()) -> pl.Dat
 
     `effect_ratio`: by how much it takes longer than the others for the same work, as a share; `more_ns`: that in ns a
     step; `step_ratio`: by which share the step would be shorter without that, of several that are slow together (a
-    host) without that of all, as verdicts and `Run.what_if()` have it; `where`: before the stage, in it, or inside of
-    it, between its collectives, which only rings or ranges around them tell of. Verdicts that are withdrawn count too.
+    host), or of one in several stages, without all of it, as verdicts and `Run.what_if()` have it; `where`: before the
+    stage, in it, or inside of it, between its collectives, which only rings or ranges around them tell of. Verdicts
+    that are withdrawn count too.
     """
     rows = []
     for run in runs:
@@ -109,10 +111,10 @@ def _of_verdict(runs: tuple[RoleRun, ...], run: RoleRun, verdict: Verdict) -> It
         member for member, peer in enumerate(run.members)
         if peer.rank in blamed and (peer.rank is not None or peer.who == verdict.process)
     ]  # fmt: skip
-    for stage, its_where in [(verdict.stage, where), *((stage, "") for stage in also_in)]:
-        each = (_where_slowest(run, verdict, member, stage or "", its_where) for member in members)
-        together = [slow for slow in each if slow is not None]
-        saved = _seconds_saved(runs, run, together) if together else (0.0, 0.0)
+    places = [(verdict.stage or "", where), *((stage, "") for stage in also_in)]
+    each = (_where_slowest(run, verdict, member, *place) for place in places for member in members)
+    for together in grouped(filter(None, each), lambda slow: slow.where == INSIDE).values():
+        saved = _seconds_saved(runs, run, together)
         yield from (slow._replace(saved=saved) for slow in together)
 
 

@@ -36,7 +36,7 @@ SCHEMA = {
 _STRAGGLERS_AT_MOST = 12
 # Few are told of where at most so much of what the last one takes too long is of others, in so many steps of each of
 # several, from such a share of the run's time on, beyond what one saves alone; of steps most of which show it.
-_OF_OTHERS, _STEPS_EACH, _SAVES_LEAST, _BEYOND_ONE, _MOSTLY = 0.2, 8, 0.05, 1.2, 0.8
+_OF_OTHERS, _STEPS_EACH, _SAVES_LEAST, _BEYOND_ONE, _MOSTLY, _APART = 0.2, 8, 0.05, 1.2, 0.8, 2.0
 # What several have become slower in, as the judge says it.
 _KIND_OF = {ALL_SLOW: CHANGE, COMMUNICATION: LINK, verdict_kinds.LINK: LINK}
 TAIL_STAGES = ("actor_generate",)
@@ -120,14 +120,16 @@ def _last_few(
 
 def _find_last(over_s: Seconds) -> tuple[list[int], list[int]]:
     """Members without whom next to nothing is left of what the last one takes too long, as few as that takes, and the
-    steps in which that is much; nobody where these are many, or several in few steps.
+    steps in which that is much; nobody where these are many, several in few steps, or hardly apart from the others.
     """
-    order, peak_s = np.argsort(-over_s.sum(axis=0), kind="stable"), over_s.max(axis=1)
+    sums_s, peak_s = over_s.sum(axis=0), over_s.max(axis=1)
+    order = np.argsort(-sums_s, kind="stable")
     rest_s = np.maximum.accumulate(over_s[:, order[::-1]], axis=1).sum(axis=0)[::-1]  # without the first so many
     few = order[: np.count_nonzero(rest_s > _OF_OTHERS * rest_s[0])].tolist()
     late = np.flatnonzero(peak_s >= (peak_s**2).sum() / max(peak_s.sum(), 1e-9) / 2).tolist()
+    are_apart = sums_s[few[-1:]].sum() > _APART * sums_s[order[len(few) : len(few) + 1]].sum()
     are_few = len(few) == 1 or (2 * len(few) <= len(order) and len(late) >= _STEPS_EACH * len(few))
-    return (few, late) if are_few and len(order) > 1 else ([], [])
+    return (few, late) if are_few and are_apart and len(order) > 1 else ([], [])
 
 
 def _balance_times(run: RoleRun, piece: int) -> Seconds:
