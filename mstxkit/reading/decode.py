@@ -144,11 +144,15 @@ def from_bank(bank: livefile.BankCopy) -> tuple[Columns, int]:
     whole = is_whole(w0, w1, w2, bank.salt)
     kind = (w2 >> np.uint64(records.KIND_SHIFT)).astype(np.uint8) & np.uint8(_KIND_MASK)
     is_row, is_attribute = whole & (kind != records.ATTRIBUTE), whole & (kind == records.ATTRIBUTE)
+    rows_before, lost_before = np.cumsum(is_row), np.cumsum(~whole)
+    owner, lost_at_row = rows_before[is_attribute], np.concatenate(([0], lost_before[is_row]))
+    sure = lost_before[is_attribute] == lost_at_row[owner]
     w2_low = w2[is_row] & np.uint64(records.LOW_52)
     columns = _make_columns(
         w0[is_row], w1[is_row], (w2_low & np.uint64(records.DURATION_MAX)).view(np.int64),
         (w2_low >> np.uint64(40)).astype(np.uint8), (w2_low >> np.uint64(48)).astype(np.uint8),
-        _split_owned(w0, w1, is_row, is_attribute, whole), np.uint64(bank.origin & records.U64),
+        _attributes(w0[is_attribute][sure], w1[is_attribute][sure], owner[sure] - 1, int(rows_before[-1:].sum())),
+        np.uint64(bank.origin & records.U64),
     )  # fmt: skip
     return columns, int(np.count_nonzero(~whole & words.any(axis=1)))
 
@@ -159,14 +163,6 @@ def is_whole(w0: U64, w1: U64, w2: U64, salt: int) -> Bits:
     mixed = w0 ^ w1 ^ (w2 & np.uint64(records.LOW_52)) ^ np.uint64(salt) ^ index
     expected = mixed % np.uint64(records.CHECK_PRIME) + np.uint64(1)
     return np.asarray(expected == w2 >> np.uint64(records.CHECK_SHIFT))
-
-
-def _split_owned(w0: U64, w1: U64, is_row: Bits, is_attribute: Bits, whole: Bits) -> Attributes:
-    rows_before, lost_before = np.cumsum(is_row), np.cumsum(~whole)
-    lost_at_row = np.concatenate(([0], lost_before[is_row]))
-    owner = rows_before[is_attribute]
-    sure = lost_before[is_attribute] == lost_at_row[owner]
-    return _attributes(w0[is_attribute][sure], w1[is_attribute][sure], owner[sure] - 1, int(rows_before[-1:].sum()))
 
 
 def _attributes(value: U64, w1: U64, owner: I64, rows: int) -> Attributes:

@@ -103,13 +103,9 @@ class Form:
         for first in range(0, width, WORD_BYTES):
             size = min(WORD_BYTES, width - first)
             goes_on = sum(0x80 << 8 * place for place in range(size) if first + place + 1 < width)
-            word = _spread_septets(numbers >> np.uint64(7 * first)) | np.uint64(goes_on)
-            as_bytes = word.astype("<u8", copy=False).view(np.uint8).reshape(-1, WORD_BYTES)
+            # The lowest 56 bits, seven in each byte: halves are moved apart, then their halves, then theirs.
+            word = numbers >> np.uint64(7 * first)
+            for low, high, by in _APART:
+                word = (word & low) | (word & high) << by
+            as_bytes = (word | np.uint64(goes_on)).astype("<u8", copy=False).view(np.uint8).reshape(-1, WORD_BYTES)
             made[:, at + first : at + first + size] = as_bytes[:, :size]
-
-
-def _spread_septets(numbers: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
-    """The lowest 56 bits, seven in each byte: halves are moved apart, then their halves, then theirs."""
-    for low, high, by in _APART:
-        numbers = (numbers & low) | (numbers & high) << by
-    return numbers

@@ -16,7 +16,7 @@ import os
 import zlib
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Iterable, NamedTuple
+from typing import Iterable, NamedTuple
 
 import polars as pl
 
@@ -83,8 +83,12 @@ def of_run(processes: pl.DataFrame) -> list[RankFile]:
     roles = {rank: [row["role"] for row in same] for rank, same in saying.items() if rank is not None}
 
     def key(index: int) -> tuple[int | None, str | None]:
-        rank = rows[index]["rank"]
-        return rank, None if rank is None else _role_in(rows[index], roles.get(rank, []))
+        row, rank = rows[index], rows[index]["rank"]
+        if rank is None or row["role"] is not None:
+            return rank, None if rank is None else str(row["role"])
+        # One that says none is of its rank's first role, but is no rollout unless it is a helper.
+        own = (of for of in roles.get(rank, []) if row["under"] in parts.BESIDE or _order_of(of)[0] < _ROLLOUT)
+        return rank, min(own, key=_order_of, default=None)
 
     files = []
     members = grouped(range(len(rows)), key)
@@ -93,14 +97,6 @@ def of_run(processes: pl.DataFrame) -> list[RankFile]:
         start_ns = min(rows[index]["start_ns"] or 0 for index in own)
         files.append(RankFile(number, *of_rank, rows[own[0]]["host"], rows[own[0]]["pid"], tuple(own), start_ns))
     return sorted(files, key=lambda file: file.number)
-
-
-def _role_in(row: dict[str, Any], roles: list[str]) -> str | None:
-    """The role of a process; one that says none is of its rank's first, but is no rollout unless it is a helper."""
-    if row["role"] is not None:
-        return str(row["role"])
-    is_helper = row["under"] in parts.BESIDE
-    return min((role for role in roles if is_helper or _order_of(role)[0] < _ROLLOUT), key=_order_of, default=None)
 
 
 def _order_of(role: str | None) -> tuple[int, str]:

@@ -11,7 +11,7 @@ from typing import Any, Callable, Mapping, Sequence
 
 from ...stages import canonical
 from ...store.values import finite_number
-from ...store.verdicts import ALL_SLOW, COMPUTE, HANG, IMBALANCE, INPUT, JITTER, NOT_ENOUGH_EVIDENCE
+from ...store.verdicts import ALL_SLOW, COMPUTE, HANG, IMBALANCE, INPUT, JITTER, NOT_ENOUGH_EVIDENCE, SERIAL
 from . import no_verdict, step_words
 from .account import Account, Matter, Rows
 from .escape import SENTENCE_LIMIT, for_terminal, shown
@@ -19,15 +19,16 @@ from .number_table import percent
 from .sentences import blames, not_come, sentence
 from .units import duration, size, spans
 
-STRAGGLER, CHANGE, LINK, TAIL, BUBBLE, SPLIT = "straggler", "change", "link", "tail", "bubble", "split"
+STRAGGLER, ALONE, CHANGE, LINK = "straggler", "alone", "change", "link"
+TAIL, BUBBLE, SPLIT = "tail", "bubble", "split"
 # A loss that no verdict tells of is told from such a share of the run's time on: of a rank, and of anything else.
-TOLD_FROM = {STRAGGLER: 0.02, LINK: 0.02, TAIL: 0.05, BUBBLE: 0.05, SPLIT: 0.05}
+TOLD_FROM = {STRAGGLER: 0.02, ALONE: 0.05, LINK: 0.02, TAIL: 0.05, BUBBLE: 0.05, SPLIT: 0.05}
 _ADVICE = {
     TAIL: "let long responses begin first, or go on beside the next stage; share them out among ranks by their length",
     BUBBLE: "where some have more work, share it out by its length (tokens, responses), not by its count",
 }
 _WHOLE = 0.95  # of all steps
-_OF_SETS = (COMPUTE, INPUT, NOT_ENOUGH_EVIDENCE)
+_OF_SETS = (COMPUTE, INPUT, SERIAL, NOT_ENOUGH_EVIDENCE)
 _BY_ENDING: dict[str, Callable[[float], str]] = {
     "_ns": duration,
     "_us": lambda us: duration(1e3 * us),
@@ -64,13 +65,13 @@ def of(account: Account) -> tuple[list[Matter], float]:
 
 
 def _explained(row: Mapping[str, Any], losses: Sequence[tuple[str | None, str | None, float]]) -> float:
-    """How much of what a row saves is told already: of a rank nothing, of a tail what is in its stage, else all that is
-    of its role.
+    """How much of what a row saves is told already: of a slow rank nothing, of a tail and of who is alone what is in
+    that stage, else all that is of its role.
     """
     return sum(
         weight for role, stage, weight in losses
         if (role or "") == row["role"] and row["kind"] not in (STRAGGLER, LINK)
-        and (row["kind"] != TAIL or _key_of(stage) == _key_of(row["stage"]))
+        and (row["kind"] not in (ALONE, TAIL) or _key_of(stage) == _key_of(row["stage"]))
     )  # fmt: skip
 
 
@@ -82,7 +83,8 @@ def _find_replayed(account: Account, verdicts: Rows, rows: Rows) -> list[Mapping
     """Of each verdict the row of what-if that is about what it blames; a row is of one of them."""
     replayed: list[Mapping[str, Any] | None] = []
     for verdict in verdicts:
-        kinds = (CHANGE, LINK, STRAGGLER) if verdict["rank"] is None and not verdict["process"] else (STRAGGLER,)
+        of_ranks = (ALONE,) if verdict["kind"] == SERIAL else (STRAGGLER,)
+        kinds = (CHANGE, LINK, *of_ranks) if verdict["rank"] is None and not verdict["process"] else of_ranks
         same = (
             row for row in rows if row not in replayed
             and ((row["kind"] in kinds and _is_of(verdict, row)) or _is_its_tail(account, verdict, row))
@@ -119,8 +121,9 @@ def _is_of_set(verdict: Mapping[str, Any], row: Mapping[str, Any]) -> bool:
     is_also = row["stage"] in str(verdict["evidence"].get("also_in", "")).split(", ")
     is_there = is_also or _key_of(row["stage"]) == _key_of(verdict["stage"])
     is_set = verdict["kind"] in _OF_SETS and verdict["rank"] is None
-    is_of_set = is_set and (row["rank"] in verdict["group"] or row["group"] == spans(verdict["group"]))
-    return row["kind"] == STRAGGLER and is_there and (is_of_set or (is_also and row["rank"] == verdict["rank"]))
+    is_it = is_set and (row["rank"] in verdict["group"] or row["group"] == spans(verdict["group"]))
+    is_it = is_it or (is_also and row["rank"] == verdict["rank"])
+    return is_it and is_there and row["kind"] in (STRAGGLER, ALONE)
 
 
 def of_verdict(verdict: Mapping[str, Any]) -> Matter:
@@ -175,7 +178,8 @@ def _of_row(account: Account, row: Mapping[str, Any], weight: float) -> Matter:
     """A loss that no verdict tells of."""
     kind, stage = row["kind"], shown(row["stage"])
     words = {
-        STRAGGLER: step_words.slow(row), LINK: f"the collectives of ranks {row['group']} are slow in {stage}",
+        STRAGGLER: step_words.slow(row), ALONE: step_words.slow(row),
+        LINK: f"the collectives of ranks {row['group']} are slow in {stage}",
         TAIL: f"there is a long tail in {stage}: all wait for the last of it",
         BUBBLE: f"ranks are not done together: they wait for the last of them {row['where']} {stage}",
         SPLIT: f"trainers and rollouts wait for each other: {row['trainers']} and {row['rollouts']} would be better",

@@ -19,7 +19,8 @@ _SAME_WORK = 0.05  # of the mean, more or less
 KNOWN_BY = {"flight_recorder": " by its rings", "device": " by its device"}
 WHERE = {"inside": "inside of", "in": "in", "before": "before"}
 _IFS = {
-    "straggler": "{who} as fast as the others {where} {stage}", "bubble": "nobody waits {where} {stage}",
+    "straggler": "{who} as fast as the others {where} {stage}", "alone": "without what {who} alone does in {stage}",
+    "bubble": "nobody waits {where} {stage}",
     "link": "the collectives of ranks {group} in {stage} as fast as others",
     "tail": "no rank longer in {stage} than the one in the middle",
     "change": "{stage} as fast as before step {first_step}",
@@ -89,9 +90,11 @@ def place(row: Mapping[str, Any]) -> str:
 
 
 def slow(row: Mapping[str, Any]) -> str:
-    """`rank 3 takes longer than the others in actor_generate`, of a row of what-if."""
-    take = "take" if row["group"] else "takes"
-    return f"{row['who']} {take} longer than the others {WHERE[row['where']]} {shown(row['stage'])}"
+    """`rank 3 takes longer than the others in actor_generate`, of a row of what-if; or that it alone is in it."""
+    takes, alone = ("take", "alone are") if row["group"] else ("takes", "alone is")
+    if row["kind"] == "alone":
+        return f"{row['who']} {alone} in {shown(row['stage'])}, and all wait"
+    return f"{row['who']} {takes} longer than the others {WHERE[row['where']]} {shown(row['stage'])}"
 
 
 def held_up(row: Mapping[str, Any]) -> str:

@@ -57,19 +57,16 @@ def windows(run: str | os.PathLike[str], run_id: str) -> list[ProfiledWindow]:
             members[rank] = max(session, members.get(rank, session), key=_began_ns)
     several = [(key, members) for key, members in by_window.items() if len(members) > 1]
     several.sort(key=lambda window: min(map(_began_ns, window[1].values())))
-    return [_make_window(Path(run), *key, members) for key, members in several[-WINDOWS_AT_MOST:]]
+    made = []
+    for (request, stage, steps), members in several[-WINDOWS_AT_MOST:]:
+        databases = {rank: _find_database(Path(run), session) for rank, session in sorted(members.items())}
+        is_of_npu = any(text_of(session.document.get("backend")) in _NPU for session in members.values())
+        made.append(ProfiledWindow(request, stage, steps[0] if len(steps) == 1 else None, databases, is_of_npu))
+    return made
 
 
 def _began_ns(session: RecordedSession) -> int:
     return whole_number(session.document.get("start_ns"))
-
-
-def _make_window(
-    run: Path, request: str, stage: str, steps: tuple[int, ...], members: dict[int, RecordedSession]
-) -> ProfiledWindow:  # fmt: skip
-    databases = {rank: _find_database(run, session) for rank, session in sorted(members.items())}
-    is_of_npu = any(text_of(session.document.get("backend")) in _NPU for session in members.values())
-    return ProfiledWindow(request, stage, steps[0] if len(steps) == 1 else None, databases, is_of_npu)
 
 
 def _find_database(run: Path, session: RecordedSession) -> Path | None:

@@ -25,7 +25,8 @@ from ..report.units import spans
 from ..role_runs import RoleRun, Seconds, shown_ns
 from . import split, stragglers
 
-STRAGGLER, BUBBLE, LINK, TAIL, CHANGE, SPLIT = KINDS = ("straggler", "bubble", "link", "tail", "change", "split")
+STRAGGLER, ALONE, BUBBLE, LINK = "straggler", "alone", "bubble", "link"
+TAIL, CHANGE, SPLIT = "tail", "change", "split"
 SCHEMA = {
     "kind": pl.String, "role": pl.String, "stage": pl.String, "where": pl.String, "rank": pl.Int32,
     "group": pl.String, "trainers": pl.Int32, "rollouts": pl.Int32, "first_step": pl.Int64, "last_step": pl.Int64,
@@ -52,6 +53,7 @@ def table(
 
     - `straggler`: with `rank`, and those that are slow together with it (a host), as fast as the others for their work;
       of `group`, with all of these few, of whom nearly always one is last.
+    - `alone`: without what less than half of them do in `stage`, by `rank` or `group` as above.
     - `bubble`: if all came at the same time to where they wait, in (or before) `stage`.
     - `link`: with the collectives of the ranks of `group` as fast as before, or as those of other groups.
     - `tail`: if nobody was longer in the stage than the member in the middle.
@@ -89,7 +91,7 @@ def _make_row(
 ) -> tuple[Any, ...]:  # fmt: skip
     (since, until), (step_s, saved_s) = steps or (0, len(run.steps)), saved
     ranks = spans(rank for rank in group if rank is not None)
-    who = peer.who if peer else f"ranks {ranks}" if kind == STRAGGLER else None
+    who = peer.who if peer else f"ranks {ranks}" if kind in (STRAGGLER, ALONE) else None
     return (
         kind, run.role, run.stage(piece), where, peer and peer.rank, ranks or None, None, None, int(run.steps[since]),
         int(run.steps[until - 1]), shown_ns(step_s), shown_ns(step_s - saved_s), shown_ns(saved_s),
@@ -104,7 +106,9 @@ def _last_few(
     also of too few steps to be judged, and of what is seen now and then.
     """
     own_s = run.own_s[:, :, piece]
-    over_s = np.nan_to_num(own_s - run.expected_s(np.fmax(run.excess[:, :, piece], 0.0), own_s))
+    are_alone = not run.is_gap(piece) and 2 * np.isfinite(own_s).any(axis=0).sum() < len(run.members)
+    usual_s = 0.0 * own_s if are_alone else run.expected_s(np.fmax(run.excess[:, :, piece], 0.0), own_s)
+    over_s = np.nan_to_num(own_s - usual_s)
     few, late = _find_last(over_s)
     ranks, least_s = [run.members[member].rank for member in few], _SAVES_LEAST * run.step_s() * len(run.steps)
     if not ranks or over_s.max(axis=1).sum() < least_s or (None in ranks and ranks != [None]):
@@ -115,7 +119,8 @@ def _last_few(
     saved = replay.saved_s(runs, run, _taken_from(run, piece, over_s, few), range(*steps))
     if saved[1] >= max([least_s / (steps[1] - steps[0]), *(_BEYOND_ONE * slow.saved[1] for slow in named)]):
         peer, group = (None, ranks) if len(few) > 1 else (run.members[few[0]], ())
-        yield _make_row(run, STRAGGLER, piece, saved, run.where(piece), peer, steps, group, seen_steps)
+        kind = ALONE if are_alone else STRAGGLER
+        yield _make_row(run, kind, piece, saved, run.where(piece), peer, steps, group, seen_steps)
 
 
 def _find_last(over_s: Seconds) -> tuple[list[int], list[int]]:

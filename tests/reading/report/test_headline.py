@@ -293,10 +293,14 @@ def test_more_work_is_not_called_a_slow_machine() -> None:
 
 
 def test_without_enough_evidence_it_says_so_and_which_switch_gives_it() -> None:
-    text = printed(NOBODY, verdict(kind="not_enough_evidence", rank=None, next="capture(rings=True)")._asdict())
+    hidden = verdict(kind="not_enough_evidence", rank=None, group=(), next="capture(rings=True)")
+    text, of_several = (printed(NOBODY, each._asdict()) for each in (hidden, hidden._replace(group=(2, 3))))
 
     assert "all take longer than before in reference: nothing tells whether they wait for one of them" in text
-    assert "do  capture(rings=True)" in text
+    assert (
+        "ranks 2-3 take longer than the others in reference, and are done at once: one of them may keep" in of_several
+    )
+    assert "do  capture(rings=True)" in text and "do  capture(rings=True)" in of_several
 
 
 @pytest.mark.parametrize(("kind", "words"), [("rings", "capture(rings=True)"), ("light", "a profile"), ("other", "")])
