@@ -217,12 +217,12 @@ class Processes:
 
     def ordered(self) -> list[Process]:
         """By rank (those without one last), its own process before those beside it, then host, in the order in which
-        they began to record; `index` follows this order.
+        they were started; `index` follows this order.
         """
 
-        def place(process: Process) -> tuple[bool, int, bool, str, str, int]:
-            rank, (host, pid, start) = rank_of(process), process.key
-            return rank is None, rank or 0, process.identity.get("under") in parts.BESIDE, host, start, pid
+        def place(process: Process) -> tuple[bool, int, bool, str, int, Key]:
+            rank, of, key = rank_of(process), process.identity.get, process.key
+            return rank is None, rank or 0, of("under") in parts.BESIDE, key[0], whole_number(of("pid_start")), key
 
         ordered = sorted(self._by_key.values(), key=place)
         for index, process in enumerate(ordered):

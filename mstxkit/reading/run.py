@@ -190,7 +190,7 @@ class Run:
         return tables.waits.table(self.files.stage_rows)
 
     def processes(self) -> pl.DataFrame:
-        """One row a process, by rank, its own before those beside it, as they began to record.
+        """One row a process, by rank, its own before those beside it, as they were started.
 
         `rank, host, pid, role, part, world_size, start_ns, last_seen_ns, native, dropped, coalesced, faults,
         clock_error_ns, own_cost_ratio, state`, and beyond the contract `ending` (how it came to its state, where there

@@ -67,7 +67,7 @@ def test_pools_and_plain_children_are_told_apart(run: Path, tmp_path: Path, meth
             with ProcessPoolExecutor(1, mp_context=context) as pool:
                 list(pool.map(work, range(2)))
             children = [context.Process(target=work, args=(0,)), context.Process(target=work, args=(0,), name="scorer")]
-            for child in children:  # one after the other: they are in the order in which they begin to record
+            for child in children:  # one after the other: they are in the order in which they are started
                 child.start()
                 child.join()
         """,

@@ -477,10 +477,14 @@ def test_a_copy_holds_what_was_recorded_up_to_a_moment(
     assert names(run) == seen and not copies
 
 
-def test_processes_of_a_rank_stand_in_the_order_in_which_they_began() -> None:
-    """Not by pid: after 32,768 processes, or 4 million, their numbers begin anew."""
+def test_processes_of_a_rank_stand_in_the_order_in_which_they_were_started() -> None:
+    """Not by pid, whose numbers begin anew after 32,768 processes, or 4 million; nor as they began to record.
+
+    The kernel tells when, in ticks: those of one tick by pid.
+    """
     processes = Processes()
-    for pid, start in ((300, "18a2"), (32_000, "18a1"), (301, "18a3")):
-        processes.of({"host": "a", "pid": pid, "start": start}, "")
+    for pid, ticks, start in ((301, 90, "18a2"), (300, 90, "18a4"), (32_000, 80, "18a3")):
+        identity = {"host": "a", "pid": pid, "pid_start": ticks, "start": start}
+        processes.of(identity, "").identity.update(identity)
 
     assert [process.pid for process in processes.ordered()] == [32_000, 300, 301]
