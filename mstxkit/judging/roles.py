@@ -223,7 +223,7 @@ class RoleHistory(RoleLessons):
                     at_once[slow.places] = True
                 else:
                     findings.append(self._finding(measured, sums, piece, slow, threshold))
-            if at_once.any() and not self.ring_steps:
+            if at_once.any() and measured.mode[piece] == FREE and not self.ring_steps:
                 several = naming.SlowSet(np.flatnonzero(at_once | tied[:, piece]))
                 findings.append(self._finding(measured, sums, piece, several, threshold)._replace(is_hidden=True))
         return sorted(findings, key=lambda finding: -finding.certainty)[:_AT_MOST]
