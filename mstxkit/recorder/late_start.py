@@ -85,7 +85,7 @@ class LateStart:
         hung_s, deadline_s = 0.0, time.monotonic() + _LACKS_CPU_AT_MOST_S
         while not self.now(_LOOKS_EVERY_S):
             hung_s += 0.0 if self._background.lacks_cpu else _LOOKS_EVERY_S
-            if hung_s >= WAITS_AT_MOST_S or (time.monotonic() > deadline_s and not engine.recording()):
+            if hung_s >= WAITS_AT_MOST_S or time.monotonic() > deadline_s:
                 faults.count("a late child")  # not logged: a program may fork for each sample of a batch
                 self.parent.late_children.add(self.pid)
                 return
