@@ -213,18 +213,18 @@ class RoleHistory(RoleLessons):
         threshold = slow_rank.threshold(limits, compared)
         for piece in np.flatnonzero(fires.any(axis=0)).tolist():
             score = np.where(np.isfinite(measured.excess[:, piece]), sums.score[:, piece], np.nan)
-            at_once = np.zeros(len(score), bool)  # these too, and nothing tells whether one keeps the others waiting
-            for slow in naming.sets_in(fires[:, piece], score, sums.mean[:, piece], threshold, self.members):
+            sets = naming.sets_in(fires[:, piece], score, sums.mean[:, piece], threshold, self.members)
+            for slow in sets:
                 late_s = self._more_s(measured, measured.excess)[slow.places, piece]
                 apart_s = np.nanstd(measured.done_s[slow.places, piece])
                 # Are these done at once, as if one kept the others waiting in a group that nobody has told of?
                 are_released = measured.mode[piece] != FREE and apart_s < _TOGETHER * np.nanmedian(late_s)
-                if are_released if len(slow.places) > 1 else tied[slow.places[0], piece]:
-                    at_once[slow.places] = True
-                else:
+                if not (are_released if len(slow.places) > 1 else tied[slow.places[0], piece]):
                     findings.append(self._finding(measured, sums, piece, slow, threshold))
-            if at_once.any() and measured.mode[piece] == FREE and not self.ring_steps:
-                several = naming.SlowSet(np.flatnonzero(at_once | tied[:, piece]))
+            # Those that are tied are named together: nothing tells whether one of them keeps the others waiting.
+            is_any_tied = any(len(slow.places) == 1 and tied[slow.places[0], piece] for slow in sets)
+            if is_any_tied and measured.mode[piece] == FREE and not self.ring_steps:
+                several = naming.SlowSet(np.flatnonzero(tied[:, piece]))
                 findings.append(self._finding(measured, sums, piece, several, threshold)._replace(is_hidden=True))
         return sorted(findings, key=lambda finding: -finding.certainty)[:_AT_MOST]
 

@@ -58,8 +58,8 @@ def matter(account: Account, largest: float) -> Matter:
         advice = "" if is_alone else _REMEDIES.get(judged["why_not"]) or "; ".join(_tell_wanted(judged))
         return _with_longest(account, Matter(NOT_JUDGED, words, advice=advice, blames=False))
     if is_too_short(judged):
-        slowest = (row for row in account.what_if if row["kind"] == "straggler" and row["saved_ratio"] >= _SO_FAR)
-        return _with_longest(account, _too_short(judged, next(map(step_words.slow, slowest), "")))
+        slow = (row for row in account.what_if if row["kind"] == "straggler" and (row["saved_ratio"] or 0) >= _SO_FAR)
+        return _with_longest(account, _too_short(judged, next(map(step_words.slow, slow), "")))
     steps = max((role["judged_steps"] for role in judged["roles"]), default=0)
     of_steps = f" in the {steps} steps that were judged" if steps else ""
     above = f"nothing above {max(1, math.ceil(100 * largest))} % of a step" if account.steps else ""

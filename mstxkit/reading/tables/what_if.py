@@ -167,9 +167,9 @@ def _list_changes(runs: tuple[RoleRun, ...], run: RoleRun, verdicts: Iterable[Ve
             continue
         since = int(np.searchsorted(run.steps, verdict.since_step))
         if since < len(run.steps):
-            less_s, lost_s = np.zeros(run.own_s.shape), finite_number(verdict.evidence.get("lost_s")) or 0.0
+            less_s = np.minimum(run.own_s[:, :, places[0]], finite_number(verdict.evidence.get("lost_s")) or 0.0)
+            less_s[:since] = 0.0
             members = [at for at, rank in enumerate(run.ranks) if not verdict.group or rank in verdict.group]
-            less_s[since:, members, places[0]] = np.minimum(run.own_s[since:, members, places[0]], lost_s)
             steps, kind = (since, len(run.steps)), _KIND_OF[verdict.kind]
-            saved = replay.saved_s(runs, run, replay.taken(run, less_s), range(*steps))
+            saved = replay.saved_s(runs, run, _taken_from(run, places[0], less_s, members), range(*steps))
             yield _make_row(run, kind, places[0], saved, "in", None, steps, verdict.group)
