@@ -70,6 +70,7 @@ def train() -> None:
         step(number)
         with stage("actor_generate"):
             batch = torch.randn(64, 32)
+            time.sleep(0.1)  # as an engine does, for seconds at least
         with stage("actor_compute_log_prob"), torch.no_grad():
             model(batch).log_softmax(-1)
         with stage("actor_update"):

@@ -78,6 +78,6 @@ def test_the_example_of_configuration_records_the_same_sessions_with_three_syste
     sessions = ", ".join(f"{stage} in step {number}" for stage in stages for number in (3, 4))
     assert done.returncode == 0, done.stderr
     for name in ("mindspeed_rl", "verl", "own"):
-        assert f"{name}: {sessions}\n" in done.stdout
+        assert f"{name}: {sessions}\n" in done.stdout, done.stdout
         assert f"{name}: actor_update is queued, planned for step 3" in done.stdout
     assert "the same sessions" in done.stdout

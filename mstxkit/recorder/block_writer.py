@@ -14,8 +14,7 @@ from . import blocks
 from .live import LiveFile
 from .sealed import SealedFiles
 
-# What another number in a counter may add to a block.
-_MORE_BYTES = 64
+_MORE_BYTES = 64  # what another number in a counter may add to a block
 
 
 class BlockWriter:

@@ -19,8 +19,7 @@ from ..host.threads import Latch
 from .background import Background
 from .forking import WAITS_AT_MOST_S
 
-# A child that lives so long is looked after, whatever it does.
-_AFTER_S = 1.0
+_AFTER_S = 1.0  # a child that lives so long is looked after, whatever it does
 # Its first range waits for what hangs as long as a fork does; beyond that, so long, while all it lacks is a CPU.
 _LACKS_CPU_AT_MOST_S, _LOOKS_EVERY_S = 2.0, 0.01
 
@@ -86,8 +85,10 @@ class LateStart:
         while not self.now(_LOOKS_EVERY_S):
             hung_s += 0.0 if self._background.lacks_cpu else _LOOKS_EVERY_S
             if hung_s >= WAITS_AT_MOST_S or time.monotonic() > deadline_s:
-                faults.count("a late child")  # not logged: a program may fork for each sample of a batch
-                self.parent.late_children.add(self.pid)
+                engine.await_first(None)
+                if not engine.recording():  # else it has begun, but for what comes last
+                    faults.count("a late child")  # not logged: a program may fork for each sample of a batch
+                    self.parent.late_children.add(self.pid)
                 return
 
     def _turn(self) -> bool:

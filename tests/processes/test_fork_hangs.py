@@ -127,6 +127,27 @@ def test_children_that_give_up_and_leave_are_counted_by_their_parent(run: Path, 
     assert "unrecorded" not in lives.ended(run)
 
 
+def test_a_child_that_records_already_is_not_counted_as_late_where_the_rest_of_its_beginning_takes_long(
+    run: Path,
+) -> None:
+    program = """
+    from mstxkit.recorder import process
+    def work(took):
+        process.exits.watch = lambda say: answer.wait(60)
+        with mstxkit.mstx_range("recorded"): pass
+        assert "a late child" not in mstxkit.status().faults
+        os._exit(0)
+    took, pid = fork(work)
+    assert os.waitpid(pid, 0)[1] == 0
+    answer.set()
+    """
+    lives.run(HANGING + program, run, is_patient=False)
+    adopt.collect(run)
+
+    assert {row["faults"] for row in lives.processes(run)} == {0}
+    assert "recorded" in {row["name"] for row in lives.ranges(run)}
+
+
 def test_children_that_cannot_be_recorded_are_counted_by_their_parent(run: Path) -> None:
     """As those that are another user by their first range, to whom the run folder is closed."""
     lives.run(
