@@ -152,7 +152,7 @@ class Everybody:
         """
         waited = measured.came_s - np.fmax.reduce(measured.came_s, axis=0)
         with np.errstate(invalid="ignore"):
-            is_sure = (measured.mode != UNKNOWN) | (-middle_of(waited) < 0.1 * measured.usual_s)
+            is_sure = (measured.mode != UNKNOWN) | (-middle_of(waited) <= 0.1 * measured.usual_s)
         is_sure &= measured.is_comparable
         is_explained = np.array([kind.stage in explained for kind in measured.kinds], bool)
         self.levels.drop(measured.at[is_explained])

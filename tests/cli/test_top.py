@@ -128,7 +128,7 @@ def test_verdicts_that_were_withdrawn_or_only_ask_for_more_blame_nobody(job: Sho
     done = shown(job)
 
     assert done.exit_code == 0
-    assert "\nall take longer than before in actor_generate: nothing tells" in done.output
+    assert "\nall of actor take longer in actor_generate than earlier: nothing tells" in done.output
     assert "rank 3 actor computes" not in done.output
 
 

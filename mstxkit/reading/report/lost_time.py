@@ -131,11 +131,13 @@ def of_verdict(verdict: Mapping[str, Any]) -> Matter:
     advice, command, rest = for_terminal(verdict["next"] or "", SENTENCE_LIMIT).partition("mstxkit ")
     since = "" if verdict["since_step"] is None else f", since step {verdict['since_step']}"
     cost = f"{percent(verdict['impact_ratio'])} of each step is lost by it{since}" if verdict["impact_ratio"] else ""
+    shares = {"seen in {} of the steps since then": verdict["recurrence_ratio"], "confidence {}": verdict["confidence"]}
+    evidences = [words.format(percent(ratio)) for words, ratio in shares.items() if ratio]
     return Matter(
         verdict["kind"], sentence(verdict), "nothing goes on" if verdict["kind"] == HANG else cost,
         for_terminal(verdict["waits_for"] or "", SENTENCE_LIMIT), advice.rstrip(" ;:").removesuffix("; or"),
-        _tell_profile(verdict), _tell_evidence(verdict), command + rest, blames(verdict), verdict["impact_ratio"],
-        verdict["stage"], () if verdict["rank"] is None else (verdict["rank"],),
+        _tell_profile(verdict), "; ".join([*evidences, evidence(verdict["evidence"])]), command + rest, blames(verdict),
+        verdict["impact_ratio"], verdict["stage"], () if verdict["rank"] is None else (verdict["rank"],),
         verdict["since_step"] if verdict["kind"] in (ALL_SLOW, NOT_ENOUGH_EVIDENCE) else None,
     )  # fmt: skip
 
@@ -164,14 +166,6 @@ def _tell_profile(verdict: Mapping[str, Any]) -> str:
     if verdict["request"]:
         return f"it has asked for one by itself: request {shown(verdict['request'])}{not_come(why_not)}"
     return f"none was asked for: {why_not}" if why_not else ""
-
-
-def _tell_evidence(verdict: Mapping[str, Any]) -> str:
-    shares = {
-        f"seen in {percent(verdict['recurrence_ratio'])} of the steps since then": verdict["recurrence_ratio"],
-        f"confidence {percent(verdict['confidence'])}": verdict["confidence"],
-    }
-    return "; ".join([words for words, ratio in shares.items() if ratio] + [evidence(verdict["evidence"])])
 
 
 def _of_row(account: Account, row: Mapping[str, Any], weight: float) -> Matter:

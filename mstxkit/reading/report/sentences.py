@@ -18,7 +18,7 @@ _RANK_WORDS = {
     kinds.IMBALANCE: "{who} has more work than the others{where}; it is not slower at it",
     kinds.JITTER: "{who} takes far longer now and then{where}",
     kinds.HANG: "{who} hangs{where}",
-    kinds.ALL_SLOW: "all take longer than before{where}",
+    kinds.ALL_SLOW: "{everybody} longer{where} than earlier",
     kinds.SERIAL: "{who} alone is{where}, and all wait",
 }
 _GROUP_WORDS = {
@@ -29,7 +29,7 @@ _GROUP_WORDS = {
     kinds.IMBALANCE: "work is uneven{where}; no machine is slow",
     kinds.JITTER: "{group} take far longer now and then{where}",
     kinds.HANG: "{group} hang{where}",
-    kinds.ALL_SLOW: "all take longer than before{where}",
+    kinds.ALL_SLOW: "{everybody} longer{where} than earlier",
     kinds.SERIAL: "{group} alone are{where}, and all wait",
 }
 _HELD_UP = " is held up by something beside the training: it waits for a CPU"
@@ -54,11 +54,13 @@ def sentence(verdict: Mapping[str, Any]) -> str:
     place = evidence.get("where")
     where = f" {_PLACES.get(place, 'in')} {shown(stage)}" if stage else ""
     where += f", {shown(evidence['also_in'])}" if where and evidence.get("also_in") else ""
+    of_role = f" of {shown(verdict['role'])}" if verdict["role"] else ""
+    everybody = f"the process{of_role} takes" if evidence.get("members") == 1 else f"all{of_role} take"
     if not blames(verdict) and verdict["group"]:
         several = _GROUP_WORDS[kinds.COMPUTE].format(group=_name_group(verdict), where=where)
         return f"{several}, and are done at once: one of them may keep the others waiting"
     if not blames(verdict):
-        return f"all take longer than before{where}: nothing tells whether they wait for one of them"
+        return f"{everybody} longer{where} than earlier: nothing tells whether they wait for one of them"
     is_of_one = verdict["rank"] is not None or bool(verdict["process"])
     name = shown(verdict["process"]) or f"rank {verdict['rank']}"
     who = f"{name} {shown(verdict['role'])}" if verdict["role"] else name
@@ -75,7 +77,7 @@ def sentence(verdict: Mapping[str, Any]) -> str:
     if kind == kinds.COMPUTE and is_of_one and evidence.get("is_work_told"):
         words = _FOR_THE_SAME_WORK
     also = f"; {shown(evidence['waited_for_by'])} waits for that" if evidence.get("waited_for_by") else ""
-    return words.format(who=who, where=where, group=_name_group(verdict)) + also
+    return words.format(who=who, where=where, group=_name_group(verdict), everybody=everybody) + also
 
 
 def of_incident(incident: Mapping[str, Any]) -> str:

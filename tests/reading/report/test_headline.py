@@ -296,7 +296,7 @@ def test_without_enough_evidence_it_says_so_and_which_switch_gives_it() -> None:
     hidden = verdict(kind="not_enough_evidence", rank=None, group=(), next="capture(rings=True)")
     text, of_several = (printed(NOBODY, each._asdict()) for each in (hidden, hidden._replace(group=(2, 3))))
 
-    assert "all take longer than before in reference: nothing tells whether they wait for one of them" in text
+    assert "all take longer in reference than earlier: nothing tells whether they wait for one of them" in text
     assert (
         "ranks 2-3 take longer than the others in reference, and are done at once: one of them may keep" in of_several
     )
