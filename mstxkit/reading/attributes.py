@@ -106,13 +106,10 @@ def column(name: str, rows: int, parts: Sequence[Values]) -> pl.Series:
     if types == {records.BOOL}:
         return _put_values(name, rows, parts, np.bool_, lambda part: part.value.astype(np.bool_))
     if records.FLOAT in types:
-        return _put_values(name, rows, parts, np.float64, _read_floats)
+        return _put_values(name, rows, parts, np.float64, lambda part: np.where(
+            part.value_type == records.FLOAT, part.value.view(np.float64), part.value.view(np.int64)
+        ))  # fmt: skip
     return _put_values(name, rows, parts, np.int64, lambda part: part.value.view(np.int64))
-
-
-def _read_floats(part: Values) -> npt.NDArray[np.float64]:
-    whole = part.value.view(np.int64).astype(np.float64)
-    return np.where(part.value_type == records.FLOAT, part.value.view(np.float64), whole)
 
 
 def _put_values(name: str, rows: int, parts: Sequence[Values], dtype: Any, read: Any) -> pl.Series:

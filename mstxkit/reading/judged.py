@@ -145,7 +145,7 @@ def from_steps(steps: list[RoleStep], by_judge: JudgedSteps | None = None, is_of
     roles = {step.role for step in steps if sum(not peer.is_controller for peer in step.members) > 1}
     by_judge = by_judge or whole_run.judged(steps)
     if not roles and not by_judge.standing:  # who is alone is judged by its own past
-        return JobVerdicts(NOBODY, why_not=NO_PEER if steps else NO_STEP)
+        return JobVerdicts(NOBODY, why_not=NO_PEER if steps else NO_STEP, withdrawn=in_order(by_judge.withdrawn))
     wants, error_s = by_judge.wants, max(float(step.error_s.max()) for step in steps)
     lasts_s = median(float(np.fmax.reduce(of.left_s, None) - np.fmin.reduce(of.entered_s, None)) for of in steps)
     if error_s > _VAGUE_FROM * lasts_s and not is_of_ray:

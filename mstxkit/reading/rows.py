@@ -225,7 +225,9 @@ class Blocks:
     def _settle_source(self, process: Process, source: Source, read: _Read, need: Need | None) -> DecodedBlock | None:
         """A block or bank decoded; what is damaged is noted, and nothing comes of what cannot be read."""
         if not isinstance(source, BlockRef):
-            return self._copy_bank(process, source, need)
+            columns, texts = decode.from_bank(source)[0], read_texts(source.text, source.salt)[0]
+            chosen = self._choose(need, texts)(columns.site, lambda: columns.stage, lambda: columns.step)
+            return _add_times(process, columns if chosen is None else decode.only(columns, chosen), texts, need)
         try:
             if isinstance(read, Exception):
                 raise read
@@ -238,11 +240,6 @@ class Blocks:
             reason = f"the first {decoded.unread} bytes of a block's texts are damaged: some names are missing"
             self._note_damage(source, FormatError(reason))
         return decoded
-
-    def _copy_bank(self, process: Process, bank: livefile.BankCopy, need: Need | None) -> DecodedBlock:
-        columns, texts = decode.from_bank(bank)[0], read_texts(bank.text, bank.salt)[0]
-        chosen = self._choose(need, texts)(columns.site, lambda: columns.stage, lambda: columns.step)
-        return _add_times(process, columns if chosen is None else decode.only(columns, chosen), texts, need)
 
     def _decode(self, process: Process, ref: BlockRef, payload: segment.Payload, need: Need | None) -> DecodedBlock:
         texts, unread = _texts_of(payload.texts) if len(payload.texts) < _FEW_TEXTS else read_texts(payload.texts, None)

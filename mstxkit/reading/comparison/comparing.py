@@ -65,7 +65,7 @@ def compared(before: Side, after: Side) -> Comparison:
     _check_sides(before, after)
     times = rows.of_sides(before, after, CONFIDENCE)
     if not times:
-        raise ReadError(f"{_both(before, after)} have no stage and no length of steps in common")
+        raise ReadError(f"{before.path} and {after.path} have no stage and no length of steps in common")
     tokens = [row.tokens for row in times if row.of == STAGE and row.tokens is not None]
     has_other_work = any(change.low > OTHER_WORK or change.high < -OTHER_WORK for change in tokens)
     with_it = surroundings.changes(before, after, times)
@@ -79,11 +79,12 @@ def _check_sides(before: Side, after: Side) -> None:
     if not common:
         roles = [", ".join(role or "no role" for role in side.steps) for side in (before, after)]
         raise ReadError(
-            f"{_both(before, after)} have no role in common: {roles[0]}; {roles[1]}. A role is what identify(role=…) "
-            "or MSTXKIT_ROLE says"
+            f"{before.path} and {after.path} have no role in common: {roles[0]}; {roles[1]}. A role is what "
+            "identify(role=…) or MSTXKIT_ROLE says"
         )
     is_same = os.path.realpath(before.path) == os.path.realpath(after.path)
-    shared = [role for role in common if _step_numbers(before, role) & _step_numbers(after, role)]
+    both = ([{step.step for step in side.steps[role]} for side in (before, after)] for role in common)
+    shared = [role for role, steps in zip(common, both) if steps[0] & steps[1]]
     if is_same and shared:
         raise ReadError(
             f"{before.path}: the two sides have steps of one run in common; give two parts of it that do not overlap, "
@@ -101,14 +102,6 @@ def _check_steps(side: Side) -> None:
     most = max(int((lengths(steps).values > 0).sum()) for steps in side.steps.values())
     if most < STEPS_NEEDED:
         raise ReadError(f"{what}: only {most} steps; what is not at least {STEPS_NEEDED} steps long cannot be compared")
-
-
-def _step_numbers(side: Side, role: str) -> set[int]:
-    return {step.step for step in side.steps[role]}
-
-
-def _both(before: Side, after: Side) -> str:
-    return f"{before.path} and {after.path}"
 
 
 def _left_out(before: Side, after: Side) -> Iterator[str]:

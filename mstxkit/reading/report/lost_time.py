@@ -22,7 +22,7 @@ from .units import duration, size, spans
 STRAGGLER, ALONE, CHANGE, LINK = "straggler", "alone", "change", "link"
 TAIL, BUBBLE, SPLIT = "tail", "bubble", "split"
 # A loss that no verdict tells of is told from such a share of the run's time on: of a rank, and of anything else.
-TOLD_FROM = {STRAGGLER: 0.02, ALONE: 0.05, LINK: 0.02, TAIL: 0.05, BUBBLE: 0.05, SPLIT: 0.05}
+TOLD_FROM = {STRAGGLER: 0.02, ALONE: 0.05, LINK: 0.02, CHANGE: 0.05, TAIL: 0.05, BUBBLE: 0.05, SPLIT: 0.05}
 _ADVICE = {
     TAIL: "let long responses begin first, or go on beside the next stage; share them out among ranks by their length",
     BUBBLE: "where some have more work, share it out by its length (tokens, responses), not by its count",
@@ -45,7 +45,7 @@ def of(account: Account) -> tuple[list[Matter], float]:
     rows = [row for row in account.what_if if row["saved_ratio"]]
     replayed = _find_replayed(account, judged, rows)
     matters = [_by_steps(account, of_verdict(verdict), row) for verdict, row in zip(judged, replayed)]
-    if account.judged["why_not"] or no_verdict.is_too_short(account.judged):
+    if account.judged["why_not"] not in ("", no_verdict.NO_PEER) or no_verdict.is_too_short(account.judged):
         return matters, 0.0
     several = {_key_of(row["stage"]) for row in rows if row["kind"] == STRAGGLER and row["group"]}
     matters = [m if _key_of(m.stage) in several else _with_others(m, verdict) for verdict, m in zip(judged, matters)]
@@ -173,6 +173,7 @@ def _of_row(account: Account, row: Mapping[str, Any], weight: float) -> Matter:
     kind, stage = row["kind"], shown(row["stage"])
     words = {
         STRAGGLER: step_words.slow(row), ALONE: step_words.slow(row),
+        CHANGE: f"{step_words.place(row)} takes longer than in other steps",
         LINK: f"the collectives of ranks {row['group']} are slow in {stage}",
         TAIL: f"there is a long tail in {stage}: all wait for the last of it",
         BUBBLE: f"ranks are not done together: they wait for the last of them {row['where']} {stage}",
@@ -192,7 +193,7 @@ def _why(account: Account, row: Mapping[str, Any], gates: Rows) -> str:
         return "; ".join(map(step_words.whose_tail, _find_tails(account, row)))
     if row["kind"] == BUBBLE:
         return "; ".join(map(step_words.held_up, gates))
-    gone = (gone for gone in account.judged["withdrawn"] if row["kind"] == STRAGGLER and blames(gone))
+    gone = (gone for gone in account.judged["withdrawn"] if row["kind"] in (STRAGGLER, CHANGE) and blames(gone))
     over = (verdict for verdict in gone if _is_of(verdict, row))
     return "; ".join(for_terminal(verdict["withdrawn"], SENTENCE_LIMIT) for verdict in over)
 

@@ -15,7 +15,7 @@ from .number_table import percent
 from .sentences import listed
 
 HEALTHY, TOO_SHORT, NOT_JUDGED, NOTHING_RECORDED = "healthy", "too_few_steps", "not_judged", "nothing_recorded"
-NOT_MARKED, ALONE = "not_marked", "one_alone"
+NOT_MARKED, ALONE, NO_PEER = "not_marked", "one_alone", judging.NO_PEER
 # From such a share of a step on it is said that no process is in a stage, or that one alone is.
 _LARGE, _STAGES_NAMED = 0.1, 3
 # What saves such a share of a step is told of too few steps, too.
@@ -25,7 +25,7 @@ _ALONE = "one process alone is compared with its own past only, and no stage was
 _MARKED = "mark the stages of each step, mstxkit.stage(…), and count the steps, mstxkit.step() at the begin of each"
 _REMEDIES = {
     judging.NO_STEP: f"{_MARKED}; let one be over",
-    judging.NO_PEER: "record ranks that do the same work into one run folder: a rank is compared with others",
+    NO_PEER: "record ranks that do the same work into one run folder: a rank is compared with others",
     judging.ANEW: "count on, mstxkit.step(steps_before + n): each step is one then; `mstxkit top` tells them apart",
     judging.TWICE: "give each of two jobs a run folder of its own (MSTXKIT_RUN), each role of one job its name "
     "(MSTXKIT_ROLE); `mstxkit status` shows which process is which rank",
@@ -54,7 +54,7 @@ def matter(account: Account, largest: float) -> Matter:
         kind, words, remedy = _LACKS[lacking]
         return Matter(kind, words, advice=remedy, blames=kind == NOTHING_RECORDED)
     if judged["why_not"]:
-        is_alone = judged["why_not"] == judging.NO_PEER and len(account.processes) == 1
+        is_alone = judged["why_not"] == NO_PEER and len(account.processes) == 1
         words = _ALONE if is_alone else f"not judged: {judged['why_not']}"
         advice = "" if is_alone else _REMEDIES.get(judged["why_not"]) or "; ".join(_tell_wanted(judged))
         return _with_longest(account, Matter(NOT_JUDGED, words, advice=advice, blames=False))
@@ -113,7 +113,7 @@ def judged_live(judged_steps: Collection[int | None], has_steps: bool) -> dict[s
         judged_steps: Of each role in which ranks are compared, how many steps could lead to a verdict; None: not known.
         has_steps: Is any step over?
     """
-    why_not = "" if judged_steps else judging.NO_PEER if has_steps else judging.NO_STEP
+    why_not = "" if judged_steps else NO_PEER if has_steps else judging.NO_STEP
     roles = [] if None in judged_steps else [{"role": "", "judged_steps": count} for count in judged_steps]
     return {"why_not": why_not, "roles": roles, "withdrawn": [], "wants": [], "hiding": []}
 

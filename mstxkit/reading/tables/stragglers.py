@@ -140,8 +140,7 @@ def _where_slowest(run: RoleRun, verdict: Verdict, member: int, stage: str, wher
     if not pieces:
         return None
     piece = max(pieces, key=lambda at: float(more_s[steps, at].sum()))
-    more = np.fmax(excess[steps, piece], 0.0)  # each as it weighs: also where few steps are slow, what these have
-    is_slow = excess[:, piece] >= (more**2).sum() / more.sum() / 2
+    is_slow = excess[:, piece] >= half_of_much(np.fmax(excess[steps, piece], 0.0))
     since, until = _find_stretch(is_slow, np.isfinite(excess[:, piece]), steps)
     here = np.flatnonzero(np.isfinite(excess[since:until, piece])) + since
     spent_s, lost_s, step_s = float(own_s[here, piece].mean()), float(more_s[here, piece].mean()), run.step_s()
@@ -155,6 +154,11 @@ def _where_slowest(run: RoleRun, verdict: Verdict, member: int, stage: str, wher
         lost_s / max(spent_s - lost_s, 1e-9), lost_s, verdict.confidence,
         stretch_s - run.expected_s(too_much, stretch_s),
     )  # fmt: skip
+
+
+def half_of_much(values: Seconds) -> float:
+    """Half of their mean, each as it weighs: where few steps are slow too, of what these have."""
+    return float((values**2).sum() / max(values.sum(), 1e-9) / 2)
 
 
 def _find_stretch(

@@ -18,7 +18,7 @@ from ...judging.evidence import Peer
 from ...stages import canonical
 from ...store import verdicts as verdict_kinds
 from ...store.values import finite_number
-from ...store.verdicts import ALL_SLOW, COMMUNICATION, Verdict
+from ...store.verdicts import ALL_SLOW, COMMUNICATION, NOT_ENOUGH_EVIDENCE, Verdict
 from ...triggers.late_rank import middle_of
 from .. import replay
 from ..report.units import spans
@@ -39,7 +39,7 @@ _STRAGGLERS_AT_MOST = 12
 # several, from such a share of the run's time on, beyond what one saves alone; of steps most of which show it.
 _OF_OTHERS, _STEPS_EACH, _SAVES_LEAST, _BEYOND_ONE, _MOSTLY, _APART = 0.2, 8, 0.05, 1.2, 0.8, 2.0
 # What several have become slower in, as the judge says it.
-_KIND_OF = {ALL_SLOW: CHANGE, COMMUNICATION: LINK, verdict_kinds.LINK: LINK}
+_KIND_OF = {ALL_SLOW: CHANGE, NOT_ENOUGH_EVIDENCE: CHANGE, COMMUNICATION: LINK, verdict_kinds.LINK: LINK}
 TAIL_STAGES = ("actor_generate",)
 
 
@@ -82,7 +82,7 @@ def _of_role(runs: tuple[RoleRun, ...], run: RoleRun, verdicts: Iterable[Verdict
             with np.errstate(all="ignore"):
                 less = _taken_from(run, piece, np.fmax(own_s - middle_of(own_s.T)[:, None], 0.0))
             yield _make_row(run, TAIL, piece, replay.saved_s(runs, run, less, every), "in")
-    yield from _list_changes(runs, run, [verdict for verdict in verdicts if verdict.is_blaming])
+    yield from _list_changes(runs, run, verdicts)
 
 
 def _make_row(
@@ -110,6 +110,9 @@ def _last_few(
     usual_s = 0.0 * own_s if are_alone else run.expected_s(np.fmax(run.excess[:, :, piece], 0.0), own_s)
     over_s = np.nan_to_num(own_s - usual_s)
     few, late = _find_last(over_s)
+    if len(few) > 1 and not are_alone:  # held to the others, not to the middle of all, where they are many
+        of_others = np.delete(own_s - run.expected_s(run.excess[:, :, piece], own_s), few, axis=1)
+        over_s[:, few] += (over_s[:, few] > 0) * np.nan_to_num(np.fmax(-middle_of(of_others.T), 0.0))[:, None]
     ranks, least_s = [run.members[member].rank for member in few], _SAVES_LEAST * run.step_s() * len(run.steps)
     if not ranks or over_s.max(axis=1).sum() < least_s or (None in ranks and ranks != [None]):
         return
@@ -131,7 +134,7 @@ def _find_last(over_s: Seconds) -> tuple[list[int], list[int]]:
     order = np.argsort(-sums_s, kind="stable")
     rest_s = np.maximum.accumulate(over_s[:, order[::-1]], axis=1).sum(axis=0)[::-1]  # without the first so many
     few = order[: np.count_nonzero(rest_s > _OF_OTHERS * rest_s[0])].tolist()
-    late = np.flatnonzero(peak_s >= (peak_s**2).sum() / max(peak_s.sum(), 1e-9) / 2).tolist()
+    late = np.flatnonzero(peak_s >= stragglers.half_of_much(peak_s)).tolist()
     are_apart = sums_s[few[-1:]].sum() > _APART * sums_s[order[len(few) : len(few) + 1]].sum()
     are_few = len(few) == 1 or (2 * len(few) <= len(order) and len(late) >= _STEPS_EACH * len(few))
     return (few, late) if are_few and are_apart and len(order) > 1 else ([], [])
@@ -159,17 +162,22 @@ def _taken_from(run: RoleRun, piece: int, less_s: Seconds, members: Any = slice(
 
 
 def _list_changes(runs: tuple[RoleRun, ...], run: RoleRun, verdicts: Iterable[Verdict]) -> Iterator[tuple[Any, ...]]:
-    """What all, or all of a group, have become slower in, by as much as the judge says that it takes longer."""
+    """What all, or all of a group, have become slower in, as the judge says; what is over again, by its own times."""
     for verdict in verdicts:
-        is_of_role = (verdict.role or "") == run.role and verdict.rank is None and verdict.kind in _KIND_OF
-        places = [at for at, owner in enumerate(run.owners) if owner == verdict.stage]
-        if not is_of_role or not places or verdict.since_step is None:
+        kind = _KIND_OF.get(verdict.kind) if verdict.is_blaming or (verdict.withdrawn and not verdict.group) else None
+        at = next((at for at, owner in enumerate(run.owners) if owner == verdict.stage), -1)
+        is_of_role = (verdict.role or "") == run.role and verdict.rank is None
+        if kind is None or not is_of_role or at < 0 or verdict.since_step is None:
             continue
-        since = int(np.searchsorted(run.steps, verdict.since_step))
-        if since < len(run.steps):
-            less_s = np.minimum(run.own_s[:, :, places[0]], finite_number(verdict.evidence.get("lost_s")) or 0.0)
-            less_s[:since] = 0.0
-            members = [at for at, rank in enumerate(run.ranks) if not verdict.group or rank in verdict.group]
-            steps, kind = (since, len(run.steps)), _KIND_OF[verdict.kind]
-            saved = replay.saved_s(runs, run, _taken_from(run, places[0], less_s, members), range(*steps))
-            yield _make_row(run, kind, places[0], saved, "in", None, steps, verdict.group)
+        own_s, since = run.own_s[:, :, at], int(np.searchsorted(run.steps, verdict.since_step))
+        longer_s = np.full(len(run.steps), finite_number(verdict.evidence.get("lost_s")) or 0.0)
+        if verdict.withdrawn:
+            longer_s = np.nan_to_num(np.fmax(middle_of(own_s.T) - middle_of(own_s[:since].ravel()), 0.0))
+            longer_s[np.searchsorted(run.steps, verdict.step or 0, "right") :] = 0.0
+        longer_s[:since] = 0.0
+        late = np.flatnonzero(longer_s >= max(1e-9, stragglers.half_of_much(longer_s))).tolist()
+        if late:
+            members = [member for member, rank in enumerate(run.ranks) if not verdict.group or rank in verdict.group]
+            less, steps = _taken_from(run, at, np.minimum(own_s, longer_s[:, None]), members), (late[0], late[-1] + 1)
+            saved = replay.saved_s(runs, run, less, range(*steps))
+            yield _make_row(run, kind, at, saved, "in", None, steps, verdict.group)
