@@ -26,8 +26,7 @@ _RINGS_COME_WITHIN = 12
 _OUTLIER, _LEAST_NOISE = 4.0, 0.01
 # How fast history follows: while nothing has changed, and while something seems to have.
 _FOLLOWS, _FOLLOWS_CHANGED = 0.03, 0.002
-# So many steps make a history.
-_STEPS = 10
+_STEPS = 10  # so many make a history
 
 
 class LevelsNow(NamedTuple):
@@ -93,8 +92,10 @@ class Levels:
         rate = np.where(is_there & (seen > 1), np.maximum(1 / np.maximum(1.0, seen - 1), _FOLLOWS), 0.0)
         self.variance[at] += rate * (jump - self.variance[at])
         follows = np.where(has_changed, _FOLLOWS_CHANGED, np.maximum(1 / (seen + 1), _FOLLOWS)) * is_there
-        self.level[at] += follows * np.where(seen > 0, bounded, or_zero(now.level))
-        self.level[at] += np.where(seen > 0, follows * (more_work * now.cost).sum(axis=1), 0.0)
+        # Both move along the line of time by work, and what is far off it moves neither.
+        more_work = more_work * np.divide(bounded, off, out=np.ones_like(off), where=off != 0)[:, None]
+        by_work = (more_work * (now.cost + self._regression.slopes(at))).sum(axis=1)
+        self.level[at] += follows * np.where(seen > 0, bounded + by_work, or_zero(now.level))
         self.work[at] += follows[:, None] * np.where(seen[:, None] > 0, more_work, now.work)
         self._last[at] = np.where(is_there, off, self._last[at])
         self.seen[at] = seen + is_there

@@ -45,8 +45,7 @@ _ASKS_SHARE = 0.75
 _LASTS_STEPS = 5
 # Rings of so many steps, or of two thirds of all in which something is slow, are of when it was slow.
 _RECENT_STEPS = 8
-# The numbers of so many steps are remembered: some count by tens.
-_REMEMBERED = 256
+_REMEMBERED = 256  # so many steps' numbers: some count by tens
 
 
 class RoleHistory(RoleLessons):

@@ -83,15 +83,12 @@ def compact(
             for batch in _split_batches(run, own_id, _not_done(run, own_id, host, names)):
                 done = done.plus(_compact_batch(run, own_id, host, batch))
                 progress(len(batch) / count)
-    return done.plus(_remove_all(run, own_id, hosts, wait_s)) if remove else done
-
-
-def _remove_all(run: Path, own_id: str, hosts: Collection[str] | None, wait_s: float) -> Compacted:
-    there, count = frozenset(places.SealedFolder(str(run), own_id).names(layout.SEALED_SUFFIX)), 0
-    for host in sorted({batch.host for batch in _known_batches(run, own_id) if hosts is None or batch.host in hosts}):
+    there = frozenset(places.SealedFolder(str(run), own_id).names(layout.SEALED_SUFFIX))
+    compacted_on = {batch.host for batch in _known_batches(run, own_id)} if remove else set()
+    for host in sorted(compacted_on if hosts is None else compacted_on.intersection(hosts)):
         with _alone(run, host, wait_s):
-            count += _remove_sealed(run, own_id, host, there)
-    return Compacted(removed=count)
+            done = done.plus(Compacted(removed=_remove_sealed(run, own_id, host, there)))
+    return done
 
 
 def _alone(run: Path, host: str, wait_s: float) -> AbstractContextManager[None]:

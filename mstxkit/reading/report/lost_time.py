@@ -65,13 +65,13 @@ def of(account: Account) -> tuple[list[Matter], float]:
 
 
 def _explained(row: Mapping[str, Any], losses: Sequence[tuple[str | None, str | None, float]]) -> float:
-    """How much of what a row saves is told already: of a slow rank nothing, of a tail and of who is alone what is in
-    that stage, else all that is of its role.
+    """How much of what a row saves is told already: of a slow rank nothing, of a tail, of few steps and of who is
+    alone what is in that stage, else all that is of its role.
     """
     return sum(
         weight for role, stage, weight in losses
         if (role or "") == row["role"] and row["kind"] not in (STRAGGLER, LINK)
-        and (row["kind"] not in (ALONE, TAIL) or _key_of(stage) == _key_of(row["stage"]))
+        and (row["kind"] not in (ALONE, CHANGE, TAIL) or _key_of(stage) == _key_of(row["stage"]))
     )  # fmt: skip
 
 
@@ -173,12 +173,12 @@ def _of_row(account: Account, row: Mapping[str, Any], weight: float) -> Matter:
     kind, stage = row["kind"], shown(row["stage"])
     words = {
         STRAGGLER: step_words.slow(row), ALONE: step_words.slow(row),
-        CHANGE: f"{step_words.place(row)} takes longer than in other steps",
+        CHANGE: f"{stage} takes" if row["where"] == "in" else f"the time before {stage} is",
         LINK: f"the collectives of ranks {row['group']} are slow in {stage}",
         TAIL: f"there is a long tail in {stage}: all wait for the last of it",
         BUBBLE: f"ranks are not done together: they wait for the last of them {row['where']} {stage}",
         SPLIT: f"trainers and rollouts wait for each other: {row['trainers']} and {row['rollouts']} would be better",
-    }[kind]  # fmt: skip
+    }[kind] + " longer than in other steps" * (kind == CHANGE)  # fmt: skip
     whose = f" (role {shown(row['role'])})" if account.roles > 1 and row["role"] else ""
     ranks = () if row["rank"] is None else (row["rank"],)
     gates = [gate for gate in account.held_up_by if kind == BUBBLE and gate["role"] == row["role"]][:1]
@@ -193,7 +193,7 @@ def _why(account: Account, row: Mapping[str, Any], gates: Rows) -> str:
         return "; ".join(map(step_words.whose_tail, _find_tails(account, row)))
     if row["kind"] == BUBBLE:
         return "; ".join(map(step_words.held_up, gates))
-    gone = (gone for gone in account.judged["withdrawn"] if row["kind"] in (STRAGGLER, CHANGE) and blames(gone))
+    gone = (gone for gone in account.judged["withdrawn"] if row["kind"] == STRAGGLER and blames(gone))
     over = (verdict for verdict in gone if _is_of(verdict, row))
     return "; ".join(for_terminal(verdict["withdrawn"], SENTENCE_LIMIT) for verdict in over)
 

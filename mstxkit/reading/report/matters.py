@@ -42,15 +42,9 @@ def weighed(account: Account) -> list[Matter]:
     earlier = [(end, "an earlier attempt: ") for attempt in reversed(range(newest)) for end in _ends(account, attempt)]
     earlier += [(_of_end(account, end, []), "over: ") for end in account.incidents if end["over_ns"]]
     past = [end._replace(kind=EARLIER, words=when + end.words, cost="", blames=False) for end, when in earlier]
-    return [*ends, *losses, *calm, *past, *_find_alike(account)]
-
-
-def _find_alike(account: Account) -> Iterator[Matter]:
-    """Stages whose names are nearly like those of others."""
-    for stage in account.stages:
-        if (meant := meant_by(stage)) is not None:
-            words = f"no stage that mstxkit knows is called {shown(stage)}: {meant} may be meant"
-            yield Matter(NAME, words, blames=False)
+    alike = [(shown(stage), meant) for stage in account.stages if (meant := meant_by(stage)) is not None]
+    words = (f"no stage that mstxkit knows is called {stage}: {meant} may be meant" for stage, meant in alike)
+    return [*ends, *losses, *calm, *past, *(Matter(NAME, each, blames=False) for each in words)]
 
 
 def _ends(account: Account, attempt: int) -> list[Matter]:

@@ -23,7 +23,7 @@ _IFS = {
     "bubble": "nobody waits {where} {stage}",
     "link": "the collectives of ranks {group} in {stage} as fast as others",
     "tail": "no rank longer in {stage} than the one in the middle",
-    "change": "{stage} as fast as before step {first_step}",
+    "change": "{stage} as fast as in other steps",
     "split": "{trainers} trainers and {rollouts} rollouts",
 }  # fmt: skip
 

@@ -67,22 +67,18 @@ def _list_rows(
     is_alive = liveness((process.host, process.pid, process.state) for process in processes)
     kept = [session for session in sessions(run, run_id, unusable) if session.key[0]]
     judge = Fates(fate.heard(control, is_alive, unusable), lambda: kept, is_alive, now_ns)
-    clocks, count = _Clocks(processes), 0
-    for request in _list_requests(judge, _read_asked(control, unusable), kept):
+    clocks, count, asked = _Clocks(processes), 0, list[Asked]()
+    try:
+        asked = fate.asked(control)
+    except Unusable as exc:
+        unusable.append(exc)
+    for request in _list_requests(judge, asked, kept):
         for place in _list_places(request, judge):
             if count == ROWS_AT_MOST:
                 unusable.append(Unusable(control.path, f"more than {count} rows: the rest is left out"))
                 return
             count += 1
             yield _make_row(request, place, judge, clocks)
-
-
-def _read_asked(control: ControlFolder, unusable: list[Unusable]) -> list[Asked]:
-    try:
-        return fate.asked(control)
-    except Unusable as exc:
-        unusable.append(exc)
-        return []
 
 
 def _list_requests(judge: Fates, wanted: Sequence[Asked], kept: Sequence[RecordedSession]) -> Iterator[_Request]:

@@ -8,7 +8,7 @@ are then gone through once more, with another share of each batch for everybody.
 from __future__ import annotations
 
 import math
-from typing import Any, Iterable, Iterator, NamedTuple
+from typing import Any, Iterator, NamedTuple
 
 import numpy as np
 
@@ -67,7 +67,10 @@ def rows(runs: tuple[RoleRun, ...], kind: str, asked: AskedSplit | None = None) 
     if not (now_s > 0 and step_s > 0):
         _refuse_numbers(asked, "steps take some time")
         return
-    for more_trainers, more_rollouts in _list_splits(n, m, asked):
+    moves = sorted({round(min(n, m) * share) for share in _MOVED} - {0})
+    moved = [(n + more, m - more) for more in [*(-move for move in reversed(moves)), *moves]]
+    first = [] if asked is None else [(asked.trainers or n, asked.rollouts or m)]
+    for more_trainers, more_rollouts in dict.fromkeys([*first, *(split for split in moved if min(split) > 0)]):
         then_s = step_s * _step_s(trainers, rollouts, more_trainers, more_rollouts) / now_s
         off = _OFF_AT_LEAST + _OFF_BY_TWICE * math.hypot(math.log2(more_trainers / n), math.log2(more_rollouts / m))
         yield (
@@ -80,14 +83,6 @@ def rows(runs: tuple[RoleRun, ...], kind: str, asked: AskedSplit | None = None) 
 def _refuse_numbers(asked: AskedSplit | None, needed: str) -> None:
     if asked is not None:
         raise ReadError(f"what other numbers of trainers and rollouts do is known only of a run in which {needed}")
-
-
-def _list_splits(n: int, m: int, asked: AskedSplit | None) -> Iterable[tuple[int, int]]:
-    """(trainers, rollouts) to go through: those asked for, and some moved from one side to the other."""
-    moves = sorted({round(min(n, m) * share) for share in _MOVED} - {0})
-    moved = [(n + more, m - more) for more in [*(-move for move in reversed(moves)), *moves]]
-    first = [] if asked is None else [(asked.trainers or n, asked.rollouts or m)]
-    return dict.fromkeys([*first, *(split for split in moved if min(split) > 0)])
 
 
 def _has_stages(run: RoleRun, stages: tuple[str, ...]) -> bool:

@@ -18,7 +18,7 @@ from ...judging.evidence import Peer
 from ...stages import canonical
 from ...store import verdicts as verdict_kinds
 from ...store.values import finite_number
-from ...store.verdicts import ALL_SLOW, COMMUNICATION, NOT_ENOUGH_EVIDENCE, Verdict
+from ...store.verdicts import ALL_SLOW, COMMUNICATION, Verdict
 from ...triggers.late_rank import middle_of
 from .. import replay
 from ..report.units import spans
@@ -39,7 +39,7 @@ _STRAGGLERS_AT_MOST = 12
 # several, from such a share of the run's time on, beyond what one saves alone; of steps most of which show it.
 _OF_OTHERS, _STEPS_EACH, _SAVES_LEAST, _BEYOND_ONE, _MOSTLY, _APART = 0.2, 8, 0.05, 1.2, 0.8, 2.0
 # What several have become slower in, as the judge says it.
-_KIND_OF = {ALL_SLOW: CHANGE, NOT_ENOUGH_EVIDENCE: CHANGE, COMMUNICATION: LINK, verdict_kinds.LINK: LINK}
+_KIND_OF = {ALL_SLOW: CHANGE, COMMUNICATION: LINK, verdict_kinds.LINK: LINK}
 TAIL_STAGES = ("actor_generate",)
 
 
@@ -57,7 +57,7 @@ def table(
     - `bubble`: if all came at the same time to where they wait, in (or before) `stage`.
     - `link`: with the collectives of the ranks of `group` as fast as before, or as those of other groups.
     - `tail`: if nobody was longer in the stage than the member in the middle.
-    - `change`: with the stage as fast for its work as before the step from which on all were slower.
+    - `change`: with the stage as fast for its work as before the step from which on all were slower, or as in others.
     - `split`: of an async job, with so many `trainers` and `rollouts`; what is saved may be less than nothing.
 
     Verdicts also tell since when all are slower. Raises ReadError: nothing tells of the split that is `asked` for.
@@ -74,6 +74,7 @@ def _of_role(runs: tuple[RoleRun, ...], run: RoleRun, verdicts: Iterable[Verdict
     every = range(len(run.steps))
     for piece in range(len(run.kinds)):
         yield from _last_few(runs, run, piece, [slow for slow in named if slow.piece == piece])
+        yield from _few_steps(runs, run, piece)
         if run.waits[piece] and np.nansum(run.wait_s[:, :, piece]) > 0:
             less = replay.taken(run, run.own_s - _balance_times(run, piece))
             yield _make_row(run, BUBBLE, piece, replay.saved_s(runs, run, less, every), run.where(piece))
@@ -82,7 +83,7 @@ def _of_role(runs: tuple[RoleRun, ...], run: RoleRun, verdicts: Iterable[Verdict
             with np.errstate(all="ignore"):
                 less = _taken_from(run, piece, np.fmax(own_s - middle_of(own_s.T)[:, None], 0.0))
             yield _make_row(run, TAIL, piece, replay.saved_s(runs, run, less, every), "in")
-    yield from _list_changes(runs, run, verdicts)
+    yield from _list_changes(runs, run, [verdict for verdict in verdicts if verdict.is_blaming])
 
 
 def _make_row(
@@ -116,9 +117,7 @@ def _last_few(
     ranks, least_s = [run.members[member].rank for member in few], _SAVES_LEAST * run.step_s() * len(run.steps)
     if not ranks or over_s.max(axis=1).sum() < least_s or (None in ranks and ranks != [None]):
         return
-    steps, seen_steps = (int(late[0]), int(late[-1]) + 1), None
-    if len(late) < _MOSTLY * (steps[1] - steps[0]):
-        steps, seen_steps = (0, len(run.steps)), len(late)
+    steps, seen_steps = _find_span(run, late)
     saved = replay.saved_s(runs, run, _taken_from(run, piece, over_s, few), range(*steps))
     if saved[1] >= max([least_s / (steps[1] - steps[0]), *(_BEYOND_ONE * slow.saved[1] for slow in named)]):
         peer, group = (None, ranks) if len(few) > 1 else (run.members[few[0]], ())
@@ -138,6 +137,13 @@ def _find_last(over_s: Seconds) -> tuple[list[int], list[int]]:
     are_apart = sums_s[few[-1:]].sum() > _APART * sums_s[order[len(few) : len(few) + 1]].sum()
     are_few = len(few) == 1 or (2 * len(few) <= len(order) and len(late) >= _STEPS_EACH * len(few))
     return (few, late) if are_few and are_apart and len(order) > 1 else ([], [])
+
+
+def _find_span(run: RoleRun, late: Sequence[int]) -> tuple[tuple[int, int], int | None]:
+    """From the first to behind the last of these steps; where they are not most of those, all steps, and how many."""
+    since, until = int(late[0]), int(late[-1]) + 1
+    is_dense = len(late) >= _MOSTLY * (until - since)
+    return ((since, until), None) if is_dense else ((0, len(run.steps)), len(late))
 
 
 def _balance_times(run: RoleRun, piece: int) -> Seconds:
@@ -162,22 +168,33 @@ def _taken_from(run: RoleRun, piece: int, less_s: Seconds, members: Any = slice(
 
 
 def _list_changes(runs: tuple[RoleRun, ...], run: RoleRun, verdicts: Iterable[Verdict]) -> Iterator[tuple[Any, ...]]:
-    """What all, or all of a group, have become slower in, as the judge says; what is over again, by its own times."""
+    """What all, or all of a group, have become slower in, by as much as the judge says that it takes longer."""
     for verdict in verdicts:
-        kind = _KIND_OF.get(verdict.kind) if verdict.is_blaming or (verdict.withdrawn and not verdict.group) else None
-        at = next((at for at, owner in enumerate(run.owners) if owner == verdict.stage), -1)
-        is_of_role = (verdict.role or "") == run.role and verdict.rank is None
-        if kind is None or not is_of_role or at < 0 or verdict.since_step is None:
+        is_of_role = (verdict.role or "") == run.role and verdict.rank is None and verdict.kind in _KIND_OF
+        places = [at for at, owner in enumerate(run.owners) if owner == verdict.stage]
+        if not is_of_role or not places or verdict.since_step is None:
             continue
-        own_s, since = run.own_s[:, :, at], int(np.searchsorted(run.steps, verdict.since_step))
-        longer_s = np.full(len(run.steps), finite_number(verdict.evidence.get("lost_s")) or 0.0)
-        if verdict.withdrawn:
-            longer_s = np.nan_to_num(np.fmax(middle_of(own_s.T) - middle_of(own_s[:since].ravel()), 0.0))
-            longer_s[np.searchsorted(run.steps, verdict.step or 0, "right") :] = 0.0
-        longer_s[:since] = 0.0
-        late = np.flatnonzero(longer_s >= max(1e-9, stragglers.half_of_much(longer_s))).tolist()
-        if late:
-            members = [member for member, rank in enumerate(run.ranks) if not verdict.group or rank in verdict.group]
-            less, steps = _taken_from(run, at, np.minimum(own_s, longer_s[:, None]), members), (late[0], late[-1] + 1)
-            saved = replay.saved_s(runs, run, less, range(*steps))
-            yield _make_row(run, kind, at, saved, "in", None, steps, verdict.group)
+        since = int(np.searchsorted(run.steps, verdict.since_step))
+        if since < len(run.steps):
+            less_s = np.minimum(run.own_s[:, :, places[0]], finite_number(verdict.evidence.get("lost_s")) or 0.0)
+            less_s[:since] = 0.0
+            members = [at for at, rank in enumerate(run.ranks) if not verdict.group or rank in verdict.group]
+            steps, kind = (since, len(run.steps)), _KIND_OF[verdict.kind]
+            saved = replay.saved_s(runs, run, _taken_from(run, places[0], less_s, members), range(*steps))
+            yield _make_row(run, kind, places[0], saved, "in", None, steps, verdict.group)
+
+
+def _few_steps(runs: tuple[RoleRun, ...], run: RoleRun, piece: int) -> Iterator[tuple[Any, ...]]:
+    """The steps, less than half, in which all take far longer than in the others, by more than their work."""
+    own_s, work = run.own_s[:, :, piece], middle_of(run.work[:, :, piece].swapaxes(0, 1))
+    with np.errstate(all="ignore"):
+        more_work = np.fmax(np.fmax.reduce(work / middle_of(work), axis=1), 1.0)
+    usual_s = middle_of(middle_of(own_s.T)) * more_work
+    longer_s = np.nan_to_num(np.fmax(middle_of(own_s.T) - usual_s, 0.0))
+    late = np.flatnonzero(longer_s >= max(1e-9, stragglers.half_of_much(longer_s)))
+    rest_s = np.delete(longer_s, late)
+    if 0 < len(late) < len(rest_s) and longer_s[late].min() > _APART * rest_s.max():
+        less_s = np.where(longer_s > rest_s.max(), longer_s, 0.0)[:, None]
+        steps, seen_steps = _find_span(run, late.tolist())
+        saved = replay.saved_s(runs, run, _taken_from(run, piece, np.minimum(own_s, less_s)), range(*steps))
+        yield _make_row(run, CHANGE, piece, saved, run.where(piece), None, steps, (), seen_steps)
