@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from mstxkit.cli import application
 
-pytestmark = pytest.mark.days("odd")
+pytestmark = [pytest.mark.days("odd"), pytest.mark.timeout(1800)]  # in `make soak` its tests take longest: begun first
 
 FORKS = """
     import os, sys, threading, time, mstxkit
