@@ -69,12 +69,12 @@ def table(
 def _of_role(runs: tuple[RoleRun, ...], run: RoleRun, verdicts: Iterable[Verdict]) -> Iterator[tuple[Any, ...]]:
     named = stragglers.of_role(runs, run, verdicts)[:_STRAGGLERS_AT_MOST]
     for slow in named:
-        peer, steps = run.members[slow.member], (slow.since, slow.until)
-        yield _make_row(run, STRAGGLER, slow.piece, slow.saved, slow.where, peer, steps)
-    every = range(len(run.steps))
+        steps = slow.since, slow.until
+        yield _make_row(run, STRAGGLER, slow.piece, slow.saved, slow.where, run.members[slow.member], steps)
+    every, changes = range(len(run.steps)), list(_list_changes(runs, run, verdicts))
     for piece in range(len(run.kinds)):
         yield from _last_few(runs, run, piece, [slow for slow in named if slow.piece == piece])
-        yield from _few_steps(runs, run, piece)
+        yield from () if run.stage(piece) in [row[2] for row in changes] else _few_steps(runs, run, piece)
         if run.waits[piece] and np.nansum(run.wait_s[:, :, piece]) > 0:
             less = replay.taken(run, run.own_s - _balance_times(run, piece))
             yield _make_row(run, BUBBLE, piece, replay.saved_s(runs, run, less, every), run.where(piece))
@@ -83,7 +83,7 @@ def _of_role(runs: tuple[RoleRun, ...], run: RoleRun, verdicts: Iterable[Verdict
             with np.errstate(all="ignore"):
                 less = _taken_from(run, piece, np.fmax(own_s - middle_of(own_s.T)[:, None], 0.0))
             yield _make_row(run, TAIL, piece, replay.saved_s(runs, run, less, every), "in")
-    yield from _list_changes(runs, run, [verdict for verdict in verdicts if verdict.is_blaming])
+    yield from changes
 
 
 def _make_row(
@@ -172,7 +172,7 @@ def _list_changes(runs: tuple[RoleRun, ...], run: RoleRun, verdicts: Iterable[Ve
     for verdict in verdicts:
         is_of_role = (verdict.role or "") == run.role and verdict.rank is None and verdict.kind in _KIND_OF
         places = [at for at, owner in enumerate(run.owners) if owner == verdict.stage]
-        if not is_of_role or not places or verdict.since_step is None:
+        if not is_of_role or not places or verdict.since_step is None or not verdict.is_blaming:
             continue
         since = int(np.searchsorted(run.steps, verdict.since_step))
         if since < len(run.steps):
@@ -189,11 +189,11 @@ def _few_steps(runs: tuple[RoleRun, ...], run: RoleRun, piece: int) -> Iterator[
     own_s, work = run.own_s[:, :, piece], middle_of(run.work[:, :, piece].swapaxes(0, 1))
     with np.errstate(all="ignore"):
         more_work = np.fmax(np.fmax.reduce(work / middle_of(work), axis=1), 1.0)
-    usual_s = middle_of(middle_of(own_s.T)) * more_work
-    longer_s = np.nan_to_num(np.fmax(middle_of(own_s.T) - usual_s, 0.0))
+    longer_s = np.nan_to_num(np.fmax(middle_of(own_s.T) - middle_of(middle_of(own_s.T)) * more_work, 0.0))
     late = np.flatnonzero(longer_s >= max(1e-9, stragglers.half_of_much(longer_s)))
-    rest_s = np.delete(longer_s, late)
-    if 0 < len(late) < len(rest_s) and longer_s[late].min() > _APART * rest_s.max():
+    rest_s, least_s = np.delete(longer_s, late), _SAVES_LEAST * run.step_s() * len(run.steps)
+    are_apart = 0 < len(late) < len(rest_s) and longer_s[late].min() > _APART * rest_s.max()
+    if are_apart and longer_s[late].sum() >= least_s:
         less_s = np.where(longer_s > rest_s.max(), longer_s, 0.0)[:, None]
         steps, seen_steps = _find_span(run, late.tolist())
         saved = replay.saved_s(runs, run, _taken_from(run, piece, np.minimum(own_s, less_s)), range(*steps))
