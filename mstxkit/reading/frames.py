@@ -157,12 +157,12 @@ class Finisher:
             owner = "owner" if name in _OF_OWNER and "owner" in rows.columns else "process"
             if only is not None and owner == "process":
                 return self._repeat_value(values, only, rows.height)
-            return _take_values(values, owner).alias(name)
+            return pl.lit(values).gather(pl.col(owner)).alias(name)
         if name in self._by_code:
             values, code = self._by_code[name]
             if code == "site" and values.n_unique() == 1:
                 return self._repeat_value(values, 0, rows.height).alias(name)
-            return _take_values(values, code).alias(name)
+            return pl.lit(values).gather(pl.col(code)).alias(name)
         if name in _WORK:
             is_number = rows[NAMED + name].dtype != pl.Boolean
             number = pl.col(NAMED + name).cast(pl.Float64, strict=False) if is_number else pl.lit(None, pl.Float64)
@@ -179,10 +179,6 @@ class Finisher:
         if kept is None or len(kept) < rows or not kept.head(1).equals(values[place : place + 1]):
             kept = self._repeated[values.name] = values.new_from_index(place, rows)
         return kept.head(rows)
-
-
-def _take_values(values: pl.Series, places: str) -> pl.Expr:
-    return pl.lit(values).gather(pl.col(places))
 
 
 # A driver that waits is no rank's; the rest of a row is that of its process.

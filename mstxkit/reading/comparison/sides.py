@@ -78,7 +78,7 @@ def lengths(steps: list[RoleStep]) -> Series:
     """How long each step of a role takes: until the same processes begin the one with the next number; else until all
     have left its last stage. Seconds.
     """
-    began = [_first_entered(step) for step in steps]
+    began = [_of_known(np.min, step.entered_s) for step in steps]
     took = [_of_known(np.max, step.left_s) - begin for step, begin in zip(steps, began)]
     for at, (step, other) in enumerate(zip(steps, steps[1:])):
         until_next = began[at + 1] - began[at]
@@ -190,7 +190,7 @@ def stages_of(steps: Iterable[RoleStep]) -> list[str]:
     """Every stage of these, in the order in which a step goes through them."""
     entered: dict[str, list[float]] = {}
     for step in steps:
-        begin = _first_entered(step)
+        begin = _of_known(np.min, step.entered_s)
         for at, stage in enumerate(step.stages):
             entered.setdefault(stage, []).append(_of_known(np.min, step.entered_s[:, at]) - begin)
     return sorted(entered, key=lambda stage: float(np.nanmedian(entered[stage])))
@@ -198,10 +198,6 @@ def stages_of(steps: Iterable[RoleStep]) -> list[str]:
 
 def _at(steps: list[RoleStep], stage: str) -> list[tuple[RoleStep, int]]:
     return [(step, step.stages.index(stage) if stage in step.stages else -1) for step in steps]
-
-
-def _first_entered(step: RoleStep) -> float:
-    return _of_known(np.min, step.entered_s)
 
 
 def _of_known(together: Callable[[Seconds], Any], values: Seconds) -> float:
