@@ -21,6 +21,11 @@ STEPS, PROFILED = 4, 3
 STAGES = ("actor_generate", "actor_compute_log_prob", "actor_update")
 
 
+def has_heard(ack: Path) -> bool:
+    """Does this rank say what becomes of the planned request?"""
+    return ack.exists() and any(f'"{state}"' in ack.read_text() for state in ("queued", "armed", "done", "refused"))
+
+
 def main() -> None:
     """Train."""
     framework, file, folder = sys.argv[1], sys.argv[2], Path(sys.argv[3])
@@ -40,7 +45,7 @@ def main() -> None:
                     torch.ones(8).mul(2)
             if number == PROFILED:
                 theirs.stop()
-            their_profilers.wait_until(ack.exists, "this rank is not on duty")
+            their_profilers.wait_until(lambda: has_heard(ack), "this rank has not heard of what is planned")
     profiles = sorted(str(path) for path in (folder / "theirs").rglob("*_ascend_pt"))
     sys.stdout.write(f"TOLD {json.dumps(profiles)}\n")
 
