@@ -44,7 +44,7 @@ RANK = """
         os.kill(os.getpid(), signal.SIGKILL)
 
     def killed_later():
-        time.sleep(0.6)  # whoever waits is stuck before it is decided what that was
+        time.sleep(1.8)  # of 3: whoever waits is stuck before it is decided what that was
         killed()
 
     def grows():

@@ -68,7 +68,7 @@ def test_a_rank_that_waits_for_a_frozen_disk_is_named(start: Start, frozen_disk:
 
 @pytest.mark.parametrize("deed", ["killed", "killed_later"])
 def test_a_killed_rank_is_named_although_it_was_the_keeper(start: Start, deed: str) -> None:
-    incident = start(deed, "waits").incident()
+    incident = start(deed, "waits", hang_s=3.0).incident()
 
     assert (incident.kind, incident.rank, incident.stage, incident.range) == ("killed", 0, "reward", "score")
 
