@@ -245,7 +245,9 @@ class Training:
             wait_until(lambda: any(self.is_heard(each) for each in self.reports()), "the request does not come")
 
     def is_heard(self, report: dict[str, Any]) -> bool:
-        return report["state"] == "armed" or report["reason"].startswith("waits for")
+        """Is it armed, or does it wait for theirs? In a process's first case it waits for imports before that."""
+        waits = report["reason"].startswith("waits for") and "imports" not in report["reason"]
+        return waits or report["state"] == "armed"
 
     def is_over(self) -> bool:
         return all(report["state"] not in ("queued", "armed", "running", "draining") for report in self.reports())
