@@ -262,7 +262,7 @@ class _Judge:
         """The one that took the others along; none where they left in order."""
         launcher = self._find_launcher(gone[0])
         seen = [life for life in gone if life.gone_ns is not None]
-        if self._was_started_anew(gone[0]) or (launcher is not None and _says_that_a_child_died(launcher)):
+        if self._was_started_anew(gone[0]) or (launcher is not None and launcher.process.error in A_CHILD_DIED):
             return _find_earliest(seen or [life for life in gone if life.is_inside])
         # Where no launcher went on, who saw it was one of them, or the launcher, and was gone later.
         was_outlived = launcher is None or launcher.process.state == KILLED
@@ -272,7 +272,7 @@ class _Judge:
         """Did one leave in order, whatever the others that were gone? By who started it, else by those of its job."""
         launcher = self._find_launcher(life)
         above = [other for other in members if other is not life] if launcher is None else [launcher]
-        if any(other.last_ns - life.last_ns > AT_ONCE_NS or _says_that_a_child_died(other) for other in above):
+        if any(other.last_ns - life.last_ns > AT_ONCE_NS or other.process.error in A_CHILD_DIED for other in above):
             return False
         has_ended = launcher is not None and launcher.process.state == ENDED
         return has_ended and (life.process.is_of_ray or life.is_waiting) if life.is_inside else bool(above)
@@ -337,7 +337,3 @@ def _gone_together(gone: list[Life]) -> list[list[Life]]:
             over_ns = life.gone_ns or _NEVER
         sets[-1].append(life)
     return sets
-
-
-def _says_that_a_child_died(life: Life) -> bool:
-    return life.process.error in A_CHILD_DIED

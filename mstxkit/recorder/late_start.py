@@ -85,7 +85,7 @@ class LateStart:
         while not self.now(_LOOKS_EVERY_S):
             hung_s += 0.0 if self._background.lacks_cpu else _LOOKS_EVERY_S
             if hung_s >= WAITS_AT_MOST_S or time.monotonic() > deadline_s:
-                engine.await_first(None)
+                engine.await_first(None)  # which counts as recording
                 if not engine.recording():  # else it has begun, but for what comes last
                     faults.count("a late child")  # not logged: a program may fork for each sample of a batch
                     self.parent.late_children.add(self.pid)

@@ -21,11 +21,6 @@ STEPS, PROFILED = 4, 3
 STAGES = ("actor_generate", "actor_compute_log_prob", "actor_update")
 
 
-def has_heard(ack: Path) -> bool:
-    """Does this rank say what becomes of the planned request?"""
-    return ack.exists() and any(f'"{state}"' in ack.read_text() for state in ("queued", "armed", "done", "refused"))
-
-
 def main() -> None:
     """Train."""
     framework, file, folder = sys.argv[1], sys.argv[2], Path(sys.argv[3])
@@ -33,7 +28,6 @@ def main() -> None:
     mstxkit.autopatch(framework)
     their_profilers.torch_npu = torch_npu
     theirs = their_profilers.KINDS[framework](folder / "theirs", None)
-    ack = folder / "run" / "control" / "acks" / "rank0.json"
     with mstxkit.capture(str(folder / "run"), config=file, poll_every_s=0.02):
         mstxkit.identify(rank=0, world_size=1)
         for number in range(1, STEPS + 1):
@@ -45,7 +39,9 @@ def main() -> None:
                     torch.ones(8).mul(2)
             if number == PROFILED:
                 theirs.stop()
-            their_profilers.wait_until(lambda: has_heard(ack), "this rank has not heard of what is planned")
+            their_profilers.wait_until(
+                lambda: their_profilers.read_reports(folder / "run") != [], "this rank has not heard of what is planned"
+            )
     profiles = sorted(str(path) for path in (folder / "theirs").rglob("*_ascend_pt"))
     sys.stdout.write(f"TOLD {json.dumps(profiles)}\n")
 

@@ -213,6 +213,12 @@ KINDS = {
 }
 
 
+def read_reports(run: Path) -> list[dict[str, Any]]:
+    """What rank 0 says of requests; [] while it is not on duty."""
+    ack = run / "control" / "acks" / "rank0.json"
+    return json.loads(ack.read_text())["document"]["reports"] if ack.exists() else []
+
+
 class Training:
     """A loop of steps, each with one stage."""
 
@@ -236,7 +242,7 @@ class Training:
             work()
 
     def reports(self) -> list[dict[str, Any]]:
-        return json.loads((self.run / "control" / "acks" / "rank0.json").read_text())["document"]["reports"]
+        return read_reports(self.run)
 
     def ask(self) -> None:
         """One request, where ours is an escalation, until this rank has heard of it."""

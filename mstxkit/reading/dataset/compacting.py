@@ -83,8 +83,10 @@ def compact(
             for batch in _split_batches(run, own_id, _not_done(run, own_id, host, names)):
                 done = done.plus(_compact_batch(run, own_id, host, batch))
                 progress(len(batch) / count)
+    if not remove:
+        return done
     there = frozenset(places.SealedFolder(str(run), own_id).names(layout.SEALED_SUFFIX))
-    compacted_on = {batch.host for batch in _known_batches(run, own_id)} if remove else set()
+    compacted_on = {batch.host for batch in _known_batches(run, own_id)}
     for host in sorted(compacted_on if hosts is None else compacted_on.intersection(hosts)):
         with _alone(run, host, wait_s):
             done = done.plus(Compacted(removed=_remove_sealed(run, own_id, host, there)))

@@ -132,11 +132,11 @@ def of_verdict(verdict: Mapping[str, Any]) -> Matter:
     since = "" if verdict["since_step"] is None else f", since step {verdict['since_step']}"
     cost = f"{percent(verdict['impact_ratio'])} of each step is lost by it{since}" if verdict["impact_ratio"] else ""
     shares = {"seen in {} of the steps since then": verdict["recurrence_ratio"], "confidence {}": verdict["confidence"]}
-    evidences = [words.format(percent(ratio)) for words, ratio in shares.items() if ratio]
+    sureness = [words.format(percent(ratio)) for words, ratio in shares.items() if ratio]
     return Matter(
         verdict["kind"], sentence(verdict), "nothing goes on" if verdict["kind"] == HANG else cost,
         for_terminal(verdict["waits_for"] or "", SENTENCE_LIMIT), advice.rstrip(" ;:").removesuffix("; or"),
-        _tell_profile(verdict), "; ".join([*evidences, evidence(verdict["evidence"])]), command + rest, blames(verdict),
+        _tell_profile(verdict), "; ".join([*sureness, evidence(verdict["evidence"])]), command + rest, blames(verdict),
         verdict["impact_ratio"], verdict["stage"], () if verdict["rank"] is None else (verdict["rank"],),
         verdict["since_step"] if verdict["kind"] in (ALL_SLOW, NOT_ENOUGH_EVIDENCE) else None,
     )  # fmt: skip
@@ -172,13 +172,12 @@ def _of_row(account: Account, row: Mapping[str, Any], weight: float) -> Matter:
     """A loss that no verdict tells of."""
     kind, stage = row["kind"], shown(row["stage"])
     words = {
-        STRAGGLER: step_words.slow(row), ALONE: step_words.slow(row),
-        CHANGE: f"{stage} takes" if row["where"] == "in" else f"the time before {stage} is",
+        **dict.fromkeys((STRAGGLER, ALONE, CHANGE), step_words.slow(row)),
         LINK: f"the collectives of ranks {row['group']} are slow in {stage}",
         TAIL: f"there is a long tail in {stage}: all wait for the last of it",
         BUBBLE: f"ranks are not done together: they wait for the last of them {row['where']} {stage}",
         SPLIT: f"trainers and rollouts wait for each other: {row['trainers']} and {row['rollouts']} would be better",
-    }[kind] + " longer than in other steps" * (kind == CHANGE)  # fmt: skip
+    }[kind]  # fmt: skip
     whose = f" (role {shown(row['role'])})" if account.roles > 1 and row["role"] else ""
     ranks = () if row["rank"] is None else (row["rank"],)
     gates = [gate for gate in account.held_up_by if kind == BUBBLE and gate["role"] == row["role"]][:1]

@@ -21,7 +21,7 @@ _LARGE, _STAGES_NAMED = 0.1, 3
 # What saves such a share of a step is told of too few steps, too.
 _SO_FAR = 0.05
 RANGES, STAGES, STEPS = "ranges", "stages", "steps"
-_ALONE = "one process alone is compared with its own past only, and no stage was seen to become slower"
+_OWN_PAST = "one process alone is compared with its own past only, and no stage was seen to become slower"
 _MARKED = "mark the stages of each step, mstxkit.stage(…), and count the steps, mstxkit.step() at the begin of each"
 _REMEDIES = {
     judging.NO_STEP: f"{_MARKED}; let one be over",
@@ -55,7 +55,7 @@ def matter(account: Account, largest: float) -> Matter:
         return Matter(kind, words, advice=remedy, blames=kind == NOTHING_RECORDED)
     if judged["why_not"]:
         is_alone = judged["why_not"] == NO_PEER and len(account.processes) == 1
-        words = _ALONE if is_alone else f"not judged: {judged['why_not']}"
+        words = _OWN_PAST if is_alone else f"not judged: {judged['why_not']}"
         advice = "" if is_alone else _REMEDIES.get(judged["why_not"]) or "; ".join(_tell_wanted(judged))
         return _with_longest(account, Matter(NOT_JUDGED, words, advice=advice, blames=False))
     if is_too_short(judged):

@@ -23,7 +23,7 @@ _IFS = {
     "bubble": "nobody waits {where} {stage}",
     "link": "the collectives of ranks {group} in {stage} as fast as others",
     "tail": "no rank longer in {stage} than the one in the middle",
-    "change": "{stage} as fast as in other steps",
+    "change": "all as fast {where} {stage} as in other steps",
     "split": "{trainers} trainers and {rollouts} rollouts",
 }  # fmt: skip
 
@@ -90,7 +90,10 @@ def place(row: Mapping[str, Any]) -> str:
 
 
 def slow(row: Mapping[str, Any]) -> str:
-    """`rank 3 takes longer than the others in actor_generate`, of a row of what-if; or that it alone is in it."""
+    """Of a row of what-if: `rank 3 takes longer than the others in actor_generate`; who is alone; few slow steps."""
+    if row["kind"] == "change":
+        what = f"{shown(row['stage'])} takes" if row["where"] == "in" else f"the time before {shown(row['stage'])} is"
+        return f"{what} longer than in other steps"
     takes, alone = ("take", "alone are") if row["group"] else ("takes", "alone is")
     if row["kind"] == "alone":
         return f"{row['who']} {alone} in {shown(row['stage'])}, and all wait"

@@ -73,9 +73,11 @@ def _of_role(runs: tuple[RoleRun, ...], run: RoleRun, verdicts: Iterable[Verdict
         steps = slow.since, slow.until
         yield _make_row(run, STRAGGLER, slow.piece, slow.saved, slow.where, run.members[slow.member], steps)
     every, changes = range(len(run.steps)), list(_list_changes(runs, run, verdicts))
+    told_stages = {row[2] for row in changes}
     for piece in range(len(run.kinds)):
         yield from _last_few(runs, run, piece, [slow for slow in named if slow.piece == piece])
-        yield from () if run.stage(piece) in [row[2] for row in changes] else _few_steps(runs, run, piece)
+        if run.mode[piece] in (WAITS, FREE, UNKNOWN) and run.stage(piece) not in told_stages:
+            yield from _few_steps(runs, run, piece)
         if run.waits[piece] and np.nansum(run.wait_s[:, :, piece]) > 0:
             less = replay.taken(run, run.own_s - _balance_times(run, piece))
             yield _make_row(run, BUBBLE, piece, replay.saved_s(runs, run, less, every), run.where(piece))
@@ -186,20 +188,18 @@ def _list_changes(runs: tuple[RoleRun, ...], run: RoleRun, verdicts: Iterable[Ve
 
 
 def _few_steps(runs: tuple[RoleRun, ...], run: RoleRun, piece: int) -> Iterator[tuple[Any, ...]]:
-    """The steps, less than half, in which all take far longer than in the others, by more than their work; as far as it
-    is sure that they do not wait.
-    """
+    """The steps, less than half, in which all take far longer than in the others, by more than work or waiting."""
     own_s, work = run.own_s[:, :, piece], middle_of(run.work[:, :, piece].swapaxes(0, 1))
     if run.mode[piece] == UNKNOWN:  # perhaps for the last of them
         came_s = np.fmax.reduce(run.came_s[:, :, piece], axis=1, keepdims=True)
         own_s = np.fmin(own_s, np.fmax(run.done_s[:, :, piece] - came_s, 0.0))
     with np.errstate(all="ignore"):
         more_work = np.fmax(np.fmax.reduce(work / middle_of(work), axis=1), 1.0)
-    longer_s = np.nan_to_num(np.fmax(middle_of(own_s.T) - middle_of(middle_of(own_s.T)) * more_work, 0.0))
+    level_s = middle_of(own_s.T)
+    longer_s = np.nan_to_num(np.fmax(level_s - middle_of(level_s) * more_work, 0.0))
     late = np.flatnonzero(longer_s >= max(1e-9, stragglers.half_of_much(longer_s)))
     rest_s, least_s = np.delete(longer_s, late), _SAVES_LEAST * run.step_s() * len(run.steps)
-    is_own = run.mode[piece] in (WAITS, FREE, UNKNOWN)
-    are_apart = is_own and 0 < len(late) < len(rest_s) and longer_s[late].min() > _APART * rest_s.max()
+    are_apart = 0 < len(late) < len(rest_s) and longer_s[late].min() > _APART * rest_s.max()
     if are_apart and longer_s[late].sum() >= least_s:
         less_s = np.where(longer_s > rest_s.max(), longer_s, 0.0)[:, None]
         steps, seen_steps = _find_span(run, late.tolist())
