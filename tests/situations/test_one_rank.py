@@ -34,19 +34,20 @@ def test_it_is_said_in_what_it_has_become_slower_and_since_when(tmp_path: Path, 
     )  # fmt: skip
 
 
-def test_time_in_no_stage_that_becomes_longer_is_told_too(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("more_ms", "takes", "ratio"), [(50, 150, 33), (300, 400, 75)])
+def test_time_in_no_stage_that_becomes_longer_is_told_too(tmp_path: Path, more_ms: int, takes: int, ratio: int) -> None:
     """As where a callback has begun to write to a slow disk, between two steps."""
     bank, at_ns = BankFiles(), 0
     for step in range(100):
         for stage, took_ms in (("actor_generate", 60), ("actor_update", 40)):
             bank.range(stage, at_ns, at_ns + took_ms * MS, stage=stage, own=True, step=step)
             at_ns += took_ms * MS
-        at_ns += 50 * MS if step >= 50 else 0
+        at_ns += more_ms * MS if step >= 50 else 0
     run = written(tmp_path / "run", Life(0, bank, 0, at_ns, {}))
 
     assert said_of(run)[:2] == (
         "Verdict: the process takes longer before actor_generate than earlier: without it a step takes 100 ms, not "
-        "150 ms: 33 % less, in steps 51 to 99 (49 of 98).",
+        f"{takes} ms: {ratio} % less, in steps 51 to 99 (49 of 98).",
         "mstxkit compare RUN --before 2:50 --after 51:99",
     )
 

@@ -14,8 +14,9 @@ import numpy as np
 import polars as pl
 
 from ...judging import meeting
+from ...judging.cutting import BEFORE
 from ...judging.evidence import Peer
-from ...judging.measuring import FREE, UNKNOWN, WAITS
+from ...judging.measuring import BEHIND_GAP, FREE, UNKNOWN, WAITS
 from ...stages import canonical
 from ...store import verdicts as verdict_kinds
 from ...store.values import finite_number
@@ -174,17 +175,17 @@ def _list_changes(runs: tuple[RoleRun, ...], run: RoleRun, verdicts: Iterable[Ve
     """What all, or all of a group, have become slower in, by as much as the judge says that it takes longer."""
     for verdict in verdicts:
         is_of_role = (verdict.role or "") == run.role and verdict.rank is None and verdict.kind in _KIND_OF
-        places = [at for at, owner in enumerate(run.owners) if owner == verdict.stage]
+        places = [at for at in range(len(run.kinds)) if run.stage(at) == verdict.stage]
         if not is_of_role or not places or verdict.since_step is None or not verdict.is_blaming:
             continue
-        since = int(np.searchsorted(run.steps, verdict.since_step))
-        if since < len(run.steps):
-            less_s = np.minimum(run.own_s[:, :, places[0]], finite_number(verdict.evidence.get("lost_s")) or 0.0)
+        since, until = int(np.searchsorted(run.steps, verdict.since_step)), len(run.steps)
+        if since < until:
+            at = max(places, key=lambda at: run.is_gap(at) == (verdict.evidence.get("where") in (BEFORE, BEHIND_GAP)))
+            less_s = np.minimum(run.own_s[:, :, at], finite_number(verdict.evidence.get("lost_s")) or 0.0)
             less_s[:since] = 0.0
-            members = [at for at, rank in enumerate(run.ranks) if not verdict.group or rank in verdict.group]
-            steps, kind = (since, len(run.steps)), _KIND_OF[verdict.kind]
-            saved = replay.saved_s(runs, run, _taken_from(run, places[0], less_s, members), range(*steps))
-            yield _make_row(run, kind, places[0], saved, "in", None, steps, verdict.group)
+            members = [member for member, rank in enumerate(run.ranks) if not verdict.group or rank in verdict.group]
+            saved = replay.saved_s(runs, run, _taken_from(run, at, less_s, members), range(since, until))
+            yield _make_row(run, _KIND_OF[verdict.kind], at, saved, run.where(at), None, (since, until), verdict.group)
 
 
 def _few_steps(runs: tuple[RoleRun, ...], run: RoleRun, piece: int) -> Iterator[tuple[Any, ...]]:
@@ -199,8 +200,7 @@ def _few_steps(runs: tuple[RoleRun, ...], run: RoleRun, piece: int) -> Iterator[
     longer_s = np.nan_to_num(np.fmax(level_s - middle_of(level_s) * more_work, 0.0))
     late = np.flatnonzero(longer_s >= max(1e-9, stragglers.half_of_much(longer_s)))
     rest_s, least_s = np.delete(longer_s, late), _SAVES_LEAST * run.step_s() * len(run.steps)
-    are_apart = 0 < len(late) < len(rest_s) and longer_s[late].min() > _APART * rest_s.max()
-    if are_apart and longer_s[late].sum() >= least_s:
+    if 0 < len(late) < len(rest_s) and longer_s[late].min() > _APART * rest_s.max() and longer_s[late].sum() >= least_s:
         less_s = np.where(longer_s > rest_s.max(), longer_s, 0.0)[:, None]
         steps, seen_steps = _find_span(run, late.tolist())
         saved = replay.saved_s(runs, run, _taken_from(run, piece, np.minimum(own_s, less_s)), range(*steps))
