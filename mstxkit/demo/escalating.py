@@ -52,12 +52,12 @@ def outcome(run: Path) -> Escalated:
 
 
 def _find_acted(run: Path) -> Verdict | None:
-    """The first verdict that has asked for a profile: one that blames a rank, where there is one.
+    """Of the verdicts that have asked for a profile: one that blames a rank and holds, the one that costs most.
 
-    A laptop that has other things to do is slow for everybody now and then, and the judge says so.
+    On a laptop that has other things to do everybody is slow now and then, or one rank is, and the judge says so.
     """
-    asked = [verdict for verdict in verdicts.read(run) if verdict.request]
-    return min(asked, key=lambda verdict: verdict.rank is None, default=None)
+    asked = (verdict for verdict in verdicts.read(run) if verdict.request)
+    return max(asked, key=lambda of: (of.rank is not None, not of.withdrawn, of.impact_ratio), default=None)
 
 
 def _describe_profile(run: Path, row: dict[str, Any]) -> Profiled:
