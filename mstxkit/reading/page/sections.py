@@ -92,7 +92,8 @@ def who(summary: dict[str, Any], figures: dict[str, Any]) -> str:
     labels = [label if _is_compared(role) else "" for role in roles]
     lead = _by_role(["" if _is_compared(role) else nothing(NO_PEER) for role in roles])
     slow = summary["stragglers"]
-    behind = stragglers(slow) if slow else nothing(nobody_slow(roles, summary["judged"]))
+    nobody = "There are too few steps to tell." if is_too_short(summary["judged"]) else "Nobody is, beyond chance."
+    behind = stragglers(slow) if slow else nothing(not_compared(roles) or nobody)
     gates: Columns = {"held up in": "stage", "by rank": "rank", "steps": "steps", "ranks waited, a step": "wait_ns"}
     late = {"rank": "rank", "stage": "stage", "source": "source", "late": "late_ns", "clocks’ bound": "error_ns"}
     of_others = _by_role([
@@ -161,7 +162,7 @@ def rate(summary: dict[str, Any], figures: dict[str, Any]) -> str:
     """Tokens a second."""
     every = [row for role in figures["roles"] for row in role["means"]["throughput"]]
     if not every:
-        return nothing(no_rate(figures["roles"]))
+        return nothing("No stage says how many tokens it works on (attribute tokens)." if figures["roles"] else NO_STEP)
     has_mfu = any(row["mfu_ratio"] is not None for row in every)
     mfu = {"MFU": "mfu_ratio"} if has_mfu else {}
     rates = {"tokens/s in the stage": "tokens_per_s", "tokens/s of the step": "step_tokens_per_s", **mfu}
@@ -208,7 +209,9 @@ def saves(summary: dict[str, Any], figures: dict[str, Any]) -> str:
     """What-if."""
     entries = step_words.ifs(summary)
     if not entries:
-        return nothing(nothing_saved(figures["roles"], summary["what_if"]))
+        why = not_compared(figures["roles"]) or "No two ranks wait for each other."
+        in_vain = "No change of a single thing makes a step shorter by a thousandth or more."
+        return nothing(in_vain if summary["what_if"] else f"There is nothing to replay. {why}")
     columns: Columns = {
         "if": lambda row: text(step_words.of_role(summary, row) + step_words.supposed(row)),
         "a step takes": "step_ns", "it would take": "without_ns",
@@ -331,12 +334,6 @@ def not_compared(roles: FiguresOfRoles) -> str:
     return "" if _of_several(roles) else NO_PEER
 
 
-def nobody_slow(roles: FiguresOfRoles, judged: dict[str, Any]) -> str:
-    """Why nobody is slower than the others."""
-    too_short = "There are too few steps to tell." if is_too_short(judged) else ""
-    return not_compared(roles) or too_short or "Nobody is, beyond chance."
-
-
 def no_tail(roles: FiguresOfRoles) -> str:
     """Why no stage goes on for one rank after the others."""
     stages = list(dict.fromkeys(stage for role in _of_several(roles) for stage in role["works"]))
@@ -344,20 +341,6 @@ def no_tail(roles: FiguresOfRoles) -> str:
         return f"The ranks leave {' and '.join(stages[:3])} together: nobody goes on there after the others."
     has_work = any(role["works"] for role in roles)
     return not_compared(roles) or f"No stage {'of several ranks ' if has_work else ''}{_NO_WORK}"
-
-
-def no_rate(roles: FiguresOfRoles) -> str:
-    """Why there is no throughput."""
-    return "No stage says how many tokens it worked on (attribute tokens)." if roles else NO_STEP
-
-
-def nothing_saved(roles: FiguresOfRoles, what_if: Sequence[dict[str, Any]]) -> str:
-    """Why no change makes a step shorter."""
-    if why := not_compared(roles):
-        return f"There is nothing to replay. {why}"
-    if what_if:
-        return "No change of a single thing makes a step shorter by a thousandth or more."
-    return "There is nothing to replay: no two ranks wait for each other."
 
 
 def _of_several(roles: FiguresOfRoles) -> list[dict[str, Any]]:

@@ -35,7 +35,7 @@ _OF_KIND = {
     **dict.fromkeys((no_verdict.HEALTHY, matters.EARLIER, matters.NAME), ""),
     no_verdict.NOTHING_RECORDED: "mstxkit doctor",
     **dict.fromkeys(("killed", "signal", "exception", matters.HOST_GONE, matters.DAMAGE), _STATUS),
-    matters.OUT_OF_MEMORY: _STATUS,
+    **dict.fromkeys((matters.OUT_OF_MEMORY, matters.ENDED_EARLY), _STATUS),
 }  # fmt: skip
 
 

@@ -15,6 +15,7 @@ from typing import Any, Iterator, Mapping
 
 from ...stages import meant_by
 from ...store import incidents
+from ...store.values import grouped
 from ...store.whereabouts import span
 from .. import endings
 from ..processes import ENDED, LOST, RUNNING
@@ -26,7 +27,7 @@ from .sentences import blames, listed, of_incident
 from .units import duration
 
 OUT_OF_MEMORY, HOST_GONE, DAMAGE = "out_of_memory", "host_gone", "damage"
-EARLIER, NAME = "earlier_attempt", "stage_name"
+EARLIER, NAME, ENDED_EARLY = "earlier_attempt", "stage_name", "ended_early"
 # Errors that say that memory ran out, of torch, Ray and Python.
 _OF_MEMORY = {"by OutOfMemoryError", "by MemoryError"}
 _AT_ONCE_NS, _NAMED = 3_000_000_000, 8
@@ -70,10 +71,26 @@ def _ends(account: Account, attempt: int) -> list[Matter]:
         matter = Matter(HOST_GONE, f"host {shown(host)} is gone, with {names}", _aftermath(since_ns, members))
         dated.append((since_ns or 0, matter))
     dated += ((process["last_seen_ns"] or 0, _of_end(account, _as_incident(process), members)) for process in dead)
+    dated += [*_ended_early(members, min(ns for ns, _ in dated))] if dated else []
     if not seen:  # hangs of which there is no page
         hangs = (verdict for verdict in account.verdicts if verdict["kind"] == incidents.HANG and blames(verdict))
         dated += ((verdict["time_ns"], lost_time.of_verdict(verdict)) for verdict in hangs)
     return [matter for _, matter in sorted(dated, key=lambda each: each[0])]
+
+
+def _ended_early(members: list[_Row], until_ns: int) -> Iterator[tuple[int, Matter]]:
+    """Few of a role that ended in order before the first failed or hung, where the others have come to a later step."""
+    with_steps = (process for process in members if process.get("last_step") is not None)
+    for of_role in grouped(with_steps, lambda process: (process["role"], process["part"])).values():
+        newest = max(process["last_step"] for process in of_role)
+        ended = (process for process in of_role if process["state"] == ENDED and process["how"] is None)
+        early = [p for p in ended if p["last_step"] < newest and (p["last_seen_ns"] or until_ns) < until_ns]
+        if 0 < 2 * len(early) < len(of_role):
+            first = min(early, key=lambda process: process["last_seen_ns"])
+            who = listed([shown(process["label"]) for process in early], ", ", _NAMED)
+            words = f"{who} ended in order after step {first['last_step']}, while the others went on to step {newest}"
+            cost, advice = _aftermath(first["last_seen_ns"], members), "let every rank have as many batches, and steps"
+            yield first["last_seen_ns"], Matter(ENDED_EARLY, words, cost, advice=advice)
 
 
 def _as_incident(process: _Row) -> dict[str, Any]:

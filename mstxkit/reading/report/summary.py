@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import count
+from itertools import chain, count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -46,7 +46,7 @@ def summarise(run: Run, choice: ReportChoice = EVERYTHING, supposed: Supposed = 
     processes = run.processes()
     measured = measuring.measured(run, processes, choice)
     judged = _add_judged(run, processes, measured.stages, choice, supposed)
-    gone = _list_gone(processes, run.open_ranges())
+    gone = _list_gone(processes, run.open_ranges(), run.files.stage_rows)
     states = processes["state"].to_list()
     summary = {
         "schema": SCHEMA, "run": run.id, "path": run.path, "processes": processes.height,
@@ -137,12 +137,18 @@ def _list_endings(gone: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [{"state": state, "how": how, "processes": processes} for (state, how), processes in alike]
 
 
-def _list_gone(processes: pl.DataFrame, open_ranges: pl.DataFrame) -> list[dict[str, Any]]:
-    """Every process with how it ended, and what it was inside of where it is gone without a word."""
+def _list_gone(processes: pl.DataFrame, open_ranges: pl.DataFrame, stages_: pl.DataFrame) -> list[dict[str, Any]]:
+    """Every process with how it ended, the `last_step` that it has entered, and what it was inside of where it is gone
+    without a word.
+    """
+    entered = (rows.select("process", "step").group_by("process").max() for rows in (stages_, open_ranges))
+    last_steps: dict[int, int] = {}
+    for row, step in chain.from_iterable(rows.drop_nulls().iter_rows() for rows in entered):
+        last_steps[row] = max(step, last_steps.get(row, step))
     inside = stages.endings(processes, open_ranges).rows_by_key("row", named=True)
     return [
         {key: process[key] for key in (*NAMES, "attempt", "last_seen_ns", "state", "process")}
-        | {"how": process["ending"], "inside": inside.get(row, [])}
+        | {"how": process["ending"], "inside": inside.get(row, []), "last_step": last_steps.get(row)}
         for row, process in enumerate(processes.iter_rows(named=True))
     ]
 

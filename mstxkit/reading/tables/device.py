@@ -89,7 +89,9 @@ def own_profiles(files: RunFiles, folder: Path, is_limited: bool = True) -> list
             Damage.of(os.fspath(source.path), why).note_in(files.damage)
             size -= identity.size
             continue
-        new.append((_with_owner(source, owners), identity))
+        place = next((path for path in (source.path, *source.path.parents) if path in owners), source.path)
+        rank, host, pid = owners.get(place, (source.rank, "", None))
+        new.append((source._replace(rank=rank, host=host or source.host, pid=pid or source.pid), identity))
     return new
 
 
@@ -102,11 +104,3 @@ def _find_owners(run_id: str, folder: Path) -> dict[Path, tuple[int | None, str,
             owner = (small_number(get("rank")), text_of(get("host")), small_number(get("pid")))
             owners[folder / session.place / Path(output).name] = owner
     return owners
-
-
-def _with_owner(source: FileToImport, owners: dict[Path, tuple[int | None, str, int | None]]) -> FileToImport:
-    for place in (source.path, *source.path.parents):
-        if place in owners:
-            rank, host, pid = owners[place]
-            return source._replace(rank=rank, host=host or source.host, pid=pid or source.pid)
-    return source
