@@ -6,7 +6,7 @@ when it enters the next collective. So whoever waits in a collective, in whateve
 
 from __future__ import annotations
 
-from typing import NamedTuple, Sequence
+from typing import Any, NamedTuple, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -32,6 +32,8 @@ class Inside(NamedTuple):
         own_s: (M, S) own time up to the last collective of the stage; NaN: no collective was entered in it.
         between_s: (M, S) the same, 0 where none was, of those too who have entered more or fewer of them than most.
         error_s: (M, S) bound of its error.
+        waits_s: (M, S) what it waited in collectives until the last of each had entered, for sure.
+        uneven_s: (M, S) own time before collectives beyond the mean of those that enter the same, all of it together.
         groups: What the collectives took, where it is known when they were over.
         entered: The entries; None: they are kept no more.
     """
@@ -39,6 +41,8 @@ class Inside(NamedTuple):
     own_s: npt.NDArray[np.float64]
     between_s: npt.NDArray[np.float64]
     error_s: npt.NDArray[np.float64]
+    waits_s: npt.NDArray[np.float64]
+    uneven_s: npt.NDArray[np.float64]
     groups: tuple[GroupTime, ...]
     entered: Entered | None
 
@@ -48,17 +52,21 @@ def inside(step: RoleStep, rings: Collectives) -> Inside:
     shape = len(step.members), len(step.stages)
     entered = entries_of(step, rings)
     if not len(entered.call):
-        return Inside(np.full(shape, np.nan), np.zeros(shape), np.zeros(shape), (), entered)
+        none_s = np.zeros(shape)
+        return Inside(np.full(shape, np.nan), none_s, none_s, none_s, none_s, (), entered)
     rings = entered.rings
-    place = rings.member * shape[1] + rings.stage
-    size = shape[0] * shape[1]
+    place, size = rings.member * shape[1] + rings.stage, shape[0] * shape[1]
     counted = np.bincount(place[~rings.is_taking], minlength=size)
     total = np.bincount(place, weights=entered.own_s, minlength=size)
     crossing = np.bincount(place, weights=entered.is_crossing, minlength=size)
     between_s, counted = total.reshape(shape) + entered.behind_s, counted.reshape(shape)
     error_s = (crossing.reshape(shape) + (entered.behind_s > 0)) * step.error_s[:, None]
     own_s = _alike(np.where(counted > 0, between_s, np.nan), counted, [peer.place for peer in step.members])
-    return Inside(own_s, between_s, error_s, _group_times(rings, entered.call), entered)
+    mean_s = np.bincount(entered.call, entered.own_s) / np.bincount(entered.call)
+    uneven_s = np.maximum(0.0, entered.own_s - mean_s[entered.call]) * rings.is_meeting
+    uneven: Any = np.bincount(place, weights=uneven_s, minlength=size).reshape(shape)
+    waits: Any = np.bincount(place, weights=entered.waits_s * rings.is_meeting, minlength=size).reshape(shape)
+    return Inside(own_s, between_s, error_s, waits, uneven, _group_times(rings, entered.call), entered)
 
 
 class Entered(NamedTuple):
@@ -70,6 +78,7 @@ class Entered(NamedTuple):
         own_s: (K,) own time that led to it.
         has_waited: (K,) was the collective before it, of that member in that stage, over by then?
         is_crossing: (K,) was its own time measured against another member's clock?
+        waits_s: (K,) what it waited there until the last had entered, beyond what clocks may err by.
         behind_s: (M, S) by how much later than the first of those in its last collective a member left the stage.
     """
 
@@ -78,6 +87,7 @@ class Entered(NamedTuple):
     own_s: Vector
     has_waited: npt.NDArray[np.bool_]
     is_crossing: npt.NDArray[np.bool_]
+    waits_s: Vector
     behind_s: npt.NDArray[np.float64]
 
 
@@ -85,13 +95,12 @@ def entries_of(step: RoleStep, rings: Collectives) -> Entered:
     """The entries that tell anything, with each member's own time before them."""
     rings = _usable(rings, len(step.members), len(step.stages))
     if not len(rings.member):
-        nothing = np.zeros(0, bool)
-        return Entered(rings, rings.member, rings.entered_s, nothing, nothing, np.zeros(step.left_s.shape))
+        none, none_s = np.zeros(0, bool), rings.entered_s
+        return Entered(rings, rings.member, none_s, none, none, none_s, np.zeros(step.left_s.shape))
     is_new = np.ones(len(rings.member), bool)
     is_new[1:] = (np.diff(rings.group) != 0) | (np.diff(rings.sequence) != 0)
     call, last_entered = np.cumsum(is_new) - 1, np.maximum.reduceat(rings.entered_s, np.flatnonzero(is_new))
-    own_s, has_waited, is_crossing = _own_times(step, rings, last_entered[call])
-    return Entered(rings, call, own_s, has_waited, is_crossing, _behind(step, rings, call))
+    return Entered(rings, call, *_own_times(step, rings, last_entered[call]), _behind(step, rings, call))
 
 
 def _usable(rings: Collectives, members: int, stages: int) -> Collectives:
@@ -107,8 +116,9 @@ def _usable(rings: Collectives, members: int, stages: int) -> Collectives:
 
 def _own_times(
     step: RoleStep, rings: Collectives, released: Vector
-) -> tuple[Vector, npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
-    """(K,) own time that led to each entry, whether it has waited before, and whether clocks of two members tell.
+) -> tuple[Vector, npt.NDArray[np.bool_], npt.NDArray[np.bool_], Vector]:
+    """(K,) own time that led to each entry, whether it has waited before, whether clocks of two members tell, and what
+    it waits there.
 
     Whoever leaves before the last has come, as who sends does, has not waited. Stages may alternate, as forward and
     backward passes do: what lies between two entries is of the stage of the later one, as far as it was entered.
@@ -130,7 +140,10 @@ def _own_times(
     own[order] = np.maximum(0.0, entered - since) + np.where(is_next & ~went_on, _meanwhile(rings, order), 0.0)
     has_waited[order] = is_next & ~went_on & waited_before & (is_same | (over_before >= begun))
     is_crossing[order] = is_same & ~np.roll(has_left, 1) & ~went_on
-    return np.nan_to_num(own), has_waited, is_crossing
+    has_gone_on, waits = np.roll(went_on & is_next, -1), np.empty(len(order))
+    begun = entered if rings.waited_s is None else np.fmax(entered, rings.waited_s[order])
+    waits[order] = np.where(waited & ~has_gone_on, released[order] - begun - 2 * step.error_s[member], 0.0)
+    return np.nan_to_num(own), has_waited, is_crossing, np.maximum(0.0, waits)
 
 
 def _meanwhile(rings: Collectives, order: Whole) -> Vector:

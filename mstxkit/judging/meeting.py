@@ -21,18 +21,19 @@ TOGETHER_AT_MOST = 0.5
 STEPS_NEEDED, APART_AT_LEAST_S = 4, 20e-6
 
 
-def left_together(steps: Iterable[RoleStep]) -> frozenset[tuple[str, str]]:
+def left_together(steps: Iterable[RoleStep], or_in_doubt: bool = False) -> frozenset[tuple[str, str]]:
     """(role, stage) of the stages in which members wait for each other, where steps are too few to learn it: they leave
-    much closer together than they entered.
+    much closer together than they entered. `or_in_doubt`: those too into which all come too close together to tell.
     """
     ratios: dict[tuple[str, str], list[float]] = {}
     for step in steps:
         for place, stage in enumerate(step.stages):
-            ratio = _left_of_entered(step, place)
-            if ratio is not None:
-                ratios.setdefault((step.role, stage), []).append(ratio)
-    enough = {key: seen for key, seen in ratios.items() if len(seen) >= STEPS_NEEDED}
-    return frozenset(key for key, seen in enough.items() if np.median(seen) <= TOGETHER_AT_MOST)
+            ratio, of_stage = _left_of_entered(step, place), ratios.setdefault((step.role, stage), [])
+            of_stage += [] if ratio is None else [ratio]
+    return frozenset(
+        key for key, seen in ratios.items()
+        if (np.median(seen) <= TOGETHER_AT_MOST if len(seen) >= STEPS_NEEDED else or_in_doubt)
+    )  # fmt: skip
 
 
 def _left_of_entered(step: RoleStep, stage: int) -> float | None:

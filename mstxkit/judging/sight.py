@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, Callable, NamedTuple, TypeVar, cast
 
 from ..store import batches, documents, incidents, job_file, judge_lock, layout, verdicts, whereabouts
 from ..store.documents import Unusable
@@ -17,6 +17,7 @@ from ..store.verdicts import Verdict
 from ..store.whereabouts import Whereabouts
 from .desk import Desk
 
+T = TypeVar("T")
 # Whoever judges says so once a second; the clocks of two hosts may differ.
 _JUDGED_WITHIN_S, _SILENT_S = 20.0, 30.0
 # So many of the newest are looked at.
@@ -59,13 +60,8 @@ class Sight:
 
     def __init__(self, run: Path, run_id: str) -> None:
         self._run, self._run_id = run, run_id
-        self._job_state: tuple[int, ...] = ()
-        self._job: JobState | None = None
-        self._verdict_states: list[tuple[int, ...]] = []
-        self._verdicts: list[Verdict] = []
+        self._kept: dict[str, tuple[Any, Any]] = {}
         self._places: dict[Path, tuple[tuple[int, ...], float, list[Whereabouts]]] = {}
-        self._incident_states: list[tuple[str, tuple[int, ...]]] = []
-        self._incident: Incident | None = None
         self._desk: Desk | None = None
 
     def look(self) -> Sighting:
@@ -74,7 +70,8 @@ class Sight:
 
     def _seen(self) -> Sighting:
         where = self._where()
-        job = self._read_job()
+        state = documents.state_of(self._run / layout.VERDICTS / layout.JOB)
+        job = self._read_anew("job", state, lambda: job_file.read(self._run, self._run_id))
         by = self._by(job, where)
         if by in (Judges.ANOTHER, Judges.OVER):
             self._desk = None
@@ -108,19 +105,17 @@ class Sight:
         by = (Judges.OVER if is_over else Judges.HERE) if state.hosts else Judges.NOBODY
         return Sighting(state if state.hosts else None, _holding(desk.verdicts()), where, by, silent_s)
 
-    def _read_job(self) -> JobState | None:
-        state = documents.state_of(self._run / layout.VERDICTS / layout.JOB)
-        if state != self._job_state:
-            self._job_state, self._job = state, job_file.read(self._run, self._run_id)
-        return self._job
+    def _read_anew(self, what: str, states: object, read: Callable[[], T]) -> T:
+        """As it was read before, unless its files have changed since."""
+        if what not in self._kept or self._kept[what][0] != states:
+            self._kept[what] = states, read()
+        return cast("T", self._kept[what][1])
 
     def _read_incident(self) -> Incident | None:
         names = incidents.names(self._run)[-_INCIDENTS_AT_MOST:]
-        files = {name: incidents.folder_of(self._run, name) / layout.INCIDENT_FILE for name in names}
-        states = [(name, documents.state_of(file)) for name, file in files.items()]
-        if states != self._incident_states:
-            self._incident_states, self._incident = states, self._gravest(names)
-        return self._incident
+        files = (incidents.folder_of(self._run, name) / layout.INCIDENT_FILE for name in names)
+        states = [*zip(names, map(documents.state_of, files))]
+        return self._read_anew("incident", states, lambda: self._gravest(names))
 
     def _gravest(self, names: list[str]) -> Incident | None:
         """Who asks for one while the job hangs, still wants to see that it does."""
@@ -136,9 +131,7 @@ class Sight:
     def _read_verdicts(self) -> list[Verdict]:
         folder = self._run / layout.VERDICTS
         states = [documents.state_of(folder / n) for n in documents.names_in(folder, layout.VERDICTS_SUFFIX)]
-        if states != self._verdict_states:
-            self._verdict_states, self._verdicts = states, verdicts.read(self._run)
-        return self._verdicts
+        return self._read_anew("verdicts", states, lambda: verdicts.read(self._run))
 
     def _where(self) -> tuple[Whereabouts, ...]:
         places: dict[Path, tuple[tuple[int, ...], float, list[Whereabouts]]] = {}

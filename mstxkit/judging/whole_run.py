@@ -149,15 +149,13 @@ class WholeRun:
                 (excess_inside if where == INSIDE else excess)[:, place] = values[:, at]
                 if where == INSIDE:
                     inside_s[:, place] = measured.took_s[:, at]
-        course = self._feeds.told_of(self._course(cut, Norms() if lessons is None else lessons.norms))
-        return SeenStep(step, pieces, tells, course, excess, inside_s, excess_inside)
-
-    def _course(self, cut: _CutStep, norms: Norms) -> Course:
-        step, pieces, tells = cut
         mode = np.array([self._modes[step.role].get(kind, UNKNOWN) for kind in pieces.kinds], np.int64)
+        through = tells
         if (mode == HANDED).any() and tells is not None and step.collectives is not None:
-            tells = tells._replace(entered=entries_of(step, step.collectives))
-        return course_of(step, pieces, norms, mode, tells, pieces.came_s[:, 0] if pieces.kinds else None)
+            through = tells._replace(entered=entries_of(step, step.collectives))
+        norms, begun_s = Norms() if lessons is None else lessons.norms, pieces.came_s[:, 0] if pieces.kinds else None
+        course = self._feeds.told_of(course_of(step, pieces, norms, mode, through, begun_s))
+        return SeenStep(step, pieces, tells, course, excess, inside_s, excess_inside)
 
 
 def _in_order(steps: Iterable[RoleStep]) -> list[RoleStep]:

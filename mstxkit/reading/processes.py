@@ -129,7 +129,10 @@ class Process:
 
     def learn(self, meta: dict[str, Any], order: float) -> None:
         """Take in what a block's meta or a live header says; `order` says which of two identities is later."""
-        self._learn_identity(meta.get("identity"), order)
+        identity = {name: value for name, value in table_of(meta.get("identity")).items() if value is not None}
+        is_newer = order >= self._identity_from
+        self.identity = {**self.identity, **identity} if is_newer else {**identity, **self.identity}
+        self._identity_from = max(order, self._identity_from)
         counters = table_of(meta.get("counters"))
         for name in COUNTERS:
             self.counters[name] = max(self.counters.get(name, 0), whole_number(counters.get(name)))
@@ -138,14 +141,6 @@ class Process:
         self.clock_kind = whole_number(clock.get("kind")) or self.clock_kind
         self.ticks_per_ns = finite_number(clock.get("ticks_per_ns")) or self.ticks_per_ns
         self.anchors.update(filter(None, map(anchor_of, list_of(clock.get("anchors")))))
-
-    def _learn_identity(self, identity: Any, order: float) -> None:
-        fields = {k: v for k, v in identity.items() if v is not None} if isinstance(identity, dict) else {}
-        if order >= self._identity_from:
-            self.identity.update(fields)
-            self._identity_from = order
-        else:
-            self.identity = {**fields, **self.identity}
 
     def learn_end(self, meta: dict[str, Any]) -> None:
         """What the block of its end says: how it ended is `state`."""

@@ -9,12 +9,13 @@ from __future__ import annotations
 import warnings
 from dataclasses import dataclass, field, replace
 from itertools import compress
-from typing import Any, Callable, Iterable, TypeVar, cast
+from typing import Any, Callable, Iterable, Iterator, Sequence, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
 
 from ..judging import meeting, shaping
+from ..judging.columns import or_zero
 from ..judging.cutting import BEFORE, IN, REST, Piece
 from ..judging.evidence import Peer, RoleStep
 from ..judging.measuring import BASE_RATIO, FREE, HANDED, IN_A_ROW, UNKNOWN, WAITS
@@ -28,12 +29,17 @@ Truths = npt.NDArray[np.bool_]
 Whole = npt.NDArray[np.int64]
 T = TypeVar("T")
 
+_Link = tuple[int, int, tuple[int, ...], float]
+# Of each step, member and piece.
+_OF_CELLS = ("came_s", "done_s", "own_s", "wait_s", "inside_s", "excess", "excess_inside")
 # Of a long run the last steps count, as many as fit into so many numbers an array.
 CELLS_AT_MOST = 6_000_000
 # Of a step: what is shorter is not told as a share.
 LEAST_RATIO = 1e-3
 # What takes such a share of a step, and is left by all within such a share of its own time, may hide somebody.
 _HIDES_FROM, _AT_ONCE = 0.05, 0.01
+# Of a stage's inside, such a share of steps tells of all.
+_TOLD_FROM = 0.9
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,6 +58,8 @@ class RoleRun:
         mode: (K,) how a piece is over: as `judging.measuring` has it.
         labels: (M, K) who waits for whom there, as far as collectives tell: members of one number.
         inside_s: (T, M, K) own seconds between the collectives of a stage; NaN where nothing tells of them.
+        inside_wait_s: (T, M, K) seconds of `own_s` that it waited in these collectives; 0 where nothing tells of it.
+        uneven_s: (T, M, K) by how much its own time before them was longer than the mean, all of it together.
         links: Of each step, stage and group what its collectives took: (place of the step, piece, members, seconds).
         work: (T, M, K, 3) tokens, responses, longest response; NaN where nobody says so.
         rows: (M, K) of pieces in which rows of members wait for the row before the row of each; -1: they do not.
@@ -75,7 +83,9 @@ class RoleRun:
     mode: Whole
     labels: Whole
     inside_s: Seconds
-    links: tuple[tuple[int, int, tuple[int, ...], float], ...]
+    inside_wait_s: Seconds
+    uneven_s: Seconds
+    links: tuple[_Link, ...]
     work: Seconds
     rows: Whole
     excess: Seconds
@@ -136,7 +146,8 @@ class RoleRun:
         last, own_s = pieces[-1], self.own_of(pieces)
         done_s, labels = self.done_s[:, :, last].T, self.labels[:, last]
         apart_s = meeting.by_group(done_s, labels, lambda part: np.broadcast_to(np.ptp(part, axis=0), part.shape))
-        lasts_s, is_told = np.nanmedian(np.nanmin(own_s, axis=1)), np.isfinite(self.inside_s[:, :, pieces]).any()
+        lasts_s = np.nanmedian(np.nanmin(own_s, axis=1))
+        is_told = np.isfinite(self.inside_s[:, :, pieces]).any(axis=(1, 2)).mean() >= _TOLD_FROM
         apart = np.nanmedian(apart_s[np.bincount(labels)[labels] > 1]) / np.nanmedian(own_s)
         return bool(not is_told and lasts_s >= _HIDES_FROM * self.step_s() and apart <= _AT_ONCE)
 
@@ -173,7 +184,7 @@ class RoleRun:
         if keep.all():
             return self
         places = np.cumsum(keep) - 1
-        names = ("steps", "came_s", "done_s", "own_s", "wait_s", "inside_s", "work", "excess", "excess_inside")
+        names = ("steps", "work", "inside_wait_s", "uneven_s", *_OF_CELLS)
         links = tuple((int(places[at]), piece, who, took) for at, piece, who, took in self.links if keep[at])
         kept: dict[str, Any] = {name: getattr(self, name)[keep] for name in names}
         kept |= {name: tuple(compress(getattr(self, name), keep)) for name in ("parts", "courses", "rows_of")}
@@ -264,65 +275,58 @@ def _of_role(steps: list[SeenStep]) -> RoleRun:
     kinds, owners = _in_order(steps)
     places = {shaping.key_of(peer): place for place, peer in enumerate(members)}
     rows_of = [np.array([places[shaping.key_of(peer)] for peer in each.step.members], np.int64) for each in steps]
-    seen = _Seen(members, kinds, len(steps))
-    for at, (each, rows_of_step) in enumerate(zip(steps, rows_of)):
-        seen.fill(at, each, rows_of_step)
-    seen.look_between()
-    return RoleRun(
-        steps[0].step.role, members, kinds, owners, np.array([each.step.step for each in steps], np.int64), seen.came,
-        seen.done, seen.own, seen.wait, seen.mode, seen.labels, seen.inside, tuple(seen.links), seen.work, seen.rows,
-        seen.excess, seen.excess_inside, tuple(each.step for each in steps), tuple(each.course for each in steps),
-        tuple(rows_of),
+    shape = len(steps), len(members), len(kinds)
+    run = RoleRun(
+        role=steps[0].step.role, members=members, kinds=kinds, owners=owners, mode=np.full(len(kinds), UNKNOWN),
+        steps=np.array([each.step.step for each in steps], np.int64), work=np.full((*shape, 3), np.nan),
+        labels=np.zeros(shape[1:], np.int64), rows=np.full(shape[1:], -1), inside_wait_s=np.zeros(shape),
+        uneven_s=np.zeros(shape), parts=tuple(each.step for each in steps), rows_of=tuple(rows_of),
+        courses=tuple(each.course for each in steps), **dict[str, Any]((n, np.full(shape, np.nan)) for n in _OF_CELLS),
+        links=tuple(link for at, each in enumerate(steps) for link in _list_links(at, each, kinds, rows_of[at])),
     )  # fmt: skip
+    for at, each in enumerate(steps):
+        _fill_step(run, at, each)
+    _share_handed(run, np.array([each.tells is not None for each in steps]))
+    return run
 
 
-class _Seen:
-    """What the steps of a role show of its members' pieces, step by step."""
+def _list_links(at: int, seen: SeenStep, kinds: Sequence[Piece], rows: Whole) -> Iterator[_Link]:
+    for time in () if seen.tells is None else seen.tells.groups:
+        piece, rings = Piece(IN, seen.step.stages[time.stage]), seen.step.collectives
+        if piece in kinds and rings is not None:
+            met = (rings.stage == time.stage) & (rings.group == time.group) & (rings.member >= 0)
+            yield at, kinds.index(piece), tuple(np.unique(rows[rings.member[met]]).tolist()), time.took_s
 
-    def __init__(self, members: tuple[Peer, ...], kinds: tuple[Piece, ...], steps: int) -> None:
-        self._kinds = kinds
-        shape = steps, len(members), len(kinds)
-        self.came, self.done, self.own, self.wait, self.inside, self.excess, self.excess_inside = (
-            np.full(shape, np.nan) for _ in range(7)
-        )  # fmt: skip
-        self._is_told = np.zeros(steps, bool)
-        self.work, self.mode = np.full((*shape, 3), np.nan), np.full(len(kinds), UNKNOWN)
-        self.links: list[tuple[int, int, tuple[int, ...], float]] = []
-        self.labels, self.rows = np.zeros(shape[1:], np.int64), np.full(shape[1:], -1)
 
-    def fill(self, at: int, seen: SeenStep, rows: Whole) -> None:
-        """One step more; its members are those in these rows."""
-        step, pieces, course = seen.step, seen.pieces, seen.course
-        columns = [self._kinds.index(kind) for kind in pieces.kinds]
-        here: tuple[Any, ...] = np.ix_(np.array([at]), rows, np.array(columns, np.int64))
-        own = course.took_s, course.wait_s, seen.excess, seen.inside_s, seen.excess_inside
-        arrays = self.came, self.done, self.own, self.wait, self.excess, self.inside, self.excess_inside
-        for array, values in zip(arrays, (pieces.came_s, pieces.done_s, *own)):
-            array[here] = values[None]
-        self.mode[columns] = course.mode
-        for column, labels, row in zip(columns, course.meets, course.rows):
-            self.labels[rows, column] = 0 if labels is None else np.unique(labels, return_inverse=True)[1]
-            self.rows[rows, column] = -1 if row is None else row
-        is_stage = np.array([kind.where != BEFORE for kind in pieces.kinds])
-        for number, values in enumerate(step.work):
-            self.work[here + (number,)] = np.where(is_stage, values[:, pieces.stages], np.nan)[None]
-        self._is_told[at] = seen.tells is not None
-        for time in () if seen.tells is None else seen.tells.groups:
-            piece, rings = Piece(IN, step.stages[time.stage]), step.collectives
-            if piece in self._kinds and rings is not None:
-                met = (rings.stage == time.stage) & (rings.group == time.group) & (rings.member >= 0)
-                members = tuple(np.unique(rows[rings.member[met]]).tolist())
-                self.links.append((at, self._kinds.index(piece), members, time.took_s))
+def _fill_step(run: RoleRun, at: int, seen: SeenStep) -> None:
+    pieces, course, rows, here = seen.pieces, seen.course, run.rows_of[at], run.cells(at)
+    own = course.took_s, course.wait_s, seen.inside_s, seen.excess, seen.excess_inside
+    for name, values in zip(_OF_CELLS, (pieces.came_s, pieces.done_s, *own)):
+        getattr(run, name)[at][here] = values
+    columns = here[1].reshape(-1)
+    run.mode[columns] = course.mode
+    for column, labels, row in zip(columns, course.meets, course.rows):
+        run.labels[rows, column] = 0 if labels is None else np.unique(labels, return_inverse=True)[1]
+        run.rows[rows, column] = -1 if row is None else row
+    is_stage = np.array([kind.where != BEFORE for kind in pieces.kinds])
+    for number, values in enumerate(seen.step.work):
+        run.work[at, :, :, number][here] = np.where(is_stage, values[:, pieces.stages], np.nan)
+    if seen.tells is not None:
+        may_wait = np.isin(course.mode, (WAITS, FREE, UNKNOWN)) & np.array([of.where == IN for of in pieces.kinds])
+        waits_s, uneven_s = (of[:, pieces.stages] * may_wait for of in (seen.tells.waits_s, seen.tells.uneven_s))
+        more_s = np.clip(waits_s - or_zero(course.wait_s), 0.0, or_zero(course.took_s))
+        run.inside_wait_s[at][here], run.uneven_s[at][here] = more_s, uneven_s
 
-    def look_between(self) -> None:
-        """Own time where members send and receive, in steps of which no entries tell: by its share in the others."""
-        for piece in np.flatnonzero(self.mode == HANDED).tolist():
-            whole = self.own[:, :, piece] + self.wait[:, :, piece]
-            with np.errstate(all="ignore"):
-                share = middle_of((self.own[:, :, piece] / whole)[self._is_told])
-            share[~np.isfinite(share)] = 1.0
-            self.own[~self._is_told, :, piece] = (whole * share)[~self._is_told]
-            self.wait[:, :, piece] = whole - self.own[:, :, piece]
+
+def _share_handed(run: RoleRun, is_told: Truths) -> None:
+    """Own time where members send and receive, in steps of which no entries tell: by its share in the others."""
+    for piece in np.flatnonzero(run.mode == HANDED).tolist():
+        whole = run.own_s[:, :, piece] + run.wait_s[:, :, piece]
+        with np.errstate(all="ignore"):
+            share = middle_of((run.own_s[:, :, piece] / whole)[is_told])
+        share[~np.isfinite(share)] = 1.0
+        run.own_s[~is_told, :, piece] = (whole * share)[~is_told]
+        run.wait_s[:, :, piece] = whole - run.own_s[:, :, piece]
 
 
 def _in_order(steps: list[SeenStep]) -> tuple[tuple[Piece, ...], tuple[str, ...]]:

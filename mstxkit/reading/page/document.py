@@ -13,8 +13,8 @@ from string import Template
 from typing import Any, Iterable, Mapping, Sequence
 
 from ..report.escape import for_terminal
-from ..report.number_table import percent
 from ..report.sentences import begun
+from ..report.step_words import waited
 from ..report.units import duration
 
 TITLE_LIMIT, TEXT_LIMIT = 160, 400
@@ -120,7 +120,7 @@ def _facts(summary: dict[str, Any]) -> Iterable[tuple[str, str, str]]:
         count = summary["last_step"] - summary["first_step"] + 1
         yield "Steps", f"{count:,}", f"{summary['first_step']} to {summary['last_step']}"
     if summary["wait_ratio"] is not None:
-        yield "Waiting for others", percent(summary["wait_ratio"]), "of a rank’s time, in the mean"
+        yield "Waiting for others", waited(summary), "of a rank’s time, in the mean"
     states = ", ".join(f"{count} {state}" for state, count in summary["states"].items())
     yield "Processes", f"{summary['processes']:,}", states
     if own_cost is not None:

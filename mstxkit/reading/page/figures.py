@@ -104,7 +104,7 @@ def _draw_heat(role: RoleRun, columns: Any, rows: Any) -> list[dict[str, Any]]:
     """Of each stage, rows × columns: by how many percent longer for the same work, and percent of the step waited."""
     with np.errstate(all="ignore"):
         off, inside = role.longer(), role.longer(is_inside=True)
-        waited = role.wait_s / role.length_s()[:, None, None]
+        waited = (role.wait_s + role.inside_wait_s) / role.length_s()[:, None, None]
     heat = []
     for piece in _shown_pieces(role):
         values = np.where(np.isfinite(inside[:, :, piece]), inside[:, :, piece], off[:, :, piece])

@@ -49,12 +49,15 @@ def made(
 
     It is as fine as fits into `bytes_at_most`, and no coarser than the coarsest of `figures.DETAILS`.
     """
-    requests, sources = run.escalations(), _read_sources()
+    requests, sources, path = run.escalations(), _read_sources(), Path(run.path)
     others = {
         "escalations": _list_escalations(run, requests, None if to_perfetto else folder),
         "requests_left_out": requests.height - _REQUESTS,
         "incidents_left_out": len(summary["incidents"]) - _INCIDENTS,
-        "incidents": _list_incidents(run, summary["incidents"], None if to_perfetto else folder),
+        "incidents": [
+            {**of, "folder": of["page"], "size": "", "href": "" if to_perfetto else _href(path, of["page"], folder)}
+            for of in summary["incidents"][: -_INCIDENTS - 1 : -1]  # the newest first
+        ],
     }
     links = [(to_perfetto, "Open in Perfetto")] if to_perfetto else []
     of_devices = devices.summarise(run, EVERYTHING) if str(choice) else summary["devices"]
@@ -109,15 +112,6 @@ def _read_sources() -> dict[str, str]:
         "plotly": base64.b64encode(plotly).decode("ascii"),
         "plotly_hash": document.fingerprint(gzip.decompress(plotly).decode("utf-8")),
     }  # fmt: skip
-
-
-def _list_incidents(run: Run, incidents: list[dict[str, Any]], folder: Path | None) -> list[dict[str, Any]]:
-    """The last incidents, the newest first, with a link to what was seen of each."""
-    entries = []
-    for incident in incidents[: -_INCIDENTS - 1 : -1]:
-        href = "" if folder is None else _href(Path(run.path), incident["page"], folder)
-        entries.append({**incident, "folder": incident["page"], "size": "", "href": href})
-    return entries
 
 
 def _list_escalations(run: Run, requests: pl.DataFrame, folder: Path | None) -> list[dict[str, Any]]:

@@ -175,7 +175,7 @@ def _of_row(account: Account, row: Mapping[str, Any], weight: float) -> Matter:
         **dict.fromkeys((STRAGGLER, ALONE, CHANGE), step_words.slow(row)),
         LINK: f"the collectives of ranks {row['group']} are slow in {stage}",
         TAIL: f"there is a long tail in {stage}: all wait for the last of it",
-        BUBBLE: f"ranks are not done together: they wait for the last of them {row['where']} {stage}",
+        BUBBLE: f"ranks are not done together: they wait for the last of them {step_words.WHERE[row['where']]} {stage}",
         SPLIT: f"trainers and rollouts wait for each other: {row['trainers']} and {row['rollouts']} would be better",
     }[kind]  # fmt: skip
     whose = f" (role {shown(row['role'])})" if account.roles > 1 and row["role"] else ""

@@ -8,7 +8,6 @@ import numpy as np
 import polars as pl
 
 from .. import intervals
-from ..intervals import Intervals
 from ..run import Run
 from ..tables import waits
 
@@ -30,7 +29,11 @@ def summarise(run: Run) -> dict[str, Any] | None:
     inside = {process: time for process, time in inside.items() if time.total_ns}
     if not inside:
         return None
-    some, single = _cover_time(list(inside.values()))
+    starts, ends = (np.concatenate(times) for times in zip(*inside.values()))
+    times, some = np.concatenate([starts, ends]), intervals.union(starts, ends)
+    order = np.argsort(times, kind="stable")
+    is_single = np.cumsum(np.repeat([1, -1], len(starts))[order])[:-1] == 1
+    single = intervals.union(times[order][:-1][is_single], times[order][1:][is_single])
     alone = {process: time.cut(single) for process, time in inside.items()}
     first = max(alone, key=lambda process: alone[process].total_ns)
     own = rows.filter(pl.col("process") == first).partition_by("stage")
@@ -40,12 +43,3 @@ def summarise(run: Run) -> dict[str, Any] | None:
         "nobody": 1 - some.total_ns / steps.total_ns, "alone": alone[first].total_ns / steps.total_ns,
         "label": run.roles.processes["label"][first], "stages": stages, "others": len(inside) - 1,
     }  # fmt: skip
-
-
-def _cover_time(stretches: list[Intervals]) -> tuple[Intervals, Intervals]:
-    """The time that any of them covers, and that one of them covers alone."""
-    starts, ends = (np.concatenate(times) for times in zip(*stretches))
-    times = np.concatenate([starts, ends])
-    order = np.argsort(times, kind="stable")
-    is_single = np.cumsum(np.repeat([1, -1], len(starts))[order])[:-1] == 1
-    return intervals.union(starts, ends), intervals.union(times[order][:-1][is_single], times[order][1:][is_single])

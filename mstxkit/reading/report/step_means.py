@@ -28,8 +28,8 @@ _SAMPLES = 24
 def summarise(run: Run, supposed: Supposed) -> dict[str, Any]:
     """`wait_ratio, occupancy, fed_by, critical_path, lateness, held_up_by, tails, samples, throughput, resharding`.
 
-    `wait_ratio` is what ranks wait for others, of all their time. Of `samples` there are those that went on alone
-    longest (`longest_alone`, columns as `Run.samples()`), how many went on `alone`, and the `count` of all.
+    `wait_ratio` is what ranks wait for others, of all their time; `hides_waits`: at least. Of `samples` there are
+    those that went on alone longest (`longest_alone`, as `Run.samples()`), how many went `alone`, and the `count`.
     """
     samples = run.samples()
     late = lateness_table.table(run.files, run.roles.steps, run.roles.steps_ringed)
@@ -37,6 +37,7 @@ def summarise(run: Run, supposed: Supposed) -> dict[str, Any]:
     alone = samples.filter(samples["alone_ns"] > 0).sort("alone_ns", descending=True, maintain_order=True)
     return {
         "wait_ratio": wait_ratio(run.steps().filter(steady)), "occupancy": occupancy.summarise(run),
+        "hides_waits": any(of_role.hiding_stages() for of_role in run.roles.steady),
         "fed_by": fed_by(run.roles.steady),
         "critical_path": critical_path(run.critical_path().filter(steady)),
         "lateness": lateness(late.filter(steady), run.roles.runs),
@@ -102,7 +103,7 @@ def held_up_by(bubbles: pl.DataFrame) -> list[dict[str, Any]]:
     of those in which any waits; how long, all together a step. Most first.
     """
     rows = bubbles.with_columns(of_steps=pl.col("step").n_unique().over("role"))
-    is_known = pl.col("gate_rank").is_not_null() & pl.col("gate_stage").is_not_null() & (pl.col("where") != "inside")
+    is_known = pl.col("gate_rank").is_not_null() & pl.col("gate_stage").is_not_null()
     rows = rows.filter(is_known & (pl.col("rank") != pl.col("gate_rank")))
     gates = rows.group_by("role", rank="gate_rank", stage="gate_stage").agg(
         pl.col("of_steps").first(), steps=pl.col("step").n_unique(),

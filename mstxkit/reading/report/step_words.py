@@ -32,10 +32,16 @@ def lines(summary: Mapping[str, Any], everything: bool = False) -> list[Renderab
     """A line for each that there is something to say of; of long lists the first ones, and how many more there are.
     `everything`: also what the headline is made of, of which it tells one figure an effect.
     """
-    waiting = f"{percent(summary['wait_ratio'])} of a rank’s time" if summary["wait_ratio"] else ""
+    waiting = f"{waited(summary)} of a rank’s time" if summary["wait_ratio"] else ""
     parts = [("time", _tell_path(summary["critical_path"])), ("waiting", waiting)]
     is_asked = summary["supposed"]["trainers"] or summary["supposed"]["rollouts"]
-    parts += _behind_the_headline(summary) if everything else [_what_if(summary)] if is_asked else []
+    if everything:
+        parts += [
+            ("held up", _list_first(_name_roles(summary, summary["held_up_by"], held_up))),
+            ("late", _list_first(_name_roles(summary, filter(is_late, summary["lateness"]), late))),
+            ("tail", _list_first(_name_roles(summary, summary["tails"], tail), 1, "tails of other stages: {}")),
+        ]  # fmt: skip
+    parts += [_what_if(summary)] if everything or is_asked else []
     parts += [
         ("samples", "; ".join(map(sample, summary["samples"]["longest_alone"][:1]))),
         ("tokens/s", _list_first(_name_roles(summary, summary["throughput"], rate), 4)),
@@ -44,13 +50,9 @@ def lines(summary: Mapping[str, Any], everything: bool = False) -> list[Renderab
     return below(parts)
 
 
-def _behind_the_headline(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
-    return [
-        ("held up", _list_first(_name_roles(summary, summary["held_up_by"], held_up))),
-        ("late", _list_first(_name_roles(summary, filter(is_late, summary["lateness"]), late))),
-        ("tail", _list_first(_name_roles(summary, summary["tails"], tail), 1, "tails of other stages: {}")),
-        _what_if(summary),
-    ]  # fmt: skip
+def waited(summary: Mapping[str, Any]) -> str:
+    """What ranks wait for others, of all their time: "at least" where stages may hide more of it."""
+    return ("at least " if summary["hides_waits"] else "") + percent(summary["wait_ratio"])
 
 
 def _what_if(summary: Mapping[str, Any]) -> tuple[str, str]:

@@ -5,11 +5,12 @@ Waiting alone: a rank that computes slowly is in `Run.stragglers()`, those that 
 
 from __future__ import annotations
 
-from typing import Any, Iterator, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import polars as pl
 
+from ...judging.measuring import INSIDE
 from ..role_runs import RoleRun, Seconds, Whole, most_of
 
 SCHEMA = {
@@ -45,7 +46,8 @@ def table(runs: tuple[RoleRun, ...]) -> pl.DataFrame:
             if run.waits[piece] or np.nansum(run.wait_s[:, :, piece]) > 0:
                 gate = gates(run, piece) if run.waits[piece] else _handed_on(run, piece)
                 parts.append(_frame(run, piece, run.where(piece), run.wait_s[:, :, piece], gate))
-        parts += _of_inside(run)
+        for piece in np.flatnonzero((run.inside_wait_s > 0).any(axis=(0, 1))).tolist():
+            parts.append(_frame(run, piece, INSIDE, run.inside_wait_s[:, :, piece], _gates_inside(run, piece)))
     return pl.concat(parts).sort("step", "role", "rank", maintain_order=True)
 
 
@@ -60,14 +62,16 @@ def gates(run: RoleRun, piece: int) -> WaitGates:
 
 
 def held_up(run: RoleRun) -> WaitGates:
-    """(T,) of each step, by the piece in which most is waited: who came last for whom waited longest in it."""
-    waits_s, steps = np.where(run.waits, np.nan_to_num(run.wait_s), 0.0), np.arange(len(run.steps))
-    piece = waits_s.sum(axis=1).argmax(axis=1)
-    member = waits_s[steps, :, piece].argmax(axis=1)
+    """(T,) of each step, by where most is waited, in a piece or inside of it: who came last for whom waited longest."""
+    waits_s = np.concatenate([np.where(run.waits, np.nan_to_num(run.wait_s), 0.0), run.inside_wait_s], axis=2)
+    steps, count = np.arange(len(run.steps)), len(run.kinds)
+    place = waits_s.sum(axis=1).argmax(axis=1)
+    member = waits_s[steps, :, place].argmax(axis=1)
     held = WaitGates(np.full(len(steps), -1), np.full(len(steps), -1), np.full(len(steps), np.nan))
-    for at in np.flatnonzero(run.waits).tolist():
-        here = np.flatnonzero((piece == at) & (waits_s[steps, member, at] > 0))
-        for part, of_members in zip(held, gates(run, at)):
+    for at in np.flatnonzero((waits_s > 0).any(axis=(0, 1))).tolist():
+        here = np.flatnonzero((place == at) & (waits_s[steps, member, at] > 0))
+        gate = gates(run, at) if at < count else _gates_inside(run, at - count)
+        for part, of_members in zip(held, gate):
             part[here] = of_members[here, member[here]]
     return held
 
@@ -82,21 +86,19 @@ def _handed_on(run: RoleRun, piece: int) -> WaitGates:
     return WaitGates(np.tile(before, (shape[0], 1)), np.full(shape, where), np.full(shape, np.nan))
 
 
-def _of_inside(run: RoleRun) -> Iterator[pl.DataFrame]:
-    """Where collectives tell: how much earlier each was ready than the last of those that it meets."""
-    for piece in np.flatnonzero(np.isfinite(run.inside_s).any(axis=(0, 1))).tolist():
-        own_s = run.inside_s[:, :, piece]
-        last, at = most_of(own_s, run.labels[:, piece]), np.arange(len(own_s))[:, None]
-        more_s = run.over_middle(own_s, piece)[at, last]
-        yield _frame(run, piece, "inside", own_s[at, last] - own_s, WaitGates(last, np.full(last.shape, piece), more_s))
+def _gates_inside(run: RoleRun, piece: int) -> WaitGates:
+    """Where collectives tell: most of it for who has most of its own between them."""
+    own_s, at = run.inside_s[:, :, piece], np.arange(len(run.steps))[:, None]
+    last = most_of(own_s, run.labels[:, piece])
+    return WaitGates(last, np.full(last.shape, piece), run.over_middle(own_s, piece)[at, last])
 
 
 def _frame(run: RoleRun, piece: int, where: str, wait_s: Seconds, gate: WaitGates) -> pl.DataFrame:
-    is_handed = where != "inside" and not run.waits[piece]
+    is_handed = where != INSIDE and not run.waits[piece]
     steps, members = np.nonzero(wait_s > 0 if is_handed else np.isfinite(wait_s) & (gate.member >= 0))
     ranks = pl.Series(run.ranks, dtype=pl.Int32)
     pieces = range(len(run.kinds))
-    wheres = ["inside" if where == "inside" else run.where(at) for at in pieces]
+    wheres = [INSIDE if where == INSIDE else run.where(at) for at in pieces]
     kinds = pl.DataFrame({"stage": [run.stage(at) for at in pieces], "where": wheres})
     gate_member, gate_piece = (pl.Series(part[steps, members]).replace(-1, None) for part in (gate.member, gate.piece))
     columns: dict[str, Any] = {

@@ -1,5 +1,5 @@
 """Where no ring says who enters collectives late: a run's own ranges around them, inside of stages that all leave
-together.
+together, or may.
 
 A range is taken for a collective if those that are in it leave it much closer together than they entered it, again
 and again: an all-reduce that somebody marked, or that a patch declares.
@@ -29,7 +29,7 @@ def added(files: RunFiles, steps: list[RoleStep]) -> list[RoleStep]:
 
     `files`: opened without filters. *Cost*: the ranges of these steps and stages are read once more.
     """
-    together = meeting.left_together(steps)
+    together = meeting.left_together(steps, or_in_doubt=True)
     last = steps[-STEPS_AT_MOST:]
     if not together or not last:
         return steps

@@ -160,7 +160,9 @@ def _role_step(part: pl.DataFrame, role: str, members: _Members, lives: Whole) -
     keys = tuple(dict.fromkeys(part["stage"].to_list()))
     places = {key: place for place, key in enumerate(keys)}
     stage_at = np.array([places[key] for key in part["stage"].to_list()], dtype=np.int64)
-    tables = {name: _spread_column(part[name], (len(processes), len(keys)), at, stage_at) for name in _FIGURES}
+    tables = {name: np.full((len(processes), len(keys)), np.nan) for name in _FIGURES}
+    for name, table in tables.items():
+        table[at, stage_at] = part[name].cast(pl.Float64).fill_null(float("nan")).to_numpy()
     total_s, peers = tables["total_ns"] / _NS, tuple(members.peers[process] for process in processes)
     apart_s = WALL_ERROR_NS / _NS if len({peer.host for peer in peers if not peer.is_controller}) > 1 else 0.0
     return RoleStep(
@@ -169,10 +171,3 @@ def _role_step(part: pl.DataFrame, role: str, members: _Members, lives: Whole) -
         np.nan_to_num(tables["count"]),
         Work(tables["tokens"], tables["responses"], tables["longest_response"]), members.error_s[processes] + apart_s,
     )  # fmt: skip
-
-
-def _spread_column(column: pl.Series, shape: tuple[int, int], members: Any, stage: Whole) -> Seconds:
-    """The values of rows in a table of members and stages; NaN where there are none."""
-    table = np.full(shape, np.nan)
-    table[members, stage] = column.cast(pl.Float64).fill_null(float("nan")).to_numpy()
-    return table

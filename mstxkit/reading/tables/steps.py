@@ -29,8 +29,9 @@ RANK_SCHEMA = {
 
 def table(runs: tuple[RoleRun, ...], origin_ns: int = 0, processes: Iterable[Process] = ()) -> pl.DataFrame:
     """A row a step and role. `duration_ns`: since the step before ended for the last rank; of the first, since a
-    process said it. `wait_ns`: what a rank waits for others in it, as the mean of the ranks, `wait_ratio` that over the
-    step. The gate is whoever made the others wait most, in the stage in which it was late, by `gate_more_ns`.
+    process said it. `wait_ns`: what a rank waits for others in it, in collectives too where they tell, as the mean of
+    the ranks, `wait_ratio` that over the step. The gate is whoever made the others wait most, in the stage in which it
+    was late, by `gate_more_ns`.
     """
     said_s = {(of.name, first[0]): (first[1] - origin_ns) / 1e9 for of in processes if (first := of.first_step)}
     rows = [row for run in runs for row in _of_role(run, origin_ns, said_s)]
@@ -41,7 +42,7 @@ def _of_role(run: RoleRun, origin_ns: int, said_s: Mapping[tuple[str, int], floa
     ended, lengths = run.spans_s()[1], run.length_s().copy()
     begun = (said_s.get((peer.process, int(run.steps[0])), np.inf) for peer in run.members)
     lengths[0] = max(lengths[0], ended[0] - min(begun))
-    waits = np.nansum(run.wait_s, axis=2)
+    waits = np.nansum(run.wait_s, axis=2) + run.inside_wait_s.sum(axis=2)
     held = bubbles.held_up(run)
     gates = zip(held.member.tolist(), held.piece.tolist(), held.more_s.tolist())
     for at, (step, (gate, piece, more_s)) in enumerate(zip(run.steps.tolist(), gates)):
@@ -68,7 +69,8 @@ def rank_table(runs: tuple[RoleRun, ...]) -> pl.DataFrame:
 
 def _sum_role(run: RoleRun) -> Iterator[tuple[Any, ...]]:
     gaps = np.array([run.is_gap(piece) for piece in range(len(run.kinds))])
-    own, waits = np.nan_to_num(run.own_s), np.nan_to_num(run.wait_s)
+    inside = run.inside_wait_s
+    own, waits = np.nan_to_num(run.own_s) - inside, np.nan_to_num(run.wait_s) + inside
     here = np.asarray(np.isfinite(run.own_s).any(axis=2))
     steps = np.maximum(1, here.sum(axis=0))
     work, gap, wait = (values.sum(axis=(0, 2)) / steps for values in (own[:, :, ~gaps], own[:, :, gaps], waits))

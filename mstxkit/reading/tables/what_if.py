@@ -16,7 +16,7 @@ import polars as pl
 from ...judging import meeting
 from ...judging.cutting import BEFORE
 from ...judging.evidence import Peer
-from ...judging.measuring import BEHIND_GAP, FREE, UNKNOWN, WAITS
+from ...judging.measuring import BEHIND_GAP, FREE, INSIDE, UNKNOWN, WAITS
 from ...stages import canonical
 from ...store import verdicts as verdict_kinds
 from ...store.values import finite_number
@@ -56,7 +56,7 @@ def table(
     - `straggler`: with `rank`, and those that are slow together with it (a host), as fast as the others for their work;
       of `group`, with all of these few, of whom nearly always one is last.
     - `alone`: without what less than half of them do in `stage`, by `rank` or `group` as above.
-    - `bubble`: if all came at the same time to where they wait, in (or before) `stage`.
+    - `bubble`: if all came at the same time to where they wait, in (or before) `stage`, or to collectives inside of it.
     - `link`: with the collectives of the ranks of `group` as fast as before, or as those of other groups.
     - `tail`: if nobody was longer in the stage than the member in the middle.
     - `change`: with the stage as fast for its work as before the step from which on all were slower, or as in others.
@@ -82,6 +82,10 @@ def _of_role(runs: tuple[RoleRun, ...], run: RoleRun, verdicts: Iterable[Verdict
         if run.waits[piece] and np.nansum(run.wait_s[:, :, piece]) > 0:
             less = replay.taken(run, run.own_s - _balance_times(run, piece))
             yield _make_row(run, BUBBLE, piece, replay.saved_s(runs, run, less, every), run.where(piece))
+        steps_told = np.flatnonzero((run.uneven_s[:, :, piece] > 0).any(axis=1))
+        if len(steps_told):
+            less = _taken_from(run, piece, _uneven_times(run, piece), inside=True)
+            yield _make_row(run, BUBBLE, piece, replay.saved_s(runs, run, less, steps_told), INSIDE)
         if not run.waits[piece] and canonical(run.stage(piece)) in TAIL_STAGES and not run.is_gap(piece):
             own_s = run.own_s[:, :, piece]
             with np.errstate(all="ignore"):
@@ -158,17 +162,24 @@ def _balance_times(run: RoleRun, piece: int) -> Seconds:
     return own
 
 
+def _uneven_times(run: RoleRun, piece: int) -> Seconds:
+    """(T, M) what each has for itself between collectives beyond the mean, of each of them or of all together."""
+    own_s = run.inside_s[:, :, piece]
+    mean_s = meeting.by_group(own_s.T, run.labels[:, piece], _mean_of).T
+    return np.asarray(np.fmin(np.fmax(own_s - mean_s, run.uneven_s[:, :, piece]), own_s))
+
+
 def _mean_of(own_s: Seconds) -> Seconds:
     """(M, T) the mean of all; NaN where one is not there."""
     count = np.maximum(1, np.isfinite(own_s).sum(axis=0))
     return np.where(np.isfinite(own_s), np.nansum(own_s, axis=0) / count, np.nan)
 
 
-def _taken_from(run: RoleRun, piece: int, less_s: Seconds, members: Any = slice(None)) -> replay.Taken:
-    """(T, M) seconds less in one piece, of these members."""
+def _taken_from(run: RoleRun, piece: int, less: Seconds, who: Any = slice(None), inside: bool = False) -> replay.Taken:
+    """(T, M) seconds less in one piece, or between its collectives, of these members."""
     every: Seconds = np.zeros(run.own_s.shape)
-    every[:, members, piece] = less_s[:, members]
-    return replay.taken(run, every)
+    every[:, who, piece] = less[:, who]
+    return replay.taken(run, every, inside)
 
 
 def _list_changes(runs: tuple[RoleRun, ...], run: RoleRun, verdicts: Iterable[Verdict]) -> Iterator[tuple[Any, ...]]:

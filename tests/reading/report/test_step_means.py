@@ -15,7 +15,7 @@ import pytest
 pl = pytest.importorskip("polars")
 console = pytest.importorskip("rich.console")
 
-from builders.judged_runs import INPUT, NOBODY, recorded, stage_times  # noqa: E402
+from builders.judged_runs import BEHIND, INPUT, NOBODY, recorded, stage_times  # noqa: E402
 from builders.run_files import BankFiles, ProcessFiles, new_run  # noqa: E402
 from builders.simulated_runs import recorded_job  # noqa: E402
 from builders.simulated_steps import runs_of  # noqa: E402
@@ -115,6 +115,18 @@ def test_of_several_roles_each_line_says_whose_rank_it_is_and_how_late_that_one_
     assert words["held"].startswith("up small: all together")
     assert told["headline"]["words"].startswith("rank 1 small takes longer than the others in reference")
     assert html.escape(told["headline"]["verdict"]) in page
+
+
+@pytest.mark.parametrize(("inside", "told"), [(True, "19 % of a rank"), (False, "at least <1 % of a rank")])
+def test_what_ranks_wait_is_told_as_the_least_where_nothing_tells_of_a_stage_s_inside(
+    inside: bool, told: str, tmp_path: Path
+) -> None:
+    """Of two ranks one waits 20 of 54 ms in a collective: it was printed that they wait 1 % of their time."""
+    run = open_run(recorded(tmp_path / "run", stage_times(BEHIND), around_collectives=inside))
+    summary = summarise(run)
+
+    assert words_of(summary)["waiting"].startswith(told)
+    assert told.split(" of")[0] in html.unescape(writing.made(run, summary, tmp_path))
 
 
 def test_tails_and_tokens_are_the_means_of_the_tables(run: Run, summary: dict[str, Any]) -> None:

@@ -120,6 +120,25 @@ def test_who_waits_is_told_for_whom_and_where_that_one_was_late() -> None:
     assert own < 0.2 * rows.filter(pl.col("rank") != 3)["wait_ns"].mean()
 
 
+@pytest.mark.parametrize("around_collectives", [True, False])
+def test_who_waits_in_a_collective_for_one_that_is_slow_before_it_waits(
+    around_collectives: bool, tmp_path: Path
+) -> None:
+    """Of 54 ms of a step rank 0 waits for 20, of which only ranges inside of the stage tell."""
+    path = judged_runs.recorded(
+        tmp_path / "run", judged_runs.stage_times(judged_runs.BEHIND), around_collectives=around_collectives
+    )
+
+    steps, (first, slow) = reading.open_run(path).steps(), reading.open_run(path).ranks().to_dicts()
+
+    waits_ms = 20.0 if around_collectives else 0.0
+    assert first["wait_ns"] / 1e6 == pytest.approx(waits_ms, abs=0.5)
+    assert first["work_ns"] / 1e6 == pytest.approx(53.0 - waits_ms, abs=0.5)
+    assert (slow["wait_ns"] / 1e6, slow["work_ns"] / 1e6) == pytest.approx((0.0, 53.0), abs=0.5)
+    assert steps["wait_ratio"].median() == pytest.approx(waits_ms / 2 / 54.0, abs=0.01)
+    assert (slow["gated_steps"] > 0.9 * len(steps)) == around_collectives
+
+
 def test_nobody_waits_longer_than_it_was_there() -> None:
     rows = bubbles.table(runs_of(JobShape(mismatch=0.6), [SLOW]))
 
