@@ -63,8 +63,8 @@ class Incident(NamedTuple):
     @property
     def facts(self) -> dict[str, Any]:
         """Plain values: its fields, its `page`, `who`, the cause in words ("" for nobody alone), the name of its
-        `process`, its `step`, `signal`, by which it was ended, and `oom_kills`, how many the kernel had just killed on
-        its host as memory ran out.
+        `process`, its `step`, `signal`, by which it was ended, `oom_kills`, how many the kernel had just killed on its
+        host as memory ran out, and how it is `held`, as `incidents/deciding.py` says it.
         """
         details = self.details
         steps = (step_number(table_of(inside).get("step")) for inside in list_of(details.get("inside")))
@@ -73,7 +73,7 @@ class Incident(NamedTuple):
             "who": text_of(details.get("who")), "process": text_of(details.get("process")),
             "step": next((step for step in steps if step is not None), None),
             "signal": signal_name(details.get("signal"), text_of(details.get("fatal"))) or None,
-            "oom_kills": small_number(details.get("oom_kills")) or 0,
+            "oom_kills": small_number(details.get("oom_kills")) or 0, "held": text_of(details.get("how")),
         }  # fmt: skip
 
     def as_json(self, run_id: str) -> bytes:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from builders.situations import Life, S, Said, left, said_of, trained, written
+from builders.situations import Life, S, Said, called, left, said_of, trained, written
 
 
 def _raised(life: Life) -> Life:
@@ -25,9 +25,12 @@ def test_who_left_before_the_others_is_said_before_what_these_raised(tmp_path: P
 def test_who_left_before_the_others_is_said_before_that_these_hang(tmp_path: Path) -> None:
     (first, second, _), (_, _, early) = trained(ranks=3, steps=range(42)), trained(ranks=3, steps=range(41))
     run = written(tmp_path / "run", first.inside_of(42), second.inside_of(42), early)
-    left(run, "hang", first.end_ns + 40 * S, reason="it waits for a lock")
+    left(run, "hang", first.end_ns + 40 * S, details={"how": "left", "who": "rank 2"})
 
-    assert said_of(run).first.startswith("Verdict: rank 2 ended in order after step 40, while the others went on to ")
+    assert said_of(run).first == (
+        "Verdict: rank 2 ended in order after step 40, while the others went on to step 42: nothing went on."
+    )
+    assert "also: rank 2 has ended in order, and others wait for it" in called("report", str(run)).output
 
 
 @pytest.mark.parametrize("early", [0, 2])

@@ -71,15 +71,15 @@ def _ends(account: Account, attempt: int) -> list[Matter]:
         matter = Matter(HOST_GONE, f"host {shown(host)} is gone, with {names}", _aftermath(since_ns, members))
         dated.append((since_ns or 0, matter))
     dated += ((process["last_seen_ns"] or 0, _of_end(account, _as_incident(process), members)) for process in dead)
-    dated += [*_ended_early(members, min(ns for ns, _ in dated))] if dated else []
+    dated += [*_ended_early(members, *min(dated, key=lambda each: each[0]))] if dated else []
     if not seen:  # hangs of which there is no page
         hangs = (verdict for verdict in account.verdicts if verdict["kind"] == incidents.HANG and blames(verdict))
         dated += ((verdict["time_ns"], lost_time.of_verdict(verdict)) for verdict in hangs)
     return [matter for _, matter in sorted(dated, key=lambda each: each[0])]
 
 
-def _ended_early(members: list[_Row], until_ns: int) -> Iterator[tuple[int, Matter]]:
-    """Few of a role that ended in order before the first failed or hung, where the others have come to a later step."""
+def _ended_early(members: list[_Row], until_ns: int, then: Matter) -> Iterator[tuple[int, Matter]]:
+    """Few of a role that ended in order before what came first of the rest, where the others came to a later step."""
     with_steps = (process for process in members if process.get("last_step") is not None)
     for of_role in grouped(with_steps, lambda process: (process["role"], process["part"])).values():
         newest = max(process["last_step"] for process in of_role)
@@ -89,8 +89,8 @@ def _ended_early(members: list[_Row], until_ns: int) -> Iterator[tuple[int, Matt
             first = min(early, key=lambda process: process["last_seen_ns"])
             who = listed([shown(process["label"]) for process in early], ", ", _NAMED)
             words = f"{who} ended in order after step {first['last_step']}, while the others went on to step {newest}"
-            cost, advice = _aftermath(first["last_seen_ns"], members), "let every rank have as many batches, and steps"
-            yield first["last_seen_ns"], Matter(ENDED_EARLY, words, cost, advice=advice)
+            advice = "let every rank have as many batches, and steps"
+            yield first["last_seen_ns"], Matter(ENDED_EARLY, words, then.cost, advice=advice)
 
 
 def _as_incident(process: _Row) -> dict[str, Any]:

@@ -37,6 +37,7 @@ _INCIDENT_WORDS = {
     incidents.HANG: "hung", incidents.KILLED: "was killed", incidents.SIGNAL: "was killed",
     incidents.EXCEPTION: "raised what nobody caught", incidents.REQUEST: "was looked at, as asked",
 }  # fmt: skip
+_WAITED_FOR = {"left": "has ended in order, and others wait for it", "gone": "is gone, and others wait for it"}
 # Where of a stage it is, as the judge says it, in words.
 _BETWEEN = ("before", "behind_gap")
 _FOR_THE_SAME_WORK = "{who} computes more slowly than the others{where}"
@@ -84,14 +85,15 @@ def of_incident(incident: Mapping[str, Any]) -> str:
     """`rank 1 actor hung in score of reward for 34 s, in step 7`: who did what where, and of a hang for how long; as
     `tables.findings.describe_incidents` has it.
     """
-    who = "the job" if incident["kind"] == incidents.REQUEST else shown(incident["who"]) or "everybody"
+    kind = incident["kind"]
+    who = "the job" if kind == incidents.REQUEST else shown(incident["who"]) or "everybody"
     place = " of ".join(dict.fromkeys(filter(None, (shown(incident["range"]), shown(incident["stage"])))))
     since_ns, time_ns = incident["since_ns"] or 0, incident["time_ns"] or 0
-    is_hang = incident["kind"] == incidents.HANG and 0 < since_ns <= time_ns
-    since = f" for {span((time_ns - since_ns) / 1e9)}" if is_hang else ""
+    since = f" for {span((time_ns - since_ns) / 1e9)}" if kind == incidents.HANG and 0 < since_ns <= time_ns else ""
     how = incident.get("how") or (f"by {incident['signal']}" if incident["signal"] else "")
-    how = f"({how.removeprefix('by ')})" if how and incident["kind"] == incidents.EXCEPTION else how
-    words = (who, _INCIDENT_WORDS[incident["kind"]], shown(how), "as memory ran out" if incident["oom_kills"] else "")
+    how = f"({how.removeprefix('by ')})" if how and kind == incidents.EXCEPTION else how
+    did = (kind == incidents.HANG and _WAITED_FOR.get(incident.get("held") or "")) or _INCIDENT_WORDS[kind]
+    words = (who, did, shown(how), "as memory ran out" if incident["oom_kills"] else "")
     step = f", in step {incident['step']}" if incident["step"] is not None else ""
     return " ".join(filter(None, words)) + (f" in {place}{since}" if place else "") + step
 

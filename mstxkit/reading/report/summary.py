@@ -137,11 +137,9 @@ def _list_endings(gone: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [{"state": state, "how": how, "processes": processes} for (state, how), processes in alike]
 
 
-def _list_gone(processes: pl.DataFrame, open_ranges: pl.DataFrame, stages_: pl.DataFrame) -> list[dict[str, Any]]:
-    """Every process with how it ended, the `last_step` that it has entered, and what it was inside of where it is gone
-    without a word.
-    """
-    entered = (rows.select("process", "step").group_by("process").max() for rows in (stages_, open_ranges))
+def _list_gone(processes: pl.DataFrame, open_ranges: pl.DataFrame, stage_rows: pl.DataFrame) -> list[dict[str, Any]]:
+    """Every process: how it ended, its `last_step`, and what it was inside of where it is gone without a word."""
+    entered = (rows.select("process", "step").group_by("process").max() for rows in (stage_rows, open_ranges))
     last_steps: dict[int, int] = {}
     for row, step in chain.from_iterable(rows.drop_nulls().iter_rows() for rows in entered):
         last_steps[row] = max(step, last_steps.get(row, step))
