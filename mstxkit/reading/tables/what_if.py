@@ -24,7 +24,7 @@ from ...store.verdicts import ALL_SLOW, COMMUNICATION, Verdict
 from ...triggers.late_rank import middle_of
 from .. import replay
 from ..report.units import spans
-from ..role_runs import RoleRun, Seconds, shown_ns
+from ..role_runs import RoleRun, Seconds, Whole, shown_ns
 from . import split, stragglers
 
 STRAGGLER, ALONE, BUBBLE, LINK = "straggler", "alone", "bubble", "link"
@@ -35,8 +35,8 @@ SCHEMA = {
     "step_ns": pl.Int64, "without_ns": pl.Int64, "saved_ns": pl.Int64, "saved_ratio": pl.Float64,
     "error_ratio": pl.Float64, "who": pl.String, "steps": pl.Int64,
 }  # fmt: skip
-# So many of each kind and role are gone through.
-_STRAGGLERS_AT_MOST = 12
+# So many of each kind and role are gone through; of steps with many collectives so many.
+_STRAGGLERS_AT_MOST, _STEPS_SAMPLED = 12, 100
 # Few are told of where at most so much of what the last one takes too long is of others, in so many steps of each of
 # several, from such a share of the run's time on, beyond what one saves alone; of steps most of which show it.
 _OF_OTHERS, _STEPS_EACH, _SAVES_LEAST, _BEYOND_ONE, _MOSTLY, _APART = 0.2, 8, 0.05, 1.2, 0.8, 2.0
@@ -74,18 +74,17 @@ def _of_role(runs: tuple[RoleRun, ...], run: RoleRun, verdicts: Iterable[Verdict
         steps = slow.since, slow.until
         yield _make_row(run, STRAGGLER, slow.piece, slow.saved, slow.where, run.members[slow.member], steps)
     every, changes = range(len(run.steps)), list(_list_changes(runs, run, verdicts))
-    told_stages = {row[2] for row in changes}
     for piece in range(len(run.kinds)):
         yield from _last_few(runs, run, piece, [slow for slow in named if slow.piece == piece])
-        if run.mode[piece] in (WAITS, FREE, UNKNOWN) and run.stage(piece) not in told_stages:
+        if run.mode[piece] in (WAITS, FREE, UNKNOWN) and run.stage(piece) not in {row[2] for row in changes}:
             yield from _few_steps(runs, run, piece)
         if run.waits[piece] and np.nansum(run.wait_s[:, :, piece]) > 0:
             less = replay.taken(run, run.own_s - _balance_times(run, piece))
             yield _make_row(run, BUBBLE, piece, replay.saved_s(runs, run, less, every), run.where(piece))
         steps_told = np.flatnonzero((run.uneven_s[:, :, piece] > 0).any(axis=1))
-        if len(steps_told):
-            less = _taken_from(run, piece, _uneven_times(run, piece), inside=True)
-            yield _make_row(run, BUBBLE, piece, replay.saved_s(runs, run, less, steps_told), INSIDE)
+        if len(some := steps_told[:: 1 + len(steps_told) // _STEPS_SAMPLED]):
+            less = _taken_from(run, piece, _uneven_times(run, piece, some), inside=True)
+            yield _make_row(run, BUBBLE, piece, replay.saved_s(runs, run, less, some), INSIDE)
         if not run.waits[piece] and canonical(run.stage(piece)) in TAIL_STAGES and not run.is_gap(piece):
             own_s = run.own_s[:, :, piece]
             with np.errstate(all="ignore"):
@@ -162,11 +161,12 @@ def _balance_times(run: RoleRun, piece: int) -> Seconds:
     return own
 
 
-def _uneven_times(run: RoleRun, piece: int) -> Seconds:
-    """(T, M) what each has for itself between collectives beyond the mean, of each of them or of all together."""
-    own_s = run.inside_s[:, :, piece]
+def _uneven_times(run: RoleRun, piece: int, steps: Whole) -> Seconds:
+    """(T, M) in these steps what each has for itself between collectives beyond the mean, of each of them or of all."""
+    own_s, uneven_s = run.inside_s[steps, :, piece], np.zeros(run.own_s.shape[:2])
     mean_s = meeting.by_group(own_s.T, run.labels[:, piece], _mean_of).T
-    return np.asarray(np.fmin(np.fmax(own_s - mean_s, run.uneven_s[:, :, piece]), own_s))
+    uneven_s[steps] = np.fmin(np.fmax(own_s - mean_s, run.uneven_s[steps, :, piece]), own_s)
+    return uneven_s
 
 
 def _mean_of(own_s: Seconds) -> Seconds:
