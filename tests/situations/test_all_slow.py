@@ -7,7 +7,7 @@ from typing import Callable
 
 import pytest
 from builders.run_files import BankFiles
-from builders.situations import MS, Life, Said, said_of, trained, written
+from builders.situations import MS, Life, Said, called, said_of, trained, written
 
 
 def test_nobody_is_blamed_and_it_says_since_when(tmp_path: Path) -> None:
@@ -79,3 +79,18 @@ def test_more_work_in_some_steps_is_no_such_time(tmp_path: Path, ranks: int, tok
     assert said_of(written(tmp_path / "run", *lives)).first.startswith(
         ("Verdict: healthy", "Verdict: one process alone")
     )
+
+
+def test_a_stage_that_is_in_some_steps_only_is_not_said_to_take_longer_there(tmp_path: Path) -> None:
+    """It is meant: a third of the time, which stands below the first line."""
+    banks, at_ns = [BankFiles(), BankFiles()], 0
+    for step in range(200):
+        stages = [("actor_generate", 60), ("actor_update", 40), *([("evaluate", 1000)] if step % 20 == 19 else [])]
+        for stage, took_ms in stages:
+            for bank in banks:
+                bank.range(stage, at_ns, at_ns + took_ms * MS, stage=stage, own=True, step=step)
+            at_ns += took_ms * MS
+    run = written(tmp_path / "run", *(Life(rank, bank, 0, at_ns, {}) for rank, bank in enumerate(banks)))
+
+    assert said_of(run).kind == "healthy"
+    assert "34 % evaluate" in called("report", str(run)).output

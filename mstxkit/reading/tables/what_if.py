@@ -204,7 +204,7 @@ def _few_steps(runs: tuple[RoleRun, ...], run: RoleRun, piece: int) -> Iterator[
     own_s, work = run.own_s[:, :, piece], middle_of(run.work[:, :, piece].swapaxes(0, 1))
     if run.mode[piece] == UNKNOWN:  # perhaps for the last of them
         came_s = np.fmax.reduce(run.came_s[:, :, piece], axis=1, keepdims=True)
-        own_s = np.fmin(own_s, np.fmax(run.done_s[:, :, piece] - came_s, 0.0))
+        own_s = np.minimum(own_s, np.fmax(run.done_s[:, :, piece] - came_s, 0.0))
     with np.errstate(all="ignore"):
         more_work = np.fmax(np.fmax.reduce(work / middle_of(work), axis=1), 1.0)
     level_s = middle_of(own_s.T)
