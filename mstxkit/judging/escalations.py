@@ -89,8 +89,7 @@ class Escalations:
     # What is asked for.
 
     def _ask(self, holding: Sequence[Verdict], limits: Acting, now_ns: int) -> list[Verdict]:
-        waiting = [verdict for verdict in holding if verdict.id not in self._request_of]
-        waiting = [verdict for verdict in waiting if (verdict.id, verdict.kind) not in self._final]
+        waiting = [v for v in holding if v.id not in self._request_of and (v.id, v.kind) not in self._final]
         held = {verdict.id for verdict in holding}
         self._why = {id: why for id, why in self._why.items() if id in held}
         self._peer_until_s = {id: until_s for id, until_s in self._peer_until_s.items() if id in held}
@@ -103,7 +102,8 @@ class Escalations:
             self._why.update((verdict.id, "") for verdict in waiting)
             return []
         self._learn(now_ns)
-        blamed = {verdict.rank for verdict in holding if verdict.is_blaming and verdict.rank is not None}
+        costly = (verdict for verdict in holding if verdict.is_blaming and verdict.impact_ratio >= limits.impact)
+        blamed = {verdict.rank for verdict in costly if verdict.rank is not None}
         waiting.sort(key=acting.turn_of)
         return list(self._answered(waiting, blamed, limits, now_ns))
 

@@ -46,7 +46,7 @@ FATAL_STEP = 3  # of five
 LINES_AT_MOST = 20
 TOKENS = 6  # of a response
 # Ten to warm up, some until it is sure, and more for the request while it still trains, on a busy machine too.
-STEPS_TO_A_VERDICT = 80
+STEPS_TO_A_VERDICT = 160
 A_CAUSE_COSTS = 0.05  # of a step; the one that is made costs six times as much
 MAY_BE_SAID_TOO = {kinds.NOT_ENOUGH_EVIDENCE, kinds.ALL_SLOW}
 USES_THE_DOCK = STAGES - {"resharding", "actor_generate"}

@@ -64,6 +64,19 @@ def test_a_verdict_asks_for_its_stage_on_the_suspect_and_a_peer_and_says_by_whic
     assert said.no_request == ""
 
 
+def test_who_costs_next_to_nothing_elsewhere_is_a_healthy_peer(tmp_path: Path) -> None:
+    """Of two ranks one is slow, and the other one a little slower than that one in another stage."""
+    run = empty_run(tmp_path / "two")
+    for rank in range(2):
+        say(run, rank, role="actor", act="escalate")
+    a_little = VERDICT._replace(id="e" * 16, rank=0, stage="actor_generate", impact_ratio=0.017)
+
+    consider(Escalations(run, RUN_ID, ()), VERDICT, a_little)
+
+    (request,) = asked(run)
+    assert request.ranks == (0, 1)
+
+
 def test_a_verdict_never_asks_to_get_around_what_ranks_allow(run: Path, judge: Callable[..., Escalations]) -> None:
     consider(judge(), VERDICT)
 

@@ -23,14 +23,21 @@ def test_who_left_before_the_others_is_said_before_what_these_raised(tmp_path: P
 
 
 def test_who_left_before_the_others_is_said_before_that_these_hang(tmp_path: Path) -> None:
-    (first, second, _), (_, _, early) = trained(ranks=3, steps=range(42)), trained(ranks=3, steps=range(41))
-    run = written(tmp_path / "run", first.inside_of(42), second.inside_of(42), early)
+    first, second, early = trained(ranks=3, steps=range(41))
+    run = written(tmp_path / "run", first.inside_of(41), second.inside_of(41), early)
     left(run, "hang", first.end_ns + 40 * S, details={"how": "left", "who": "rank 2"})
 
     assert said_of(run).first == (
-        "Verdict: rank 2 ended in order after step 40, while the others went on to step 42: nothing went on."
+        "Verdict: rank 2 ended in order after step 40, while the others went on to step 41: nothing went on."
     )
     assert "also: rank 2 has ended in order, and others wait for it" in called("report", str(run)).output
+
+
+def test_who_left_while_the_others_went_on_for_long_is_not_what_these_died_of(tmp_path: Path) -> None:
+    longer, shorter = trained(ranks=3, steps=range(60)), trained(ranks=3, steps=range(41))
+    run = written(tmp_path / "run", longer[0], _raised(longer[1]), shorter[2])
+
+    assert said_of(run).first.startswith("Verdict: rank 1 raised what nobody caught (RuntimeError)")
 
 
 @pytest.mark.parametrize("early", [0, 2])

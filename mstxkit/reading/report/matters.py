@@ -79,12 +79,12 @@ def _ends(account: Account, attempt: int) -> list[Matter]:
 
 
 def _ended_early(members: list[_Row], until_ns: int, then: Matter) -> Iterator[tuple[int, Matter]]:
-    """Few of a role that ended in order before what came first of the rest, where the others came to a later step."""
-    with_steps = (process for process in members if process.get("last_step") is not None)
+    """Few of a role that ended in order before the rest, which came no further than to the next step: it needs them."""
+    with_steps = (p for p in members if p.get("last_step") is not None and p["rank"] is not None)
     for of_role in grouped(with_steps, lambda process: (process["role"], process["part"])).values():
         newest = max(process["last_step"] for process in of_role)
         ended = (process for process in of_role if process["state"] == ENDED and process["how"] is None)
-        early = [p for p in ended if p["last_step"] < newest and (p["last_seen_ns"] or until_ns) < until_ns]
+        early = [p for p in ended if p["last_step"] == newest - 1 and (p["last_seen_ns"] or until_ns) < until_ns]
         if 0 < 2 * len(early) < len(of_role):
             first = min(early, key=lambda process: process["last_seen_ns"])
             who = listed([shown(process["label"]) for process in early], ", ", _NAMED)
