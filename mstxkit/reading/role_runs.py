@@ -38,8 +38,6 @@ CELLS_AT_MOST = 6_000_000
 LEAST_RATIO = 1e-3
 # What takes such a share of a step, and is left by all within such a share of its own time, may hide somebody.
 _HIDES_FROM, _AT_ONCE = 0.05, 0.01
-# Of a stage's inside, such a share of steps tells of all.
-_TOLD_FROM = 0.9
 
 
 @dataclass(frozen=True, eq=False)
@@ -146,8 +144,7 @@ class RoleRun:
         last, own_s = pieces[-1], self.own_of(pieces)
         done_s, labels = self.done_s[:, :, last].T, self.labels[:, last]
         apart_s = meeting.by_group(done_s, labels, lambda part: np.broadcast_to(np.ptp(part, axis=0), part.shape))
-        lasts_s = np.nanmedian(np.nanmin(own_s, axis=1))
-        is_told = np.isfinite(self.inside_s[:, :, pieces]).any(axis=(1, 2)).mean() >= _TOLD_FROM
+        lasts_s, is_told = np.nanmedian(np.nanmin(own_s, axis=1)), np.isfinite(self.inside_s[:, :, pieces]).any()
         apart = np.nanmedian(apart_s[np.bincount(labels)[labels] > 1]) / np.nanmedian(own_s)
         return bool(not is_told and lasts_s >= _HIDES_FROM * self.step_s() and apart <= _AT_ONCE)
 

@@ -89,8 +89,7 @@ def _ended_early(members: list[_Row], until_ns: int, then: Matter) -> Iterator[t
             first = min(early, key=lambda process: process["last_seen_ns"])
             who = listed([shown(process["label"]) for process in early], ", ", _NAMED)
             words = f"{who} ended in order after step {first['last_step']}, while the others went on to step {newest}"
-            advice = "let every rank have as many batches, and steps"
-            yield first["last_seen_ns"], Matter(ENDED_EARLY, words, then.cost, advice=advice)
+            yield first["last_seen_ns"], Matter(ENDED_EARLY, words, then.cost, "", "let all ranks have as many batches")
 
 
 def _as_incident(process: _Row) -> dict[str, Any]:

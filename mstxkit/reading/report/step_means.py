@@ -22,7 +22,7 @@ from ..tables.tails import GENERATES
 from . import occupancy
 from .choice import Supposed
 
-_SAMPLES = 24
+_SAMPLES, _TOLD_LEAST = 24, 100
 
 
 def summarise(run: Run, supposed: Supposed) -> dict[str, Any]:
@@ -35,9 +35,13 @@ def summarise(run: Run, supposed: Supposed) -> dict[str, Any]:
     late = lateness_table.table(run.files, run.roles.steps, run.roles.steps_ringed)
     steady = run.roles.is_steady
     alone = samples.filter(samples["alone_ns"] > 0).sort("alone_ns", descending=True, maintain_order=True)
+    steps = run.steps().filter(steady)
+    steps_told = {int(n) for of in run.roles.steady for n in of.steps[np.isfinite(of.inside_s).any(axis=(1, 2))]}
+    are_many = len(steps_told) >= max(1, min(_TOLD_LEAST, steps["step"].n_unique()))
     return {
-        "wait_ratio": wait_ratio(run.steps().filter(steady)), "occupancy": occupancy.summarise(run),
-        "hides_waits": any(of_role.hiding_stages() for of_role in run.roles.steady),
+        "wait_ratio": wait_ratio(steps.filter(steps["step"].is_in(list(steps_told))) if are_many else steps),
+        "hides_waits": any(of.hiding_stages() for of in run.roles.steady) or (bool(steps_told) and not are_many),
+        "occupancy": occupancy.summarise(run),
         "fed_by": fed_by(run.roles.steady),
         "critical_path": critical_path(run.critical_path().filter(steady)),
         "lateness": lateness(late.filter(steady), run.roles.runs),

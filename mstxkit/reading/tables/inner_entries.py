@@ -31,7 +31,7 @@ def added(files: RunFiles, steps: list[RoleStep]) -> list[RoleStep]:
     """
     together = meeting.left_together(steps, or_in_doubt=True)
     last = steps[-STEPS_AT_MOST:]
-    if not together or not last:
+    if not together or max((len(step.members) for step in last), default=0) < 2:
         return steps
     ranges = _read_ranges(files, last, {stage for _, stage in together})
     calls = _find_collective(ranges, last)
