@@ -209,9 +209,9 @@ def saves(summary: dict[str, Any], figures: dict[str, Any]) -> str:
     """What-if."""
     entries = step_words.ifs(summary)
     if not entries:
-        why = not_compared(figures["roles"]) or "No two ranks wait for each other."
+        why = not_compared(figures["roles"]) or ("" if summary["what_if"] else "No two ranks wait for each other.")
         in_vain = "No change of a single thing makes a step shorter by a thousandth or more."
-        return nothing(in_vain if summary["what_if"] else f"There is nothing to replay. {why}")
+        return nothing(f"There is nothing to replay. {why}" if why else in_vain)
     columns: Columns = {
         "if": lambda row: text(step_words.of_role(summary, row) + step_words.supposed(row)),
         "a step takes": "step_ns", "it would take": "without_ns",
