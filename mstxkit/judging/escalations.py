@@ -102,8 +102,7 @@ class Escalations:
             self._why.update((verdict.id, "") for verdict in waiting)
             return []
         self._learn(now_ns)
-        costly = (verdict for verdict in holding if verdict.is_blaming and verdict.impact_ratio >= limits.impact)
-        blamed = {verdict.rank for verdict in costly if verdict.rank is not None}
+        blamed = {v.rank for v in holding if v.is_blaming and v.rank is not None and v.impact_ratio >= limits.impact}
         waiting.sort(key=acting.turn_of)
         return list(self._answered(waiting, blamed, limits, now_ns))
 

@@ -49,8 +49,7 @@ class Inside(NamedTuple):
 
 def inside(step: RoleStep, rings: Collectives) -> Inside:
     """What these collectives tell of this step."""
-    shape = len(step.members), len(step.stages)
-    entered = entries_of(step, rings)
+    shape, entered = (len(step.members), len(step.stages)), entries_of(step, rings)
     if not len(entered.call):
         none_s = np.zeros(shape)
         return Inside(np.full(shape, np.nan), none_s, none_s, none_s, none_s, (), entered)

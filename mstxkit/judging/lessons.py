@@ -34,8 +34,10 @@ class StepCutter:
         """Its pieces; and (M,) when each member was done with the step before, NaN: that is not known."""
         before, self._counts_by = self._counts_by, step.step - self.last_step
         is_next = self._counts_by in (1, before)  # some count by tens
-        before_s = dict(zip(map(key_of, self._members), self._ended_s.tolist())) if is_next else {}
-        ended_s = np.array([before_s.get(key_of(peer), math.nan) for peer in step.members])
+        ended_s = self._ended_s if is_next else np.full(len(self._members), np.nan)
+        if step.members != self._members:
+            before_s = dict(zip(map(key_of, self._members), ended_s.tolist()))
+            ended_s = np.array([before_s.get(key_of(peer), math.nan) for peer in step.members])
         self.last_step, self._members = step.step, step.members
         self._ended_s = np.fmax.reduce(step.left_s, axis=1, initial=np.nan)
         return cutting.in_pieces(step, ended_s), ended_s

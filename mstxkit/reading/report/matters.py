@@ -71,10 +71,10 @@ def _ends(account: Account, attempt: int) -> list[Matter]:
         matter = Matter(HOST_GONE, f"host {shown(host)} is gone, with {names}", _aftermath(since_ns, members))
         dated.append((since_ns or 0, matter))
     dated += ((process["last_seen_ns"] or 0, _of_end(account, _as_incident(process), members)) for process in dead)
-    dated += [*_ended_early(members, *min(dated, key=lambda each: each[0]))] if dated else []
     if not seen:  # hangs of which there is no page
         hangs = (verdict for verdict in account.verdicts if verdict["kind"] == incidents.HANG and blames(verdict))
         dated += ((verdict["time_ns"], lost_time.of_verdict(verdict)) for verdict in hangs)
+    dated += [*_ended_early(members, *min(dated, key=lambda each: each[0]))] if dated else []
     return [matter for _, matter in sorted(dated, key=lambda each: each[0])]
 
 

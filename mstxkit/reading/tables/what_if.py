@@ -83,7 +83,7 @@ def _of_role(runs: tuple[RoleRun, ...], run: RoleRun, verdicts: Iterable[Verdict
             yield _make_row(run, BUBBLE, piece, replay.saved_s(runs, run, less, every), run.where(piece))
         steps_told = np.flatnonzero((run.uneven_s[:, :, piece] > 0).any(axis=1))
         if len(some := steps_told[:: 1 + len(steps_told) // _STEPS_SAMPLED]):
-            less = _taken_from(run, piece, _uneven_times(run, piece, some), inside=True)
+            less = replay.taken(run, _uneven_times(run, piece, some), is_inside=True)
             yield _make_row(run, BUBBLE, piece, replay.saved_s(runs, run, less, some), INSIDE)
         if not run.waits[piece] and canonical(run.stage(piece)) in TAIL_STAGES and not run.is_gap(piece):
             own_s = run.own_s[:, :, piece]
@@ -162,10 +162,10 @@ def _balance_times(run: RoleRun, piece: int) -> Seconds:
 
 
 def _uneven_times(run: RoleRun, piece: int, steps: Whole) -> Seconds:
-    """(T, M) in these steps what each has for itself between collectives beyond the mean, of each of them or of all."""
-    own_s, uneven_s = run.inside_s[steps, :, piece], np.zeros(run.own_s.shape[:2])
+    """(T, M, K) what each has for itself between the collectives of a piece, in these steps, beyond the mean of all."""
+    own_s, uneven_s = run.inside_s[steps, :, piece], np.zeros(run.own_s.shape)
     mean_s = meeting.by_group(own_s.T, run.labels[:, piece], _mean_of).T
-    uneven_s[steps] = np.fmin(np.fmax(own_s - mean_s, run.uneven_s[steps, :, piece]), own_s)
+    uneven_s[steps, :, piece] = np.fmin(np.fmax(own_s - mean_s, run.uneven_s[steps, :, piece]), own_s)
     return uneven_s
 
 
@@ -175,11 +175,11 @@ def _mean_of(own_s: Seconds) -> Seconds:
     return np.where(np.isfinite(own_s), np.nansum(own_s, axis=0) / count, np.nan)
 
 
-def _taken_from(run: RoleRun, piece: int, less: Seconds, who: Any = slice(None), inside: bool = False) -> replay.Taken:
-    """(T, M) seconds less in one piece, or between its collectives, of these members."""
+def _taken_from(run: RoleRun, piece: int, less_s: Seconds, members: Any = slice(None)) -> replay.Taken:
+    """(T, M) seconds less in one piece, of these members."""
     every: Seconds = np.zeros(run.own_s.shape)
-    every[:, who, piece] = less[:, who]
-    return replay.taken(run, every, inside)
+    every[:, members, piece] = less_s[:, members]
+    return replay.taken(run, every)
 
 
 def _list_changes(runs: tuple[RoleRun, ...], run: RoleRun, verdicts: Iterable[Verdict]) -> Iterator[tuple[Any, ...]]:
