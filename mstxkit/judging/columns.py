@@ -250,11 +250,7 @@ class OwnHistory:
 
     def excess(self, column: int, times: Vector, is_learned: bool = True) -> Vector:
         """Logarithm of the time over what each usually takes, less what all take more; and learn from it. NaN: unknown.
-
-        Args:
-            column: Of the piece.
-            times: Logarithms; NaN: not there.
-            is_learned: Is nothing known to be wrong there?
+        `times`: logarithms; NaN: not there. `is_learned`: is nothing known to be wrong there?
         """
         count, usual = self._usual.get(column, (0, times))
         if len(usual) != len(times):

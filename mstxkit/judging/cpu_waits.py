@@ -91,12 +91,7 @@ def held_up(finding: Finding, cpu: Seconds | None, step_s: float) -> Finding:
 
     Two things must be so: it waits longer than the others, by half of the time that is lost at least; and what it does
     while it runs is stretched by that, by half of what it takes longer. Or it waits so long, with the others or
-    without, that what is lost is next to nothing beside that.
-
-    Args:
-        finding: Of any kind.
-        cpu: As of `CpuWaits.of`.
-        step_s: How long a step takes.
+    without, that what is lost is next to nothing beside that. `cpu`: as of `CpuWaits.of`.
     """
     place = finding.place
     if not finding.blames_a_rank or cpu is None or not np.isfinite(cpu[place]).all():

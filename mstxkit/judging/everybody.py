@@ -135,12 +135,7 @@ class SlowerForAll(NamedTuple):
 
 
 class Everybody:
-    """The history of a role as a whole.
-
-    Args:
-        role: Its name.
-        feeds: Who hands over to whom.
-    """
+    """The history of a role as a whole. `feeds`: who hands over to whom."""
 
     def __init__(self, role: str, feeds: Feeds) -> None:
         self._role, self._feeds, self.levels = role, feeds, Levels(FEATURES)
@@ -175,8 +170,6 @@ class Everybody:
         """What has become slower for all.
 
         Args:
-            limits: Settings.
-            measured: The step.
             explained: Stages of which it is known why they are slow.
             step_s, base_s: How long a step takes; times are compared as logarithms of so much more.
             may_hide: May somebody be late inside of a piece, in this mode, unseen for so many steps?
@@ -235,14 +228,8 @@ class AloneInStages:
         self, limits: Serial, measured: MeasuredStep, keys: Sequence[str], step_s: float,
         lost: Callable[[Sequence[Surplus]], StepLoss | None],
     ) -> list[Finding]:  # fmt: skip
-        """Those of this step that have cost enough for long enough.
-
-        Args:
-            limits: Settings.
-            measured: The step.
-            keys: Of its members.
-            step_s: How long a step takes.
-            lost: What the step loses by time that is taken away.
+        """Those of this step that have cost enough for long enough. `keys`: of its members. `lost`: what the step loses
+        by time that is taken away.
         """
         here = np.isfinite(measured.took_s) & np.array([kind.where == IN for kind in measured.kinds], bool)
         is_few = here.any(axis=0) & (here.sum(axis=0) <= max(1, limits.alone * len(keys))) & (len(keys) > 1)

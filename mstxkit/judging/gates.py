@@ -37,12 +37,7 @@ class Holding:
         self._left_out = max(self._left_out, gates.after_resize)
 
     def is_judged(self, gates: Gates, stages: Iterable[str]) -> tuple[bool, bool]:
-        """One step more: is it usable as evidence, and may it lead to a verdict?
-
-        Args:
-            gates: Settings.
-            stages: Those that somebody was in.
-        """
+        """One step more: is it usable as evidence, and may it lead to a verdict? `stages`: those somebody was in."""
         self.steps += 1
         is_disturbed = self._is_disturbed(set(stages))
         if is_disturbed:

@@ -21,7 +21,7 @@ from .losses import JobLosses
 from .measuring import INSIDE
 from .roles import RoleHistory
 from .settings import JudgeSettings, defaults
-from .shaping import TakingStages, compared
+from .shaping import StepCounts, TakingStages, compared
 from .standing import StandingVerdict, parts_of, share_out
 
 # Rings that are asked for: of so many steps back and ahead; not again for so many steps, which become twice as many
@@ -62,6 +62,7 @@ class JobJudge:
 
     Attributes:
         settings: In force from the next step on.
+        counts: Who counts its steps otherwise than the others, and is not compared with them.
     """
 
     def __init__(
@@ -73,7 +74,7 @@ class JobJudge:
     ) -> None:
         self.settings = settings or defaults()
         self._run = run
-        self._job, self._taking = JobLosses(), TakingStages()
+        self._job, self._taking, self.counts = JobLosses(), TakingStages(), StepCounts()
         self._roles: dict[str, RoleHistory] = {}
         self._asked: dict[str, _Asked] = {}
         self._standing: dict[tuple[str, Key], StandingVerdict] = {}
@@ -93,7 +94,8 @@ class JobJudge:
             return Judged()
         step = self._taking.tell_waits(step)
         self._job.feeds.closed(step)
-        step = compared(step)
+        self.counts.learn(step)
+        step = compared(step, self.counts.list_off(step.role))
         history = self._roles.get(step.role) or self._roles.setdefault(step.role, RoleHistory(step.role, self._job))
         before = history.last_step if history.holding.steps else None
         verdicts = self._end_with_attempt(step, history.members, now_ns)
@@ -130,7 +132,7 @@ class JobJudge:
 
     def wait_ratio(self, step: RoleStep) -> float:
         """Share of a step that was closed last of its role that a member waits for others in it, in the mean."""
-        losses, step = self._job.roles.get(step.role), compared(step)
+        losses, step = self._job.roles.get(step.role), compared(step, self.counts.list_off(step.role))
         return losses.wait_ratio(step) if losses is not None and len(step.members) > 1 and step.stages else 0.0
 
     def _explained(self, role: str) -> set[str]:

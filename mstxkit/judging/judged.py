@@ -6,14 +6,15 @@ from typing import NamedTuple
 
 from ..store.verdicts import Verdict
 
-RINGS, LIGHT, CLOCKS = ("rings", "light", "clocks")
+RINGS, LIGHT, CLOCKS, COUNTS = ("rings", "light", "clocks", "counts")
 
 
 class Want(NamedTuple):
     """Evidence that the judge asks for; whoever runs the job may give it or not.
 
     Args:
-        kind: RINGS: dump the flight recorder's rings; LIGHT: one light step, profiled on these ranks; CLOCKS of hosts.
+        kind: RINGS: dump the flight recorder's rings; LIGHT: one light step, profiled on these ranks; CLOCKS of hosts;
+            COUNTS of steps that agree.
         role: Of which role.
         ranks: Which ranks; (): all of the role.
         stage: Which stage it is for; None: any.

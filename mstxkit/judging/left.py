@@ -34,11 +34,7 @@ class _Waiting(NamedTuple):
 
 
 class LeftVerdicts:
-    """Those of an earlier judge of which nothing is known yet.
-
-    Args:
-        verdicts: As they were said last.
-    """
+    """Those of an earlier judge of which nothing is known yet. `verdicts`: as they were said last."""
 
     def __init__(self, verdicts: Iterable[Verdict]) -> None:
         self._waiting = {verdict.id: _Waiting(verdict) for verdict in verdicts if not verdict.withdrawn}
@@ -71,13 +67,8 @@ class LeftVerdicts:
         self, step: RoleStep, history: RoleHistory, has_rings: bool, is_late: bool, explained: Container[str],
         now_ns: int,
     ) -> Iterator[Verdict]:  # fmt: skip
-        """One judged step more of a role: what is withdrawn by it.
-
-        Args:
-            step, history: The step that was closed, and the history of its role.
-            has_rings, is_late: Have its rings told anything; was it closed before, and is this what they tell?
-            explained: Stages of which it is known by now why they are slow.
-            now_ns: Wall clock.
+        """One judged step more: what is withdrawn by it. `has_rings`, `is_late`: have its rings told anything; was it
+        closed before, and is this what they tell? `explained`: stages of which it is known why they are slow.
         """
         for key, waiting in list(self._waiting.items()):
             by_rings = waiting.verdict.evidence.get("where") in (INSIDE, LINK)

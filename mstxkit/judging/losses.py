@@ -92,15 +92,7 @@ class JobLosses:
 
 
 class Losses:
-    """Keeps the last steps of a role.
-
-    Args:
-        job: All of them.
-        norms: Who waits where.
-
-    Attributes:
-        steps: The last ones.
-    """
+    """Keeps the last steps of a role, of a job. `norms`: who waits where."""
 
     def __init__(self, job: JobLosses, norms: Norms) -> None:
         self._job, self._norms = job, norms
@@ -125,12 +117,8 @@ class Losses:
         _keep(self._with_rings, self._course(step, cutting.in_pieces(step, began_s), tells, began_s))
 
     def lately(self, parts: Sequence[Surplus], base_s: float, steps: int) -> Iterator[StepLoss]:
-        """What each of the last steps of those that tell of it loses by some causes together, where it shows.
-
-        Args:
-            parts: What is taken away.
-            base_s: Times are compared as logarithms of so much more.
-            steps: So many of them.
+        """What each of so many of the last steps that tell of it loses by some causes together, where it shows.
+        `base_s`: times are compared as logarithms of so much more.
         """
         of = list(self._of(parts))
         for at in range(max(0, len(of) - max(1, steps)), len(of)):

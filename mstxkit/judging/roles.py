@@ -51,10 +51,6 @@ _REMEMBERED = 256  # so many steps' numbers: some count by tens
 class RoleHistory(RoleLessons):
     """What is remembered of a role: of the size of its members and pieces, whatever the number of steps.
 
-    Args:
-        role: Its name.
-        job: What is remembered of all roles.
-
     Attributes:
         members: Those that were compared last.
         judged_steps: So many steps of several members could lead to a verdict.
@@ -77,13 +73,7 @@ class RoleHistory(RoleLessons):
         self._builds_up, self._knows_work = tuple[str, ...](), False
 
     def close(self, step: RoleStep, settings: JudgeSettings, explained: Iterable[str] = ()) -> RoleFound:
-        """One step more.
-
-        Args:
-            step: Without controllers.
-            settings: In force.
-            explained: Stages whose slowness is explained by a verdict that stands.
-        """
+        """One step more, without controllers. `explained`: stages whose slowness a verdict explains that stands."""
         self._shown = []
         if step.step <= self.last_step:
             return self._late_rings(step, settings)

@@ -1,9 +1,9 @@
-"""A step made ready to be judged: without controllers, with its length, and with the inside of stages as pieces."""
+"""A step made ready to be judged: without who is compared with nobody, and with the inside of stages as pieces."""
 
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, Container
 
 import numpy as np
 import numpy.typing as npt
@@ -21,8 +21,12 @@ _FOLLOWS, _AT_MOST = 0.1, 3.0
 _ONLY_WAITS, _AT_FIRST = 0.9, 0.8
 # Who waits for its input is late with it, whoever gives it.
 INPUT_STAGE = "load_batch"
+# Who counts otherwise is done within this share of a step with the others, so many times more often than not.
+_AT_ONCE, _TIMES_OFF = 0.02, 10
 # Times of entries and of stages differ by less.
 _ROUNDED_S = 1e-3
+
+Vector = npt.NDArray[np.float64]
 
 
 def key_of(peer: Peer) -> str:
@@ -30,9 +34,10 @@ def key_of(peer: Peer) -> str:
     return f"{'' if peer.rank is None else peer.rank}/{peer.host}/{peer.process}/{peer.part}"
 
 
-def compared(step: RoleStep) -> RoleStep:
-    """The step without controllers, which only wait."""
-    keep = [place for place, peer in enumerate(step.members) if not peer.is_controller]
+def compared(step: RoleStep, others: Container[str] = ()) -> RoleStep:
+    """The step without controllers, which only wait, and without others, by their keys."""
+    left_out = [peer.is_controller or bool(others) and key_of(peer) in others for peer in step.members]
+    keep = np.flatnonzero(~np.array(left_out, bool)).tolist()
     if len(keep) == len(step.members):
         return step
     arrays = {name: getattr(step, name)[keep] for name in _OF_MEMBERS if getattr(step, name) is not None}
@@ -42,6 +47,37 @@ def compared(step: RoleStep) -> RoleStep:
         members=tuple(step.members[place] for place in keep), **arrays, work=Work(*(part[keep] for part in step.work)),
         collectives=None if rings is None else rings._replace(member=place_of[rings.member]),
     )  # fmt: skip
+
+
+class StepCounts:
+    """Remembers who counts its steps one off: time after time it is done with a step when the others are done with the
+    one before, or behind. It does other work in a step than they do, and waits for nobody in it.
+    """
+
+    def __init__(self) -> None:
+        self._before: dict[str, tuple[tuple[Peer, ...], Vector]] = {}
+        self._times: dict[str, dict[str, int]] = {}
+
+    def learn(self, step: RoleStep) -> None:
+        """One step more of a role, of which the one before was closed before it."""
+        ended_s, times = np.fmax.reduce(step.left_s, axis=1, initial=np.nan), self._times.setdefault(step.role, {})
+        members, before_s = self._before.get(step.role, (step.members, ended_s))
+        self._before[step.role] = step.members, ended_s
+        there = np.sort(ended_s[np.isfinite(ended_s)])
+        if members != step.members or len(there) < 2:
+            return
+        done_s = there[len(there) // 2]  # of two halves the one behind
+        others_s = middle_of(before_s[np.abs(ended_s - done_s) < np.abs(ended_s - before_s) / 10])
+        near_s = _AT_ONCE * (done_s - others_s)
+        is_off = (np.abs(ended_s - others_s) <= near_s) | (np.abs(before_s - done_s) <= near_s)
+        off = {key_of(members[at]) for at in np.flatnonzero(is_off).tolist()}
+        for key in off.union(times):
+            times[key] = min(2 * _TIMES_OFF, times.get(key, 0) + (1 if key in off else -1))
+        self._times[step.role] = {key: count for key, count in times.items() if count > 0}
+
+    def list_off(self, role: str) -> set[str]:
+        """The keys of a role's members that count otherwise than most others."""
+        return {key for key, count in self._times.get(role, {}).items() if count >= _TIMES_OFF}
 
 
 class TakingStages:

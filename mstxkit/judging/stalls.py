@@ -44,11 +44,7 @@ class Stalls:
         """One step more.
 
         Args:
-            settings: Of the trigger.
-            step: Its number.
             measured, noise, seconds: (M, K) what was measured, its usual noise, and by how much longer it took.
-            step_s: How long a step takes.
-            peers, keys: The members.
             but: (M,) of whom it is known that they are slow all the time.
             lost_s: What the step loses by so many seconds of a member in a piece (where, stage, place, seconds).
         """

@@ -17,13 +17,13 @@ from .evidence import Peer, RoleStep
 from .feeds import Feeds
 from .inside import Inside, entries_of, inside
 from .judge import JobJudge
-from .judged import Want
+from .judged import COUNTS, Want
 from .lessons import RoleLessons, StepCutter
 from .losses import course_of
 from .measuring import BASE_RATIO, BEHIND, BEHIND_GAP, FED, HANDED, INSIDE, UNKNOWN, WAITS, Norms
 from .meeting import left_together
 from .replay import Course
-from .shaping import TakingStages, compared
+from .shaping import StepCounts, TakingStages, compared, key_of
 
 Matrix = npt.NDArray[np.float64]
 # A judge that has seen so many steps has seen enough of a long run: its last ones.
@@ -61,6 +61,13 @@ def judged(steps: Sequence[RoleStep], path: str = "RUN") -> JudgedSteps:
         counts.update(judge.judged_steps())
         wants += of_step.wants
         withdrawn += (verdict for verdict in of_step.verdicts if verdict.withdrawn)
+    for role in {step.role for step in steps}:
+        keys = judge.counts.list_off(role)
+        every = (peer for step in steps if keys and step.role == role for peer in step.members)
+        off = [*dict.fromkeys(peer.who for peer in every if key_of(peer) in keys)]
+        others = f" and {len(off) - 1} more" if off[1:] else ""
+        why = f"{off[0]}{others} counted steps one off, compared with nobody" if off else ""
+        wants += [Want(COUNTS, role, (), None, 0, 0, why)] if off else []
     return JudgedSteps(tuple(judge.standing()), tuple(withdrawn), tuple(wants[-1:]), counts)
 
 
@@ -103,9 +110,11 @@ class WholeRun:
 
     def __init__(self, steps: Iterable[RoleStep]) -> None:
         every = [*map(TakingStages().tell_waits, _in_order(steps))]
-        self._feeds, self._waits_for = Feeds(), dict[str, dict[str, str]]()
+        self._feeds, self._waits_for, self._counts = Feeds(), dict[str, dict[str, str]](), StepCounts()
         self._cutters = dict[str, StepCutter]()
         self._lessons = dict[tuple[str, tuple[Peer, ...]], RoleLessons]()  # who is who changes with the members
+        for step in every:
+            self._counts.learn(step)
         cut = [self._learn(step) for step in every]
         self._modes = {role: self._modes_of(role) for role in self._cutters}
         for role, stage in left_together(of.step for of in cut):
@@ -114,7 +123,7 @@ class WholeRun:
 
     def _learn(self, step: RoleStep) -> _CutStep:
         self._feeds.closed(step)
-        step = compared(step)
+        step = compared(step, self._counts.list_off(step.role))
         tells = None if step.collectives is None else inside(step, step.collectives)._replace(entered=None)
         pieces, _ = self._cutters.setdefault(step.role, StepCutter()).cut(step)
         self._waits_for.setdefault(step.role, {}).update(step.waits_for)

@@ -6,7 +6,7 @@ import math
 from typing import Any, Collection, Mapping
 
 from ...judging.gates import Gates
-from ...judging.judged import CLOCKS, LIGHT, RINGS
+from ...judging.judged import CLOCKS, COUNTS, LIGHT, RINGS
 from .. import judged as judging
 from . import step_words
 from .account import Account, Matter
@@ -38,7 +38,7 @@ _LACKS = {
 }  # fmt: skip
 _TELLS = {
     RINGS: "rings tell who is late in it, capture(rings=True)", LIGHT: "a profile of it tells who is late",
-    CLOCKS: "under Ray they are compared",
+    CLOCKS: "under Ray they are compared", COUNTS: "let all begin with the same number, mstxkit.step(0)",
 }  # fmt: skip
 _LEFT_OUT = (
     f"the first {Gates().warm_up} steps of a role, those around a checkpoint and those after ranks came or went do not "
@@ -69,7 +69,7 @@ def matter(account: Account, largest: float) -> Matter:
         return unseen._replace(words=f"{unseen.words}; else {nobody}")
     for fed in (row for row in account.fed_by[:1] if row["ratio"] >= _LARGE):
         nobody += f"; {shown(fed['role'])} waits for {shown(fed['by'])} in {percent(fed['ratio'])} of its steps’ time"
-    may_hide = judged["hiding"] or any(want["kind"] == CLOCKS for want in judged["wants"])
+    may_hide = judged["hiding"] or any(want["kind"] in (CLOCKS, COUNTS) for want in judged["wants"])
     words = f"healthy{' as far as is seen' * bool(may_hide)}: {'; '.join(filter(None, (above, nobody)))}"
     short = [role for role in judged["roles"] if role["judged_steps"] < judging.ENOUGH_STEPS]
     why = [f"role {shown(of['role'])} has too few steps to be judged: {of['judged_steps']} count" for of in short]
