@@ -343,6 +343,8 @@ class Machine(SessionMoves):
             task.ending = task.ending or (state, reason)
             self._drain(f"the request's end: {state}")
             return
+        if state == DONE and task.request.planned is not None and task.first_step not in task.steps:
+            task.note(f"nothing was recorded of step {task.first_step}: heard of too late, or the stage is not in it")
         del self._tasks[task.request.id]
         task.ready_ns = None
         self._ledger.put(self._ledger.ended, task.request.id, task.report(self.rank, self.step, state, reason))

@@ -122,8 +122,20 @@ def test_a_window_in_which_another_request_was_under_way_says_so() -> None:
     )
 
 
-def test_a_window_that_training_does_not_come_to_expires_with_the_process() -> None:
+def test_a_window_that_was_heard_of_in_its_second_step_says_what_is_missing() -> None:
+    many = world()
+    (rank,) = many.ranks
+    trains(rank, 1, 2, 3)
+    rank.advance(4)
+    asked = plan(many, 3, steps=2)
+    trains(rank, 4, 5)
 
+    report = rank.last(asked.id)
+    assert (report.state, report.recorded_steps) == ("done", (4,))
+    assert report.reason == "nothing was recorded of step 3: heard of too late, or the stage is not in it"
+
+
+def test_a_window_that_training_does_not_come_to_expires_with_the_process() -> None:
     many = world()
     (rank,) = many.ranks
     asked = plan(many, 30)
