@@ -17,7 +17,7 @@ from .feeds import Feeds, places_of
 from .findings import Surplus
 from .inside import Inside
 from .links import LINK
-from .measuring import HANDED, IN_A_ROW, INSIDE, UNKNOWN, WAITS, Norms
+from .measuring import FREE, HANDED, IN_A_ROW, INSIDE, UNKNOWN, WAITS, Norms
 from .replay import Course, Less, Place
 from .shaping import key_of
 
@@ -138,7 +138,9 @@ class Losses:
         in_doubt, waits = is_stage & (course.mode == UNKNOWN), course.mode == WAITS
         waits_s = np.where(waits, np.maximum(0.0, course.wait_s - error_s), course.wait_s)
         late_s = np.fmax.reduce(course.came_s, axis=0) - course.came_s - error_s
-        waits_s = or_zero(np.where(in_doubt, np.clip(late_s, 0.0, course.took_s), waits_s)).sum(axis=1)
+        inside_s = np.where(course.inside_wait_s > 0, course.wait_s + course.inside_wait_s, 0.0)
+        waits_s = np.where(in_doubt, np.clip(late_s, 0.0, course.took_s), waits_s)
+        waits_s = or_zero(np.fmax(waits_s, inside_s)).sum(axis=1)
         there = np.isfinite(course.ended_s)
         length_s = replay.length_s(course, there) if there.any() else 0.0
         return min(1.0, float(waits_s[there].mean()) / length_s) if length_s > 0 else 0.0
@@ -202,10 +204,15 @@ def course_of(
     began_s = began_s if before_s is None else np.where(np.isfinite(before_s), before_s, began_s)
     entered = None if tells is None else tells.entered
     inside_s = np.full(step.left_s.shape, np.nan) if tells is None else tells.own_s
+    wait_s, inside_wait_s, uneven_s = np.maximum(0.0, pieces.took_s - took_s), *np.zeros((2, *took_s.shape))
+    if tells is not None:
+        may_wait = np.isin(mode, (WAITS, FREE, UNKNOWN)) & pieces.are(IN)
+        waits_s, uneven_s = (of[:, pieces.stages] * may_wait for of in (tells.waits_s, tells.uneven_s))
+        inside_wait_s = np.clip(waits_s - or_zero(wait_s), 0.0, or_zero(took_s))
     return Course(
         step.role, step.step, step.members, pieces.kinds, pieces.stages, mode, pieces.came_s, pieces.done_s,
-        took_s, np.maximum(0.0, pieces.took_s - took_s), tuple(norms.meets(pieces.kinds)), (None,) * len(mode),
-        tuple(rows), began_s, ended_s, entered, inside_s,
+        took_s, wait_s, tuple(norms.meets(pieces.kinds)), (None,) * len(mode),
+        tuple(rows), began_s, ended_s, entered, inside_s, inside_wait_s, uneven_s,
     )  # fmt: skip
 
 

@@ -63,6 +63,8 @@ class Course(NamedTuple):
         began_s, ended_s: (M,) when each was done with the step before, else came to this one; and with this one.
         entered: Into collectives; None where nobody tells of them.
         inside_s: (M, S) own time inside of the stages, as collectives tell; NaN where they do not.
+        inside_wait_s, uneven_s: (M, K) of `took_s` what it waited in these collectives; and by how much its own time
+            before them was longer than the mean, all of it together; 0 where nothing tells of it.
     """
 
     role: str
@@ -82,6 +84,8 @@ class Course(NamedTuple):
     ended_s: Vector
     entered: Entered | None
     inside_s: Matrix
+    inside_wait_s: Matrix
+    uneven_s: Matrix
 
     @property
     def place(self) -> Place:

@@ -15,7 +15,6 @@ import numpy as np
 import numpy.typing as npt
 
 from ..judging import meeting, shaping
-from ..judging.columns import or_zero
 from ..judging.cutting import BEFORE, IN, REST, Piece
 from ..judging.evidence import Peer, RoleStep
 from ..judging.measuring import BASE_RATIO, FREE, HANDED, IN_A_ROW, UNKNOWN, WAITS
@@ -298,7 +297,8 @@ def _list_links(at: int, seen: SeenStep, kinds: Sequence[Piece], rows: Whole) ->
 def _fill_step(run: RoleRun, at: int, seen: SeenStep) -> None:
     pieces, course, rows, here = seen.pieces, seen.course, run.rows_of[at], run.cells(at)
     own = course.took_s, course.wait_s, seen.inside_s, seen.excess, seen.excess_inside
-    for name, values in zip(_OF_CELLS, (pieces.came_s, pieces.done_s, *own)):
+    inside = course.inside_wait_s, course.uneven_s
+    for name, values in zip((*_OF_CELLS, "inside_wait_s", "uneven_s"), (pieces.came_s, pieces.done_s, *own, *inside)):
         getattr(run, name)[at][here] = values
     columns = here[1].reshape(-1)
     run.mode[columns] = course.mode
@@ -308,11 +308,6 @@ def _fill_step(run: RoleRun, at: int, seen: SeenStep) -> None:
     is_stage = np.array([kind.where != BEFORE for kind in pieces.kinds])
     for number, values in enumerate(seen.step.work):
         run.work[at, :, :, number][here] = np.where(is_stage, values[:, pieces.stages], np.nan)
-    if seen.tells is not None:
-        may_wait = np.isin(course.mode, (WAITS, FREE, UNKNOWN)) & np.array([of.where == IN for of in pieces.kinds])
-        waits_s, uneven_s = (of[:, pieces.stages] * may_wait for of in (seen.tells.waits_s, seen.tells.uneven_s))
-        more_s = np.clip(waits_s - or_zero(course.wait_s), 0.0, or_zero(course.took_s))
-        run.inside_wait_s[at][here], run.uneven_s[at][here] = more_s, uneven_s
 
 
 def _share_handed(run: RoleRun, is_told: Truths) -> None:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from builders.buffered_job import BufferedJob
 from builders.handed_on import PART_S, PARTS, Row
-from builders.judged import alone, peers, role_step
+from builders.judged import alone, collectives, peers, role_step
 from builders.simulated_job import SimulatedJob
 from builders.simulated_steps import role_of
 
@@ -57,6 +57,18 @@ def test_nobody_waits_by_less_than_clocks_may_differ(late_s: float, wait_ratio: 
     judge.close(step)
 
     assert judge.wait_ratio(step) == pytest.approx(wait_ratio)
+
+
+def test_what_ranks_wait_in_the_collectives_of_a_stage_is_waiting() -> None:
+    """Both begin and end at once; rank 0 works for 1 s and rank 1 for 3 s before they meet."""
+    judge = JobJudge()
+    for number in range(4):
+        at = 4.0 * number
+        step = role_step(number, ["update"], [[at], [at]], [[at + 4.0], [at + 4.0]])
+        met = [(0, 0, number, at + 1.0, at + 4.0, 0), (1, 0, number, at + 3.0, at + 4.0, 0)]
+        judge.close(step._replace(collectives=collectives(met)))
+
+    assert judge.wait_ratio(step) == pytest.approx(1.0 / 4.0)  # 2 s of the one, none of the other: 1 s of 4 s
 
 
 def with_driver(entered: list[list[float]], left: list[list[float]], **more: Any) -> RoleStep:
