@@ -313,7 +313,7 @@ class RoleHistory(RoleLessons):
 
     def _measure(self, step: RoleStep, pieces: StepPieces, tells: Inside | None) -> MeasuredStep:
         measured = self.measure(step, pieces, tells)
-        self._knows_work = self._knows_work or not np.isnan(step.work).all()
+        self._knows_work = self._knows_work or not np.isnan(step.work).all() or bool((step.occurrences > 1).any())
         for ranks in (self._loads, self._works):
             ranks.widen(len(self.norms.columns))
         self._everybody.levels.widen(len(self.norms.columns))

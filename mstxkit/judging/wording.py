@@ -46,7 +46,8 @@ def next_step(finding: Finding, members: Sequence[Peer], run: str) -> str:
             f"NPU), shows who is late inside; or: mstxkit escalate {quoted} --stage {stage} --ranks all --preset light"
         )
     if key.kind == "imbalance":
-        return "share the work out by its length (tokens, responses), not by its count"
+        by_length = "share the work out by its length (tokens, responses), not by its count"
+        return by_length if "is_work_told" in finding.evidence else "let all go through it as often"
     if key.kind in ("link", "communication"):
         own = [members[finding.place].rank] if finding.place >= 0 else []
         ranks = spans_in_words([rank for rank in (*own, *finding.group) if rank is not None][:GROUP_AT_MOST])
