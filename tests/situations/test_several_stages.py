@@ -48,3 +48,32 @@ def test_of_two_that_hide_each_other_it_is_said_what_both_cost(tmp_path: Path) -
     assert said.first.startswith("Verdict: rank ") and " takes longer than the others in " in said.first
     together = re.search(r"; (\d+) % without all that take longer\.$", said.first)
     assert together is not None and int(together[1]) == pytest.approx(100 * 24 / 205, abs=1)
+
+
+def test_of_two_of_which_neither_hides_the_other_the_costlier_comes_first(tmp_path: Path) -> None:
+    """One takes 30 ms more before all meet, the other 24 ms more behind that: each costs what it takes more."""
+    said = said_of(written(tmp_path / "run", *_trained_with_a_meeting_between({0: (2, 30), 1: (5, 24)})))
+
+    words, _, cost = said.first.partition(": without it a step takes ")
+    assert words == "Verdict: rank 2 takes longer than the others in actor_generate"
+    figures = re.fullmatch(r"(\d+) ms, not (\d+) ms: \d+ % less, in steps 2 to 99\.", cost)
+    assert figures is not None
+    assert (int(figures[1]), int(figures[2])) == (pytest.approx(229, abs=2), pytest.approx(259, abs=2))
+
+
+def _trained_with_a_meeting_between(more_ms: dict[int, tuple[int, int]]) -> list[Life]:
+    """`more_ms`: in which of the two halves of a step who takes how much more."""
+    chance, banks, now = random.Random(0), [BankFiles() for _ in range(RANKS)], [0] * RANKS
+    halves = (("actor_generate", 100, "reward", 10), ("reference", 60, "actor_update", 35))
+    for step in range(STEPS):
+        for half, (own, own_ms, meeting, meets_ms) in enumerate(halves):
+            slow, more = more_ms[half]
+            ready = [
+                at + round((own_ms + more * (rank == slow) + chance.gauss(0, 0.5)) * MS) for rank, at in enumerate(now)
+            ]
+            over = max(ready) + meets_ms * MS
+            for rank, bank in enumerate(banks):
+                bank.range(own, now[rank], ready[rank], stage=own, own=True, step=step)
+                now[rank] = over + chance.randrange(20_000)
+                bank.range(meeting, ready[rank], now[rank], stage=meeting, own=True, step=step)
+    return [Life(rank, bank, 0, now[rank], {}) for rank, bank in enumerate(banks)]

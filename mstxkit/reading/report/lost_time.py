@@ -48,7 +48,11 @@ def of(account: Account) -> tuple[list[Matter], float]:
     if account.judged["why_not"] not in ("", no_verdict.NO_PEER) or no_verdict.is_too_short(account.judged):
         return matters, 0.0
     several = {_key_of(row["stage"]) for row in rows if row["kind"] == STRAGGLER and row["group"]}
-    matters = [m if _key_of(m.stage) in several else _with_others(m, verdict) for verdict, m in zip(judged, matters)]
+    alone = {of["role"]: sum(m.weight for v, m in zip(judged, matters) if v["role"] == of["role"]) for of in judged}
+    matters = [
+        m if _key_of(m.stage) in several else _with_others(m, verdict, alone[verdict["role"]])
+        for verdict, m in zip(judged, matters)
+    ]
     explained = [(v["role"], v["stage"], m.weight) for v, m in zip(judged, matters) if m.blames]
     others = []
     rest = [row for row in rows if row not in replayed and not any(_is_of_set(verdict, row) for verdict in judged)]
@@ -152,10 +156,12 @@ def _by_steps(account: Account, matter: Matter, row: Mapping[str, Any] | None) -
     return matter._replace(cost=_tell_cost(account, row), weight=row["saved_ratio"], since_step=since, blames=True)
 
 
-def _with_others(matter: Matter, verdict: Mapping[str, Any]) -> Matter:
-    """With what all causes of its role cost together, where that is far more than one alone: one hides the other."""
+def _with_others(matter: Matter, verdict: Mapping[str, Any], alone: float) -> Matter:
+    """With what all causes of its role cost together, where that is far more than each costs `alone`, all of these in
+    sum: one hides the other.
+    """
     together = finite_number(verdict["evidence"].get("together_ratio")) or 0.0
-    if not matter.blames or together < max(TOLD_FROM[STRAGGLER], 2 * matter.weight):
+    if not matter.blames or together < max(TOLD_FROM[STRAGGLER], 2 * alone):
         return matter
     return matter._replace(cost=f"{matter.cost}; {percent(together)} without all that take longer", weight=together)
 
