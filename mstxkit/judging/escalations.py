@@ -72,13 +72,7 @@ class Escalations:
 
     def consider(self, holding: Sequence[Verdict], limits: Acting, now_ns: int) -> list[Verdict]:
         """Ask for one profile at most, take back what is not wanted any more. Never raises for what is in the run.
-
-        Args:
-            holding: The verdicts that hold.
-            limits: How often verdicts may ask.
-            now_ns: Wall clock.
-
-        Returns: the verdicts of which something else is to be said now.
+        Returns the verdicts, of those that hold, of which something else is to be said now.
         """
         try:
             self._cancel()

@@ -28,6 +28,7 @@ from .standing import StandingVerdict, parts_of, share_out
 # each time, up to a limit; and in vain so many times.
 _RINGS_BACK, _RINGS_AHEAD, _RINGS_EVERY, _RINGS_EVERY_AT_MOST, _IN_VAIN = 4, 2, 5, 100, 2
 _ROLES_AT_MOST, _VERDICTS_AT_MOST = 256, 256
+PART_OF_ANOTHER = "part of what another verdict tells of"
 
 
 class _Asked:
@@ -175,7 +176,7 @@ class JobJudge:
             if self._is_known_better(step.role, finding):
                 continue
             standing = next((other for other in self._of_role(step.role) if other.is_of_same_ranks(finding)), None)
-            if standing is not None:
+            if standing is not None and not standing.is_explained_by(finding):
                 standing.join(finding)
                 continue
             begun = StandingVerdict.begin(finding, step.role, step.step, history)
@@ -187,12 +188,12 @@ class JobJudge:
             yield self._begin(begun, step, now_ns)
 
     def _withdraw_parts_of(self, begun: StandingVerdict, step: RoleStep, now_ns: int) -> Iterator[Verdict]:
-        """Single ranks that were named before it was seen that they are slow together with others."""
+        """Single ranks named before it was seen that they are slow together with others, or inside of the stage."""
         for place, standing in list(self._standing.items()):
             is_part = place[0] == step.role and standing is not begun and begun.is_of_same_ranks(standing.finding)
-            if is_part and len(begun.finding.members) > 1:
+            if is_part and (len(begun.finding.members) > 1 or standing.is_explained_by(begun.finding)):
                 del self._standing[place]
-                yield standing.say(self._run, step.step, now_ns, "part of what several ranks do, by another verdict")
+                yield standing.say(self._run, step.step, now_ns, PART_OF_ANOTHER)
 
     def _said_again(
         self, standing: StandingVerdict, place: tuple[str, Key], step: RoleStep, now_ns: int
@@ -203,7 +204,7 @@ class JobJudge:
         elif place[1].kind in OF_NOBODY and place[1].stage in self._explained(step.role):
             why = EXPLAINED
         elif self._is_part_of_another(standing):
-            why = "part of a slow link, by another verdict"
+            why = PART_OF_ANOTHER
         elif self._is_known_better(step.role, standing.finding):
             why = "one of them is named, by another verdict"
         if why:
@@ -228,7 +229,7 @@ class JobJudge:
         return finding.is_hidden and not all(map(set(finding.members).isdisjoint, named))
 
     def _is_part_of_another(self, standing: StandingVerdict) -> bool:
-        return any(other.explains(standing) for other in self._of_role(standing.verdict.role))
+        return any(standing.is_explained_by(other.finding) for other in self._of_role(standing.verdict.role))
 
     def _is_beside_another(self, standing: StandingVerdict) -> bool:
         """Does nobody wait for it, as all wait for another one? Or is it known already, by whatever name?

@@ -9,6 +9,7 @@ from typing import Any, Iterable, Sequence
 
 from ..store.verdicts import ALL_SLOW, SERIAL, Verdict
 from . import wording
+from .cutting import IN
 from .findings import Finding, Seen, Surplus
 from .links import LINK
 from .losses import LossRatio, StepLoss
@@ -171,11 +172,15 @@ class StandingVerdict:
         is_of_nobody = self.finding.kind in (ALL_SLOW, SERIAL) or (self.finding.is_hidden and self.finding.members)
         return bool(is_of_nobody) and not self.costs_anything(is_alone=True)
 
-    def explains(self, other: StandingVerdict) -> bool:
-        """Is what the other says a part of this? Who shares a slow link leaves its collectives a little later."""
-        is_same = self.finding.key.stage == other.finding.key.stage and self.finding.key.where == LINK
-        is_behind = other.finding.key.where in (INSIDE, BEHIND)
-        return is_same and is_behind and other.finding.lost_s < LEFT_SHARE * self.finding.lost_s
+    def is_explained_by(self, finding: Finding) -> bool:
+        """Is what it says a part of that? Who shares a slow link leaves its collectives a little later; and of who is
+        slow between collectives a part may show in the stage as a whole.
+        """
+        own, where = self.finding.key, finding.key.where
+        is_of_link = where == LINK and own.where in (INSIDE, BEHIND)
+        is_inside = where == INSIDE and own.where in (IN, BEHIND) and self.is_of_same_ranks(finding)
+        is_less = self.finding.lost_s < LEFT_SHARE * finding.lost_s
+        return own.stage == finding.key.stage and (is_of_link or is_inside) and is_less
 
     @property
     def blames_a_rank(self) -> bool:

@@ -61,6 +61,29 @@ def test_rings_that_come_after_their_steps_withdraw_nothing_that_they_do_not_tel
     assert [verdict for verdict in late if verdict.withdrawn and verdict.stage == "actor_generate"] == []
 
 
+def test_what_shows_in_a_stage_gives_way_to_what_rings_show_inside_of_it() -> None:
+    """Rank 1 leaves 6 ms after the others; and between collectives, of which nothing told before, it takes 60 ms more.
+
+    The latter was "also" what the former says, of the same rank and stage: 5 % of each step were lost by it, not 60 %.
+    """
+    chance, judge, began = random.Random(1), JobJudge(), 0.0
+    for number in range(120):
+        entered = [began + chance.uniform(0, 2e-4) for _ in range(4)]
+        ready = [at + (0.08 if rank == 1 else 0.02) * (1 + chance.gauss(0, 0.02)) for rank, at in enumerate(entered)]
+        over = max(ready) + 1e-3
+        left = [over + (0.026 if rank == 1 else 0.02) * (1 + chance.gauss(0, 0.01)) for rank in range(4)]
+        step = role_step(number, ["actor_update"], [[at] for at in entered], [[at] for at in left])
+        met = collectives([(rank, 0, number, ready[rank], over, 0) for rank in range(4)])
+        judge.close(step if number < 60 else step._replace(collectives=met))
+        if number == 59:
+            assert [verdict.evidence["where"] for verdict in judge.standing()] == ["in"]
+        began = max(left) + 1e-3
+
+    (verdict,) = judge.standing()
+    assert (verdict.rank, verdict.stage, verdict.evidence["where"]) == (1, "actor_update", "inside")
+    assert verdict.impact_ratio == pytest.approx(60 / 109, abs=0.06)
+
+
 def test_who_waits_is_listed_as_waiting_for_whom() -> None:
     verdict = of_fault("before", "actor_generate")[-1]
 

@@ -91,15 +91,15 @@ def table(runs: tuple[RoleRun, ...], verdicts: Iterable[Verdict] = ()) -> pl.Dat
 
 
 def of_role(runs: tuple[RoleRun, ...], run: RoleRun, verdicts: Iterable[Verdict]) -> list[Straggler]:
-    """Those of one role, what costs most first; of one member and piece the one that goes on for longest."""
-    longest: dict[tuple[int, int], Straggler] = {}
+    """Those of one role, what costs most first; of one member and piece the one that costs most in all its steps."""
+    costliest: dict[tuple[int, int], Straggler] = {}
     for verdict in verdicts:
         lasts = verdict.kind in _KINDS and verdict.evidence.get("where") != NOW_AND_THEN
         if lasts and (verdict.role or "") == run.role:
             for slow in _of_verdict(runs, run, verdict):
-                before = longest.get((slow.member, slow.piece), slow)
-                longest[slow.member, slow.piece] = max(before, slow, key=lambda each: each.until - each.since)
-    return sorted(longest.values(), key=lambda slow: (-slow.step_ratio, slow.member, slow.piece))
+                before = costliest.get((slow.member, slow.piece), slow)
+                costliest[slow.member, slow.piece] = max(before, slow, key=lambda each: each.saved[1] * each.steps)
+    return sorted(costliest.values(), key=lambda slow: (-slow.step_ratio, slow.member, slow.piece))
 
 
 def _of_verdict(runs: tuple[RoleRun, ...], run: RoleRun, verdict: Verdict) -> Iterator[Straggler]:
