@@ -36,16 +36,15 @@ def rest_of_update(with_module: str) -> tuple[Target, ...]:
 
     Source: accelerate 1.15.0, accelerator.py:2829, 2989, optimizer.py:152.
     """
-    return (
-        *(
-            Target(f"accelerate.accelerator:Accelerator.{method}", kind=AROUND, value=value, with_module=with_module)
-            for method, value in (("backward", f"{_UPDATE}:backward"), ("clip_grad_norm_", f"{_UPDATE}:clip_grad_norm"))
-        ),
-        Target(
-            "accelerate.optimizer:AcceleratedOptimizer.step", kind=AROUND, value=f"{_UPDATE}:optimizer_step",
-            with_module=with_module, sampling=PieceSampling(ends_round_after=True),
-        ),
-    )  # fmt: skip
+    clips, steps = (PieceSampling(ends_before=("micro_batch",), ends_round_after=ends) for ends in (False, True))
+    return tuple(
+        Target(f"accelerate.{path}", kind=AROUND, value=f"{_UPDATE}:{part}", with_module=with_module, sampling=role)
+        for path, part, role in (
+            ("accelerator:Accelerator.backward", "backward", PieceSampling()),
+            ("accelerator:Accelerator.clip_grad_norm_", "clip_grad_norm", clips),
+            ("optimizer:AcceleratedOptimizer.step", "optimizer_step", steps),
+        )
+    )
 
 
 PATCH = Patch(

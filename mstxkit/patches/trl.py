@@ -31,6 +31,26 @@ def _rl_train(where: str) -> Target:
     return Target(f"{where}.train", kind=AROUND, value=f"{_MINE}:trained", process_role="trainer")
 
 
+def _updates(where: str, **attributes: str) -> tuple[Target, ...]:
+    """What the loop of such a training calls. `train_step` is an update, up to the end of the optimizer."""
+    return (
+        _rl_train(where),
+        Target(f"{where}.get_batch_samples", step=_STEP, attributes=_BATCHES, sampling=PieceSampling(ends_round=True)),
+        Target(
+            f"{where}.training_step", stage="train_step", step=_STEP, boundary="micro_batch", attributes=attributes,
+            sampling=PieceSampling(is_round=True),
+        ),
+        Target(f"{where}.evaluate", stage="evaluate"),
+        Target(f"{where}._save_checkpoint", stage="save_checkpoint"),
+    )  # fmt: skip
+
+
+def _loss(where: str) -> Target:
+    """Of a micro-batch. With the first begins `actor_update`, which ends with the optimizer or where others begin."""
+    sampling = PieceSampling(until_next=True, is_round=True)
+    return Target(f"{where}.compute_loss", stage="actor_update", boundary="micro_batch", sampling=sampling)
+
+
 def _trainer(where: str) -> tuple[Target, ...]:
     """What GRPOTrainer and RLOOTrainer have in common, some of it from `transformers.Trainer`.
 
@@ -41,12 +61,7 @@ def _trainer(where: str) -> tuple[Target, ...]:
     function, in `_generate_and_score_completions`.
     """
     return (
-        _rl_train(where),
-        Target(f"{where}.get_batch_samples", step=_STEP, attributes=_BATCHES, sampling=PieceSampling(ends_round=True)),
-        Target(
-            f"{where}.training_step", stage="train_step", step=_STEP, boundary="micro_batch",
-            attributes={"micro_batch": "self._step"},
-        ),
+        *_updates(where, micro_batch="self._step"),
         Target(f"{where}._prepare_inputs"),
         Target(f"{where}._generate_and_score_completions", attributes={"prompts": "len(inputs)"}),
         Target(f"{where}._generate", stage="actor_generate", attributes={"prompts": "len(prompts)"}),
@@ -57,9 +72,7 @@ def _trainer(where: str) -> tuple[Target, ...]:
             attributes={"completions": "len(completions)", "functions": "len(self.reward_funcs)"},
         ),
         Target(f"{where}._get_per_token_logps_and_entropies", attributes=_whose),
-        Target(f"{where}.compute_loss", stage="actor_update"),
-        Target(f"{where}.evaluate", stage="evaluate"),
-        Target(f"{where}._save_checkpoint", stage="save_checkpoint"),
+        _loss(where),
     )  # fmt: skip
 
 
@@ -68,29 +81,21 @@ _RLOO = "trl.trainer.rloo_trainer:RLOOTrainer"
 
 # Trainers of RL with a loop, or an update, of their own. Source: 0.24.0 `trainer/`, 1.0.0 and 1.16.0 `experimental/`;
 # 1.16.0 has no PPO. XPO and NashMD derive from OnlineDPO. PPO's step cannot be read: its loop is one function.
-_ONLINE_DPO = tuple(
-    f"trl.{where}.online_dpo_trainer:OnlineDPOTrainer" for where in ("trainer", "experimental.online_dpo")
-)
-_PPO = tuple(f"trl.{where}.ppo_trainer:PPOTrainer" for where in ("trainer", "experimental.ppo"))
+_ONLINE_DPO = tuple(f"trl.{at}.online_dpo_trainer:OnlineDPOTrainer" for at in ("trainer", "experimental.online_dpo"))
+_PPO = tuple(f"trl.{at}.ppo_trainer:PPOTrainer" for at in ("trainer", "experimental.ppo"))
 _ASYNC_GRPO = "trl.experimental.async_grpo.async_grpo_trainer:AsyncGRPOTrainer"
-_OTHER_RL = (
-    *map(_rl_train, (*_PPO, *_ONLINE_DPO, _ASYNC_GRPO)),
-    *(Target(f"{where}.get_batch_samples", step=_STEP, attributes=_BATCHES) for where in (*_ONLINE_DPO, _ASYNC_GRPO)),
-    *(Target(f"{where}.training_step", stage="train_step", step=_STEP) for where in (*_ONLINE_DPO, _ASYNC_GRPO)),
-)
 
 
 def _online_dpo(where: str) -> tuple[Target, ...]:
     """The parts of one `training_step`. Lines in 1.16.0: 947, 632, 799, 1058, 1104, 1363."""
     return (
+        *_updates(where),
         *each(where, "_generate", "_generate_vllm", stage="actor_generate", attributes={"prompts": "len(prompts)"}),
         Target(f"{where}._move_model_to_vllm", stage="weight_sync"),
         Target(
             f"{where}._calculate_rewards_from_functions", stage="reward", attributes={"completions": "len(completions)"}
         ),
         Target(f"{where}._forward", kind=AROUND, value=f"{_MINE}:log_probabilities"),
-        Target(f"{where}.evaluate", stage="evaluate"),
-        Target(f"{where}._save_checkpoint", stage="save_checkpoint"),
     )
 
 
@@ -101,15 +106,17 @@ def _ppo(where: str) -> tuple[Target, ...]:
     """
     module = where.partition(":")[0]
     return (
+        _rl_train(where),
         Target(f"{module}:batch_generation", stage="actor_generate"),
-        Target(f"{module}:PolicyAndValueWrapper.forward", stage="actor_update"),
+        Target(f"{module}:PolicyAndValueWrapper.forward", stage="actor_update", sampling=PieceSampling(is_round=True)),
         Target(f"{where}._save_checkpoint", stage="save_checkpoint"),
     )
 
 
-_PARTS = (
+_OTHER_RL = (
     *(target for where in _ONLINE_DPO for target in _online_dpo(where)),
     *(target for where in _PPO for target in _ppo(where)),
+    *(*_updates(_ASYNC_GRPO), _loss(_ASYNC_GRPO)),
 )
 
 
@@ -126,36 +133,30 @@ def _supervised(kind: str) -> tuple[Target, ...]:
 
 _SUPERVISED = tuple(target for kind in ("SFT", "DPO", "Reward") for target in _supervised(kind))
 
-# Generation of versions without `_generate`: in the middle of `_generate_and_score_completions`, inside this context.
-# Source: grpo_trainer.py:1543, 1570 (0.20.0).
-_OLD_GENERATION = (
-    Target(
-        "trl.trainer.grpo_trainer:unwrap_model_for_generation", kind="context", name="generate", stage="actor_generate",
-        unless=f"{_GRPO}._generate",
-    ),
-)  # fmt: skip
-
 # vLLM beside or inside the trainer. Source: grpo_trainer.py `_move_model_to_vllm` (up to 0.27.0), then
 # generation/vllm_generation.py:481, 550 (1.0.0 and 1.16.0); extras/vllm_client.py `generate` (up to 0.27.0). What is
 # `sent` is no work besides the trainer's `prompts`; with a server, all of it is sent by the main process (1.16.0:597).
 _VLLM, _SENT = "trl.generation.vllm_generation:VLLMGeneration", {"sent": "len(prompts)"}
-_ENGINE = (
+_GENERATION = (
+    # Versions without `_generate` do it in `_generate_and_score_completions`: grpo_trainer.py:1543, 1570 (0.20.0).
+    Target(
+        "trl.trainer.grpo_trainer:unwrap_model_for_generation", kind="context", name="generate", stage="actor_generate",
+        unless=f"{_GRPO}._generate",
+    ),
     *(Target(f"{where}._move_model_to_vllm", stage="weight_sync") for where in (_GRPO, _RLOO)),
     Target(f"{_VLLM}.sync_weights", stage="weight_sync"),
     Target(f"{_VLLM}.generate", stage="actor_generate", attributes=_SENT),
     Target("trl.extras.vllm_client:VLLMClient.generate", stage="actor_generate", attributes=_SENT),
-)
+)  # fmt: skip
 
 PATCH = Patch(
     framework="trl",
     versions=">=0.20.0,<=1.16.0",
-    targets=(
-        *_trainer(_GRPO), *_trainer(_RLOO), *_OTHER_RL, *_PARTS, *_SUPERVISED, *rest_of_update("trl"),
-        *_OLD_GENERATION, *_ENGINE,
-    ),
+    targets=(*_trainer(_GRPO), *_trainer(_RLOO), *_OTHER_RL, *_SUPERVISED, *rest_of_update("trl"), *_GENERATION),
     notes=(
-        "trl: actor_update is the loss of each micro-batch, its backward pass, clipping and the optimizer's step; the "
-        "loss of an evaluation counts too",
+        "trl: actor_update is the loss of each micro-batch, its backward pass, clipping and the optimizer's step; a "
+        "profile holds that of a whole update, or its parts where other stages come between; of online DPO each call, "
+        "of PPO a micro-batch; the loss of an evaluation counts too",
         "trl: only what a trainer of RL does is a stage: GRPO, RLOO, online DPO, async GRPO, what derives from them, "
         "and PPO, which has no steps, and whose values, rewards and references are no stage; SFT, DPO and Reward have "
         "names and steps, and no stage; other trainers have only backward pass, clipping and the optimizer's step",

@@ -13,9 +13,14 @@ tell the machine each `Edge` that they give, in that order, as `StageEntered`, `
 
 Rounds. Where a serving engine runs in a process of its own, each of its steps is a whole occurrence of the stage, and
 no call surrounds a round of generation. For a request that samples by such steps (`sample_per`) an occurrence lasts
-from the first step to the end of the round: a call that says so (`PieceRole.ends_round`), or another stage on that
-thread. Likewise for a stage that is one mini-batch; and, whether or not pieces are counted, for a step whose
-micro-batches are calls of a loop (`PieceRole.is_round`), until its optimizer is through (`ends_round_after`).
+for the whole round. Likewise for a stage that is one mini-batch; and, whether or not pieces are counted, for one whose
+calls are the parts of an update in a loop (`PieceRole.is_round`). Rounds may lie in rounds, as the actor's update in
+the step.
+
+A call belongs to the innermost occurrence of its stage, if nothing but rounds began inside of that; else it begins one.
+One without a stage belongs to what is innermost. Before a stage begins, rounds end in which no call is under way, the
+inner first. So they do where a call says so (`ends_round`, `ends_round_after`), where a call fails, and, if they began
+in a stage that is no round, at its end.
 
 Call `forget()` when watching begins, and when it goes on for another request: what was under way before is not counted.
 
@@ -25,6 +30,7 @@ forked child begins with nothing.
 
 from __future__ import annotations
 
+import itertools
 import os
 import threading
 from typing import Any, NamedTuple
@@ -42,6 +48,7 @@ class Edge(NamedTuple):
     what: str  # `STAGE` or `BOUNDARY`
     key: str  # canonical one of the stage, or kind of the piece
     begins: bool  # or it ends
+    stages: tuple[str, ...] = ()  # whose piece it is: of that in which it began, and of those around that
 
 
 class _Occurrence:
@@ -49,27 +56,19 @@ class _Occurrence:
 
     def __init__(self, stage: str | None, is_round: bool = False) -> None:
         self.stage, self.is_round = stage, is_round
-        self.open: list[str] = []
-
-    def begin(self, per: str, edges: list[Edge]) -> None:
-        """A piece begins."""
-        self.open.append(per)
-        if self.stage is not None:
-            edges.append(Edge(BOUNDARY, per, True))
+        self.open: dict[str, tuple[str, ...]] = {}  # in order; whose piece each is
 
     def end(self, per: str, edges: list[Edge]) -> None:
         """A piece ends, if there is one, and before it what began inside of it."""
-        if per in self.open:
-            self._end_from(self.open.index(per), edges)
-
-    def _end_from(self, index: int, edges: list[Edge]) -> None:
-        if self.stage is not None:
-            edges.extend(Edge(BOUNDARY, per, False) for per in reversed(self.open[index:]))
-        del self.open[index:]
+        while per in self.open:
+            last, stages = self.open.popitem()
+            if stages:
+                edges.append(Edge(BOUNDARY, last, False, stages))
 
     def end_all(self, edges: list[Edge]) -> None:
         """The stage ends, and with it what is open in it, the innermost first."""
-        self._end_from(0, edges)
+        for per in [*self.open]:
+            self.end(per, edges)
         if self.stage is not None:
             edges.append(Edge(STAGE, self.stage, False))
 
@@ -94,17 +93,18 @@ class _Thread:
         self.occurrences = [_Occurrence(None)]
         self.coming: dict[int, tuple[bool, tuple[str, ...]]] = {}
 
-    def end(self, occurrence: _Occurrence, edges: list[Edge]) -> None:
-        """A stage is over."""
-        occurrence.end_all(edges)
-        if occurrence in self.occurrences[1:]:
-            self.occurrences.remove(occurrence)
+    def begin_piece(self, within: _Occurrence, per: str, edges: list[Edge]) -> None:
+        """Of this stage, and of those around it, out to where it is a part of one of its kind."""
+        around = self.occurrences[self.occurrences.index(within) :: -1]
+        whose = itertools.takewhile(lambda occurrence: per not in occurrence.open, around)
+        within.open[per] = stages = tuple(occurrence.stage for occurrence in whose if occurrence.stage is not None)
+        if stages:
+            edges.append(Edge(BOUNDARY, per, True, stages))
 
-    def end_round(self, edges: list[Edge]) -> None:
-        """The round that is under way here ends, if no call of it is."""
-        last = self.occurrences[-1]
-        if last.is_round and not any(call.within is last for call in self.calls):
-            self.end(last, edges)
+    def end_rounds(self, edges: list[Edge]) -> None:
+        """The rounds end that are innermost here, out to one in which a call is under way."""
+        while (last := self.occurrences[-1]).is_round and all(call.within is not last for call in self.calls):
+            self.occurrences.pop().end_all(edges)
 
 
 _local = threading.local()
@@ -146,9 +146,16 @@ def entered(site: Any, may_move: bool = False, sample_per: str | None = None) ->
     if may_move:
         return _of_stage_alone(site, True)
     edges: list[Edge] = []
-    role = boundaries.role_of(site) or _NO_ROLE
-    own = _stage_of(here, site, role, sample_per, edges)
-    within = here.occurrences[-1]
+    stage, role, own = boundaries.stage_of(site), boundaries.role_of(site) or _NO_ROLE, None
+    if role.ends_round:
+        here.end_rounds(edges)
+    within = next(held for held in reversed(here.occurrences) if stage in (None, held.stage) or not held.is_round)
+    if stage is not None and stage != within.stage:
+        here.end_rounds(edges)
+        within = _Occurrence(stage, role.is_round or (sample_per is not None and sample_per in (role.per, role.across)))
+        own = None if within.is_round else within
+        here.occurrences.append(within)
+        edges.append(Edge(STAGE, stage, True))
     for per in role.ends_before:
         within.end(per, edges)
     piece = _begin_piece(here, within, role, is_dummy, edges)
@@ -156,41 +163,19 @@ def entered(site: Any, may_move: bool = False, sample_per: str | None = None) ->
     return tuple(edges)
 
 
-def _stage_of(
-    here: _Thread, site: Any, role: PieceRole, sample_per: str | None, edges: list[Edge]
-) -> _Occurrence | None:
-    """Begin the occurrence that the call is; None where it is none, or a part of a round."""
-    stage, last = boundaries.stage_of(site), here.occurrences[-1]
-    # A stage inside itself gives one edge; in a round only while pieces are sampled.
-    goes_on = not last.is_round or sample_per is not None or role.is_round
-    joins = stage is not None and stage == last.stage and goes_on
-    if (stage is not None and not joins) or role.ends_round:
-        here.end_round(edges)
-    if stage is None or joins:
-        return None
-    is_round = role.is_round or (sample_per is not None and sample_per in (role.per, role.across))
-    is_round = is_round and all(occurrence.stage != stage for occurrence in here.occurrences)
-    begun = _Occurrence(stage, is_round)
-    here.occurrences.append(begun)
-    edges.append(Edge(STAGE, stage, True))
-    return None if is_round else begun
-
-
 def _begin_piece(here: _Thread, within: _Occurrence, role: PieceRole, is_dummy: bool, edges: list[Edge]) -> str | None:
     """Begin the piece that the call begins; its kind where it ends with the call."""
     per = role.per
-    # In a call that mixes such pieces, or is one of them in a stage, or a dummy of it.
-    if per is None or any(
-        per in call.mixed or (per == call.role.per and call.within.stage is not None) for call in here.calls
-    ):
+    # In a call that mixes such pieces, or is one of them in this stage, or a dummy of it.
+    if per is None or any(per in call.mixed or (per, within) == (call.role.per, call.within) for call in here.calls):
         return None
     if role.until_next:
         within.end(per, edges)
     if is_dummy or per in within.open:
         return None
     if role.within is not None and role.within not in within.open:
-        within.begin(role.within, edges)
-    within.begin(per, edges)
+        here.begin_piece(within, role.within, edges)
+    here.begin_piece(within, per, edges)
     return None if role.until_next else per
 
 
@@ -199,7 +184,7 @@ def _of_stage_alone(site: Any, begins: bool) -> tuple[Edge, ...]:
     return () if stage is None else (Edge(STAGE, stage, begins),)
 
 
-def left(site: Any) -> tuple[Edge, ...]:
+def left(site: Any, failed: bool = False) -> tuple[Edge, ...]:
     """What ends with a watched call whose begin came here: on any thread, after any failure."""
     here = _thread_here()
     call = next((call for call in reversed(here.calls) if call.site_id == site.id), None)
@@ -211,7 +196,9 @@ def left(site: Any) -> tuple[Edge, ...]:
         if per is not None:
             call.within.end(per, edges)
     if call.occurrence is not None:
-        here.end(call.occurrence, edges)
-    if call.role.ends_round_after:
-        here.end_round(edges)
+        here.end_rounds(edges)  # that began in it
+        here.occurrences.remove(call.occurrence)
+        call.occurrence.end_all(edges)
+    if failed or call.role.ends_round_after:
+        here.end_rounds(edges)
     return tuple(edges)

@@ -26,7 +26,7 @@ def watched(sample_per: str | None = None) -> Iterator[list[str]]:
         tell(edges.entered(site, may_move, sample_per))
 
     def left(site: Any, failed: bool) -> None:
-        tell(edges.left(site))
+        tell(edges.left(site, failed))
 
     faults.reraise, before = True, faults.reraise
     edges.forget()

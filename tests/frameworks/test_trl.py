@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import pytest
 from builders import quickstart, soak
+from builders.real_job import RealJob, listening, progress, sessions
 
 import mstxkit
 from mstxkit.patches.trl import PATCH
@@ -187,6 +188,68 @@ def test_the_report_shows_the_stages(training: Training) -> None:
     stages = {"train_step", "actor_generate", "reward", "actor_update", "evaluate", "save_checkpoint"}
     assert stages <= {line.split()[0] for line in shown.splitlines() if line.strip()}
     assert stages.intersection(quickstart.shown("trl")) == stages - ONLY_AT_THE_END
+
+
+HELD = """
+import importlib.util, os, sys, tempfile, time
+import torch
+
+spec = importlib.util.spec_from_file_location("example", sys.argv[1])
+example = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(example)
+
+
+class Held(example.ShowReward):
+    def on_pre_optimizer_step(self, *_, **__):
+        while not os.path.exists(sys.argv[2]):
+            time.sleep(0.05)
+
+
+example.ShowReward = Held
+torch.set_num_threads(1)
+with tempfile.TemporaryDirectory() as folder:
+    example.train(int(sys.argv[3]), folder)
+"""
+UPDATED = {
+    "GRPOTrainer.compute_loss": MICRO_BATCHES,
+    "backward": MICRO_BATCHES,
+    "clip_grad_norm": 1,
+    "optimizer_step": 1,
+}
+ONE_MICRO_BATCH = {"GRPOTrainer.compute_loss": 1, "backward": 1}
+# What is asked for beside one step, and what the only session holds: of an update all, or the second micro-batch.
+SECOND = {"per": "micro_batch", "skip": 1}
+ASKED: dict[str, tuple[dict[str, Any], dict[str, int]]] = {
+    "actor_update": ({}, {**UPDATED, "GRPOTrainer._generate": 0}),
+    "train_step": ({}, {**UPDATED, "GRPOTrainer.training_step": MICRO_BATCHES, "GRPOTrainer._generate": 1}),
+    "actor_update by micro_batch": ({"sample": SECOND}, dict.fromkeys(UPDATED, 0) | ONE_MICRO_BATCH),
+    "train_step by micro_batch": ({"sample": SECOND}, dict.fromkeys(UPDATED, 0) | ONE_MICRO_BATCH),
+}
+
+
+@each_alone
+@pytest.mark.parametrize("what", soak.rounds([*ASKED], ["actor_update"]))
+def test_a_step_of_a_stage_is_one_session_of_all_its_calls(what: str, tmp_path: Path) -> None:
+    """Asked for in the middle of the first update, and recorded in the second."""
+    stage, (asked, held) = what.split()[0], ASKED[what]
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("MSTXKIT_")}
+    environment |= {"PYTHONPATH": str(ROOT), "PYTHONWARNINGS": "ignore", "HF_HUB_OFFLINE": "1"}
+    recorder = quickstart.mstxkit("trl", "run", tmp_path / "run")
+    program = [sys.executable, "-c", HELD, str(EXAMPLE), str(tmp_path / "go"), str(STEPS)]
+    job = RealJob(tmp_path, [*recorder, *program], environment, tmp_path)
+    try:
+        job.until(lambda: listening(job.run, stage))
+        id = job.ask(stage=stage, ranks=[0], steps=1, **asked)
+        job.go()
+        assert job.end() == 0, job.output[-4000:]
+    finally:
+        job.clear()
+
+    fate = progress(job.run, id)
+    ((session, names),) = sessions(job.run, stage)
+    assert fate.is_done, str(fate)
+    assert (session["state"], session["step"], session["problems"]) == ("recorded", 1, [])
+    assert {name: names[name] for name in held} == held
 
 
 RESUMED = """

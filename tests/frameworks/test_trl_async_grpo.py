@@ -47,7 +47,8 @@ def test_each_update_has_its_parts_once_in_their_stages(rows: list[dict[str, Any
     """What trl waits for answers in is no stage."""
     expected = {
         ("AsyncGRPOTrainer.get_batch_samples", None), ("AsyncGRPOTrainer.training_step", "train_step"),
-        ("backward", "actor_update"), ("clip_grad_norm", "actor_update"), ("optimizer_step", "actor_update"),
+        ("AsyncGRPOTrainer.compute_loss", "actor_update"), ("backward", "actor_update"),
+        ("clip_grad_norm", "actor_update"), ("optimizer_step", "actor_update"),
     }  # fmt: skip
     trl_server.check_parts_once(rows, expected)
 
@@ -67,7 +68,7 @@ def test_the_process_that_generates_is_in_the_run(trainings: dict[str, Training]
 
 
 def test_the_update_after_that_in_which_it_was_asked_for_is_recorded_whole(trainings: dict[str, Training]) -> None:
-    parts = ["backward", "clip_grad_norm", "optimizer_step"]
+    parts = ["AsyncGRPOTrainer.compute_loss", "backward", "clip_grad_norm", "optimizer_step"]
 
     trl_server.check_asked_update(trainings["recorded"], parts)
 

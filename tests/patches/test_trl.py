@@ -74,3 +74,18 @@ def test_ppo_and_online_dpo_have_the_same_parts_at_their_old_and_new_places() ->
 
         assert old == new
         assert {stage for stage in old.values() if stage} == expected
+
+
+def test_each_trainer_that_has_updates_has_them_whole() -> None:
+    """Also of PPO, whose update is one of its micro-batches. Online DPO has no function for its loss alone."""
+    rounds = {target.qualname: target.stage for target in PATCH.targets if target.sampling.is_round}
+    fetches = {target.qualname.partition(".")[0] for target in PATCH.targets if target.sampling.ends_round}
+
+    trainers = {"GRPOTrainer", "RLOOTrainer", "AsyncGRPOTrainer", "OnlineDPOTrainer"}
+    assert {name for name, stage in rounds.items() if stage == "train_step"} == {
+        f"{name}.training_step" for name in trainers
+    }
+    assert {name for name, stage in rounds.items() if stage == "actor_update"} == {
+        "PolicyAndValueWrapper.forward", *(f"{name}.compute_loss" for name in trainers - {"OnlineDPOTrainer"})
+    }  # fmt: skip
+    assert fetches == trainers

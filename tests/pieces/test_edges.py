@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from itertools import count
 from typing import Any, Callable, Iterator, NamedTuple
 
@@ -228,7 +228,30 @@ def test_other_stages_inside_have_pieces_of_their_own(declared: Declared) -> Non
             pass
 
     assert seen == [
-        "+actor_update", "+micro_batch", "+weight_sync", "-weight_sync", "-micro_batch", "-actor_update",
+        "+actor_update", "+micro_batch", "+weight_sync", "+micro_batch", "-micro_batch", "-weight_sync", "-micro_batch",
+        "-actor_update",
+    ]  # fmt: skip
+
+
+def whose(begin: Callable[[], Any]) -> list[tuple[str, ...]]:
+    """Of each piece that begins with these calls: of which stages it is one."""
+    seen: list[edges.Edge] = []
+    with watched():
+        engine.set_watch(lambda site, _: seen.extend(edges.entered(site)), lambda site, _: edges.left(site), None)
+        begin()
+    return [edge.stages for edge in seen if edge.what == edges.BOUNDARY and edge.begins]
+
+
+def test_a_piece_is_one_of_the_stages_around_too_out_to_one_of_its_kind(declared: Declared) -> None:
+    forward, step = declared("micro_batch"), declared("decode_step")
+
+    def nested() -> None:
+        with stage("train_step"), forward, stage("actor_update"), stage("actor_compute_log_prob"), forward, step:
+            pass
+
+    assert whose(nested) == [
+        ("train_step",), ("actor_compute_log_prob", "actor_update"),
+        ("actor_compute_log_prob", "actor_update", "train_step"),
     ]  # fmt: skip
 
 
@@ -306,6 +329,127 @@ def test_a_round_that_nothing_ends_goes_on_to_the_next_fetch(declared: Declared)
             seen.append("fetched")
 
     assert seen == ["+train_step", *["+micro_batch", "-micro_batch"] * 2, "-train_step", "fetched"]
+
+
+class Updates:
+    """Calls as trl's loop has them: a whole step is a round, and in it the actor's update is one."""
+
+    def __init__(self, declared: Declared) -> None:
+        self.fetch = declared(PieceRole(ends_round=True))
+        self.step = declared(PieceRole("micro_batch", is_round=True), "train_step")
+        self.loss = declared(PieceRole("micro_batch", until_next=True, is_round=True), "actor_update")
+        self.clip = declared(PieceRole(ends_before=("micro_batch",)))
+        self.optimizer = declared(PieceRole(ends_before=("micro_batch",), ends_round_after=True))
+
+    def micro_batch(self, generates: bool = False, fails: str = "") -> None:
+        with self.step:
+            with stage("actor_generate") if generates else nullcontext():
+                pass
+            with self.loss:
+                if fails == "loss":
+                    raise ValueError("in a micro-batch")
+            with stage("actor_update"):
+                if fails == "backward":
+                    raise ValueError("in a micro-batch")
+
+    def step_over(self) -> None:
+        for call in (self.clip, self.optimizer):
+            with call, stage("actor_update"):
+                pass
+
+
+@pytest.fixture
+def updates(declared: Declared) -> Updates:
+    return Updates(declared)
+
+
+GENERATED = ["+actor_generate", "-actor_generate"]
+
+
+@pytest.mark.parametrize("per", [None, "micro_batch", "decode_step"])
+def test_rounds_lie_in_rounds_and_end_together_the_inner_first(updates: Updates, per: str | None) -> None:
+    with watched(per) as seen:
+        for _ in range(2):
+            with updates.fetch:
+                pass
+            for number in range(2):
+                updates.micro_batch(generates=number == 0)
+            updates.step_over()
+            seen.append("stepped")
+
+    assert [told for told in seen if told[1:] != "micro_batch"] == [
+        "+train_step", *GENERATED, "+actor_update", "-actor_update", "-train_step", "stepped",
+    ] * 2  # fmt: skip
+
+
+def test_each_of_nested_rounds_has_pieces_of_its_own(updates: Updates) -> None:
+    def update() -> None:
+        for _ in range(3):
+            updates.micro_batch()
+        updates.step_over()
+
+    assert whose(update) == [("train_step",), ("actor_update",)] * 3
+
+
+def test_another_stage_in_a_call_of_the_outer_round_ends_the_inner_one_only(updates: Updates) -> None:
+    """As where answers are generated more often than weights are updated."""
+    with watched() as seen:
+        for _ in range(2):
+            updates.micro_batch(generates=True)
+        updates.step_over()
+
+    assert [told for told in seen if told[1:] != "micro_batch"] == [
+        "+train_step", *[*GENERATED, "+actor_update", "-actor_update"] * 2, "-train_step",
+    ]  # fmt: skip
+
+
+def test_rounds_that_no_optimizer_ends_go_on_to_the_next_fetch(updates: Updates) -> None:
+    with watched() as seen:
+        updates.micro_batch()
+        updates.micro_batch()
+        with updates.fetch:
+            seen.append("fetched")
+
+    assert seen[-4:] == ["-micro_batch", "-actor_update", "-train_step", "fetched"]
+    assert seen.count("-actor_update") == 1
+
+
+def test_a_round_in_a_stage_that_is_none_ends_with_it(updates: Updates) -> None:
+    """As the loss of an evaluation."""
+    with watched() as seen:
+        with stage("evaluate"):
+            for _ in range(2):
+                with updates.loss:
+                    pass
+        seen.append("evaluated")
+
+    pieces = ["+micro_batch", "-micro_batch"] * 2
+    assert seen == ["+evaluate", "+actor_update", *pieces, "-actor_update", "-evaluate", "evaluated"]
+
+
+@pytest.mark.parametrize("where", ["loss", "backward"])
+def test_a_call_that_fails_leaves_no_round_open(updates: Updates, where: str) -> None:
+    with watched() as seen:
+        updates.micro_batch()
+        with failing():
+            updates.micro_batch(fails=where)
+        seen.append("failed")
+
+    assert [told for told in seen if told[1:] != "micro_batch"] == [
+        "+train_step", "+actor_update", "-actor_update", "-train_step", "failed",
+    ]  # fmt: skip
+    assert seen.count("+micro_batch") == seen.count("-micro_batch")
+
+
+def test_a_call_in_its_stage_leaves_the_rounds_that_began_there(updates: Updates) -> None:
+    with watched() as seen, stage("train_step"):
+        for _ in range(2):
+            updates.micro_batch()
+        updates.step_over()
+
+    assert [told for told in seen if told[1:] != "micro_batch"] == [
+        "+train_step", "+actor_update", "-actor_update", "-train_step",
+    ]  # fmt: skip
 
 
 def test_another_stage_ends_a_round_but_not_from_within_a_step(declared: Declared) -> None:

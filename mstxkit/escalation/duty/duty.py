@@ -205,15 +205,13 @@ class Duty:
             self._on_thread(moves.StepAdvanced(step, thread if self._trains in (None, thread) else None))
         begun = edges.entered(site, may_move, self._sample_per)
         self._entering = names.as_text(site.name) if begun else ""
-        for edge in begun:
-            self._on_thread(_event_of(edge, thread, may_move))
-        if not begun:
-            self._on_thread(moves.Tick(thread))  # a limit may be over
+        events = [_event_of(edge, thread, may_move) for edge in begun]
+        for event in events or [moves.Tick(thread)]:  # a limit may be over
+            self._on_thread(event)
 
     def _left(self, site: Any, failed: bool) -> None:
-        thread = threading.get_ident()
-        for edge in edges.left(site):
-            self._on_thread(_event_of(edge, thread, failed))
+        for edge in edges.left(site, failed):
+            self._on_thread(_event_of(edge, threading.get_ident(), failed))
 
     def stepped(self, step: int) -> None:
         """The engine's hook: this thread has said that another step begins."""
@@ -418,4 +416,4 @@ def _event_of(edge: edges.Edge, thread: int, how: bool) -> moves.Event:
     """An edge as the machine is told it; `how`: of a stage, may it move, or at its end, did it fail?"""
     if edge.what == edges.STAGE:
         return (moves.StageEntered if edge.begins else moves.StageLeft)(edge.key, thread, how)
-    return (moves.BoundaryEntered if edge.begins else moves.BoundaryLeft)(edge.key, thread)
+    return (moves.BoundaryEntered if edge.begins else moves.BoundaryLeft)(edge.key, edge.stages, thread)

@@ -247,11 +247,11 @@ class Machine(SessionMoves):
 
     def _boundary_entered(self, event: moves.BoundaryEntered, now: Now) -> None:
         task, inside = self._active, self._occurrence
-        if task is not None and inside is not None and inside.is_sample_start(event.per, event.thread):
+        if task is not None and inside is not None and inside.is_sample_start(*event):
             self._start(task, inside, now)
 
     def _boundary_left(self, event: moves.BoundaryLeft, now: Now) -> None:
-        if self._occurrence is not None and self._occurrence.is_sample_end(event.per, event.thread):
+        if self._occurrence is not None and self._occurrence.is_sample_end(*event):
             self._stop("")
 
     def _step_advanced(self, event: moves.StepAdvanced, now: Now) -> None:

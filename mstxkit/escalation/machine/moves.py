@@ -56,6 +56,7 @@ class BoundaryEntered(NamedTuple):
     """One piece of a stage begins: `micro_batch`, `mini_batch` or `decode_step`. Dummy batches are not told."""
 
     per: str
+    stages: tuple[str, ...]  # whose piece it is
     thread: int = 0
 
 
@@ -63,6 +64,7 @@ class BoundaryLeft(NamedTuple):
     """One piece of a stage has ended."""
 
     per: str
+    stages: tuple[str, ...]
     thread: int = 0
 
 

@@ -274,15 +274,15 @@ class Occurrence:
         self.depth -= 1
         return self.depth <= 0
 
-    def is_sample_start(self, per: str, thread: int) -> bool:
+    def is_sample_start(self, per: str, stages: Sequence[str], thread: int) -> bool:
         """A boundary is entered: does the sample begin with it?"""
-        if self.sample is None or (per, thread) != (self.sample.per, self.thread):
+        if self.sample is None or self.stage not in stages or (per, thread) != (self.sample.per, self.thread):
             return False
         return self.passed == self.sample.skip and not self.had_session
 
-    def is_sample_end(self, per: str, thread: int) -> bool:
+    def is_sample_end(self, per: str, stages: Sequence[str], thread: int) -> bool:
         """A boundary was left: is the sample complete with it?"""
-        if self.sample is None or (per, thread) != (self.sample.per, self.thread):
+        if self.sample is None or self.stage not in stages or (per, thread) != (self.sample.per, self.thread):
             return False
         self.passed += 1
         return self.passed >= self.sample.skip + self.sample.record

@@ -13,6 +13,8 @@ from mstxkit.escalation.machine.machine import Machine
 from mstxkit.escalation.machine.moves import NS, Now
 from mstxkit.store.request import WHOLE_STEPS
 
+UPDATES = ("actor_update",)  # whose pieces are told
+
 
 def test_the_next_entry_of_the_stage_is_covered_and_light_capture_returns() -> None:
     world = World()
@@ -485,10 +487,10 @@ def test_a_sample_that_is_passed_over_is_one_of_the_next_occurrence() -> None:
         rank.backend.fails = fails
         rank.enter("actor_update")
         for _ in range(2):
-            rank.tell(moves.BoundaryEntered("micro_batch"))
+            rank.tell(moves.BoundaryEntered("micro_batch", UPDATES))
             sessions.append(rank.backend.open is not None)
             rank.backend.fails = ""
-            rank.tell(moves.BoundaryLeft("micro_batch"))
+            rank.tell(moves.BoundaryLeft("micro_batch", UPDATES))
         rank.leave()
 
     assert sessions == [False, False, True, False]
@@ -599,14 +601,31 @@ def test_only_the_sample_is_recorded_in_each_occurrence() -> None:
     for _ in range(2):
         rank.enter("actor_update")
         for number in range(4):
-            rank.tell(moves.BoundaryEntered("mini_batch"))
-            rank.tell(moves.BoundaryEntered("micro_batch"))
+            rank.tell(moves.BoundaryEntered("mini_batch", UPDATES))
+            rank.tell(moves.BoundaryEntered("micro_batch", UPDATES))
             seen += [number] if rank.backend.open else []
-            rank.tell(moves.BoundaryLeft("micro_batch"))
+            rank.tell(moves.BoundaryLeft("micro_batch", UPDATES))
         rank.leave()
 
     assert seen == [1, 2, 1, 2]
     assert len(rank.backend.recorded) == 2
+
+
+def test_pieces_of_another_stage_are_none_of_the_sample() -> None:
+    """A micro-batch of a whole step is none of the update that begins in it."""
+    world = World()
+    (rank,) = world.ranks
+    rank.advance(1)
+    world.ask(occurrences=1, sample={"per": "micro_batch", "skip": 1, "record": 1})
+    rank.enter("actor_update")
+    seen = []
+    for stages in (("train_step",), UPDATES, ("train_step",), (*UPDATES, "train_step"), ("train_step",)):
+        rank.tell(moves.BoundaryEntered("micro_batch", stages))
+        seen.append(rank.backend.open is not None)
+        rank.tell(moves.BoundaryLeft("micro_batch", stages))
+    rank.leave()
+
+    assert seen == [False, False, False, True, False]
 
 
 def test_an_occurrence_that_is_too_short_for_its_sample_is_told() -> None:
@@ -630,8 +649,8 @@ def test_a_sample_that_found_fewer_pieces_than_asked_says_how_many_there_were() 
     asked = world.ask(occurrences=1, sample={"per": "micro_batch", "skip": 1, "record": 5})
     rank.enter("actor_update")
     for _ in range(2):
-        rank.tell(moves.BoundaryEntered("micro_batch"))
-        rank.tell(moves.BoundaryLeft("micro_batch"))
+        rank.tell(moves.BoundaryEntered("micro_batch", UPDATES))
+        rank.tell(moves.BoundaryLeft("micro_batch", UPDATES))
     rank.leave()
     rank.advance(2)
 

@@ -161,11 +161,11 @@ class RunOfThree(RuleBasedStateMachine):
         rank.enter(stage)
         is_undone = True
         for _ in range(3):
-            rank.tell(moves.BoundaryEntered("micro_batch"))
+            rank.tell(moves.BoundaryEntered("micro_batch", (stage,)))
             if rank.backend.open is not None and is_undone:
                 is_undone = False
                 self._in_the_middle(rank, inside)
-            rank.tell(moves.BoundaryLeft("micro_batch"))
+            rank.tell(moves.BoundaryLeft("micro_batch", (stage,)))
         while len(rank.inside) > before:
             rank.leave(inside == "error")
         return is_undone
@@ -218,10 +218,10 @@ class RunOfThree(RuleBasedStateMachine):
     @rule(number=a_rank, per=st.sampled_from(BOUNDARIES[:2]), size_bytes=st.sampled_from([None, 100, 200]))
     def one_piece_of_a_stage(self, number: int, per: str, size_bytes: int | None) -> None:
         rank = self.world.ranks[number]
-        thread = rank.inside[-1][1] if rank.inside else 0
-        rank.tell(moves.BoundaryEntered(per, thread))
+        stage, thread = rank.inside[-1] if rank.inside else (STAGES[0], 0)
+        rank.tell(moves.BoundaryEntered(per, (stage,), thread))
         rank.tell(moves.Tick(thread, size_bytes))
-        rank.tell(moves.BoundaryLeft(per, thread))
+        rank.tell(moves.BoundaryLeft(per, (stage,), thread))
 
     @rule(by=st.sampled_from([1, 1, 1, 2, -3]))
     def all_advance(self, by: int) -> None:

@@ -110,7 +110,7 @@ def test_one_of_another_thread_ends_it_as_soon_as_its_own_thread_comes_by() -> N
     rank.enter("actor_update")
     rank.tell(moves.GiveWay("verl", 7))
     is_open = rank.backend.open is not None
-    rank.tell(moves.BoundaryEntered("micro_batch"))
+    rank.tell(moves.BoundaryEntered("micro_batch", ("actor_update",)))
 
     report = rank.last(asked.id)
     assert (is_open, rank.backend.open, report.state) == (True, None, "done")
