@@ -96,7 +96,7 @@ class JobJudge:
         step = self._taking.tell_waits(step)
         self._job.feeds.closed(step)
         self.counts.learn(step)
-        step = compared(step, self.counts.list_off(step.role))
+        step = compared(step, self.counts.off[step.role])
         history = self._roles.get(step.role) or self._roles.setdefault(step.role, RoleHistory(step.role, self._job))
         before = history.last_step if history.holding.steps else None
         verdicts = self._end_with_attempt(step, history.members, now_ns)
@@ -133,7 +133,7 @@ class JobJudge:
 
     def wait_ratio(self, step: RoleStep) -> float:
         """Share of a step that was closed last of its role that a member waits for others in it, in the mean."""
-        losses, step = self._job.roles.get(step.role), compared(step, self.counts.list_off(step.role))
+        losses, step = self._job.roles.get(step.role), compared(step, self.counts.off[step.role])
         return losses.wait_ratio(step) if losses is not None and len(step.members) > 1 and step.stages else 0.0
 
     def _explained(self, role: str) -> set[str]:

@@ -46,7 +46,9 @@ class RequestNews:
     def _news(self, now_ns: int) -> Iterator[EscalationNews]:
         is_first, self._ended = self._ended is None, self._ended or {}
         for progress in self._open(now_ns):
-            id, state = progress.asked.request.id, _state(progress)
+            id, counts = progress.asked.request.id, list(progress.counts())
+            # Of all ranks together: while it is open that of the last of them, then the worst; "" where none is asked.
+            state = "" if not counts else counts[-1] if progress.has_ended else counts[0]
             if progress.has_ended:
                 self._ended[id] = None
             if state and state != self._said.get(id, "") and not (is_first and progress.has_ended):
@@ -68,12 +70,6 @@ class RequestNews:
         ranks = {rank: None for asked in reversed(open_) for rank in asked.request.ranks_in(size, asked.suspects)}
         fates = Fates(self._speakers.of_ranks(set(list(ranks)[:_RANKS_AT_MOST])), now_ns=now_ns)
         return [fates.progress(asked) for asked in open_]
-
-
-def _state(progress: Progress) -> str:
-    """Of all ranks together: while it is open that of the last of them, then the worst; "" where none is asked."""
-    counts = list(progress.counts())
-    return (counts[-1] if progress.has_ended else counts[0]) if counts else ""
 
 
 def _told(progress: Progress, state: str, now_ns: int) -> EscalationNews:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections import defaultdict
+from dataclasses import dataclass, field
 from typing import Any, Container
 
 import numpy as np
@@ -49,14 +51,18 @@ def compared(step: RoleStep, others: Container[str] = ()) -> RoleStep:
     )  # fmt: skip
 
 
+@dataclass
 class StepCounts:
     """Remembers who counts its steps one off: time after time it is done with a step when the others are done with the
     one before, or behind. It does other work in a step than they do, and waits for nobody in it.
+
+    Attributes:
+        off: Of each role the keys of those that do.
     """
 
-    def __init__(self) -> None:
-        self._before: dict[str, tuple[tuple[Peer, ...], Vector]] = {}
-        self._times: dict[str, dict[str, int]] = {}
+    off: defaultdict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
+    _before: dict[str, tuple[tuple[Peer, ...], Vector]] = field(default_factory=dict)
+    _times: dict[str, dict[str, int]] = field(default_factory=dict)
 
     def learn(self, step: RoleStep) -> None:
         """One step more of a role, of which the one before was closed before it."""
@@ -74,10 +80,7 @@ class StepCounts:
         for key in off.union(times):
             times[key] = min(2 * _TIMES_OFF, times.get(key, 0) + (1 if key in off else -1))
         self._times[step.role] = {key: count for key, count in times.items() if count > 0}
-
-    def list_off(self, role: str) -> set[str]:
-        """The keys of a role's members that count otherwise than most others."""
-        return {key for key, count in self._times.get(role, {}).items() if count >= _TIMES_OFF}
+        self.off[step.role] = {key for key, count in times.items() if count >= _TIMES_OFF}
 
 
 class TakingStages:

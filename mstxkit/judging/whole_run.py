@@ -62,7 +62,7 @@ def judged(steps: Sequence[RoleStep], path: str = "RUN") -> JudgedSteps:
         wants += of_step.wants
         withdrawn += (verdict for verdict in of_step.verdicts if verdict.withdrawn)
     for role in {step.role for step in steps}:
-        keys = judge.counts.list_off(role)
+        keys = judge.counts.off[role]
         every = (peer for step in steps if keys and step.role == role for peer in step.members)
         off = [*dict.fromkeys(peer.who for peer in every if key_of(peer) in keys)]
         others = f" and {len(off) - 1} more" if off[1:] else ""
@@ -123,7 +123,7 @@ class WholeRun:
 
     def _learn(self, step: RoleStep) -> _CutStep:
         self._feeds.closed(step)
-        step = compared(step, self._counts.list_off(step.role))
+        step = compared(step, self._counts.off[step.role])
         tells = None if step.collectives is None else inside(step, step.collectives)._replace(entered=None)
         pieces, _ = self._cutters.setdefault(step.role, StepCutter()).cut(step)
         self._waits_for.setdefault(step.role, {}).update(step.waits_for)

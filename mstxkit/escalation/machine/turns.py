@@ -18,10 +18,8 @@ def next_task(
     A planned window comes in its own steps, before any other and whether or not the rank cools down.
 
     Args:
-        tasks: Under way on the rank, in order of arrival.
         room: What the budgets have no room for, in words; empty: there is room.
         theirs: Profiles of others that are on or near: in words, and in how many steps they begin.
-        lead: Steps that an agreement takes.
     """
     queued = [task for task in tasks if task.state == QUEUED]
     planned = [task for task in queued if task.request.planned is not None]

@@ -49,10 +49,8 @@ def of(account: Account) -> tuple[list[Matter], float]:
         return matters, 0.0
     several = {_key_of(row["stage"]) for row in rows if row["kind"] == STRAGGLER and row["group"]}
     alone = {of["role"]: sum(m.weight for v, m in zip(judged, matters) if v["role"] == of["role"]) for of in judged}
-    matters = [
-        m if _key_of(m.stage) in several else _with_others(m, verdict, alone[verdict["role"]])
-        for verdict, m in zip(judged, matters)
-    ]
+    pairs = [(m, v) for v, m in zip(judged, matters)]
+    matters = [m if _key_of(m.stage) in several else _with_others(m, v, alone[v["role"]]) for m, v in pairs]
     explained = [(v["role"], v["stage"], m.weight) for v, m in zip(judged, matters) if m.blames]
     others = []
     rest = [row for row in rows if row not in replayed and not any(_is_of_set(verdict, row) for verdict in judged)]
