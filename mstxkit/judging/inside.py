@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from .evidence import Collectives, RoleStep
+from .evidence import CALL, Collectives, RoleStep
 
 Vector = npt.NDArray[np.float64]
 Whole = npt.NDArray[np.int64]
@@ -60,7 +60,9 @@ def inside(step: RoleStep, rings: Collectives) -> Inside:
     crossing = np.bincount(place, weights=entered.is_crossing, minlength=size)
     between_s, counted = total.reshape(shape) + entered.behind_s, counted.reshape(shape)
     error_s = (crossing.reshape(shape) + (entered.behind_s > 0)) * step.error_s[:, None]
-    own_s = _alike(np.where(counted > 0, between_s, np.nan), counted, [peer.place for peer in step.members])
+    # In the middle of a pipeline there are twice as many sends and receives as at its ends.
+    met = np.bincount(place[rings.is_meeting], minlength=size).reshape(shape) if rings.source == CALL else counted
+    own_s = _alike(np.where(counted > 0, between_s, np.nan), met, [peer.place for peer in step.members])
     mean_s = np.bincount(entered.call, entered.own_s) / np.bincount(entered.call)
     uneven_s = np.maximum(0.0, entered.own_s - mean_s[entered.call]) * rings.is_meeting
     uneven: Any = np.bincount(place, weights=uneven_s, minlength=size).reshape(shape)
@@ -173,14 +175,12 @@ def _behind(step: RoleStep, rings: Collectives, call: Whole) -> npt.NDArray[np.f
 
 
 def _alike(own_s: npt.NDArray[np.float64], counted: Whole, places: Sequence[str]) -> npt.NDArray[np.float64]:
-    """Only members with as many collectives as most of those in their place: others have done other work, or their ring
-    began later.
-    """
+    """Only members with as many as most of those in their place: others did other work, or their ring began later."""
     of_place = np.unique(places, return_inverse=True)[1].reshape(-1)
     is_alike = np.zeros(counted.shape, bool)
     for place in range(int(of_place.max(initial=0)) + 1):
         here = counted[of_place == place]
-        usual = [np.bincount(column[column > 0]).argmax() if column.any() else 0 for column in here.T]
+        usual = [np.bincount(column[column > 0], minlength=1).argmax() for column in here.T]
         is_alike[of_place == place] = here == np.array(usual)[None, :]
     return np.where(is_alike, own_s, np.nan)
 
@@ -191,10 +191,12 @@ def _group_times(rings: Collectives, call: Whole) -> tuple[GroupTime, ...]:
     # Who entered last waited for nobody; by its own clock, so that no clock's error counts.
     own = rings.left_s - rings.entered_s
     took = np.minimum.reduceat(np.where(np.isfinite(own), own, np.inf), begins)
-    # Who sends may be through before the other has come: there it is from when both had come to when both are through.
+    # Who sends may be through before the other has come, and who waits late did something else until then: there it is
+    # what is waited since both had come.
     is_handed, last_s = ~rings.is_meeting[begins], np.maximum.reduceat(rings.entered_s, begins)
-    through_s = np.maximum.reduceat(np.where(np.isfinite(rings.left_s), rings.left_s, -np.inf), begins)
-    took = np.where(is_handed & np.isfinite(took), through_s - last_s, took)
+    after_s = np.fmin(rings.left_s - last_s[call], np.inf if rings.waited_s is None else rings.waited_s)
+    handed = np.maximum.reduceat(np.where(np.isfinite(after_s), after_s, -np.inf), begins)
+    took = np.where(is_handed & np.isfinite(took), handed, took)
     usable = np.isfinite(took) & (members > 1)
     keys, inverse = np.unique(
         np.stack([rings.group[begins][usable], rings.stage[begins][usable]], axis=1), axis=0, return_inverse=True

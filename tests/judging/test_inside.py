@@ -8,6 +8,7 @@ np = pytest.importorskip("numpy")
 
 from builders.judged import collectives, role_step  # noqa: E402
 
+from mstxkit.judging.evidence import CALL, RECEIVE, SEND  # noqa: E402
 from mstxkit.judging.inside import inside  # noqa: E402
 from mstxkit.judging.meeting import after_those, labels_in, last_of  # noqa: E402
 
@@ -66,6 +67,32 @@ def test_a_groups_time_counts_from_when_its_last_member_has_entered() -> None:
     (group,) = inside(step, collectives([(0, 7, 1, 1.0, 4.5, 0), (1, 7, 1, 4.0, 4.5, 0)])).groups
 
     assert tuple(group) == (7, 0, 0.5)
+
+
+def test_what_somebody_does_before_it_waits_for_what_it_has_sent_is_no_time_of_a_link() -> None:
+    """Rank 1 has what it waits for at 3.2 s; rank 0 computes until 6 s before it looks, and waits for nothing.
+
+    In a pipeline of torch's own a link was said to be slow by all that was computed beside it: 21 % of a healthy step.
+    """
+    step = role_step(0, STAGES, [[0.0], [0.0]], [[10.0]] * 2)
+    handed = collectives(
+        [(0, 7, 1, 3.0, 6.0, 0), (1, 7, 1, 1.0, 3.2, 0)],
+        source=CALL, kind=np.array([SEND, RECEIVE]), waited_s=np.array([0.0, 2.2]),
+    )  # fmt: skip
+    (group,) = inside(step, handed).groups
+
+    assert tuple(group) == (7, 0, pytest.approx(0.2))
+
+
+def test_in_the_middle_of_a_pipeline_own_time_is_known_though_more_is_handed_on_there() -> None:
+    """Rank 1 receives and sends, rank 0 only sends, rank 2 only receives: 1, 2 and 0 s are their own until then."""
+    step = role_step(0, STAGES, [[0.0]] * 3, [[10.0]] * 3)
+    handed = collectives(
+        [(0, 7, 1, 1.0, 1.0, 0), (1, 7, 1, 0.0, 1.0, 0), (1, 8, 1, 3.0, 3.0, 0), (2, 8, 1, 0.0, 3.0, 0)],
+        source=CALL, kind=np.array([SEND, RECEIVE, SEND, RECEIVE]), waited_s=np.array([0.0, 1.0, 0.0, 3.0]),
+    )  # fmt: skip
+
+    assert inside(step, handed).own_s[:, 0].tolist() == [1.0, 2.0, 0.0]
 
 
 def test_members_whose_ring_begins_later_are_left_out() -> None:
