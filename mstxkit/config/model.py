@@ -140,9 +140,7 @@ def _limit_type(limit: session_limits.Limit) -> Any:
 
 
 if TYPE_CHECKING:
-    from ..store.limits import SessionLimits
-
-    ConfigLimits = SessionLimits
+    ConfigLimits = session_limits.SessionLimits
 
     class _Depth(_Scope):
         def __init__(self, **fields: Any) -> None: ...

@@ -8,6 +8,7 @@ it moves meanwhile.
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from pathlib import Path
 from typing import Sequence
 
@@ -48,10 +49,8 @@ def opened(folders: Sequence[Path], name: str) -> int:
     """
     for folder in folders[:-1]:
         for path in (name, f"{name}{MOVING}"):
-            try:
+            with suppress(FileNotFoundError, FormatError):
                 return _opened_in(folder, path)
-            except (FileNotFoundError, FormatError):
-                continue
     return _opened_in(folders[-1], name)
 
 
