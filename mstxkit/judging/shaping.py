@@ -68,8 +68,7 @@ class StepCounts:
         """One step more of a role, of which the one before was closed before it."""
         ended_s, times = np.fmax.reduce(step.left_s, axis=1, initial=np.nan), self._times.setdefault(step.role, {})
         members, before_s = self._before.get(step.role, (step.members, ended_s))
-        self._before[step.role] = step.members, ended_s
-        there = np.sort(ended_s[np.isfinite(ended_s)])
+        self._before[step.role], there = (step.members, ended_s), np.sort(ended_s[np.isfinite(ended_s)])
         if members != step.members or len(there) < 2:
             return
         done_s = there[len(there) // 2]  # of two halves the one behind

@@ -61,12 +61,11 @@ def judged(steps: Sequence[RoleStep], path: str = "RUN") -> JudgedSteps:
         counts.update(judge.judged_steps())
         wants += of_step.wants
         withdrawn += (verdict for verdict in of_step.verdicts if verdict.withdrawn)
-    for role in {step.role for step in steps}:
-        keys = judge.counts.off[role]
+    for role, keys in judge.counts.off.items():
         every = (peer for step in steps if keys and step.role == role for peer in step.members)
         off = [*dict.fromkeys(peer.who for peer in every if key_of(peer) in keys)]
-        others = f" and {len(off) - 1} more" if off[1:] else ""
-        why = f"{off[0]}{others} counted steps one off, compared with nobody" if off else ""
+        who = f"{off[0]} and {len(off) - 1} more" if off[1:] else "".join(off)
+        why = f"{who} counted steps one off, compared with nobody"
         wants += [Want(COUNTS, role, (), None, 0, 0, why)] if off else []
     return JudgedSteps(tuple(judge.standing()), tuple(withdrawn), tuple(wants[-1:]), counts)
 
