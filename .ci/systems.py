@@ -24,7 +24,7 @@ _QUIET = ("-c", "advice.detachedHead=false")
 
 
 class System(NamedTuple):
-    """A repository, and its branch or tag; what an archive of it is called."""
+    """A repository, and its branch, tag or commit; what an archive of it is called, with or without that."""
 
     name: str
     version: str
@@ -42,7 +42,8 @@ class System(NamedTuple):
     @property
     def archive(self) -> Path:
         """Where it would lie."""
-        return ARCHIVES / f"{self.place.name}.tar.xz"
+        named = ARCHIVES / f"{self.place.name}.tar.xz"
+        return named if named.exists() else ARCHIVES / f"{self.folder}.tar.xz"
 
 
 MINDSPEED_LLM = (
@@ -50,6 +51,8 @@ MINDSPEED_LLM = (
     System("Ascend/MindSpeed", "26.1.0_core_r0.12.1"),
     System("NVIDIA/Megatron-LM", "core_v0.12.1"),
 )
+# Of its branch `master`.
+MINDSPEED_RL = (System("Ascend/MindSpeed-RL", "05a90d77cb6cfad8999e2aee21068284db959579"),)
 
 
 def are_to_be_had(systems: tuple[System, ...]) -> bool:
@@ -59,20 +62,22 @@ def are_to_be_had(systems: tuple[System, ...]) -> bool:
 
 def unpack(system: System) -> Path:
     """Its files, from its archive unless they are there; in one move, so that any number of processes may ask."""
-    return system.place if system.place.exists() else _put(system, ["tar", "-xJf", str(system.archive)])
+    return system.place if system.place.exists() else _put(system, ("tar", "-xJf", str(system.archive)))
 
 
 def clone(system: System) -> Path:
     """Its files from where they are published."""
-    command = ["git", *_QUIET, "clone", "-q", "--depth", "1", "--branch", system.version, f"{_HOST}/{system.name}.git"]
-    return _put(system, command)
+    git = ("git", *_QUIET, "-C", system.folder)
+    fetch = (*git, "fetch", "-q", "--depth", "1", f"{_HOST}/{system.name}.git", system.version)
+    return _put(system, ("git", "init", "-q", system.folder), fetch, (*git, "checkout", "-q", "FETCH_HEAD"))
 
 
-def _put(system: System, command: list[str]) -> Path:
+def _put(system: System, *commands: tuple[str, ...]) -> Path:
     PLACE.mkdir(parents=True, exist_ok=True)
     aside = Path(tempfile.mkdtemp(prefix=".partial-", dir=PLACE))
     try:
-        subprocess.run(command, check=True, cwd=aside)
+        for command in commands:
+            subprocess.run(command, check=True, cwd=aside)
         os.rename(aside / system.folder, system.place)
     except OSError:
         if not system.place.exists():
@@ -84,7 +89,7 @@ def _put(system: System, command: list[str]) -> Path:
 
 def main() -> None:
     """Have all of them. Ends with 1 where one cannot be had."""
-    for one in MINDSPEED_LLM:
+    for one in (*MINDSPEED_LLM, *MINDSPEED_RL):
         try:
             unpack(one) if one.archive.exists() else one.place.exists() or clone(one)
         except subprocess.CalledProcessError as exc:

@@ -27,6 +27,7 @@ def systems(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     monkeypatch.setattr(module, "_HOST", f"file://{tmp_path}/published")
     wanted = (module.System("Ascend/Mind", "26.1.0"), module.System("NVIDIA/Mega", "core_v0.12.1"))
     monkeypatch.setattr(module, "MINDSPEED_LLM", wanted)
+    monkeypatch.setattr(module, "MINDSPEED_RL", ())
     return module
 
 

@@ -7,6 +7,7 @@ profiler runs; no function that mstxkit patches is replaced.
 from __future__ import annotations
 
 import contextlib
+import importlib
 import importlib.abc
 import os
 import sys
@@ -165,6 +166,10 @@ class WithGenerators(types.ModuleType):
 
     default_generators = property(lambda self: OTHERS["default_generators"], lambda self, value: None)
 
+    def __reduce__(self) -> Any:
+        """As any module, by its name: Ray sends functions that use it."""
+        return importlib.import_module, (self.__name__,)
+
 
 def replace_devices() -> None:
     for module in {id(one): one for one in (torch.cuda, torch.npu, torch_npu.npu)}.values():
@@ -213,6 +218,12 @@ def replace_groups() -> None:
     dist.distributed_c10d.new_group = own.new_group
 
 
+def swiglu(x: torch.Tensor, dim: int = -1) -> torch.Tensor:
+    """The operator of an NPU that MindSpeed-RL has no option to do without."""
+    gate, up = x.chunk(2, dim)
+    return torch.nn.functional.silu(gate) * up
+
+
 def without_device(named: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in named.items() if name not in ("device_id", "pg_options")}
 
@@ -237,6 +248,7 @@ sys.meta_path.insert(0, NoTorchair())
 replace_devices()
 replace_tensors()
 replace_groups()
+torch_npu.npu_swiglu = swiglu
 if "LLM_HOLD" in os.environ:
     _updates, _folder = os.environ["LLM_HOLD"].split(maxsplit=1)
     wait_after({int(one) for one in _updates.split(",")}, Path(_folder))
