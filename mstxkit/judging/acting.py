@@ -205,7 +205,6 @@ def wish_of(
     Args:
         verdict: One that is not refused by itself.
         heard: What processes said of themselves, nearest to the rank first.
-        now_ns: Wall clock.
         shared: Ranks that several processes have.
         peers: What else is known of others.
     """

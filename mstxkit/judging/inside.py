@@ -148,10 +148,20 @@ def _own_times(
 
 
 def _meanwhile(rings: Collectives, order: Whole) -> Vector:
-    """(K,) what the member did for itself between the entry before and when it began to wait for that."""
+    """(K,) what the member did for itself between the entry before and when it began to wait for that: not what it has
+    waited for another one then, of several that it has begun at once.
+    """
     if rings.waited_s is None:
         return np.zeros(len(order))
-    meanwhile = rings.left_s[order] - rings.waited_s[order] - rings.entered_s[order]
+    waited_s, first_s = np.nan_to_num(rings.waited_s[order]), rings.entered_s.min()
+    apart_s = rings.member[order] * (np.nanmax(rings.left_s, initial=first_s) - first_s + 1.0)  # no two overlap
+    entered, over = rings.entered_s[order] + apart_s, rings.left_s[order] + apart_s
+    by_end = np.argsort(np.where(waited_s > 0, over, np.nan))[: np.count_nonzero(waited_s > 0)]
+    ends, lasts_s = np.append(over[by_end], np.inf), np.append(waited_s[by_end], 0.0)
+    between = np.stack([entered, over - waited_s])
+    place = np.searchsorted(ends[:-1], between, side="right")
+    until_s = np.append(0.0, np.cumsum(lasts_s))[place] + np.maximum(0.0, between - (ends - lasts_s)[place])
+    meanwhile = np.diff(between - until_s, axis=0)[0]
     return np.roll(np.where(np.isfinite(meanwhile), np.maximum(0.0, meanwhile), 0.0), 1)
 
 

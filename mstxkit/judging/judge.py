@@ -85,11 +85,7 @@ class JobJudge:
         """Judge one step of one role, once all its members have handed it over, or nobody waits for them any more.
 
         A step that was closed before may be closed again with `collectives`, when its rings have come later; only what
-        they tell is added then. Others are closed in their order.
-
-        Args:
-            step: What is judged.
-            now_ns: Wall clock of who judges; it becomes `Verdict.time_ns`.
+        they tell is added then. Others are closed in their order. `now_ns`: what becomes `Verdict.time_ns`.
         """
         if step.role not in self._roles and len(self._roles) >= _ROLES_AT_MOST:
             return Judged()

@@ -66,11 +66,8 @@ def sets_in(
     """Who is slow in a piece, those of one host or place together where nearly all of it are, by about as much.
 
     Args:
-        fires: (M,) who stands out.
-        score: (M,) what has been added up for each; NaN: not in that piece.
+        fires, score: (M,) who stands out, and what has been added up for each; NaN: not in that piece.
         mean: (M,) by how much each is slow in the mean, a logarithm.
-        threshold: From which score on one stands out.
-        peers: The members.
     """
     sets: list[SlowSet] = []
     left = fires.copy()

@@ -84,9 +84,6 @@ class _Rows(NamedTuple):
 class RoleBook:
     """The open steps of one role.
 
-    Args:
-        role: Its name.
-
     Attributes:
         late_rows: Rows of steps that were closed already.
         pace_s: How long steps take here, by when they came; 0: that is not known yet.

@@ -98,10 +98,8 @@ class SeenStep(NamedTuple):
 
 
 class WholeRun:
-    """What all steps teach: as they teach it to a judge, but known of all of them in the end.
-
-    Args:
-        steps: Of all roles, of controllers too; each role's in their order.
+    """What all steps teach, of all roles and controllers, each role's in their order: as they teach it to a judge, but
+    known of all of them in the end.
 
     Attributes:
         steps: The same, in the order in which they were over, as all of them teach.

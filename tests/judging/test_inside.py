@@ -95,6 +95,22 @@ def test_in_the_middle_of_a_pipeline_own_time_is_known_though_more_is_handed_on_
     assert inside(step, handed).own_s[:, 0].tolist() == [1.0, 2.0, 0.0]
 
 
+def test_what_is_waited_for_one_of_several_that_were_begun_at_once_is_own_time_of_none() -> None:
+    """Rank 0 sends and receives in one batch at 1 s; it waits for the send until 5 s, by when the other is over, too.
+
+    Then it works for 2 s. In a pipeline of torch's own these waits made the first rank look slow: 3 of 7 s of its own.
+    """
+    step = role_step(0, STAGES, [[0.0], [0.0]], [[10.0]] * 2)
+    handed = collectives(
+        [(0, 7, 1, 1.0, 5.0, 0), (0, 8, 1, 1.1, 5.0, 0), (0, 7, 2, 7.0, 7.0, 0),
+         (1, 7, 1, 5.0, 5.0, 0), (1, 8, 1, 5.0, 5.0, 0), (1, 7, 2, 5.0, 7.0, 0)],
+        source=CALL, kind=np.array([SEND, RECEIVE, SEND, RECEIVE, SEND, RECEIVE]),
+        waited_s=np.array([3.9, 0.0, 0.0, 0.0, 0.0, 2.0]),
+    )  # fmt: skip
+
+    assert inside(step, handed).own_s[:, 0].tolist() == [pytest.approx(3.1), pytest.approx(5.0)]
+
+
 def test_members_whose_ring_begins_later_are_left_out() -> None:
     step = role_step(0, STAGES, [[0.0]] * 3, [[10.0]] * 3)
     rings = collectives([(m, 0, s, s + 0.0, s + 0.1, 0) for m in range(3) for s in (1, 2, 3) if (m, s) != (2, 1)])
