@@ -11,8 +11,8 @@ from collections import Counter
 from typing import Any, Iterator
 
 import pytest
-from builders import mindspeed_rl, quickstart, soak
-from builders.mindspeed_rl import HELD_STEP, MINI_BATCHES, RANKS, STEPS, Job
+from builders import mindspeed_rl_job, quickstart, soak
+from builders.mindspeed_rl_job import HELD_STEP, MINI_BATCHES, RANKS, STEPS, Job
 from builders.real_job import listening
 
 from mstxkit import open_run
@@ -23,7 +23,7 @@ pytestmark = [
     pytest.mark.slow,
     pytest.mark.timeout(2700),
     pytest.mark.skipif(not soak.is_soaking(), reason="a training, twice: three minutes"),
-    pytest.mark.skipif(not mindspeed_rl.ARE_HERE, reason=mindspeed_rl.MISSING),
+    pytest.mark.skipif(not mindspeed_rl_job.ARE_HERE, reason=mindspeed_rl_job.MISSING),
 ]
 
 _WORKER, _SHARDING = "ActorHybridWorkerBase", "MegatronShardingManager"
@@ -86,7 +86,7 @@ class Ended:
 def ended(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ended]:
     folder = tmp_path_factory.mktemp("rl")
     (folder / "task").mkdir()
-    task = mindspeed_rl.prepare(folder / "task")
+    task = mindspeed_rl_job.prepare(folder / "task")
     jobs = [Job(task, folder / "plain", recorded=False)]
     try:
         assert jobs[0].end() == 0, jobs[0].output[-4000:]
