@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, Sequence
+from typing import TYPE_CHECKING, Any, Iterable, Sequence
 
 import typer
 
 from ..reading.report import units
 from ..reading.report.escape import for_rich, for_terminal
+from ..store import values
 from ..store.request import ALL, COUNT_AT_MOST, SUSPECT_AND_PEER, Ranks, Request
-from ..store.values import grouped, spans
+from ..store.values import grouped
 from . import _show
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from ..store.session_file import RecordedSession
 
 ROWS_AT_MOST = 16
-ID_SHOWN = 8
+_ID_SHOWN = 8
 _UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 _STYLES = {
     "done": "green", "running": "bold cyan", "draining": "bold cyan", "armed": "cyan", "failed": "bold red",
@@ -39,6 +40,11 @@ def bytes_of(text: str | None, option: str) -> int | None:
     if match is None:
         raise typer.BadParameter(f"{text!r} is no size: give 500M or 2G", param_hint=option)
     return int(float(match[1]) * _UNITS[match[2]])
+
+
+def spans(ranks: Iterable[int]) -> str:
+    """0, 1, 2, 5 -> `0-2, 5`."""
+    return ", ".join(values.spans(ranks))
 
 
 def on(ranks: Ranks) -> str:
@@ -74,7 +80,7 @@ def as_dict(progress: Progress) -> dict[str, Any]:
     return {
         "request": asked.request.as_json(), "suspects": list(asked.suspects), "cancelled": asked.cancelled,
         "states": progress.counts(), "has_ended": progress.has_ended,
-        "ranks": [report._asdict() for report in progress.reports],
+        "ranks": [report.as_json() for report in progress.reports],
     }  # fmt: skip
 
 
@@ -126,7 +132,7 @@ def requests(progresses: Sequence[Progress]) -> Table:
         request = progress.asked.request
         reasons = [f"rank {report.rank}: {report.reason}" for report in progress.reports if report.reason]
         why = "; ".join(filter(None, (request.reason, *reasons[:1])))
-        made.add_row(request.id[:ID_SHOWN], str(progress), for_rich(asked(request)), for_rich(why))
+        made.add_row(request.id[:_ID_SHOWN], str(progress), for_rich(asked(request)), for_rich(why))
     return made
 
 
@@ -145,7 +151,7 @@ def _name_members(members: Sequence[Participant]) -> str:
 
 def _tell_how(members: Sequence[Participant]) -> str:
     steps = sorted({member.step for member in members if member.step is not None})
-    where = f"in step{'s' if len(steps) > 1 else ''} {', '.join(spans(steps))}" if steps else ""
+    where = f"in step{'s' if len(steps) > 1 else ''} {spans(steps)}" if steps else ""
     oldest = max((member.seen for member in members if member.seen is not None), default=None)
     where += f" ({'up to ' if len(members) > 1 else ''}{oldest.words})" if where and oldest is not None else ""
     by = ", ".join(filter(None, (members[0].backend, where)))

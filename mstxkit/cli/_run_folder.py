@@ -8,9 +8,17 @@ from ..errors import ReadError
 from ..store import layout, run_file
 
 
+def folder_of(run: Path) -> Path:
+    """The folder, resolved. Raises: ReadError where there is none, or it is no run."""
+    if not layout.is_run(run):
+        raise ReadError(run_file.why_none(run))
+    return run.resolve()
+
+
 def found(run: Path) -> tuple[Path, str]:
-    """The folder, resolved, and the run's id. Raises: ReadError where it is no run, or a damaged one without an id."""
-    run_id = run_file.id_of(run.resolve()) if layout.is_run(run) else None
+    """The folder, resolved, and the run's id. Raises: ReadError also where a damaged run has none."""
+    folder = folder_of(run)
+    run_id = run_file.id_of(folder)
     if run_id is None:
         raise ReadError(run_file.why_none(run))
-    return run.resolve(), run_id
+    return folder, run_id

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from ..judging.watching import Outlook
     from ..telemetry.outlets import Outlets
 
+_SCHEMA = 1
+
 
 def follow(run: Path, run_id: str, json: bool, metrics: Optional[str]) -> None:
     """A line a verdict as they come, until somebody ends it; of a job that is over what was judged."""
@@ -36,7 +38,8 @@ def follow(run: Path, run_id: str, json: bool, metrics: Optional[str]) -> None:
 
 
 def _as_json(verdict: Verdict) -> str:
-    return json_of.dumps({"schema": 1, **verdict.plain})
+    """One object on one line: a verdict's line in the run, and the number of its form."""
+    return json_of.dumps({"schema": _SCHEMA, **json_of.loads(verdict.line())})
 
 
 def _is_over(run: Path, run_id: str) -> bool:

@@ -72,12 +72,14 @@ def demo(
     if json:
         _show.as_json({**_list_facts(outcome), "page": str(page), "report": report})
     elif verbose:
-        typer.echo("\n".join(_tell_done(outcome)))
+        for line in _tell_done(outcome):
+            typer.echo(line)
         _show.console().print("", text.render(report, False), "")
     else:
-        typer.echo("\n".join(_tell_verdict(outcome, report)))
-    if not json:
-        typer.echo("\n".join(_tell_further(outcome, report, page)))
+        for line in _tell_verdict(outcome, report):
+            typer.echo(line)
+    for line in () if json else _tell_further(outcome, report, page):
+        typer.echo(line)
     has_no_incident = hang_rank is not None and outcome.incident is None
     if has_no_incident or (outcome.escalated is not None and outcome.escalated.has_failed):
         raise typer.Exit(FOUND_WRONG)

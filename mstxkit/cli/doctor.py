@@ -16,7 +16,7 @@ from ..patching.symbols import HELD
 from ..reading.report.escape import for_rich
 from ..store.values import grouped
 from . import FOUND_WRONG, WRONG_USE, _checks, _importing, _show
-from ._checks import installed
+from ._activation import installed
 
 _NAMES_HELP = "With --patches: import roots, name+extra, or .yaml files of targets, each target shown.  [default: all]"
 
@@ -55,7 +55,7 @@ class Support(NamedTuple):
 def show_patches(frameworks: list[str], import_them: bool, json: bool) -> None:
     """What there is of these, else of all that are known. It is read from the source, but for `import_them`."""
     wanted = _find_patches(frameworks)
-    supported = [_read_support(name, patch, import_them) for name, patch in wanted]
+    supported = [_import_targets(name, patch) if import_them else _read_support(name, patch) for name, patch in wanted]
     if json:
         states = [[state._asdict() for state in support.targets] for support in supported]
         rows = [{**support._asdict(), "targets": targets} for support, targets in zip(supported, states)]
@@ -82,7 +82,7 @@ def _find_patches(names: list[str]) -> list[tuple[str, Patch]]:
         _show.stop(str(exc), WRONG_USE)
 
 
-def _read_support(name: str, patch: Patch, import_them: bool) -> Support:
+def _read_support(name: str, patch: Patch) -> Support:
     from ..patching.symbols import installed as sources_in
     from ..patching.symbols import spec_of
 
@@ -90,8 +90,15 @@ def _read_support(name: str, patch: Patch, import_them: bool) -> Support:
     is_whole = has_extra(name) or name.endswith(YAML_SUFFIXES)
     if spec_of(patch.framework, folder) is None:
         return Support(patch.framework, is_whole, None, [])
-    states, error = _importing.in_a_process(name) if import_them else (sources_in(folder).states(patch), "")
-    return Support(patch.framework, is_whole, installed(patch.framework) or "", states, error)
+    return Support(patch.framework, is_whole, installed(patch.framework) or "", sources_in(folder).states(patch))
+
+
+def _import_targets(name: str, patch: Patch) -> Support:
+    support = _read_support(name, patch)
+    if support.version is None:
+        return support
+    states, error = _importing.in_a_process(name)
+    return support._replace(targets=states, error=error)
 
 
 def _draw_summary(supported: list[Support], is_imported: bool) -> Any:

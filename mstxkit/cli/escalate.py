@@ -11,22 +11,23 @@ from typing import TYPE_CHECKING, Any, Callable, Optional
 import typer
 
 from ..escalation import asking, explaining
-from ..escalation.explaining import Explanation
 from ..reading.report.escape import for_rich, for_terminal
 from ..reading.report.units import duration, share_over, size
 from ..store import fate, groups, whereabouts
-from ..store.control_folder import ControlFolder
-from ..store.fate import Progress
 from ..store.options import REQUEST, settable
-from ..store.request import Request
 from ..store.session_file import sessions
 from . import FOUND_WRONG, _opening, _parsing, _requests, _run_folder, _show
 
 if TYPE_CHECKING:
+    from ..escalation.explaining import Explanation
     from ..reading.suspects import Suspicion
+    from ..store.control_folder import ControlFolder
+    from ..store.fate import Progress
+    from ..store.request import Request
 
 _SOURCE = "mstxkit escalate"
 _LOOK_EVERY_S = 0.25
+_RANKS_AT_MOST = 1 << 20
 _FOLDERS_AT_MOST = 16
 _NS = 10**9
 _UNDER_WAY = dict.fromkeys(("armed", "running", "draining"), "under way")
@@ -126,12 +127,12 @@ def _read_ranks(text: str) -> str | list[int]:
         return text
     ranks: list[int] = []
     for part in text.split(","):
-        try:
-            (span,) = groups.groups_in(part)
-        except ValueError:
+        span = re.fullmatch(r"\s*(\d{1,9})(?:\s*-\s*(\d{1,9}))?\s*", part, re.ASCII)
+        first, last = (0, -1) if span is None else (int(span[1]), int(span[2] or span[1]))
+        if not 0 <= last - first < _RANKS_AT_MOST:
             words = f"{part!r} is no rank: give 0,2-5, all, suspect+peer or {', '.join(groups.FORMS)}"
-            raise typer.BadParameter(words, param_hint="--ranks") from None
-        ranks += range(span.first, span.last + 1)
+            raise typer.BadParameter(words, param_hint="--ranks")
+        ranks += range(first, last + 1)
     return ranks
 
 
@@ -313,6 +314,7 @@ class _Lines:
         self._told: dict[int, Any] = {}
 
     def show(self, progress: Progress) -> None:
+        """Say what is new."""
         if len(progress.reports) > _requests.ROWS_AT_MOST:
             states = sorted(_UNDER_WAY.get(report.state, report.state) for report in progress.reports)
             self._tell(-1, states, str(progress))

@@ -76,6 +76,7 @@ def export(
 
 
 def _collect_options(to: str, its_own: Any, **typed: str | None) -> dict[str, str]:
+    """What was given of a format's own options."""
     options = {name: value for name, value in typed.items() if value is not None}
     for name in options:
         if name not in its_own:

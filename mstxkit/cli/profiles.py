@@ -12,9 +12,9 @@ from ..reading.folder import Damage
 from ..reading.report.escape import for_rich, for_terminal
 from ..reading.report.units import size
 from ..reading.tables import profiles as table
-from ..store import local_place
-from ..store.aftercare import Removed, make_room
+from ..store import local_place, retention
 from ..store.fetching import Fetched, Pace, fetch_all
+from ..store.retention import Removed
 from ..store.session_file import sessions
 from . import FOUND_WRONG, _parsing, _requests, _run_folder, _show
 
@@ -28,10 +28,22 @@ _JOBS_HELP = "With --analyse: profiles at a time.  [default: half the processors
 _LIMIT_HELP = "With --analyse: seconds for one profile.  [default: as long as it takes]"
 _AGAIN_HELP = "With --analyse: once more what failed, or all."
 _UNFINISHED_HELP = "With --analyse: also what another host may still be recording."
+_ID_SHOWN = 8
 
-# What a parse writes; what is parsed once more.
-Export = Enum("Export", {"TEXT": "text", "DB": "db", "BOTH": "both"}, type=str)
-Again = Enum("Again", {"FAILED": "failed", "ALL": "all"}, type=str)
+
+class Export(str, Enum):
+    """What a parse writes."""
+
+    TEXT = "text"
+    DB = "db"
+    BOTH = "both"
+
+
+class Again(str, Enum):
+    """What is parsed once more."""
+
+    FAILED = "failed"
+    ALL = "all"
 
 
 def profiles(
@@ -58,7 +70,7 @@ def profiles(
     """
     run, run_id = _run_folder.found(run)
     fetched = _fetch_profiles(run, run_id, mb_s) if fetch else []
-    removed = make_room(run, run_id, _requests.bytes_of(keep, "--keep") or 0)
+    removed = retention.make_room(run, run_id, _requests.bytes_of(keep, "--keep") or 0)
     damage: list[Damage] = []
     wanted = _parsing.Wanted(tuple(stage or ()), tuple(rank or ()), request, again.value if again else None)
     parsed, rows = None, list[dict[str, Any]]()
@@ -96,7 +108,7 @@ def _print_rows(rows: list[dict[str, Any]]) -> None:
     made = _show.table("request", "stage", "step", "rank", "state", "data", "size", "folder")
     for row in rows:
         step, rank = ("–" if row[key] is None else str(row[key]) for key in ("step", "rank"))
-        names = (for_rich(row["request"][: _requests.ID_SHOWN] or "light"), for_rich(row["stage"], 40), step, rank)
+        names = (for_rich(row["request"][:_ID_SHOWN] or "light"), for_rich(row["stage"], 40), step, rank)
         host = f"on {row['host']}"
         where = {table.RUN: "in the run", table.HOST: host, table.REMOVED: "removed", table.NONE: "none"}[row["place"]]
         raw_size = "" if row["bytes"] is None else size(row["bytes"])

@@ -19,7 +19,7 @@ from ..host.slow_folder import BEGINS_WITHIN_S, SlowFolder
 from ..marking.ranges import is_off
 from ..store import documents, layout, own_disk, run_file
 from . import _requests, _show
-from ._checks import problem_with
+from ._activation import problem_with
 
 if TYPE_CHECKING:
     from ..bootstrap.configured import Configured

@@ -4,8 +4,6 @@ RUN, this installation.
 
 from __future__ import annotations
 
-import sys
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Optional
 
@@ -17,23 +15,24 @@ from ..reading.endings import is_wrong
 from ..reading.folder import Damage
 from ..reading.processes import liveness
 from ..reading.report import patch_words
-from ..reading.report.escape import for_rich, for_terminal
+from ..reading.report.escape import for_rich
 from ..reading.report.judged_so_far import judged_so_far
-from ..reading.report.sentences import of_incident
 from ..reading.report.text import damage_lines
 from ..reading.report.units import size
-from ..store import fate, incidents, whereabouts
+from ..store import fate, whereabouts
 from ..store.documents import Unusable
-from ..store.session_file import RecordedSession, sessions
+from ..store.session_file import sessions
 from ..store.values import whole_number
-from . import FOUND_WRONG, _checks, _ranks, _requests, _run_folder, _show
+from . import FOUND_WRONG, _checks, _ranks, _requests, _show
 
 if TYPE_CHECKING:
     from ..reading.run import Run
+    from ..store.fate import Heard, Progress
+    from ..store.session_file import RecordedSession
+    from ..store.whereabouts import Whereabouts
 
 _INCIDENT_HELP = "Have every process say where it is, with stacks, and show where the page of it lies instead."
 _OPEN_SHOWN, _ENDED_SHOWN, _PROFILES_SHOWN = 16, 5, 10
-_WITHIN_S, _LOOKS_EVERY_S = 20.0, 0.2
 
 
 class _Escalation(NamedTuple):
@@ -41,10 +40,10 @@ class _Escalation(NamedTuple):
     is not as it goes on; `problem`: why the first cannot be used.
     """
 
-    listeners: list[fate.Heard]
-    seen: list[whereabouts.Whereabouts]
+    listeners: list[Heard]
+    seen: list[Whereabouts]
     behind: str
-    requests: list[fate.Progress]
+    requests: list[Progress]
     profiles: list[RecordedSession]
     problem: str | None = None
 
@@ -62,7 +61,9 @@ def status(
     Example: mstxkit status runs/exp7
     """
     if run is not None and incident:
-        _show_incident(run, json)
+        from . import _incidents
+
+        _incidents.ask(run, json)
         return
     if run is None:
         _checks.show(json)
@@ -86,39 +87,6 @@ def status(
             _show.console().print(line)
     wrong = damage or any(is_wrong(p["state"], p["ending"]) or p["dropped"] or p["faults"] for p in processes)
     raise typer.Exit(FOUND_WRONG if wrong else 0)
-
-
-def _show_incident(run: Path, json: bool) -> None:
-    """Ask for one, wait, and show where it is. Raises: MstxkitError for no run, a read-only one, or no answer."""
-    if sys.stderr.isatty():
-        _show.say(f"asked; the answer takes {_WITHIN_S:.0f} s at most")
-    incident = _take_incident(run)
-    if json:
-        _show.as_json({"incident": incident.incident, "page": str(run / incident.page), "reports": incident.reports})
-    else:
-        words = f"{of_incident(incident.facts)}, {incident.reports} processes:"
-        print(for_terminal(f"Incident {incident.incident}: {words}"))
-        print(for_terminal(f"  {run / incident.page}"))
-
-
-def _take_incident(run: Path) -> incidents.Incident:
-    from ..incidents import folder
-
-    run, run_id = _run_folder.found(run)
-    before = {incident.incident for incident in incidents.read(run, run_id)}
-    try:
-        folder.ask(run)
-    except OSError as exc:
-        raise MstxkitError(f"an incident cannot be asked for in {run}: {exc.strerror}") from exc
-    deadline = time.monotonic() + _WITHIN_S
-    while time.monotonic() < deadline:
-        time.sleep(_LOOKS_EVERY_S)
-        for incident in incidents.read(run, run_id):
-            if incident.incident not in before and incident.kind == incidents.REQUEST:
-                return incident
-    raise MstxkitError(
-        f"nobody has answered within {_WITHIN_S:.0f} s: no process of {run} runs, or none is watched (hang_s=0)"
-    )
 
 
 def _read_escalation(opened: Run, processes: list[dict[str, Any]]) -> _Escalation:

@@ -79,7 +79,7 @@ def _picture_of(run: Path, folder: Path, run_id: str) -> None:
 
     if not console.is_terminal or console.is_dumb_terminal:
         sighting = look()
-        console.print(_picture(console, sighting, run, _ROWS_ONCE))
+        _print_once(console, sighting, run)
         raise typer.Exit(FOUND_WRONG if _find_headline(sighting, folder)["headline"]["blames"] else 0)
 
     def is_there() -> bool:
@@ -89,7 +89,7 @@ def _picture_of(run: Path, folder: Path, run_id: str) -> None:
     if last is None and not is_there():
         _show.stop(f"{run} is gone: somebody has removed it, or another run lies there", FOUND_WRONG)
     if last is not None:
-        console.print(_picture(console, last, run, _ROWS_ONCE))
+        _print_once(console, last, run)
 
 
 def _draw_live(look: Any, console: Console, run: Path, is_there: Callable[[], bool]) -> Sighting | None:
@@ -120,9 +120,10 @@ def _picture(console: Console, sighting: Sighting, run: Path, rows: int) -> Rend
     from rich.text import Text
 
     from . import _top_picture
+    from ._top_paper import Paper
 
     name, height = run.resolve().name, rows - (rows != _ROWS_ONCE)
-    paper = _top_picture.Paper(console.width, height, console.options.ascii_only, name, str(run))
+    paper = Paper(console.width, height, console.options.ascii_only, name, str(run))
     drawn = _top_picture.lines(sighting, paper, _find_headline(sighting, run)["matters"])
     if rows != _ROWS_ONCE:
         drawn += [Text()] * (rows - 1 - len(drawn)) + [Text("q quits", "dim")]
@@ -142,11 +143,15 @@ def _find_headline(sighting: Sighting, run: Path) -> dict[str, Any]:
     return headline.headline(_top_picture.account_of(sighting, str(run)))
 
 
+def _print_once(console: Console, sighting: Sighting, run: Path) -> None:
+    console.print(_picture(console, sighting, run, _ROWS_ONCE))
+
+
 @contextmanager
 def _read_keys() -> Iterator[Any]:
     """Gives what waits for a key: `key(seconds)` is the one that was struck, or "". The terminal is put back."""
     if not sys.stdin.isatty():
-        yield lambda seconds: _read_key([], seconds)
+        yield _sleep_for
         return
     terminal = sys.stdin.fileno()
     before = termios.tcgetattr(terminal)
@@ -156,7 +161,7 @@ def _read_keys() -> Iterator[Any]:
         mode = termios.tcgetattr(terminal)
         mode[6][termios.VSUSP] = b"\0"  # stopped by Ctrl-Z it would leave the terminal as it is
         termios.tcsetattr(terminal, termios.TCSANOW, mode)
-        yield lambda seconds: _read_key([terminal], seconds)
+        yield lambda seconds: _read_key(terminal, seconds)
     except KeyboardInterrupt:
         pass
     finally:
@@ -164,9 +169,14 @@ def _read_keys() -> Iterator[Any]:
         signal.signal(signal.SIGTERM, ended)
 
 
-def _read_key(terminals: list[int], seconds: float) -> str:
-    ready, _, _ = select.select(terminals, [], [], seconds)
+def _sleep_for(seconds: float) -> str:
+    time.sleep(seconds)
+    return ""
+
+
+def _read_key(terminal: int, seconds: float) -> str:
+    ready, _, _ = select.select([terminal], [], [], seconds)
     if not ready:
         return ""
     # A terminal that has gone gives nothing, at once, for ever.
-    return os.read(ready[0], 64).decode("utf-8", "replace")[:1] or "q"
+    return os.read(terminal, 64).decode("utf-8", "replace")[:1] or "q"

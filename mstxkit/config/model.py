@@ -140,7 +140,9 @@ def _limit_type(limit: session_limits.Limit) -> Any:
 
 
 if TYPE_CHECKING:
-    ConfigLimits = session_limits.SessionLimits
+    from ..store.limits import SessionLimits
+
+    ConfigLimits = SessionLimits
 
     class _Depth(_Scope):
         def __init__(self, **fields: Any) -> None: ...

@@ -11,7 +11,7 @@ from typing import Any, Iterable, Iterator, NamedTuple
 
 from ..errors import ConfigError
 from .documents import Path
-from .shell_commands import BranchChoice
+from .shell_forks import BranchChoice
 
 # By what they are called with: the parameters that may be given by position.
 _SCHEDULE = ("wait", "active", "warmup", "repeat", "skip_first", "skip_first_wait")
@@ -68,9 +68,10 @@ def calls(text: str, name: str, chosen: Iterable[BranchChoice] = ()) -> tuple[di
 
 
 def _choose_call(nodes: list[ast.Call], name: str, chosen: tuple[BranchChoice, ...]) -> ast.Call | None:
-    left = [call for call in nodes if not any(_holds_line(call, line) for line, is_taken in chosen if not is_taken)]
-    if taken := [line for line, is_taken in chosen if is_taken]:
-        left = [call for call in left if any(_holds_line(call, line) for line in taken)]
+    taken = [choice.line for choice in chosen if choice.is_taken]
+    refused = [choice.line for choice in chosen if not choice.is_taken]
+    left = [call for call in nodes if not any(_holds_line(call, line) for line in refused)]
+    left = [call for call in left if not taken or any(_holds_line(call, line) for line in taken)]
     lines = ", ".join(str(call.lineno) for call in nodes)
     if nodes and not left:
         raise ConfigError(f"{name}: no call of a profiler is in a chosen line; they are in {lines}")

@@ -5,7 +5,6 @@ A process listens from a second after its first stage on. Nothing is written int
 
 from __future__ import annotations
 
-from contextlib import suppress
 from pathlib import Path
 from typing import Any, Collection, Mapping, Sequence
 
@@ -38,7 +37,9 @@ def fates_of(control: ControlFolder) -> Fates:
 
 def nameable(control: ControlFolder, also: Known | None = None) -> Known:
     """What a request to this run may name. `also`: what the caller knows of the run by itself, as one of its processes.
-    Raises ConfigError: nobody has said anything yet, or nobody is left, and the caller is no process of the run.
+
+    Raises:
+        ConfigError: nobody has said anything yet, or nobody is left, and the caller is no process of the run.
     """
     unusable: list[Unusable] = []
     heard = fate.heard(control, unusable=unusable)
@@ -61,7 +62,9 @@ def nameable(control: ControlFolder, also: Known | None = None) -> Known:
 
 def whom(run: Path, fields: Mapping[str, Any], source: str = "request") -> tuple[int, ...]:
     """Whom the groups of a request mean (`dp:3`), by what the run's processes have said of themselves; else nobody.
-    Raises ConfigError: that is not known, and why; or `run` is no run.
+
+    Raises:
+        ConfigError: that is not known, and why; or `run` is no run.
     """
     words, stages = fields.get("ranks"), fields.get("stages")
     if not groups.are_groups(words) or not isinstance(stages, (list, tuple)):
@@ -100,8 +103,10 @@ def check(
 ) -> Request:  # fmt: skip
     """As `ask`, without leaving it."""
     if also is not None and not suspects:
-        with suppress(ConfigError):  # other ranks may know better; and what they know belongs into the message
+        try:
             return _checked(fields, Known(also.stages, also.ranks, presets.names()), suspects, source)
+        except ConfigError:
+            pass  # other ranks may know better; and what they know belongs into the message
     return _checked(fields, nameable(control, also), suspects, source)
 
 
@@ -131,8 +136,10 @@ def cancel(run: Path, id: str, reason: str = "cancelled") -> Progress:
     """Say that a request is not wanted any more; a session of it is closed at its thread's next stage, step or tick.
 
     `id`: a request's, or the beginning of one that no other has. Returns: how it stood before.
-    Raises ConfigError: there is no such request, or there are several, with those that are open; MstxkitError: it
-    cannot be written into the control folder.
+
+    Raises:
+        ConfigError: there is no such request, or there are several; with those that are open.
+        MstxkitError: it cannot be written into the control folder.
     """
     control = control_of(run)
     asked = named(control, id)

@@ -29,15 +29,18 @@ _UNKNOWN_PAUSE = (
 
 
 class Participant(NamedTuple):
-    """One rank that is asked."""
+    """One rank that is asked.
 
-    # rank, role, host, pid: of its process; None where it has not been heard of
+    Args:
+        rank, role, host, pid: Of its process; None where it has not been heard of.
+        step, stage: In which it was, and `seen` says how long ago; None where that is not known.
+    """
+
     rank: int
     role: str | None
     host: str | None
     pid: int | None
     is_alive: bool | None  # does it still run? None where that is not known
-    # step, stage: in which it was, and `seen` says how long ago; None where that is not known
     step: int | None
     phase: str | None
     backend: str | None  # the profiler it records with; None where none can, or where it is not known
@@ -109,8 +112,7 @@ def explained(
     alike = [session for session in recorded if session.get("preset") == depth.preset.name]
     pause, when = _pause(alike), tuple(_when(request, recorders, ahead, heard, policy))
     total_mb, size = _size(request, recorders, alike, depth.preset)
-    backends = {recorder.backend for recorder in recorders} - {None}
-    spent = pause.longest_s, waiting.longest_s(request, alike)
+    backends, spent = (recorder.backend for recorder in recorders), waiting.costs(request, alike)
     nears, timeout = waiting.explained(request, backends, heard, spent, environment or {}, policy)
     return Explanation(recorders, when, ahead, depth.described(), pause, total_mb, size, nears, timeout)
 
@@ -185,6 +187,7 @@ def _times(count: int, singular: str, plural: str) -> str:
 
 
 def _pause(sessions: Sequence[Mapping[str, Any]]) -> Pause:
+    """From what earlier sessions of this kind cost."""
     costs = [sum(whole_number(s.get(key)) for key in ("start_cost_ns", "stop_cost_ns")) for s in sessions]
     if not costs:
         return Pause(None, None, 0, _UNKNOWN_PAUSE)

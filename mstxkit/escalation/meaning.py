@@ -31,7 +31,9 @@ def ranks_meant(
     """The ranks that groups mean, sorted: of processes in the roles of those that have entered one of these stages.
 
     `words` are as `store.groups` reads them, `stages` keys or aliases, `heard` is what the run's processes said last.
-    Raises ConfigError: they are no groups, a rank has not spoken yet, or has not said what is needed, or there is none.
+
+    Raises:
+        ConfigError: they are no groups, a rank has not spoken yet, or has not said what is needed, or there is none.
     """
     try:
         wanted = groups.groups_in(words)
@@ -60,6 +62,7 @@ class _People:
         self._of_rank = {process.rank: process for process in in_order}  # of several the one that spoke last
 
     def of(self, group: Group) -> Iterable[int]:
+        """The ranks in a group."""
         if group.kind == groups.RANKS:
             return range(group.first, group.last + 1)
         self._check_that_all_have_spoken()
@@ -117,6 +120,7 @@ class _People:
         return peer
 
     def _part(self, rank: int) -> tuple[int, ...]:
+        """Which part of the model it has."""
         indices = self._of_rank[rank].standing.groups
         return tuple(indices.get(dimension, (0, 1))[0] for dimension in MODEL_DIMENSIONS)
 

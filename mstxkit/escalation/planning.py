@@ -23,6 +23,8 @@ from ..store.options import CONFIG, REQUEST, settable
 from ..store.request import COUNT_AT_MOST, LIVES_AT_MOST_S, WHOLE_STEPS, Known, Request, checked
 
 WINDOWS_AT_MOST = 30
+# As many steps as a request may have: to the end of the run.
+ENDLESS_STEPS = COUNT_AT_MOST
 # What a configuration says of the time after the recording: raw data first, parsed apart.
 _AFTERWARDS = ("analysis", "data_simplification")
 _ANY_RANK = range(1 << 31)
@@ -42,7 +44,9 @@ def plan_of(config: Any, places: Mapping[str, Any] | None = None, name: str = "<
     """The requests of a canonical configuration (`config.model.Config`); none where it is not enabled.
 
     `places`: those of the fields, as `config.adapters.Read.places` has them; `name` stands where there is none.
-    Raises ConfigError: a session of mstxkit's cannot record that.
+
+    Raises:
+        ConfigError: a session of mstxkit's cannot record that.
     """
     if not config.enabled:
         return Plan()
@@ -97,7 +101,7 @@ def _notes(config: Any, windows: int) -> Iterator[str]:
 def _windows(window: Any) -> Iterator[tuple[int, int]]:
     """First step and number of steps of each window, as the configuration counts."""
     if window.steps is None:
-        yield window.first_step, COUNT_AT_MOST  # to the end of the run
+        yield window.first_step, ENDLESS_STEPS
         return
     period, number = window.wait + window.warmup + window.steps, 0
     while window.repeat == 0 or number < window.repeat:
@@ -120,7 +124,9 @@ def _request(config: Any, first_step: int, steps: int, framework: str, name: str
         "limits": {} if limits is None else limits.model_dump(),
         "reason": f"of {name}"[:100] if name.isprintable() else "of a configuration",
         "occasion": f"configuration {digest[:12]}",
-        "planned": {"first_step": first_step, "counted_from": config.window.counted_from, "framework": framework},
+        "planned": {
+            "first_step": first_step, "counted_from": config.window.counted_from, "framework": framework,
+        },
         "created_ns": now_ns,
         "expires_ns": now_ns + LIVES_AT_MOST_S * 10**9,
     }  # fmt: skip

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Collection, Iterable, Mapping, Sequence
+from typing import Any, Iterable, Mapping, NamedTuple, Sequence
 
 from ..store import hccl
 from ..store.fate import Heard, world_size
@@ -13,39 +13,53 @@ from ..store.values import whole_number
 from .machine.moves import NS
 
 
-def longest_s(request: Request, sessions: Iterable[Mapping[str, Any]]) -> float:
-    """From start to stop, of earlier sessions of the stages that are asked for; 0.0: there was none."""
-    ended = (s for s in sessions if s.get("stage") in request.stages and whole_number(s.get("end_ns")))
-    return max((whole_number(s.get("end_ns")) - whole_number(s.get("start_ns")) for s in ended), default=0) / NS
+class Costs(NamedTuple):
+    """Seconds that earlier sessions of this preset took, the longest of each; None: there was none."""
+
+    pause_s: float | None  # start and stop together
+    length_s: float | None  # from start to stop, of the stages that are asked for
+
+
+def costs(request: Request, sessions: Iterable[Mapping[str, Any]]) -> Costs:
+    """Of earlier sessions, as their session.json has them."""
+    pauses, lengths = [], []
+    for session in sessions:
+        pauses.append((whole_number(session.get("start_cost_ns")) + whole_number(session.get("stop_cost_ns"))) / NS)
+        if session.get("stage") in request.stages and whole_number(session.get("end_ns")):
+            lengths.append(max(0, whole_number(session.get("end_ns")) - whole_number(session.get("start_ns"))) / NS)
+    return Costs(max(pauses, default=None), max(lengths, default=None))
 
 
 def explained(
-    request: Request, profilers: Collection[str | None], heard: Sequence[Heard], spent: tuple[float | None, float],
+    request: Request, backends: Iterable[str | None], heard: Sequence[Heard], spent: Costs,
     shell: Mapping[str, str], policy: Policy,
 ) -> tuple[bool | None, str]:  # fmt: skip
-    """Does a session come near the time-out of those who wait, and the same as a sentence; None where it is not known
-    how long a session takes.
+    """Does a session come near the time-out of those who wait, and the same as a sentence.
 
     Args:
-        profilers: Of the ranks that record.
+        backends: The profilers of the ranks that record; None where there is none.
         heard: What all processes said: of those that wait, the one with the least patience counts.
-        spent: The longest pause and the longest session so far, in seconds; None: there was none.
         shell: The asker's own environment, for ranks that do not say theirs.
+
+    Returns: None where it is not known how long a session takes.
     """
     if world_size(heard) == 1:
         return False, "nobody waits for the only rank of a run"
-    pause_s, session_s = spent
-    if profilers and set(profilers) <= {hccl.WITHOUT_HCCL}:
+    profilers = {backend for backend in backends if backend is not None}
+    if profilers and profilers <= {hccl.WITHOUT_HCCL}:
         return False, f"no HCCL where {hccl.WITHOUT_HCCL} is the profiler; the process group's own time-out holds there"
-    patience, first = _least(request, heard, pause_s, shell)
+    patience, first = _least(request, heard, spent, shell)
     if patience.seconds == math.inf:
         return False, f"collectives wait for ever: {patience.source}"
     waits = f"other ranks wait in collectives meanwhile, {patience.seconds:g} s at most ({patience.source}) and {first}"
     bound = _bounded(request, patience, policy)
-    if pause_s is None:
+    if spent.pause_s is None:
         return None, f"{waits}; how long the stop takes is unknown{bound}"
     near_s = hccl.NEAR_RATIO * patience.seconds
-    nearing = [what for what, s in (("pause", pause_s), ("length of a session", session_s)) if s > near_s]
+    nearing = [
+        what for what, took_s in (("pause", spent.pause_s), ("length of a session", spent.length_s or 0.0))
+        if took_s > near_s
+    ]  # fmt: skip
     verdict = f"the {' and the '.join(nearing)} COMES NEAR THAT" if nearing else "the pause is far from it"
     return bool(nearing), f"{waits}: {verdict}{bound}"
 
@@ -64,10 +78,10 @@ def _bounded(request: Request, patience: hccl.Patience, policy: Policy) -> str:
 
 
 def _least(
-    request: Request, heard: Sequence[Heard], pause_s: float | None, shell: Mapping[str, str]
+    request: Request, heard: Sequence[Heard], spent: Costs, shell: Mapping[str, str]
 ) -> tuple[hccl.Patience, str]:
     """The patience of the one with the least of it, and that for a first connection in words."""
-    pauses_s = {request.preset: pause_s or 0.0}
+    pauses_s = {request.preset: spent.pause_s or 0.0}
     waiting = [
         (process.standing.timeouts, f"as set on rank {process.rank}", process.standing.is_connecting)
         for process in heard

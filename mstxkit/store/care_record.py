@@ -36,36 +36,54 @@ class Cost(NamedTuple):
 
 
 class CareRecord(NamedTuple):
-    """What a record says."""
+    """What a record says.
 
-    host: str  # whose it is; "" of the run as a whole
-    # folder, token: on its own disk, where sealed files are until they are moved; "" where it has none
+    Args:
+        host: Whose it is; "" of the run as a whole.
+        folder, token: On its own disk, where sealed files are until they are moved; "" where it has none.
+        files, bytes: So much is there.
+        problem: Why it stays there, where something keeps it; "".
+        as_of_ns: Its host's wall clock, when that was so.
+        removed: By process.
+        removing: By the name of each file that is just being removed.
+    """
+
+    host: str
     folder: str = ""
     token: str = ""
-    # files, bytes: so much is there
     files: int = 0
     bytes: int = 0
-    problem: str = ""  # why it stays there, where something keeps it
-    as_of_ns: int = 0  # its host's wall clock, when that was so
-    removed: dict[str, Cost] = {}  # by process
-    removing: dict[str, Cost] = {}  # by the name of each file that is just being removed
+    problem: str = ""
+    as_of_ns: int = 0
+    removed: dict[str, Cost] = {}
+    removing: dict[str, Cost] = {}
 
 
 class SealedCare(NamedTuple):
-    """What is to be done with the sealed files of a run on this host."""
+    """What is to be done with the sealed files of a run on this host.
+
+    Args:
+        run: The run folder.
+        run_id: Its id.
+        live: Where the live files of this host are.
+        place: Where sealed files are written on this host's own disk; None: they are written into the run.
+        mb_s: So many megabytes a second go from there into the run; 0: they stay.
+        quota_bytes: Of each process, here and in the run together.
+        host_bytes, run_bytes: Of all processes of this host, here and in the run; of all in the run. 0: no limit.
+        keep_days: What was last written to so long ago is removed; 0: nothing is.
+        every_s: How often this is done.
+    """
 
     run: Path
     run_id: str
-    live: Path  # where the live files of this host are
-    # Where sealed files are written on this host's own disk; None: they are written into the run.
+    live: Path
     place: Path | None = None
-    mb_s: float = 20.0  # so many megabytes a second go from there into the run; 0: they stay
-    quota_bytes: int = 0  # of each process, here and in the run together
-    # host_bytes, run_bytes: of all processes of this host, here and in the run; of all in the run. 0: no limit
+    mb_s: float = 20.0
+    quota_bytes: int = 0
     host_bytes: int = 0
     run_bytes: int = 0
-    keep_days: float = 0.0  # what was last written to so long ago is removed; 0: nothing is
-    every_s: float = 120.0  # how often this is done
+    keep_days: float = 0.0
+    every_s: float = 120.0
 
     def as_words(self) -> list[str]:
         """For a command line."""
@@ -123,22 +141,15 @@ def write_file(file: Path, run_id: str, record: CareRecord) -> None:
 def read_file(file: Path, run_id: str) -> CareRecord | None:
     """One record, wherever it is kept; None where there is none that can be read."""
     fields = documents.find_document(file, run_id)
-    if fields is None:
-        return None
-    host, folder, token, problem = (text_of(fields.get(key)) for key in ("host", "folder", "token", "problem"))
-    files, size, as_of_ns = (whole_number(fields.get(key)) for key in ("files", "bytes", "as_of_ns"))
-    removed, removing = (
-        {text_of(name): _read_cost(cost) for name, cost in table_of(fields.get(key)).items()}
-        for key in ("removed", "removing")
-    )
-    return CareRecord(host, folder, token, files, size, problem, as_of_ns, removed, removing)
+    return None if fields is None else _of_fields(fields)
 
 
 def records(run: Path, run_id: str, host: str = "") -> Iterator[CareRecord]:
     """All records of a run, or of one host, that can be read."""
     for name in documents.names_in(run / layout.CARE, layout.CARE_SUFFIX):
         is_asked_for = not name.startswith(".") and name.startswith(f"{host}-" if host else "")
-        if is_asked_for and (record := read_file(run / layout.CARE / name, run_id)):
+        record = read_file(run / layout.CARE / name, run_id) if is_asked_for else None
+        if record is not None:
             yield record
 
 
@@ -155,6 +166,16 @@ def counted(removed: dict[str, Cost], more: dict[str, Cost]) -> dict[str, Cost]:
 def _as_json(record: CareRecord, run_id: str) -> bytes:
     fields = {**record._asdict(), "format": documents.FORMAT, "run": run_id}
     return json.dumps(fields).encode("utf-8", "backslashreplace")
+
+
+def _of_fields(fields: dict[str, Any]) -> CareRecord:
+    host, folder, token, problem = (text_of(fields.get(key)) for key in ("host", "folder", "token", "problem"))
+    files, size, as_of_ns = (whole_number(fields.get(key)) for key in ("files", "bytes", "as_of_ns"))
+    removed, removing = (
+        {text_of(name): _read_cost(cost) for name, cost in table_of(fields.get(key)).items()}
+        for key in ("removed", "removing")
+    )
+    return CareRecord(host, folder, token, files, size, problem, as_of_ns, removed, removing)
 
 
 def _read_cost(value: Any) -> Cost:

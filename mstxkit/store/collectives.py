@@ -16,7 +16,6 @@ from typing import Any, Iterable, Iterator, Mapping, NamedTuple
 
 from . import documents, layout
 from .handed_over import GROUPS
-from .values import table_of
 
 ROW = struct.Struct("<IIqqHHI")
 ROW_BYTES = ROW.size
@@ -89,27 +88,36 @@ def ranks_as_text(ranks: Iterable[int]) -> str:
 
 def ranks_in(text: object) -> tuple[int, ...]:
     """The ranks of `ranks_as_text`, or of a pair, "3>4", who sends and who receives; () for what is no such text."""
-    parts = text.split(",") if isinstance(text, str) else []
-    if len(parts) == 1 and (pair := _PAIR.fullmatch(parts[0])):
+    ranks: list[int] = []
+    if isinstance(text, str) and (pair := _PAIR.fullmatch(text)):
         return int(pair[1]), int(pair[2])
-    matches = [match for part in parts if (match := _RUN.fullmatch(part))]
-    runs = [range(int(m[1]), int(m[2] or m[1]) + 1, max(1, int(m[3] or 1))) for m in matches]
-    if len(runs) < len(parts) or len(runs) > _RUNS_AT_MOST or sum(map(len, runs)) > _RANKS_AT_MOST:
-        return ()
-    return tuple(rank for run in runs for rank in run)
+    parts = text.split(",") if isinstance(text, str) else []
+    for part in parts:
+        match = _RUN.fullmatch(part)
+        if match is None or len(parts) > _RUNS_AT_MOST:
+            return ()
+        first = int(match[1])
+        run = range(first, int(match[2] or first) + 1, max(1, int(match[3] or 1)))
+        if len(ranks) + len(run) > _RANKS_AT_MOST:
+            return ()
+        ranks += run
+    return tuple(ranks)
 
 
 def groups_in(document: Mapping[str, Any]) -> dict[int, tuple[int, ...]]:
     """Number of each group to its ranks, as the document beside the rows says it; what is none is left out."""
+    groups = document.get(GROUPS)
     return {
         int(number): ranks_in(fields.get("ranks"))
-        for number, fields in table_of(document.get(GROUPS)).items()
+        for number, fields in (groups.items() if isinstance(groups, dict) else ())
         if number.isdecimal() and len(number) <= 10 and isinstance(fields, dict)
     }
 
 
 def ask(folder: Path) -> None:
-    """Have all processes of this live folder hand over what is new in their rings. Raises OSError: it cannot be."""
+    """Ask all processes whose live files are in this folder to hand over what is new in their rings, within seconds.
+    Raises OSError: it cannot be written.
+    """
     documents.replace_file(folder / layout.ASKED_FOR_RINGS, b"")
 
 

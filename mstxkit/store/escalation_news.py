@@ -6,18 +6,27 @@ from typing import NamedTuple
 
 
 class EscalationNews(NamedTuple):
-    """One request in a state that it has just come to."""
+    """One request in a state that it has just come to.
 
-    request: str  # its id
-    state: str  # one of `report.OPEN_STATES` and `END_STATES`, of all ranks together
-    # time_ns, asked_ns: wall clock: when that was seen, and when it was asked for
+    Args:
+        request: Its id.
+        state: One of `report.OPEN_STATES` and `END_STATES`, of all ranks together.
+        time_ns, asked_ns: Wall clock: when that was seen, and when it was asked for.
+        counts: `armed 3, done 5 of 8`.
+        reason: Of a rank in that state, in its words; "" for none.
+        stages, ranks, preset: What was asked for.
+        asks: Why, in the asker's words.
+        verdict: Id of the verdict that asks; "" for none.
+    """
+
+    request: str
+    state: str
     time_ns: int
     asked_ns: int
-    counts: str = ""  # `armed 3, done 5 of 8`
-    reason: str = ""  # of a rank in that state, in its words; "" for none
-    # stages, ranks, preset: what was asked for
+    counts: str = ""
+    reason: str = ""
     stages: tuple[str, ...] = ()
     ranks: tuple[int, ...] = ()
     preset: str = ""
-    asks: str = ""  # why, in the asker's words
-    verdict: str = ""  # id of the verdict that asks; "" for none
+    asks: str = ""
+    verdict: str = ""

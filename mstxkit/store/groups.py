@@ -21,11 +21,16 @@ _RANKS_AT_MOST = 1 << 20
 
 
 class Group(NamedTuple):
-    """One of several groups."""
+    """One of several groups.
 
-    kind: str  # RANKS, HOST, ROLE, PEERS, or one of DIMENSIONS
-    name: str  # of a host or role, or as it was written
-    # first, last: numbers: ranks, or the index in a dimension, FIRST being 0 and LAST -1
+    Args:
+        kind: RANKS, HOST, ROLE, PEERS, or one of DIMENSIONS.
+        name: Of a host or role, or as it was written.
+        first, last: Numbers: ranks, or the index in a dimension, FIRST being 0 and LAST -1.
+    """
+
+    kind: str
+    name: str
     first: int = 0
     last: int = 0
 

@@ -23,20 +23,27 @@ _STAGES_IN_ALL, _LIMIT_BYTES = 2048, 8 << 20
 
 
 class StageFigures(NamedTuple):
-    """A stage of a role in the step that was judged last."""
+    """A stage of a role in the step that was judged last.
 
-    stage: str  # its canonical key
-    # max_s, median_s: over the members; of a controller's own where there are none
+    Args:
+        stage: Its canonical key.
+        max_s, median_s: Over the members; of a controller's own where there are none.
+        slowest_rank: Whose time is the longest; where they wait for each other, who came last: they wait for that one.
+        begin_ns, end_ns: The first member's begin, the last one's end; wall clock.
+        members: How many were in it and worked: a controller only waits.
+        tokens_per_s: Of all members together; None where no tokens are known.
+        mfu_ratio: Share of the devices' peak; None where FLOPs are not known.
+    """
+
+    stage: str
     max_s: float
     median_s: float
-    # Whose time is the longest; where they wait for each other, who came last: they wait for that one.
     slowest_rank: int | None = None
-    # begin_ns, end_ns: the first member's begin, the last one's end; wall clock
     begin_ns: int = 0
     end_ns: int = 0
-    members: int = 0  # how many were in it and worked: a controller only waits
-    tokens_per_s: float | None = None  # of all members together; None where no tokens are known
-    mfu_ratio: float | None = None  # share of the devices' peak; None where FLOPs are not known
+    members: int = 0
+    tokens_per_s: float | None = None
+    mfu_ratio: float | None = None
 
 
 class Latecomer(NamedTuple):
@@ -49,38 +56,52 @@ class Latecomer(NamedTuple):
 
 
 class RoleFigures(NamedTuple):
-    """A role in the step that was judged last."""
+    """A role in the step that was judged last.
+
+    Args:
+        members: How many took part and worked.
+        wait_ratio: Share of the step that a member waits for others, in the mean.
+        late: Who came last where that was worst, the latest first.
+        judged_steps: So many of its steps could lead to a verdict; None: who wrote this did not say.
+    """
 
     role: str
     step: int
-    members: int = 0  # how many took part and worked
-    wait_ratio: float = 0.0  # share of the step that a member waits for others, in the mean
+    members: int = 0
+    wait_ratio: float = 0.0
     begin_ns: int = 0
     end_ns: int = 0
     stages: tuple[StageFigures, ...] = ()
-    late: tuple[Latecomer, ...] = ()  # who came last where that was worst, the latest first
-    judged_steps: int | None = None  # so many of its steps could lead to a verdict; None: who wrote this did not say
+    late: tuple[Latecomer, ...] = ()
+    judged_steps: int | None = None
 
 
 class JobState(NamedTuple):
-    """The job."""
+    """The job.
 
-    roles: tuple[RoleFigures, ...] = ()  # in the order in which they came
-    # hosts, ended: hosts that have handed anything over, and of those the ones that said goodbye
+    Args:
+        roles: In the order in which they came.
+        hosts, ended: Hosts that have handed anything over, and of those the ones that said goodbye.
+        silent: Hosts of which nothing comes any more although they have said no goodbye; the first few of `silences`.
+        missed_rows, dropped_batches: What did not reach who judges: lost figures, never lost training.
+        written_ns: Wall clock of who judges.
+        notes: What there is to say of where figures go: the port, what is missing, what was dropped.
+        is_final: Was all judged that there was?
+        read: How far the files of the hosts were read, `BatchFile.position` by their names.
+        clocks: What makes the wall clock of CLOCK_MONOTONIC, ns, by boot id, of hosts whose own wall clock is wrong.
+    """
+
+    roles: tuple[RoleFigures, ...] = ()
     hosts: int = 0
     ended: int = 0
     silences: int = 0
-    # Hosts of which nothing comes any more although they have said no goodbye; the first few of `silences`.
     silent: tuple[str, ...] = ()
-    # missed_rows, dropped_batches: what did not reach who judges: lost figures, never lost training
     missed_rows: int = 0
     dropped_batches: int = 0
-    written_ns: int = 0  # wall clock of who judges
-    is_final: bool = False  # was all judged that there was?
-    notes: tuple[str, ...] = ()  # what there is to say of where figures go: the port, what is missing, what was dropped
-    # How far the files of the hosts were read, `BatchFile.position` by their names.
+    written_ns: int = 0
+    is_final: bool = False
+    notes: tuple[str, ...] = ()
     read: Mapping[str, tuple[int, int]] = {}
-    # What makes the wall clock of CLOCK_MONOTONIC, ns, by boot id, of hosts whose own wall clock is wrong.
     clocks: Mapping[str, int] = {}
 
     @property
@@ -116,8 +137,10 @@ def show(run: Path, run_id: str) -> None:
 def read(run: Path, run_id: str) -> JobState | None:
     """What was said last; None where nothing was, or it cannot be used."""
     fields = documents.find_document(run / layout.VERDICTS / layout.JOB, run_id, _LIMIT_BYTES)
-    if fields is None:
-        return None
+    return None if fields is None else _state_of(fields)
+
+
+def _state_of(fields: Mapping[str, Any]) -> JobState:
     hosts, ended, silences = (small_number(fields.get(name)) or 0 for name in ("hosts", "ended", "silences"))
     wholes = ("missed_rows", "dropped_batches", "written_ns")
     missed, dropped, written_ns = (whole_number(fields.get(name)) for name in wholes)

@@ -1,4 +1,4 @@
-"""One life of a judge: its own file of verdicts, and whether a later life has begun (`verdicts.py`)."""
+"""One life of a judge: its own file of verdicts, and whether a later life has begun (`judge_files.py`)."""
 
 from __future__ import annotations
 
@@ -7,14 +7,21 @@ from pathlib import Path
 from typing import Iterable
 
 from ..host import folders
-from . import documents, layout, verdicts
+from . import documents, judge_files, layout, verdicts
+from .judge_files import LifeName
 
 _TRIES = 100
 
 
 class JudgeLife:
-    """From now on the lives of this judge, by its name, before it say nothing more that counts.
-    Raises OSError, CaptureError: its file cannot be made.
+    """From now on the lives of this judge before it say nothing more that counts.
+
+    Args:
+        run: The run folder.
+        who: The judge's name.
+
+    Raises:
+        OSError, CaptureError: its file cannot be made.
     """
 
     def __init__(self, run: Path, who: str) -> None:
@@ -29,8 +36,8 @@ class JudgeLife:
         """Make its file, unless another one has made it meanwhile."""
         before = self._list_lives()
         sizes = {name: os.stat(self._folder / name, follow_symlinks=False).st_size for name in before}
-        self._fence, self._life = verdicts.fence(sizes), max(before.values(), default=0) + 1
-        self._file = self._folder / verdicts.LifeName(self._who, self._life).file
+        self._fence, self._life = judge_files.fence(sizes), max(before.values(), default=0) + 1
+        self._file = self._folder / LifeName(self._who, self._life).file
         try:
             os.close(os.open(self._file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, documents.FILE_MODE))
         except FileExistsError:
@@ -45,7 +52,7 @@ class JudgeLife:
     def _list_lives(self) -> dict[str, int]:
         """The files of this judge, to which life each is of."""
         names = documents.names_in(self._folder, layout.VERDICTS_SUFFIX)
-        lives = {name: verdicts.life_of(name) for name in names}
+        lives = {name: judge_files.life_of(name) for name in names}
         return {name: life.life for name, life in lives.items() if life.who == self._who}
 
     def is_over(self) -> bool:

@@ -11,7 +11,6 @@ import hashlib
 import os
 import sys
 import time
-from contextlib import suppress
 from pathlib import Path
 
 from ..errors import MstxkitError
@@ -174,18 +173,20 @@ def _tidied_as_a_whole(care: SealedCare) -> None:
     name = f"{care_record.RUN}{layout.CARE_SUFFIX}"
     if not _is_due(care, name):
         return
-    lock = care.run / layout.CARE / f"{care_record.RUN}.lock"
-    # Not where the run is gone, or another host is at it.
-    with suppress(FileNotFoundError, MstxkitError), documents.locked(lock, _ASK_S):
-        if _is_due(care, name):
-            ledger = _Ledger(care._replace(place=None), name)
-            ledger.finish()
-            files = _list_sealed(care, care.folders[-1:])
-            newest = layout.newest_of_each([file.name for file in files])
-            old = tidying.too_old(files, care.before_ns(), Writers(care.run, care.live).may_write, newest)
-            ledger.remove(old)
-            ledger.remove(tidying.beyond([file for file in files if file not in old], care.run_bytes))
-            ledger.say()
+    try:
+        with documents.locked(care.run / layout.CARE / f"{care_record.RUN}.lock", _ASK_S):
+            if _is_due(care, name):
+                ledger = _Ledger(care._replace(place=None), name)
+                ledger.finish()
+                files = _list_sealed(care, care.folders[-1:])
+                newest = layout.newest_of_each([file.name for file in files])
+                writers = Writers(care.run, care.live)
+                old = tidying.too_old(files, care.before_ns(), writers.may_write, newest)
+                ledger.remove(old)
+                ledger.remove(tidying.beyond([file for file in files if file not in old], care.run_bytes))
+                ledger.say()
+    except (FileNotFoundError, MstxkitError):
+        pass  # the run is gone, or another host is at it
 
 
 def _is_due(care: SealedCare, name: str) -> bool:
@@ -196,4 +197,5 @@ def _is_due(care: SealedCare, name: str) -> bool:
 def _list_sealed(care: SealedCare, folders: list[Path], prefix: str = "") -> list[tidying.SealedFile]:
     """The sealed files of these folders that begin so, each once; links and what is none are left out."""
     names = (name for name in sealed_place.all_names(folders) if name.startswith(prefix) and layout.is_sealed(name))
-    return list(filter(None, (tidying.looked_at(sealed_place.path_of(care.folders, name), name) for name in names)))
+    looks = (tidying.looked_at(sealed_place.path_of(care.folders, name), name) for name in names)
+    return [file for file in looks if file is not None]

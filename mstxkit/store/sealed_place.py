@@ -8,7 +8,6 @@ it moves meanwhile.
 from __future__ import annotations
 
 import os
-from contextlib import suppress
 from pathlib import Path
 from typing import Sequence
 
@@ -49,8 +48,10 @@ def opened(folders: Sequence[Path], name: str) -> int:
     """
     for folder in folders[:-1]:
         for path in (name, f"{name}{MOVING}"):
-            with suppress(FileNotFoundError, FormatError):
+            try:
                 return _opened_in(folder, path)
+            except (FileNotFoundError, FormatError):
+                continue
     return _opened_in(folders[-1], name)
 
 

@@ -28,14 +28,23 @@ class LiveSettings(NamedTuple):
 
 
 class Figures(NamedTuple):
-    """What who judges says to all hosts."""
+    """What who judges says to all hosts.
 
-    step: int | None = None  # that was judged last
-    values: Mapping[str, float] = {}  # by their public names
-    settings: int = 0  # the version by which it was judged
-    written_ns: int = 0  # wall clock
-    is_final: bool = False  # was all judged that there was, by who has left off since?
-    asks: int = 0  # how often rings were asked for: once more than before, and each host asks its processes
+    Args:
+        step: That was judged last.
+        values: By their public names.
+        settings: The version by which it was judged.
+        written_ns: Wall clock.
+        is_final: Was all judged that there was, by who has left off since?
+        asks: How often rings were asked for: once more than before, and each host asks its processes.
+    """
+
+    step: int | None = None
+    values: Mapping[str, float] = {}
+    settings: int = 0
+    written_ns: int = 0
+    is_final: bool = False
+    asks: int = 0
 
     def as_json(self, run_id: str) -> bytes:
         """Its file."""
@@ -44,7 +53,9 @@ class Figures(NamedTuple):
 
 def read_settings(run: Path, run_id: str) -> LiveSettings:
     """The settings of a run. Raises Unusable: the file is not what it should be."""
-    fields = documents.document(run / layout.CONTROL / layout.SETTINGS, run_id, is_private=True) or {}
+    fields = documents.document(run / layout.CONTROL / layout.SETTINGS, run_id, is_private=True)
+    if fields is None:
+        return LiveSettings()
     return LiveSettings(small_number(fields.get("version")) or 0, _read_numbers(fields.get("values"), VALUES_AT_MOST))
 
 

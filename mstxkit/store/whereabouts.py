@@ -25,11 +25,16 @@ _CLOCKS_AGREE_S = 1.0
 
 
 class Age(NamedTuple):
-    """How long ago something was written."""
+    """How long ago something was written.
 
-    # By the writer's clock and the reader's: where these are two, and differ, it is as wrong, and it may be below 0.
+    Args:
+        seconds: By the writer's clock and the reader's: where these are two, and differ, it is as wrong, and it may be
+            below 0.
+        is_exact: Was one clock enough, as both are on one host?
+    """
+
     seconds: float
-    is_exact: bool  # was one clock enough, as both are on one host?
+    is_exact: bool
 
     @property
     def words(self) -> str:
@@ -40,20 +45,29 @@ class Age(NamedTuple):
 
 
 class Whereabouts(NamedTuple):
-    """Where one process was, and when that was seen."""
+    """Where one process was, and when that was seen.
 
-    # host, pid, rank, role, part: of the process; None where that is not known
+    Args:
+        host, pid, rank, role, part: Of the process; None where that is not known.
+        step: Its newest; None before its first.
+        stage: The innermost that is open; None between two of them.
+        in_stage_s: How long it had been in it.
+        written_ns: Wall clock of its host.
+        age: At the moment of reading.
+        under: What it works under; docs of `host/parts.py`.
+    """
+
     host: str
     pid: int
     rank: int | None
     role: str
     part: str
-    step: int | None  # its newest; None before its first
-    stage: str | None  # the innermost that is open; None between two of them
-    in_stage_s: float | None  # how long it had been in it
-    written_ns: int  # wall clock of its host
-    age: Age  # at the moment of reading
-    under: str = ""  # what it works under; docs of `host/parts.py`
+    step: int | None
+    stage: str | None
+    in_stage_s: float | None
+    written_ns: int
+    age: Age
+    under: str = ""
 
     @property
     def who(self) -> tuple[int | None, str, str]:
@@ -95,8 +109,13 @@ def write(run: Path, run_id: str, folder: Path, processes: Iterable[Mapping[str,
 
 def seen(run: Path, run_id: str, unusable: list[Unusable] | None = None) -> list[Whereabouts]:
     """Where the processes of a run were last, by rank and host; files that cannot be used are added to `unusable`."""
-    each = documents.each_usable(files_in(run), lambda file: in_file(file, run_id), unusable)
-    places = [where for of_host in each for where in of_host]
+    places: list[Whereabouts] = []
+    for file in files_in(run):
+        try:
+            places += in_file(file, run_id)
+        except Unusable as exc:
+            if unusable is not None:
+                unusable.append(exc)
     return sorted(places, key=lambda where: (where.rank is None, where.rank or 0, where.host, where.pid))
 
 
@@ -108,7 +127,9 @@ def files_in(run: Path) -> list[Path]:
 
 def in_file(file: Path, run_id: str) -> list[Whereabouts]:
     """Where the processes of one host were; none where there is no file. Unusable: it is no such file."""
-    fields = documents.document(file, run_id) or {}
+    fields = documents.document(file, run_id)
+    if fields is None:
+        return []
     host, written_ns = text_of(fields.get("host")), whole_number(fields.get("written_ns"))
     age = _age_of(fields)
     processes = map(table_of, list_of(fields.get("processes"))[:PROCESSES_AT_MOST])

@@ -13,7 +13,7 @@ from mstxkit.config import configuring, sources
 from mstxkit.errors import ConfigError
 from mstxkit.escalation import planning
 from mstxkit.store import messages
-from mstxkit.store.request import COUNT_AT_MOST, Planned, Request
+from mstxkit.store.request import Planned, Request
 
 RL = """
 profiler_config:
@@ -60,7 +60,7 @@ def test_every_rank_plans_the_same_requests() -> None:
         ("{first_step: 4}", [(4, 1)]),
         ("{first_step: 4, steps: 2, wait: 3, repeat: 3}", [(4, 2), (9, 2), (14, 2)]),
         ("{first_step: 2, steps: 2, more_steps: [7, 9]}", [(2, 2), (7, 1), (9, 1)]),
-        ("{first_step: 2, steps: null}", [(2, COUNT_AT_MOST)]),
+        ("{first_step: 2, steps: null}", [(2, planning.ENDLESS_STEPS)]),
     ],
 )
 def test_each_window_begins_at_its_step(window: str, steps: list[tuple[int, int]]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any, Container, Iterable, Mapping
 
 from ...errors import Problem
@@ -18,6 +19,11 @@ def commands_of(words: Iterable[Word]) -> list[list[Word]]:
         else:
             commands[-1].append(word)
     return [command for command in commands if command]
+
+
+def is_of(program: str, command: list[Word]) -> bool:
+    """Does it start this program?"""
+    return os.path.basename(command[0].text) == program
 
 
 def section_of_words(

@@ -10,7 +10,6 @@ which the profiler has them too, and the kinds are kept.
 
 from __future__ import annotations
 
-import os
 import shlex
 from dataclasses import replace
 from typing import Any, Container, Iterable
@@ -21,7 +20,7 @@ from ..model import Config, Window
 from ..shell import Word
 from ..sources import Path, Source, from_shell
 from . import ENDLESS_STEPS, ONE_WINDOW, Read, Reading, Written, left_out, torch_npu
-from ._arguments import commands_of, one_word, section_of_words
+from ._arguments import commands_of, is_of, one_word, section_of_words
 
 FLAVOUR = "dyno"
 DESCRIPTION = "msMonitor: a command dyno nputrace or dyno npu-monitor in a shell script"
@@ -85,7 +84,7 @@ def read(source: Source) -> Read:
 
 
 def _find_commands(source: Source) -> list[list[Word]]:
-    begun = [words for words in commands_of(source.words) if os.path.basename(words[0].text) == PROGRAM]
+    begun = [words for words in commands_of(source.words) if is_of(PROGRAM, words)]
     return [words for words in begun if any(word.text in (TRACE, MONITOR) for word in words)]
 
 
@@ -137,7 +136,9 @@ def _read_window(reading: Reading) -> Window:
 
 
 def _read_analysis(reading: Reading, ranks: Any) -> str:
-    is_wanted, is_async = (reading.flag(key, "analysis", False) for key in ("analyse", "async-mode"))
+    is_wanted, is_async = ("analyse" in reading.values, "async-mode" in reading.values)
+    for key in [key for key in ("analyse", "async-mode") if key in reading.values]:
+        reading.places["analysis"] = reading.place(key)
     if is_async and not is_wanted:
         reading.note("--async-mode does nothing without --analyse")
     if is_wanted and not is_async and ranks != "all":

@@ -8,7 +8,6 @@ steps from 0, -1 for the end of the run, `./profile`.
 
 from __future__ import annotations
 
-import os
 import shlex
 from typing import Any
 
@@ -17,7 +16,7 @@ from .. import shell
 from ..model import Config, Window
 from ..sources import Source, Word, from_shell
 from . import ENDLESS_STEPS, EXPORTS, LEVELS, ONE_WINDOW, Read, Reading, Written, left_out, usual_metrics, whole
-from ._arguments import commands_of, one_word, section_of_words
+from ._arguments import commands_of, is_of, one_word, section_of_words
 
 FLAVOUR = "mindspeed_llm"
 DESCRIPTION = "MindSpeed-LLM on Megatron-Core: --profile-* in a launch script or a list of arguments, steps from 1"
@@ -125,8 +124,7 @@ def ranks(reading: Reading, default: list[int], example: str) -> Any:
 def words_of(source: Source) -> list[Word]:
     """Words of a script's commands; where none is an option of a profile, of what it assigns for another to use."""
     # msMonitor's command line tool has options of such names too.
-    commands = [words for words in commands_of(source.words) if os.path.basename(words[0].text) == "dyno"]
-    others = {id(word) for words in commands for word in words}
+    others = {id(word) for words in commands_of(source.words) if is_of("dyno", words) for word in words}
     own = [word for word in source.words if id(word) not in others]
     if any(_is_option(word.text) or word.text.startswith("--training.") for word in own):
         return own

@@ -28,7 +28,7 @@ from ...profiling.schedule import Schedule
 from ...profiling.session import OneSession, Order, import_ahead, made_preset
 from ...recorder.background import ENDS_WITHIN_S
 from ...store import local_place, messages
-from ...store.aftercare import Care, Caretaker
+from ...store.aftercare import Care
 from ...store.limits import Policy
 from ...store.report import Report, fitted
 from ...store.request import WHOLE_STEPS, Request
@@ -37,6 +37,7 @@ from ..machine.machine import Machine
 from ..machine.moves import Now
 from ..machine.sessions import COMPLETE
 from .beginning import Beginnings
+from .caretaker import Caretaker
 from .inbox import Inbox
 from .light import LightOnDuty
 from .mailbox import AckNumber

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import os
 import threading
-from typing import Any, Callable
+from typing import TYPE_CHECKING, Any, Callable
 
 from ... import faults
 from ...engine.choose import engine
@@ -14,7 +14,9 @@ from ...pieces import boundaries
 from ..machine import plans
 from .duty import Duty
 from .post import own_rank
-from .sentry import Sentry
+
+if TYPE_CHECKING:
+    from .sentry import Sentry
 
 WAITS_AT_MOST_S = 0.05
 
@@ -25,13 +27,16 @@ class FirstStep:
     Args:
         lock: Held by who goes on duty, and who stops.
         begin: Goes on duty, and gives who is on duty by now. Called on another thread, as the run's folder may hang.
+
+    Attributes:
+        origin: The step in which this process first entered a stage of one; None while that is not known.
     """
 
     def __init__(self, lock: threading.Lock, begin: Callable[[], Duty | Sentry | None]) -> None:
         self._lock, self._begin, self._was_tried = lock, begin, False
         self._duty: Duty | None = None
         self._pid: int | None = os.getpid()  # of the process in which the hooks are this object's
-        self.origin: int | None = None  # the step in which this process first entered a stage of one
+        self.origin: int | None = None
         engine.set_watch(self._entered, None, self._stepped)
         engine.watch(True)
 

@@ -13,7 +13,6 @@ import struct
 import threading
 import time
 from collections import deque
-from contextlib import suppress
 from itertools import count
 from pathlib import Path
 from typing import Any, Mapping, NamedTuple
@@ -205,10 +204,12 @@ class Mailbox:
         if self._pid != os.getpid():
             return
         self.flush()
-        with suppress(OSError, MstxkitError):  # the folder is gone
+        try:
             if self._turn.is_ours():  # or nobody's: whoever is left makes them again
                 self._relay.path.unlink(missing_ok=True)
                 self._turn.path.unlink(missing_ok=True)
+        except (OSError, MstxkitError):
+            pass  # the folder is gone
         self._turn.give_up()
 
 

@@ -6,6 +6,7 @@ over the mailbox and the watcher's thread.
 
 from __future__ import annotations
 
+import os
 import time
 from pathlib import Path
 from typing import Any, Callable, Mapping, Sequence
@@ -14,7 +15,6 @@ from ...engine.choose import engine
 from ...host import identity, jitter, life
 from ...profiling import backends
 from ...recorder.background import ENDS_WITHIN_S
-from ...store import hccl
 from ...store.control_folder import ControlFolder
 from ...store.report import SAY_AGAIN_S, Report, Standing, StepPace
 from .mailbox import Mailbox
@@ -22,6 +22,7 @@ from .post import Post
 from .settings import DutySettings
 from .watcher import Watcher
 
+IDLE = "idle"
 _PLACED_EVERY_S = 5.0
 _Place = tuple[Mapping[str, tuple[int, int]], str]  # as `host.parallel.Place`
 
@@ -52,20 +53,32 @@ class OwnWords:
 
         return parallel.place()
 
-    def said(self, pace: StepPace, phase: str = "idle", reports: Sequence[Report] = ()) -> dict[str, Any]:
+    def said(self, pace: StepPace, phase: str = IDLE, reports: Sequence[Report] = ()) -> dict[str, Any]:
         """The document of its acknowledgement, said now. Any thread: the place is as the watcher saw it last."""
         self._said_at = time.monotonic()
         (backend, refused), (groups, why_no_group) = backends.here(), self._can[2]
         standing = Standing(
             self._post.world_size, pace.step, pace.step_ns, tuple(engine.stages_seen()), phase, backend, refused,
-            tuple(reports), groups, why_no_group, hccl.set_here(), self._act,
+            tuple(reports), groups, why_no_group, _timeouts(), self._act,
         )  # fmt: skip
         return {**standing.as_json(), "process": self._process}
 
 
+def _timeouts() -> dict[str, str]:
+    """HCCL's, as this process's environment sets them."""
+    if not any(name.startswith("HCCL_") for name in os.environ):
+        return {}
+    from ...store import hccl
+
+    return hccl.set_here()
+
+
 class Sentry:
-    """One rank's, until `stop`, or until a `Duty` takes it over: `go_on_duty` does that, on the watcher's thread, where
-    there are messages. `beside` is done at each look while nothing goes on; it must not raise.
+    """One rank's, from `start` to `stop`, or until a `Duty` takes it over.
+
+    Args:
+        go_on_duty: Called on the watcher's thread where there are messages: takes this over.
+        beside: What is done at each look while nothing goes on; must not raise.
     """
 
     origin: int | None = None  # a duty's, which sees stages begin
@@ -84,6 +97,10 @@ class Sentry:
         """What an earlier process of this rank has left to the next one on duty; None: nothing."""
         last = self.control.acknowledgement(self.post.rank, self.post.role)
         return None if last is None else last.document.get("memory")
+
+    def start(self) -> None:
+        """Look from now on."""
+        self.watcher.start()
 
     def _look(self) -> None:
         step = engine.process_step()

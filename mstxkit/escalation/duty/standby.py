@@ -99,7 +99,7 @@ class Standby:
             self._go_on_duty(sentry)
         else:
             self._guard = sentry
-            sentry.watcher.start()
+            sentry.start()
         return self._guard
 
     def _relieve(self, sentry: Sentry) -> None:

@@ -15,12 +15,14 @@ _BEFORE_THE_FIRST = ("weight_sync", "evaluate", "save_checkpoint")
 
 class Placing:
     """The windows whose first step of the run is still to be said, by the id of their request.
-    `is_own`: may this rank place them by itself? Not where it may have missed the first step, unless it is rank 0.
+
+    Attributes:
+        is_own: May this rank place them by itself? Not where it may have missed the first step, unless it is rank 0.
+        has_windows: Was any planned here? Then each step matters.
     """
 
     def __init__(self, is_own: bool) -> None:
-        self.is_own = is_own
-        self.has_windows = False  # was any planned here? Then each step matters
+        self.is_own, self.has_windows = is_own, False
         self.origin: int | None = None  # as above; None while it is not known
         self._open: dict[str, Planned] = {}
 

@@ -23,26 +23,30 @@ V = TypeVar("V")
 
 @dataclass
 class Task:
-    """A request that has not ended on this rank."""
+    """A request that has not ended on this rank.
+
+    Args:
+        agreeing: The rank that agrees for all of its ranks on the step at which its window begins; None: needs none.
+        first_step: First step of the window; None until it is decided, and where occurrences are counted.
+        heard_in: A step that is not recorded: it was heard in it, or nothing was recorded of it so far; None: any is.
+        elsewhere: As of `Machine`: these are not waited for.
+        longer_to: A later last step of the window, for a stage that was passed over; None: as it was asked for.
+        ending: State and reason that it is to end with as soon as no session is open; None: it goes on.
+    """
 
     request: Request
     deadline_ns: int  # monotonic clock; no session begins after it
-    # The rank that agrees for all of its ranks on the step at which its window begins; None: needs none.
     agreeing: int | None = None
     state: str = QUEUED  # one of OPEN_STATES
     reason: str = ""  # what it waits for
     ready_ns: int | None = None  # monotonic clock; since when it waits for the agreement; None: it does not
-    # First step of the window; None until it is decided, and where occurrences are counted.
     first_step: int | None = None
-    # A step that is not recorded: it was heard in it, or nothing was recorded of it so far; None: any is.
     heard_in: int | None = None
     suspects: tuple[int, ...] = ()  # the ranks that "suspect+peer" stands for
     had_session: bool = False  # was any session begun for it, or about to begin?
     is_announced: bool = False  # is it written down ahead that one is to begin?
-    elsewhere: frozenset[str] = frozenset()  # as of `Machine`: these are not waited for
-    # A later last step of the window, for a stage that was passed over; None: as it was asked for.
+    elsewhere: frozenset[str] = frozenset()
     longer_to: int | None = None
-    # State and reason that it is to end with as soon as no session is open; None: it goes on.
     ending: tuple[str, str] | None = None
     counts: Counter[str] = field(default_factory=Counter)  # occurrences recorded, by stage
     steps: list[int] = field(default_factory=list)  # steps in which anything was recorded, in order
@@ -238,7 +242,7 @@ class Task:
             "suspects": list(self.suspects),
             "had_session": self.had_session or self.is_announced,
             "first_step": self.first_step if self.needs_agreement or self.request.planned is not None else None,
-            "report": self.report(rank, step)._asdict(),
+            "report": self.report(rank, step).as_json(),
         }
 
     @property
@@ -334,7 +338,7 @@ class Ledger:
     def memory(self) -> dict[str, Any]:
         """As plain data, for a restart."""
         return {
-            "ended": [report._asdict() for report in self.ended.values()],
+            "ended": [report.as_json() for report in self.ended.values()],
             "elsewhere": list(self.elsewhere),
             "early": {"commits": self.commits, "cancels": self.cancels},
         }

@@ -10,10 +10,11 @@ import pytest
 from builders.local_profiles import REQUEST, Place
 
 from mstxkit.errors import CaptureError
+from mstxkit.escalation.duty import caretaker
+from mstxkit.escalation.duty.caretaker import Caretaker
 from mstxkit.escalation.duty.settings import DutySettings, checked
 from mstxkit.host import apart
-from mstxkit.store import aftercare
-from mstxkit.store.aftercare import Care, Caretaker
+from mstxkit.store.aftercare import Care
 
 WITHIN_S = 60
 
@@ -91,7 +92,7 @@ def test_where_it_cannot_be_started_that_is_a_fault_and_no_error(place: Place, m
 
     noted: list[str] = []
     monkeypatch.setattr(apart.os, "posix_spawn", refuse)
-    monkeypatch.setattr(aftercare.faults, "note", lambda site, exc: noted.append(f"{site}: {exc}"))
+    monkeypatch.setattr(caretaker.faults, "note", lambda site, exc: noted.append(f"{site}: {exc}"))
     Caretaker(Care(place.run, place.run_id, place.disk)).consider(1)
 
     assert noted == ["caretaker: no memory"]
