@@ -91,13 +91,14 @@ class JobJudge:
             return Judged()
         step = self._taking.tell_waits(step)
         self._job.feeds.closed(step)
-        self.counts.learn(step)
-        step = compared(step, self.counts.off[step.role])
         history = self._roles.get(step.role) or self._roles.setdefault(step.role, RoleHistory(step.role, self._job))
         before = history.last_step if history.holding.steps else None
+        is_late = before is not None and step.step <= before
+        if not is_late:
+            self.counts.learn(step)
+        step = compared(step, self.counts.off[step.role])
         verdicts = self._end_with_attempt(step, history.members, now_ns)
         shown = history.close(step, self.settings, self._explained(step.role))
-        is_late = before is not None and step.step <= before
         verdicts += self._follow(step, shown, now_ns, is_late) if shown.is_evidence else ()
         if shown.is_evidence and history.holding.steps > self.settings.of(Gates).warm_up:
             explained = self._explained(step.role)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from dataclasses import dataclass, field
+from itertools import compress
 from typing import Any, Container
 
 import numpy as np
@@ -55,12 +56,10 @@ def compared(step: RoleStep, others: Container[str] = ()) -> RoleStep:
 class StepCounts:
     """Remembers who counts its steps one off: time after time it is done with a step when the others are done with the
     one before, or behind. It does other work in a step than they do, and waits for nobody in it.
-
-    Attributes:
-        off: Of each role the keys of those that do.
     """
 
-    off: defaultdict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
+    # Of each role those that do, by their keys, each with what it is called.
+    off: defaultdict[str, dict[str, str]] = field(default_factory=lambda: defaultdict(dict))
     _before: dict[str, tuple[tuple[Peer, ...], Vector]] = field(default_factory=dict)
     _times: dict[str, dict[str, int]] = field(default_factory=dict)
 
@@ -75,11 +74,12 @@ class StepCounts:
         others_s = middle_of(before_s[np.abs(ended_s - done_s) < np.abs(ended_s - before_s) / 10])
         near_s = _AT_ONCE * (done_s - others_s)
         is_off = (np.abs(ended_s - others_s) <= near_s) | (np.abs(before_s - done_s) <= near_s)
-        off = {key_of(members[at]) for at in np.flatnonzero(is_off).tolist()}
-        for key in off.union(times):
+        off = {key_of(peer): peer.who for peer in compress(members, is_off)}
+        for key in {**off, **times}:
             times[key] = min(2 * _TIMES_OFF, times.get(key, 0) + (1 if key in off else -1))
         self._times[step.role] = {key: count for key, count in times.items() if count > 0}
-        self.off[step.role] = {key for key, count in times.items() if count >= _TIMES_OFF}
+        named = {**self.off[step.role], **off}.items()
+        self.off[step.role] = {key: who for key, who in named if times[key] >= _TIMES_OFF}
 
 
 class TakingStages:

@@ -23,7 +23,7 @@ from .losses import course_of
 from .measuring import BASE_RATIO, BEHIND, BEHIND_GAP, FED, HANDED, INSIDE, UNKNOWN, WAITS, Norms
 from .meeting import left_together
 from .replay import Course
-from .shaping import StepCounts, TakingStages, compared, key_of
+from .shaping import StepCounts, TakingStages, compared
 
 Matrix = npt.NDArray[np.float64]
 # A judge that has seen so many steps has seen enough of a long run: its last ones.
@@ -61,12 +61,10 @@ def judged(steps: Sequence[RoleStep], path: str = "RUN") -> JudgedSteps:
         counts.update(judge.judged_steps())
         wants += of_step.wants
         withdrawn += (verdict for verdict in of_step.verdicts if verdict.withdrawn)
-    for role, keys in judge.counts.off.items():
-        every = (peer for step in steps if keys and step.role == role for peer in step.members)
-        off = [*dict.fromkeys(peer.who for peer in every if key_of(peer) in keys)]
-        who = f"{off[0]} and {len(off) - 1} more" if off[1:] else "".join(off)
-        why = f"{who} counted steps one off, compared with nobody"
-        wants += [Want(COUNTS, role, (), None, 0, 0, why)] if off else []
+    for role, named in judge.counts.off.items():
+        others = f" and {len(named) - 1} more" if len(named) > 1 else ""
+        why = f"{next(iter(named.values()), '')}{others} counted steps one off, compared with nobody"
+        wants += [Want(COUNTS, role, (), None, 0, 0, why)] if named else []
     return JudgedSteps(tuple(judge.standing()), tuple(withdrawn), tuple(wants[-1:]), counts)
 
 

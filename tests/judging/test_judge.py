@@ -223,6 +223,21 @@ def test_a_checkpoint_that_nobody_has_marked_is_no_slowness() -> None:
     ]) == []  # fmt: skip
 
 
+@pytest.mark.parametrize("has_late_rings", [False, True])
+def test_who_counts_its_steps_one_off_is_known_though_rings_of_steps_before_come_late(has_late_rings: bool) -> None:
+    """Rank 2 is done with each step when the others are done with the one before."""
+    judge = JobJudge()
+    for number in range(40):
+        begun = [[number + (0.0 if rank != 2 else -1.0)] for rank in range(4)]
+        step = role_step(number, ["actor_update"], begun, [[at + 0.99] for (at,) in begun])
+        judge.close(step)
+        if has_late_rings:
+            met = [(rank, 0, number, at + 0.5, at + 0.9, 0) for rank, (at,) in enumerate(begun)]
+            judge.close(step._replace(collectives=collectives(met)))
+
+    assert [*judge.counts.off["actor"].values()] == ["rank 2"]
+
+
 @pytest.mark.parametrize("is_async", [False, True])
 def test_a_healthy_job_gets_no_verdict(is_async: bool) -> None:
     assert judged(SimulatedJob(JobShape(ranks=8, is_async=is_async, mismatch=0.5), 11), 120) == []

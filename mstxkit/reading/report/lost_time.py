@@ -49,7 +49,7 @@ def of(account: Account) -> tuple[list[Matter], float]:
         return matters, 0.0
     several = {_key_of(row["stage"]) for row in rows if row["kind"] == STRAGGLER and row["group"]}
     alone = {of["role"]: sum(m.weight for v, m in zip(judged, matters) if v["role"] == of["role"]) for of in judged}
-    pairs = [(m, v) for v, m in zip(judged, matters)]
+    pairs = zip(matters, judged)
     matters = [m if _key_of(m.stage) in several else _with_others(m, v, alone[v["role"]]) for m, v in pairs]
     explained = [(v["role"], v["stage"], m.weight) for v, m in zip(judged, matters) if m.blames]
     others = []

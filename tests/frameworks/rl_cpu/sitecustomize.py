@@ -12,6 +12,7 @@ from typing import Any
 
 HERE = Path(__file__).resolve().parent
 REPLACED = {
+    "acl": HERE.parent / "llm_cpu/acl.py",
     "torch_npu.contrib.transfer_to_npu": HERE.parent / "llm_cpu/transfer_to_cpu.py",
     "mindspeed.op_builder.algorithm_builder": HERE / "algorithm_builder.py",
     "vllm": HERE / "vllm_on_cpu.py",
