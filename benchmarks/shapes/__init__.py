@@ -18,7 +18,7 @@ from .barriers import (
     StageOfOne,
 )  # fmt: skip
 from .pipelines import BlindPipeline, Grid, InterleavedPipeline, Pipeline
-from .roles import Controlled, Dispatched, OneStepOff, Queue, RewardRole, UndeclaredQueue
+from .roles import Called, Controlled, Dispatched, OneStepOff, Queue, RewardRole, UndeclaredQueue
 from .shape import Shape
 
 _BLIND: Mapping[str, object] = {"has_rings": False}
@@ -29,7 +29,8 @@ SHAPES: Mapping[str, tuple[type[Shape], Mapping[str, object]]] = {
     "ddp_groups": (Collectives, {"group_ranks": 8, "rings": ALWAYS}), "pipeline": (Pipeline, {"rings": ALWAYS}),
     "pipeline_blind": (BlindPipeline, _BLIND), "pipeline_interleaved": (InterleavedPipeline, {"rings": ALWAYS}),
     "grid": (Grid, {"rings": ALWAYS, "ranks": 32}), "controller": (Controlled, _BLIND),
-    "reward_role": (RewardRole, _BLIND), "queue": (Queue, {}), "queue_undeclared": (UndeclaredQueue, {}),
+    "reward_role": (RewardRole, _BLIND), "called": (Called, _BLIND), "queue": (Queue, {}),
+    "queue_undeclared": (UndeclaredQueue, {}),
     "one_step_off": (OneStepOff, {}), "hosts": (Hosts, {"ranks": 64}), "stage_of_one": (StageOfOne, _BLIND),
     "nested": (Nested, _BLIND), "rounds": (Rounds, {"has_rings": False, "tail": 0.8}), "restarts": (Restarts, _BLIND),
     "longer": (Longer, _BLIND), "longer_untold": (LongerUntold, _BLIND),

@@ -76,6 +76,46 @@ class RewardRole(Shape):
         yield actors, actors.close()
 
 
+class Called(Shape):
+    """Actors, reward servers and critics, which a controller calls one after the other, in the end critics and actors
+    at once. Nothing is recorded of it, and a call takes it 2 to 5 % of a step.
+    """
+
+    at = {
+        **dict.fromkeys(_OF_RANKS, ("actor", "actor_generate")), "role": ("reward", "reward"),
+        "server": ("critic", "critic_update"), "controller": (CONTROLLER, ""),
+    }  # fmt: skip
+
+    def build(self) -> None:
+        """Four actors to a server, and to a critic."""
+        few = max(2, self.shape.ranks // 4)
+        self.actors = self.team("actor", self.shape.ranks)
+        self.servers = self.team("reward", few, self.shape.ranks)
+        self.critics = self.team("critic", few, self.shape.ranks + few)
+        self.caller = self.controller({})
+
+    def play(self) -> Steps:
+        """A step: four calls."""
+        self._call((self.actors, "actor_generate", 0.35))
+        self._call((self.servers, "reward", 0.12))
+        self._call((self.critics, "critic_compute_values", 0.1))
+        self._call((self.actors, "actor_update", 0.3), (self.critics, "critic_update", 0.28))
+        self.caller.close()
+        for team in (self.servers, self.critics, self.actors):
+            yield team, team.close()
+
+    def _call(self, *calls: tuple[SimulatedProcesses, str, float]) -> None:
+        self.caller.work("", self.random.uniform(0.02, 0.05) * self.shape.step_s)
+        with self.caller.stage(calls[0][1]):
+            for team, stage, share in calls:
+                team.wait_until(self.caller.ended_s)
+                if stage == "actor_generate":
+                    generate(team, stage, share * self.shape.step_s)
+                else:
+                    team.compute(stage, share * self.shape.step_s)
+            self.caller.wait_until(max(float(team.ended_s) for team, _, _ in calls))
+
+
 class Queue(Shape):
     """Async training: rollouts put parts of a batch into a bounded queue, and trainers take it once it is whole.
 

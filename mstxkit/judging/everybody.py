@@ -193,7 +193,8 @@ class Everybody:
             is_hidden = may_hide(kind, int(measured.mode[piece]), int(change.steps[piece]))
             if asks[piece] and is_hidden:
                 slower.asks.append(kind.stage)
-            if fires[piece]:
+            is_open = kind.where in (BEFORE, BEHIND_GAP) and self._feeds.may_end_with_another(self._role, kind.stage)
+            if fires[piece] and not is_open:
                 slower.findings.append(self._finding(limits, measured, piece, change, lost_s, is_hidden))
         return slower
 
@@ -214,7 +215,7 @@ class Everybody:
             Key(ALL_SLOW, kind.where, kind.stage), -1, int(change.steps[piece]),
             math.expm1(change.mean[piece]), float(lost_s[piece]),
             float(change.score[piece] / limits.threshold), (), evidence, owner=measured.owners[piece],
-            is_hidden=is_hidden,
+            is_hidden=is_hidden, role=self._role if kind.where == BEHIND_GAP else "",
         )  # fmt: skip
 
 

@@ -25,7 +25,9 @@ CONTROLLER = "controller"
 # Steps of each other role that are remembered, members that are looked at, and pairs of pieces and sources.
 _STEPS, _LOOKED_AT, _PAIRS_AT_MOST = 12, 64, 4096
 # "Right after" is within this share of a step. Of so many log odds it is known, of so few no more.
-_RIGHT_AFTER, _LEAST_S, _KNOWN, _UNKNOWN, _AT_MOST = 0.02, 2e-4, 7.0, -4.0, 20.0
+_RIGHT_AFTER, _LEAST_S, _KNOWN, _PROMISING, _UNKNOWN, _AT_MOST = 0.02, 2e-4, 7.0, 2.0, -4.0, 20.0
+# Of a gap it may be twice as much as the gap takes when nobody is waited for, up to so many times that share.
+_RIGHT_AFTER_GAP, _FORGETS = 4.0, 1.02
 # How often it is so where it is so, and how often at least chance has it.
 _USUALLY, _CHANCE_LEAST, _CHANCE_MOST = 0.9, 0.03, 0.6
 # Where nobody says that a stage waits, its time must vary by so much more than the time after the other's end.
@@ -38,9 +40,10 @@ Source = tuple[str, str]  # a role, and its stage
 
 
 class _Events(NamedTuple):
-    """Ends of a stage in the last steps of a role, in their order: when, in which step, of which member."""
+    """Ends of a stage in the last steps of a role, in their order: when, how long it was, in which step, of whom."""
 
     at_s: Vector
+    took_s: Vector
     step: npt.NDArray[np.int64]
     member: npt.NDArray[np.int64]
 
@@ -70,11 +73,12 @@ class _Tie(NamedTuple):
 
 
 class _Ended(NamedTuple):
-    """When each member ended each stage of a step, and whom its stages wait for."""
+    """When each member began and ended each stage of a step, and whom its stages wait for."""
 
     step: int
     stages: tuple[str, ...]
-    left_s: npt.NDArray[np.float64]
+    entered_s: Vector
+    left_s: Vector
     waits_for: Mapping[str, str]
 
 
@@ -98,6 +102,7 @@ class Feeds:
         self._steps: dict[str, deque[_Ended]] = {}
         self._ties: dict[tuple[str, Piece, Source], _Tie] = {}
         self._fed: dict[tuple[str, Piece], Source] = {}
+        self._least_s: dict[tuple[str, Piece], float] = {}
         self._events: dict[Source, _Events] = {}
         self._controllers: set[str] = set()
 
@@ -107,7 +112,7 @@ class Feeds:
         if all(peer.is_controller for peer in step.members):
             self._controllers.add(role)
         of_role = self._steps.setdefault(role, deque(maxlen=_STEPS))
-        of_role.append(_Ended(step.step, step.stages, step.left_s, step.waits_for))
+        of_role.append(_Ended(step.step, step.stages, step.entered_s, step.left_s, step.waits_for))
         self._ended_s[role] = max(self._ended_s.get(role, -math.inf), float(np.nanmax(step.left_s, initial=-math.inf)))
         self._events = {source: events for source, events in self._events.items() if source[0] != role}
 
@@ -146,6 +151,9 @@ class Feeds:
             for at, kind in enumerate(pieces.kinds)
             if kind.where in (IN, BEFORE) and pieces.owners[at] in ("", kind.stage)
         )
+        for kind, _, took_s in looked_at:
+            least_s = _FORGETS * self._least_s.get((step.role, kind), np.inf)
+            self._least_s[step.role, kind] = min(least_s, float(np.nanmin(took_s, initial=np.inf)))
         waiting.append(_Pending(step.role, step.step, step.waits_for, looked_at, ended_s, {step.role}))
         for of_role in self._pending.values() if len(self._steps) > 1 else ():
             for pending in of_role:
@@ -171,19 +179,26 @@ class Feeds:
             return
         tie = before or _Tie()
         near_s = self._near_s[pending.role]
+        if kind.where == BEFORE:
+            near_s = max(near_s, min(2 * self._least_s[pending.role, kind], _RIGHT_AFTER_GAP * near_s))
         events = self._events_of(source)
         has_waited = took_s > 2 * near_s  # what ends right after they came may have ended by what they did before
         if not has_waited.any() or not len(events.at_s):
             return
         last = _last_before(events.at_s, done_s[has_waited])
         lag_s = np.where(last >= 0, done_s[has_waited] - events.at_s[last], np.inf)
-        is_near = float((lag_s <= near_s).mean())
-        chance = _chance(events.at_s, near_s)
-        odds = math.log(_USUALLY / chance) if is_near >= 0.7 else math.log((1 - _USUALLY) / (1 - chance))
+        is_near, chance = lag_s <= near_s, _chance(events.at_s, near_s)
+        room_s = took_s[has_waited] - events.took_s[last]
+        if is_declared and is_near.mean() < 0.7 <= (lag_s <= room_s).mean():
+            # It lies within the time that is waited, as far from its end as there is room: the more, the likelier by
+            # chance.
+            is_near, chance = lag_s <= room_s, _chance(events.at_s, float(np.median(room_s)), _USUALLY)
+        share = float(is_near.mean())
+        odds = math.log(_USUALLY / chance) if share >= 0.7 else math.log((1 - _USUALLY) / (1 - chance))
         lag, took = float(np.median(lag_s)), float(np.median(took_s[has_waited]))
-        behind = float(np.median(pending.step - events.step[last[lag_s <= near_s]])) if is_near > 0 else math.nan
+        behind = float(np.median(pending.step - events.step[last[is_near]])) if share > 0 else math.nan
         tie = _Tie(
-            max(-_AT_MOST, min(_AT_MOST, tie.odds + (odds if is_near >= 0.7 or is_near <= 0.3 else 0.0))),
+            max(-_AT_MOST, min(_AT_MOST, tie.odds + (odds if share >= 0.7 or share <= 0.3 else 0.0))),
             *_followed(tie.lag_s, tie.lag_spread_s, lag), *_followed(tie.took_s, tie.took_spread_s, took),
             *_followed(tie.behind, tie.behind_spread, behind),
         )  # fmt: skip
@@ -230,11 +245,38 @@ class Feeds:
             took_s[:, at] = np.minimum(0.0 if feed is None else np.nan_to_num(feed.lag_s), whole_s[:, at])
         return course._replace(feeds=tuple(feeds), took_s=took_s, wait_s=whole_s - took_s)
 
+    def after_source(self, role: str, step: int, pieces: StepPieces) -> StepPieces:
+        """Pieces of which the gaps that end with another role's stage take what comes after that: nobody of any role
+        does anything in it. Where the other's step is not over yet, it is that of the step before; NaN: not known.
+        """
+        took_s, fed, before = pieces.took_s.copy(), self.roles_of(role, {}), [*self._pending[role]][-2:-1]
+        for at in [at for at, kind in enumerate(pieces.kinds) if kind.where == BEFORE and kind in fed]:
+            kind = pieces.kinds[at]
+            lag_s = self._lag_s(role, step, kind, pieces.done_s[:, at])
+            for of_kind, done_s, _ in before[0].pieces if before and np.isnan(lag_s).all() else ():
+                if of_kind == kind:
+                    lag_s[:] = np.median(self._lag_s(role, before[0].step, kind, done_s))
+            took_s[:, at] = np.minimum(lag_s, took_s[:, at])
+        return pieces._replace(took_s=took_s)
+
+    def _lag_s(self, role: str, step: int, kind: Piece, done_s: Vector) -> Vector:
+        """(M,) how long after the end of its source a piece was over; NaN: that was not seen yet."""
+        feed, behind = self._feed(role, step, kind, done_s), self._ties[role, kind, self._fed[role, kind]].steps_behind
+        if feed is None or behind is None or any(of != step - behind for _, of in feed.courses):
+            return np.full(len(done_s), np.nan)
+        return feed.lag_s
+
+    def may_end_with_another(self, role: str, stage: str) -> bool:
+        """May the gap before that stage be over by what another role does, which is not known yet?"""
+        kind = Piece(BEFORE, stage)
+        ties = (tie.odds for (of, piece, _), tie in self._ties.items() if of == role and piece == kind)
+        return (role, kind) not in self._fed and max(ties, default=0.0) > _PROMISING
+
     def _feed(self, role: str, step: int, kind: Piece, done_s: Vector) -> Feed | None:
         """By whom a piece was over in a step, member by member; None: nobody is known.
 
         It is the source's last end before it went on; where the source is always as many steps behind, its last end of
-        that step: another member of it may have ended its next one since.
+        that step: another member of it may have ended its next one since, or that step may not be over yet.
         """
         source = self.source(role, kind)
         events = None if source is None else self._events_of(source)
@@ -245,7 +287,7 @@ class Feeds:
         if behind is not None:
             of_step = np.append(np.flatnonzero(events.step == step - behind), -1)
             in_step = of_step[_last_before(events.at_s[of_step[:-1]], done_s)]
-            at = np.where(in_step >= 0, in_step, at)
+            at = np.where(in_step >= 0, in_step, at if len(of_step) > 1 else -1)
         steps, course = np.unique(events.step[at], return_inverse=True)
         return Feed(
             tuple((source[0], int(of_step)) for of_step in steps), np.where(at >= 0, course.reshape(-1), -1),
@@ -259,17 +301,14 @@ def places_of(feeds: tuple[Feed | None, ...]) -> set[Place]:
 
 
 def _read_events(steps: deque[_Ended], stage: str) -> _Events:
-    parts = [
-        (step.left_s[:, step.stages.index(stage)], np.full(len(step.left_s), step.step), np.arange(len(step.left_s)))
-        for step in steps
-        if stage in step.stages
-    ]
-    if not parts:
-        return _Events(np.zeros(0), np.zeros(0, np.int64), np.zeros(0, np.int64))
-    at_s, of_step, member = (np.concatenate(column) for column in zip(*parts))
+    parts = [(np.zeros(0), np.zeros(0), np.zeros(0, np.int64), np.zeros(0, np.int64))]
+    for step in (step for step in steps if stage in step.stages):
+        entered_s, left_s = (times[:, step.stages.index(stage)] for times in (step.entered_s, step.left_s))
+        parts.append((left_s, left_s - entered_s, np.full(len(left_s), step.step), np.arange(len(left_s))))
+    at_s, took_s, of_step, member = (np.concatenate(column) for column in zip(*parts))
     kept = np.flatnonzero(np.isfinite(at_s))
     kept = kept[np.argsort(at_s[kept], kind="stable")]
-    return _Events(at_s[kept], of_step[kept], member[kept])
+    return _Events(at_s[kept], took_s[kept], of_step[kept], member[kept])
 
 
 def _last_before(events_s: Vector, done_s: Vector) -> npt.NDArray[np.int64]:
@@ -277,12 +316,12 @@ def _last_before(events_s: Vector, done_s: Vector) -> npt.NDArray[np.int64]:
     return np.asarray(np.searchsorted(events_s, np.where(np.isfinite(done_s), done_s, -np.inf), side="right") - 1)
 
 
-def _chance(events_s: Vector, near_s: float) -> float:
+def _chance(events_s: Vector, near_s: float, at_most: float = _CHANCE_MOST) -> float:
     """Which share of all times lies right after one of the events."""
     apart_s = np.diff(events_s)
     over_s = float(events_s[-1] - events_s[0])
-    share = float(np.minimum(apart_s, near_s).sum()) / over_s if over_s > 0 else _CHANCE_MOST
-    return min(_CHANCE_MOST, max(_CHANCE_LEAST, share))
+    share = float(np.minimum(apart_s, near_s).sum()) / over_s if over_s > 0 else at_most
+    return min(at_most, max(_CHANCE_LEAST, share))
 
 
 def _followed(mean: float, spread: float, value: float) -> tuple[float, float]:

@@ -28,6 +28,7 @@ class Surplus(NamedTuple):
         members: By their keys; (): all of them.
         excess: Logarithm of time over expected time.
         slow: Groups whose collectives take too long, and by how many seconds; there `excess` counts nothing.
+        role: In whose steps; "": of the role that the cause was found in.
     """
 
     where: str
@@ -35,6 +36,7 @@ class Surplus(NamedTuple):
     members: tuple[str, ...] = ()
     excess: float = 0.0
     slow: Mapping[int, float] = {}
+    role: str = ""
 
 
 class Finding(NamedTuple):
@@ -53,6 +55,7 @@ class Finding(NamedTuple):
         owner: The stage that its time is of, where that is not the one in its key.
         members: Of a set that is slow together (a host, those with one part of a model): their keys.
         is_hidden: May it be one of them alone, whom nothing shows?
+        role: In whose steps, of what is of a controller.
     """
 
     key: Key
@@ -67,6 +70,7 @@ class Finding(NamedTuple):
     owner: str = ""
     members: tuple[str, ...] = ()
     is_hidden: bool = False
+    role: str = ""
 
     @property
     def kind(self) -> str:
@@ -78,7 +82,7 @@ class Finding(NamedTuple):
         members = self.members or ((self.key.member,) if self.key.member else ())
         excess = math.log1p(max(0.0, self.ratio)) if excess is None else excess
         excess = EVERYTHING if self.key.kind == SERIAL else excess
-        return Surplus(self.key.where, self.key.stage, members, excess, self.slow)
+        return Surplus(self.key.where, self.key.stage, members, excess, self.slow, self.role)
 
     @property
     def is_of_controller(self) -> bool:

@@ -172,7 +172,8 @@ class JobJudge:
         for finding in sorted(findings, key=lambda finding: -len(finding.members)):
             if self._is_known_better(step.role, finding):
                 continue
-            standing = next((other for other in self._of_role(step.role) if other.is_of_same_ranks(finding)), None)
+            others = self._standing.values() if finding.is_of_controller else self._of_role(step.role)
+            standing = next((other for other in others if other.is_of_same_ranks(finding)), None)
             if standing is not None and not standing.is_explained_by(finding):
                 standing.join(finding)
                 continue

@@ -11,11 +11,11 @@ import numpy as np
 
 from . import cutting
 from .columns import Ranks, Vector
-from .cutting import StepPieces
+from .cutting import BEFORE, Piece, StepPieces
 from .evidence import Peer, RoleStep
 from .feeds import Feeds
 from .inside import Inside
-from .measuring import BASE_RATIO, MeasuredStep, Norms
+from .measuring import BASE_RATIO, BEHIND_GAP, MeasuredStep, Norms
 from .shaping import follow_length, key_of, length_s, with_inside
 
 
@@ -72,11 +72,14 @@ class RoleLessons:
         if not 0.5 < self.base_s / (BASE_RATIO * self.step_s) < 2:
             self.base_s = BASE_RATIO * self.step_s
         self._feeds.learn(step, pieces, self.step_s)
-        self.norms.fed = self._feeds.roles_of(self._role, step.waits_for)
+        before, self.norms.fed = self.norms.fed, self._feeds.roles_of(self._role, step.waits_for)
         self.norms.learn_groups(step)
+        new = (kind for kind, side in self.norms.fed.items() if before.get(kind) != side)
+        self.norms.regrouped |= {Piece(BEHIND_GAP, kind.stage) for kind in new if kind.where == BEFORE}
         return True
 
     def measure(self, step: RoleStep, pieces: StepPieces, tells: Inside | None) -> MeasuredStep:
         """A step, measured by what those before it taught; it teaches what the work costs and who waits where."""
+        pieces = self._feeds.after_source(self._role, step.step, pieces)
         pieces = pieces if tells is None else with_inside(pieces, step, tells)
         return self.norms.measure(step, pieces, self.step_s, self.base_s, self.ranks)

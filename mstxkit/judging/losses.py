@@ -161,20 +161,22 @@ class Losses:
 
     def _lost(self, steps: Sequence[Course], at: int, parts: Sequence[Surplus], base_s: float) -> StepLoss | None:
         """What the step at that place of these loses, what was won in those before it being won already."""
-        last, by_rings = self._job.feeds.told_of(steps[at]), self._of(parts) is self._with_rings
-        window = list(steps[max(0, at - (_WINDOW_OF_RINGS if by_rings else _WINDOW) + 1) : at + 1])
-        less = {course.place: list(_less(course, parts, base_s)) for course in window}
+        first = at - (_WINDOW_OF_RINGS if self._of(parts) is self._with_rings else _WINDOW) + 1
+        window = [self._job.feeds.told_of(steps[place]) for place in range(max(0, first), at + 1)]
+        last = window[-1]
+        courses = self._job.courses(window)
+        less = {of.place: list(_less(of, parts, base_s, last.role)) for of in courses if of.step >= window[0].step}
         if not less[last.place]:
             return None
         # None of them where a cause is of no single member.
         keys = {key for part in parts for key in part.members}
         those = replay.near(last, np.array([key_of(peer) in keys for peer in last.members], bool))
-        courses = self._job.courses(window)
         leads = replay.earlier(courses, less)
-        # Through a queue it takes some steps until what one is earlier has come round to all: the last ones together.
+        # Through a queue it takes some steps until what one is earlier has come round to all: the last ones together,
+        # but for the very last, of which others may not have told yet.
         is_fed = any(feed is not None for course in courses for feed in course.feeds)
-        counted = [course for course in window[len(window) // 2 :] if course.members == last.members]
-        counted = counted if is_fed else window[-1:]
+        counted = [course for course in window[len(window) // 2 : -1] if course.members == last.members]
+        counted = counted if counted and is_fed else window[-1:]
         won_s = [replay.won_s(course, leads[course.place], those) for course in counted]
         lengths_s = [replay.length_s(course, those) for course in counted]
         seconds, length_s = float(np.mean(won_s)), float(np.mean(lengths_s))
@@ -223,11 +225,11 @@ def _keep(steps: deque[Course], course: Course) -> None:
         steps.popleft()
 
 
-def _less(course: Course, parts: Iterable[Surplus], base_s: float) -> Iterator[Less]:
+def _less(course: Course, parts: Iterable[Surplus], base_s: float, role: str) -> Iterator[Less]:
     places = {key_of(peer): at for at, peer in enumerate(course.members)}
     for part in parts:
         piece = course.piece(part.where, part.stage)
-        if piece < 0:
+        if piece < 0 or (part.role or role) != course.role:
             continue
         if part.where == LINK:
             yield Less(piece, np.zeros(len(course.ended_s)), of_groups=part.slow)

@@ -87,7 +87,7 @@ class Norms:
         self.waiting, self.regression = JointEnds(), Regression(FEATURES)
         self.collective_in: set[str] = set()
         self.handed_in: set[str] = set()
-        self.regrouped: set[str] = set()  # stages of which it was just learned who meets in them
+        self.regrouped: set[Piece] = set()  # of which it was just learned who meets there, or who decides them
         self.rows, self._of_members, self._of_places = RowOrder(), OwnHistory(), OwnHistory()
         self.fed: Mapping[Piece, str] = {}  # pieces that another side decides
         self.suspected: set[str] = set()  # stages in which something is slow: nothing is learned there of who waits
@@ -105,7 +105,7 @@ class Norms:
             self.collective_in.add(step.stages[stage])
             labels, before = labels_in(rings, stage, len(step.members)), self._meets.get(step.stages[stage])
             if (labels is None) != (before is None):
-                self.regrouped.add(step.stages[stage])
+                self.regrouped.add(Piece(BEHIND, step.stages[stage]))
             if labels is None:
                 self._meets.pop(step.stages[stage], None)
             else:
@@ -161,7 +161,11 @@ class Norms:
         place = self.places.of(pieces.kinds)
         mode = self.modes(pieces.kinds)
         kinds = tuple(
-            Piece(BEHIND if where == IN else BEHIND_GAP, stage) if waits == WAITS else Piece(where, stage)
+            Piece(BEHIND, stage)
+            if where == IN and waits == WAITS
+            else Piece(BEHIND_GAP, stage)
+            if where == BEFORE and waits in (WAITS, FED)
+            else Piece(where, stage)
             for (where, stage), waits in zip(pieces.kinds, mode)
         )
         at = self.columns.of(kinds)
@@ -201,7 +205,8 @@ class Norms:
         slopes = self.regression.slopes(at) + _PRIOR
         most = _CURVATURE * np.abs(features).max(axis=2)
         predicted = np.clip(np.einsum("mkf,kf->mk", features, slopes), -most, most)
-        times = np.where((mode == FED) | (mode == HANDED), np.nan, np.log(took + base_s))
+        is_theirs = ((mode == FED) & ~pieces.are(BEFORE)) | (mode == HANDED)
+        times = np.where(is_theirs, np.nan, np.log(took + base_s))
         rest = times - predicted
         excess, level = _after_the_quicker(rest, ranks.usual_noise(at)), _usual_of(rest)
         if len(together) > 1:
@@ -212,6 +217,7 @@ class Norms:
         for piece in np.flatnonzero(mode == IN_A_ROW).tolist():
             is_learned = pieces.kinds[piece].stage not in self.suspected
             excess[:, piece] = self._of_members.excess(int(place[piece]), rest[:, piece], is_learned)
+        excess[:, mode == FED] = np.nan
         places = _labels_of_places(step)
         if places is not None:
             own = np.flatnonzero((mode == FREE) | (mode == UNKNOWN))
@@ -331,8 +337,8 @@ def _comparable(kinds: tuple[Piece, ...], mode: At, pieces: StepPieces, step_s: 
         apart_s = np.fmax.reduce(pieces.came_s, axis=0) - np.fmin.reduce(pieces.came_s, axis=0)
     go_together = bool(np.nanmin(apart_s, initial=np.inf) < 0.5 * step_s) and bool(len(apart_s))
     is_gap = np.array([kind.where in (BEFORE, BEHIND_GAP) for kind in kinds], bool)
-    is_compared = ~is_gap | (mode == WAITS).any() | (go_together & pieces.is_first)
-    return np.asarray(is_compared & (mode != FED) & (mode != HANDED))
+    is_compared = ~is_gap | (mode == WAITS).any() | (mode == FED) | (go_together & pieces.is_first)
+    return np.asarray(is_compared & (mode != HANDED) & ((mode != FED) | is_gap))
 
 
 def _features(

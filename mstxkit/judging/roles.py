@@ -95,8 +95,8 @@ class RoleHistory(RoleLessons):
         return self._judge(step, pieces, tells, settings, may_judge, set(explained))
 
     def _begin_anew_where_regrouped(self) -> None:
-        for stage in self.norms.regrouped:
-            self._everybody.levels.begin_anew(self.norms.columns.find(Piece(BEHIND, stage)))
+        for kind in self.norms.regrouped:
+            self._everybody.levels.begin_anew(self.norms.columns.find(kind))
 
     @property
     def last_step(self) -> int:

@@ -89,8 +89,7 @@ class StandingVerdict:
         )  # fmt: skip
         begun = cls(finding, verdict, history, _excess_of(finding), finding.steps, finding.steps)
         if finding.key.where != NOW_AND_THEN:
-            for lost in history.lost_lately(begun.parts(), finding.steps):
-                begun.loss.add(lost)
+            begun.loss = begun._loss_of_last(finding.steps)
         if not begun.loss.times:
             begun.loss.add(StepLoss(finding.lost_s, history.step_s))
         begun.coverage = seen.coverage if seen is not None else 0.0 if finding.is_hidden else 1.0
@@ -113,6 +112,13 @@ class StandingVerdict:
         """
         if finding.key.stage not in self.stages:
             self.also[finding.key.where, finding.key.stage] = _excess_of(finding)
+            self.loss = self._loss_of_last(finding.steps)
+
+    def _loss_of_last(self, steps: int) -> LossRatio:
+        loss = LossRatio()
+        for lost in self.history.lost_lately(self.parts(), steps):
+            loss.add(lost)
+        return loss
 
     def follow(self, again: Finding | None, has_rings: bool) -> None:
         """One step more, in which it was found again or not; what rings tell of shows only in steps that have them."""

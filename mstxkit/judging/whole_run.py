@@ -28,6 +28,8 @@ from .shaping import StepCounts, TakingStages, compared
 Matrix = npt.NDArray[np.float64]
 # A judge that has seen so many steps has seen enough of a long run: its last ones.
 STEPS_AT_MOST = 2000
+# Who was handed something in a step, is told so many steps of all roles later.
+_AHEAD = 6
 # What a piece is called before it is known that all wait in it.
 PLAIN = {BEHIND: IN, BEHIND_GAP: BEFORE}
 
@@ -114,7 +116,13 @@ class WholeRun:
         self._modes = {role: self._modes_of(role) for role in self._cutters}
         for role, stage in left_together(of.step for of in cut):
             self._modes[role].setdefault(Piece(IN, stage), WAITS)
-        self.steps = [self._seen(step, of_step) for step, of_step in zip(every, cut)]
+        self.steps = [*map(self._seen, cut)]
+        for at in range(len(every) + _AHEAD):
+            if at < len(every):
+                self._feeds.closed(every[at])
+            if at >= _AHEAD:  # what was handed over in it, the others have told by now
+                seen = self.steps[at - _AHEAD]
+                self.steps[at - _AHEAD] = seen._replace(course=self._feeds.told_of(seen.course))
 
     def _learn(self, step: RoleStep) -> _CutStep:
         self._feeds.closed(step)
@@ -138,9 +146,8 @@ class WholeRun:
             modes.update((kind, mode) for kind, mode in lessons.norms.learned_modes().items() if mode != UNKNOWN)
         return {**modes, **dict.fromkeys(self._feeds.roles_of(role, self._waits_for[role]), FED)}
 
-    def _seen(self, as_told: RoleStep, cut: _CutStep) -> SeenStep:
+    def _seen(self, cut: _CutStep) -> SeenStep:
         """A step, measured anew by all that was learned."""
-        self._feeds.closed(as_told)
         step, pieces, tells = cut
         lessons = self._lessons.get((step.role, step.members))
         excess, inside_s, excess_inside = (np.full(pieces.took_s.shape, np.nan) for _ in range(3))
@@ -158,7 +165,7 @@ class WholeRun:
         if (mode == HANDED).any() and tells is not None and step.collectives is not None:
             through = tells._replace(entered=entries_of(step, step.collectives))
         norms, begun_s = Norms() if lessons is None else lessons.norms, pieces.came_s[:, 0] if pieces.kinds else None
-        course = self._feeds.told_of(course_of(step, pieces, norms, mode, through, begun_s))
+        course = course_of(step, pieces, norms, mode, through, begun_s)
         return SeenStep(step, pieces, tells, course, excess, inside_s, excess_inside)
 
 
@@ -167,8 +174,8 @@ def _in_order(steps: Iterable[RoleStep]) -> list[RoleStep]:
     over_s: dict[str, float] = {}
     placed: list[tuple[float, RoleStep]] = []
     for step in steps:
-        ended_s = step.left_s[np.isfinite(step.left_s)]
-        last_s = over_s.get(step.role, -math.inf)
+        ended_s = np.fmax.reduce(step.left_s, axis=1, initial=np.nan)
+        ended_s, last_s = ended_s[np.isfinite(ended_s)], over_s.get(step.role, -math.inf)
         over_s[step.role] = max(last_s, float(np.median(ended_s))) if len(ended_s) else last_s
         placed.append((over_s[step.role], step))
     return [step for _, step in sorted(placed, key=lambda pair: pair[0])]

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import random
+from typing import Any
+
 import pytest
 
 pytest.importorskip("numpy")
@@ -10,6 +13,7 @@ from builders.handed_on import Row
 
 from benchmarks import detection
 from mstxkit.judging import whole_run
+from mstxkit.testing import judge
 from mstxkit.testing.simulator import JobShape
 
 pytestmark = pytest.mark.days("even")
@@ -55,3 +59,80 @@ def test_who_waits_in_a_pipeline_for_what_comes_back_from_a_slow_one_is_not_name
     said = [verdict for _, verdicts, _ in steps for verdict in verdicts]
 
     assert {verdict.rank for verdict in said} == {11, 13}
+
+
+CALLS = (
+    (("actor_generate", "actor", 60.0),), (("reward", "reward", 25.0), ("ref_log_prob", "ref", 20.0)),
+    (("values", "critic", 15.0),), (("critic_update", "critic", 30.0), ("actor_update", "actor", 40.0)),
+)  # fmt: skip
+RANKS = {"actor": 4, "reward": 1, "ref": 2, "critic": 2}
+
+
+def _calls_of_a_controller(slow: str = "", rank: int | None = None, factor: float = 2.5) -> list[dict[str, Any]]:
+    """A controller that tells nothing of itself calls roles one after the other, or two at once. A call takes it 3 to
+    6 ms: more than 2 % of a step. From step 40 on a stage is slower, of a rank or of all; or what is between calls.
+    """
+    rows, now, draw = list[dict[str, Any]](), 0.0, random.Random(7)
+    for step in range(90):
+        for calls in CALLS:
+            is_late = slow == "between" and step >= 40
+            begun, over = now + draw.uniform(3, 6) * (factor if is_late else 1), now
+            for stage, role, ms in calls:
+                for of in range(RANKS[role]):
+                    is_slow = step >= 40 and stage == slow and rank in (None, of)
+                    entered = begun + draw.uniform(0, 0.2)
+                    left = begun + ms * (factor if is_slow else 1) * draw.gauss(1, 0.02)
+                    who = {"role": role, "rank": of, "process": f"{role}{of}", "step": step, "stage": stage}
+                    rows.append({**who, "entered_ns": int(entered * 1e6), "left_ns": int(left * 1e6)})
+                    over = max(over, left)
+            now = over
+    return rows
+
+
+def _lost_ratio(rows: list[dict[str, Any]]) -> float:
+    """Share of the steps from 40 on that the same job does not take where nothing is slower."""
+    healthy_ns, slow_ns = (
+        max(row["left_ns"] for row in of) - max(row["left_ns"] for row in of if row["step"] == 39)
+        for of in (_calls_of_a_controller(), rows)
+    )  # fmt: skip
+    return float(1 - healthy_ns / slow_ns)
+
+
+@pytest.mark.parametrize(
+    ("slow", "rank", "said"),
+    [
+        ("", None, []),
+        ("reward", None, [("all_slow", "reward", "reward", None)]),
+        ("actor_generate", 3, [("compute", "actor", "actor_generate", 3)]),
+        ("values", 0, [("compute", "critic", "values", 0)]),
+        ("critic_update", 1, [("compute", "critic", "critic_update", 1)]),  # by now it takes longer than the actor's
+    ],
+)
+def test_of_roles_that_wait_for_what_another_one_does_none_is_a_second_cause(
+    slow: str, rank: int | None, said: list[tuple[str, str, str, int | None]]
+) -> None:
+    """The gaps of the others were said to be longer, each for itself, and first where they cost more."""
+    rows = _calls_of_a_controller(slow, rank)
+    verdicts = judge(rows).verdicts
+
+    assert [(of.kind, of.role, of.stage, of.rank) for of in verdicts] == said
+    assert all(of.impact_ratio == pytest.approx(_lost_ratio(rows), abs=0.02) for of in verdicts)
+
+
+def test_a_controller_that_is_slow_between_all_calls_is_one_cause() -> None:
+    """Each role shows a part of it."""
+    rows = _calls_of_a_controller("between")
+    verdicts = judge(rows).verdicts
+
+    assert [(of.kind, of.evidence.get("of_role")) for of in verdicts] == [("all_slow", "controller")]
+    assert verdicts[0].impact_ratio == pytest.approx(_lost_ratio(rows), abs=0.02)
+
+
+def test_of_a_whole_run_it_is_told_who_was_waited_for_in_which_step() -> None:
+    """Of whom, is known before that one's step is over: the reward of a step is over before its update."""
+    run = whole_run.WholeRun(of.step for of in judge(_calls_of_a_controller()).steps)
+    feeds = {of.course.place: [feed for feed in of.course.feeds if feed] for of in run.steps[80:-8]}
+
+    assert all(step == of_step for (_, step), of in feeds.items() for feed in of for _, of_step in feed.courses)
+    assert {feed.courses[0][0] for (role, _), of in feeds.items() for feed in of if role == "reward"} == {"actor"}
+    assert {feed.courses[0][0] for (role, _), of in feeds.items() for feed in of if role == "actor"} == {"critic"}
