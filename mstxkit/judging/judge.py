@@ -90,13 +90,13 @@ class JobJudge:
         if step.role not in self._roles and len(self._roles) >= _ROLES_AT_MOST:
             return Judged()
         step = self._taking.tell_waits(step)
-        self._job.feeds.closed(step)
         history = self._roles.get(step.role) or self._roles.setdefault(step.role, RoleHistory(step.role, self._job))
         before = history.last_step if history.holding.steps else None
         is_late = before is not None and step.step <= before
         if not is_late:
             self.counts.learn(step)
-        step = compared(step, self.counts.off[step.role])
+        as_told, step = step, compared(step, self.counts.off[step.role])
+        self._job.feeds.closed(step if step.members else as_told)
         verdicts = self._end_with_attempt(step, history.members, now_ns)
         shown = history.close(step, self.settings, self._explained(step.role))
         verdicts += self._follow(step, shown, now_ns, is_late) if shown.is_evidence else ()

@@ -119,14 +119,14 @@ class WholeRun:
         self.steps = [*map(self._seen, cut)]
         for at in range(len(every) + _AHEAD):
             if at < len(every):
-                self._feeds.closed(every[at])
+                self._feeds.closed(cut[at].step if cut[at].step.members else every[at])
             if at >= _AHEAD:  # what was handed over in it, the others have told by now
                 seen = self.steps[at - _AHEAD]
                 self.steps[at - _AHEAD] = seen._replace(course=self._feeds.told_of(seen.course))
 
     def _learn(self, step: RoleStep) -> _CutStep:
-        self._feeds.closed(step)
-        step = compared(step, self._counts.off[step.role])
+        as_told, step = step, compared(step, self._counts.off[step.role])
+        self._feeds.closed(step if step.members else as_told)
         tells = None if step.collectives is None else inside(step, step.collectives)._replace(entered=None)
         pieces, _ = self._cutters.setdefault(step.role, StepCutter()).cut(step)
         self._waits_for.setdefault(step.role, {}).update(step.waits_for)

@@ -136,3 +136,25 @@ def test_of_a_whole_run_it_is_told_who_was_waited_for_in_which_step() -> None:
     assert all(step == of_step for (_, step), of in feeds.items() for feed in of for _, of_step in feed.courses)
     assert {feed.courses[0][0] for (role, _), of in feeds.items() for feed in of if role == "reward"} == {"actor"}
     assert {feed.courses[0][0] for (role, _), of in feeds.items() for feed in of if role == "actor"} == {"critic"}
+
+
+def test_who_is_left_out_as_it_counts_otherwise_leaves_the_others_in_their_places() -> None:
+    """Of three rollouts the first counts its steps one off: whom a trainer waited for was looked up in all three."""
+    rows, draw = list[dict[str, Any]](), random.Random(3)
+    for step in range(90):
+        begun = step * 100.0
+        ends = [begun + (60 if of < 2 or step < 40 else 85) * draw.gauss(1, 0.01) for of in range(3)]
+        for of, end in enumerate(ends):
+            who = {"role": "rollout", "rank": of, "process": f"r{of}", "step": step + (of == 0)}
+            rows.append({**who, "stage": "actor_generate", "entered_ns": int(begun * 1e6), "left_ns": int(end * 1e6)})
+        for of in range(2):
+            who = {"role": "trainer", "rank": of, "process": f"t{of}", "step": step, "stage": "actor_update"}
+            times_ms = max(ends) + draw.uniform(0.2, 0.4), begun + 98 + draw.uniform(0, 0.2)
+            rows.append({**who, **dict(zip(("entered_ns", "left_ns"), (int(at * 1e6) for at in times_ms)))})
+
+    judged = judge(rows)
+
+    assert [*judged.judge.counts.off["rollout"].values()] == ["rank 0"]
+    assert [(of.role, of.stage, of.rank) for of in judged.verdicts if of.rank is not None] == [
+        ("rollout", "actor_generate", 2)
+    ]
