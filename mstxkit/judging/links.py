@@ -6,6 +6,8 @@ import math
 import statistics
 from typing import Iterable, NamedTuple, Sequence
 
+import numpy as np
+
 from ..triggers import slow_link
 from .evidence import Collectives, RoleStep
 from .findings import Finding, Key
@@ -164,7 +166,7 @@ def _level_of(values: Sequence[float], own: _Level | None = None) -> _Level:
     most = ordered[min(len(ordered) - 1, int(_MOST * len(ordered)))]
     if own is not None:
         return _Level(statistics.median(ordered), own.noise, most)
-    return _Level(statistics.fmean(ordered), max(_LEAST_NOISE, statistics.pstdev(ordered)), most)
+    return _Level(statistics.fmean(ordered), max(_LEAST_NOISE, float(np.std(ordered))), most)
 
 
 def _added(usual: _Usual, level: _Level | None, value: float) -> _Usual:
