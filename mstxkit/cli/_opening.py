@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import shlex
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Iterable, Iterator
 
@@ -90,13 +91,10 @@ def _find_recipe(output: Path) -> tuple[str, str] | None:
 def _filled_tables(file: Path) -> set[str]:
     """Tables of a database that hold anything; it is not changed, nor locked."""
     try:
-        base = sqlite3.connect(f"{file.resolve().as_uri()}?mode=ro&immutable=1", uri=True)
-        try:
+        with closing(sqlite3.connect(f"{file.resolve().as_uri()}?mode=ro&immutable=1", uri=True)) as base:
             names = [name for (name,) in base.execute("select name from sqlite_master where type = 'table'")]
             quoted = {name: name.replace('"', '""') for name in names}
             return {n for n in names if base.execute(f'select 1 from "{quoted[n]}" limit 1').fetchone() is not None}
-        finally:
-            base.close()
     except sqlite3.Error:
         return set()
 

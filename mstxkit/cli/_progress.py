@@ -29,7 +29,17 @@ def progress(what: str, total: float | None = None) -> Iterator[Advance]:
     columns = (TextColumn("{task.description}", markup=False), *how_far)
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task(what, total=total or None)
-        yield _draw_rarely(lambda amount: bar.advance(task, amount))
+        waiting, drawn_at = 0.0, time.monotonic()
+
+        def advance(amount: float) -> None:
+            nonlocal waiting, drawn_at
+            waiting += amount
+            now = time.monotonic()
+            if now - drawn_at >= _DRAWN_EVERY_S:
+                bar.advance(task, waiting)
+                waiting, drawn_at = 0.0, now
+
+        yield advance
 
 
 def is_shown() -> bool:
@@ -38,18 +48,3 @@ def is_shown() -> bool:
         return sys.stderr.isatty() and os.environ.get("TERM") not in ("dumb", "unknown")
     except ValueError:  # a closed stream
         return False
-
-
-def _draw_rarely(draw: Advance) -> Advance:
-    """`draw`, called ten times a second at most, with all that has come together."""
-    waiting, drawn_at = 0.0, time.monotonic()
-
-    def advance(amount: float) -> None:
-        nonlocal waiting, drawn_at
-        waiting += amount
-        now = time.monotonic()
-        if now - drawn_at >= _DRAWN_EVERY_S:
-            draw(waiting)
-            waiting, drawn_at = 0.0, now
-
-    return advance

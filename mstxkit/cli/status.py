@@ -4,6 +4,8 @@ RUN, this installation.
 
 from __future__ import annotations
 
+import sys
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Optional
 
@@ -11,19 +13,22 @@ import typer
 
 from ..errors import MstxkitError
 from ..escalation import asking
+from ..incidents import folder
 from ..reading.endings import is_wrong
 from ..reading.folder import Damage
 from ..reading.processes import liveness
 from ..reading.report import patch_words
-from ..reading.report.escape import for_rich
+from ..reading.report.escape import for_rich, for_terminal
 from ..reading.report.judged_so_far import judged_so_far
+from ..reading.report.sentences import of_incident
 from ..reading.report.text import damage_lines
 from ..reading.report.units import size
-from ..store import fate, whereabouts
+from ..store import fate, incidents, whereabouts
 from ..store.documents import Unusable
+from ..store.incidents import Incident
 from ..store.session_file import sessions
 from ..store.values import whole_number
-from . import FOUND_WRONG, _checks, _ranks, _requests, _show
+from . import FOUND_WRONG, _checks, _ranks, _requests, _run_folder, _show
 
 if TYPE_CHECKING:
     from ..reading.run import Run
@@ -32,6 +37,7 @@ if TYPE_CHECKING:
     from ..store.whereabouts import Whereabouts
 
 _INCIDENT_HELP = "Have every process say where it is, with stacks, and show where the page of it lies instead."
+_WITHIN_S, _LOOKS_EVERY_S = 20.0, 0.2
 _OPEN_SHOWN, _ENDED_SHOWN, _PROFILES_SHOWN = 16, 5, 10
 
 
@@ -61,9 +67,7 @@ def status(
     Example: mstxkit status runs/exp7
     """
     if run is not None and incident:
-        from . import _incidents
-
-        _incidents.ask(run, json)
+        _ask_incident(run, json)
         return
     if run is None:
         _checks.show(json)
@@ -175,3 +179,34 @@ def _list_parts(escalation: _Escalation, called: dict[tuple[str, int], str]) -> 
     if escalation.problem is not None:
         parts += ["", for_rich(f"what the control folder holds cannot be shown: {escalation.problem}")]
     return parts
+
+
+def _ask_incident(run: Path, json: bool) -> None:
+    """Ask for one, wait, and show where it is. Raises: MstxkitError for no run, a read-only one, or no answer."""
+    if sys.stderr.isatty():
+        typer.echo(f"mstxkit: asked; the answer takes {_WITHIN_S:.0f} s at most", err=True)
+    incident = _take_incident(run)
+    if json:
+        _show.as_json({"incident": incident.incident, "page": str(run / incident.page), "reports": incident.reports})
+    else:
+        words = f"{of_incident(incident.facts)}, {incident.reports} processes:"
+        print(for_terminal(f"Incident {incident.incident}: {words}"))
+        print(for_terminal(f"  {run / incident.page}"))
+
+
+def _take_incident(run: Path) -> Incident:
+    run, run_id = _run_folder.found(run)
+    before = {incident.incident for incident in incidents.read(run, run_id)}
+    try:
+        folder.ask(run)
+    except OSError as exc:
+        raise MstxkitError(f"an incident cannot be asked for in {run}: {exc.strerror}") from exc
+    deadline = time.monotonic() + _WITHIN_S
+    while time.monotonic() < deadline:
+        time.sleep(_LOOKS_EVERY_S)
+        for incident in incidents.read(run, run_id):
+            if incident.incident not in before and incident.kind == incidents.REQUEST:
+                return incident
+    raise MstxkitError(
+        f"nobody has answered within {_WITHIN_S:.0f} s: no process of {run} runs, or none is watched (hang_s=0)"
+    )
