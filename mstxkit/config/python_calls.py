@@ -11,7 +11,7 @@ from typing import Any, Iterable, Iterator, NamedTuple
 
 from ..errors import ConfigError
 from .documents import Path
-from .shell_forks import BranchChoice
+from .shell_commands import BranchChoice
 
 # By what they are called with: the parameters that may be given by position.
 _SCHEDULE = ("wait", "active", "warmup", "repeat", "skip_first", "skip_first_wait")
