@@ -35,7 +35,8 @@ class Inlined:
         """Tell the step that begins with the call, or ends with it, where there is one."""
         value = self._name_value("_step")
         again = f"{value} = {self._call_entry('read_step', self._arguments)}"
-        begins = [f"{self._names['step']}({value})", self.if_ended("step_has_begun")]
+        ended = f"{self._names['attributes']}.progress.next_step"  # a step that has ended is the latest no more
+        begins = [f"{self._names['step']}({value})", f"if {ended} is not None: {ended} = None"]
         return [
             f"{value} = {self._write_stored(expression)}",
             f"if {self._names['type']}({value}) is not {self._names['int']}: {again}",

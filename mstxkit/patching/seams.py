@@ -29,23 +29,24 @@ class Made(NamedTuple):
 
 
 class OpenSeam:
-    """The seam of one framework while it is patched."""
+    """The seam of one framework while it is patched; without a `seam` nothing is replaced, and nothing is of it."""
 
-    def __init__(self, seam: Seam) -> None:
+    def __init__(self, seam: Seam | None) -> None:
         self.seam = seam
         self.change: Replacement | None = None
         # Functions that passed through the seam.
         self._decorated: list[Made] = []
 
-    def open(self, module: ModuleType) -> None:
-        """Replace the decorator in its module, once; nothing where there is none."""
-        name = self.seam.path.partition(":")[2]
-        upstream = vars(module).get(name)
-        if self.change is None and callable(upstream):
-            self.change = Replacement(module, name, upstream, self._make_decorator(upstream))
-            self.change.make()
+    def open(self, module_name: str, module: Any) -> None:
+        """Replace the decorator where this is its module, once; nothing where there is none."""
+        if self.seam is not None and self.seam.module == module_name and isinstance(module, ModuleType):
+            name = self.seam.path.partition(":")[2]
+            upstream = vars(module).get(name)
+            if self.change is None and callable(upstream):
+                self.change = Replacement(module, name, upstream, self._make_decorator(upstream, self.seam.path))
+                self.change.make()
 
-    def _make_decorator(self, upstream: Callable[..., Any]) -> Callable[..., Any]:
+    def _make_decorator(self, upstream: Callable[..., Any], path: str) -> Callable[..., Any]:
         @functools.wraps(upstream)
         def decorator(*args: Any, **kwargs: Any) -> Any:
             theirs, func = upstream(*args, **kwargs), next(iter(args), None)
@@ -56,7 +57,7 @@ class OpenSeam:
                 self._decorated.append(Made(theirs, func, ours))
                 return ours
             except Exception as exc:
-                faults.note(f"the seam {self.seam.path}", exc)
+                faults.note(f"the seam {path}", exc)
                 return theirs
 
         vars(decorator)["__mstxkit_seam__"] = True
@@ -67,7 +68,7 @@ class OpenSeam:
         passed = next((made for made in self._decorated if made.ours is raw), None)
         if passed is not None:
             return passed
-        if not isinstance(raw, FunctionType) or not hasattr(raw, "__wrapped__"):
+        if self.seam is None or not isinstance(raw, FunctionType) or not hasattr(raw, "__wrapped__"):
             return None
         file = raw.__code__.co_filename.replace("\\", "/")
         is_theirs = raw.__code__.co_name == self.seam.code_name and file.endswith(self.seam.file)
