@@ -37,7 +37,10 @@ def find_msprof(environ: Mapping[str, str]) -> Msprof:
     on_path = shutil.which("msprof", path=environ.get("PATH"))
     looked = ["PATH"]
     candidates = [on_path] if on_path else []
-    for variable, home in _list_homes(environ):
+    # The folders that CANN may be in, each with the variable that names it.
+    parents = filter(None, ("/usr/local", environ.get("HOME")))
+    homes = [(name, environ.get(name) or None) for name in _HOME_VARIABLES]
+    for variable, home in [*homes, *(("", f"{parent}/{place}") for parent in parents for place in _DEFAULT_HOMES)]:
         if home is None:
             looked.append(f"${variable} (not set)")
             continue
@@ -52,15 +55,6 @@ def find_msprof(environ: Mapping[str, str]) -> Msprof:
         "`source <CANN>/set_env.sh` and run this again. On one without: take the run's folder to a host that has it"
     )
     return Msprof(None, tuple(looked), next(iter(problems.values()), nowhere))
-
-
-def _list_homes(environ: Mapping[str, str]) -> list[tuple[str, str | None]]:
-    """The folders that CANN may be in, each with the variable that names it."""
-    parents = ["/usr/local", environ.get("HOME")]
-    return [
-        *((name, environ.get(name) or None) for name in _HOME_VARIABLES),
-        *(("", f"{parent}/{home}") for parent in parents if parent for home in _DEFAULT_HOMES),
-    ]
 
 
 def _problem_of(msprof: str) -> str:

@@ -10,6 +10,7 @@ import hmac
 import socket
 import threading
 import time
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Callable
 
@@ -59,26 +60,18 @@ class _Server(ThreadingHTTPServer):
         while not self._is_over:
             self.timeout = _CUT_OFF_EVERY_S if self._open else None
             self.handle_request()
-            self._cut_off()
+            now_s = time.monotonic()
+            with self._changing:
+                late = [request for request, until_s in self._open.items() if now_s > until_s]
+            for request in late:  # who has had its time
+                with suppress(OSError):
+                    request.shutdown(socket.SHUT_RDWR)
 
     def leave_off(self) -> None:
         """End `serve` after what it is at; any thread."""
         self._is_over = True
-        try:
+        with suppress(OSError):
             self.socket.shutdown(socket.SHUT_RDWR)  # wakes who waits for somebody to connect
-        except OSError:
-            pass
-
-    def _cut_off(self) -> None:
-        """Who has had its time."""
-        now_s = time.monotonic()
-        with self._changing:
-            late = [request for request, until_s in self._open.items() if now_s > until_s]
-        for request in late:
-            try:
-                request.shutdown(socket.SHUT_RDWR)
-            except OSError:
-                pass
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         pass  # who has hung up
