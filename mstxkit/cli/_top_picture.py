@@ -105,7 +105,17 @@ def _of_matters(sighting: Sighting, paper: Paper, every: Sequence[dict[str, Any]
         return
     few = every[: _MATTERS_SHOWN if paper.rows >= 34 else 1]
     for matter in few:
-        yield from _of_matter(matter, paper)
+        style, mark = "green" if matter["kind"] == HEALTHY else "yellow", ""
+        if matter["blames"]:
+            style, mark = "bold red", "! "
+        first, *rest = _wrap_text(mark + matter["words"], paper)
+        yield _line_of(mark, style).append(first.strip()[len(mark) :], "bold" if mark else style)
+        yield from (_line_of(line, "bold" if mark else style) for line in rest)
+        profile = f"profile: {matter['profile']}" if matter["profile"] else ""
+        about = filter(None, (matter["cost"], matter["why"], profile, "" if matter["next"] else matter["advice"]))
+        yield from map(_line_of, _wrap_text(paper.dot.join(about), paper))
+        if matter["next"]:
+            yield from (_line_of(line, "cyan") for line in _wrap_text(f"next: {matter['next']}", paper))
     if more := len(every) - len(few):
         yield _line_of(f"  and {counted(more, 'thing')} more: mstxkit report {for_terminal(paper.folder)}", "dim")
     yield _line_of()
@@ -122,18 +132,6 @@ def account_of(sighting: Sighting, folder: str) -> Account:
         folder, judged, [verdict.plain for verdict in sighting.verdicts],
         incidents=[] if incident is None else [incident.facts], is_running=is_running,
     )  # fmt: skip
-
-
-def _of_matter(matter: dict[str, Any], paper: Paper) -> Iterator[Text]:
-    mark, style = ("! ", "bold red") if matter["blames"] else ("", "green" if matter["kind"] == HEALTHY else "yellow")
-    first, *rest = _wrap_text(mark + matter["words"], paper)
-    yield _line_of(mark, style).append(first.strip()[len(mark) :], "bold" if mark else style)
-    yield from (_line_of(line, "bold" if mark else style) for line in rest)
-    profile = f"profile: {matter['profile']}" if matter["profile"] else ""
-    about = filter(None, (matter["cost"], matter["why"], profile, "" if matter["next"] else matter["advice"]))
-    yield from map(_line_of, _wrap_text(paper.dot.join(about), paper))
-    if matter["next"]:
-        yield from (_line_of(line, "cyan") for line in _wrap_text(f"next: {matter['next']}", paper))
 
 
 def _wrap_text(text: str, paper: Paper) -> list[str]:

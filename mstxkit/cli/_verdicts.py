@@ -19,7 +19,6 @@ from ._progress import progress
 
 if TYPE_CHECKING:
     from ..judging.sight import Sighting
-    from ..telemetry.outlets import Outlets
 
 _SCHEMA = 1
 
@@ -34,27 +33,23 @@ def follow(run: Path, run_id: str, json: bool, metrics: Optional[str]) -> None:
         once(run, run_id, False)
         return
     _show.say("each verdict is shown as it comes; Ctrl-C ends this")
-    for verdict in watching.follow(run, run_id, _open_outlets(run, run_id, metrics)):
+    outlets = None
+    if metrics is not None:  # where figures go; where that is a page, it is said on standard error
+        from ..store import metrics_setting
+        from ..telemetry.outlets import Outlets
+
+        try:
+            outlets = Outlets(run, run_id, metrics_setting.checked(metrics), tells=_show.say)
+        except SettingError as exc:
+            exc.origin = "--metrics"
+            _show.stop(str(exc), WRONG_USE)
+    for verdict in watching.follow(run, run_id, outlets):
         print(_as_json(verdict) if json else _draw_line(verdict), flush=True)
 
 
 def _as_json(verdict: Verdict) -> str:
     """One object on one line: a verdict's line in the run, and the number of its form."""
     return json_of.dumps({"schema": _SCHEMA, **json_of.loads(verdict.line())})
-
-
-def _open_outlets(run: Path, run_id: str, metrics: Optional[str]) -> Outlets | None:
-    """Where figures go; where that is a page, it is said on standard error."""
-    if metrics is None:
-        return None
-    from ..store import metrics_setting
-    from ..telemetry.outlets import Outlets
-
-    try:
-        return Outlets(run, run_id, metrics_setting.checked(metrics), tells=_show.say)
-    except SettingError as exc:
-        exc.origin = "--metrics"
-        _show.stop(str(exc), WRONG_USE)
 
 
 def once(run: Path, run_id: str, json: bool) -> None:

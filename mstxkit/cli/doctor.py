@@ -54,7 +54,15 @@ class Support(NamedTuple):
 
 def show_patches(frameworks: list[str], import_them: bool, json: bool) -> None:
     """What there is of these, else of all that are known. It is read from the source, but for `import_them`."""
-    wanted = _find_patches(frameworks)
+    from ..patching import registry, targets
+
+    try:
+        wanted = [
+            (name, targets.read(name) if name.endswith(YAML_SUFFIXES) else registry.chosen((name,))[0][0])
+            for name in frameworks or registry.names()
+        ]
+    except PatchError as exc:  # one is unknown or wrong
+        _show.stop(str(exc), WRONG_USE)
     supported = [_read_support(name, patch, import_them) for name, patch in wanted]
     if json:
         states = [[state._asdict() for state in support.targets] for support in supported]
@@ -67,19 +75,6 @@ def show_patches(frameworks: list[str], import_them: bool, json: bool) -> None:
         if frameworks and support.version is not None:
             console.print()
             console.print(_draw_details(support))
-
-
-def _find_patches(names: list[str]) -> list[tuple[str, Patch]]:
-    """Patches by the names that they are asked for with; ends the command where one is unknown or wrong."""
-    from ..patching import registry, targets
-
-    try:
-        return [
-            (name, targets.read(name) if name.endswith(YAML_SUFFIXES) else registry.chosen((name,))[0][0])
-            for name in names or registry.names()
-        ]
-    except PatchError as exc:
-        _show.stop(str(exc), WRONG_USE)
 
 
 def _read_support(name: str, patch: Patch, import_them: bool) -> Support:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import re
 import time
+from contextlib import nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Callable, Optional
+from typing import TYPE_CHECKING, Any, Optional
 
 import typer
 
@@ -259,39 +260,26 @@ def _wait_for_end(
 
 
 def _watch_progress(control: ControlFolder, request: Request, suspects: tuple[int, ...], json: bool) -> Progress:
-    """How it stood at the end; shown meanwhile as this output can."""
-    console = _show.console()
-    if json:
-        return _until_ended(control, request, suspects, lambda progress: None)
-    if not console.is_terminal:
-        return _until_ended(control, request, suspects, _Lines().show)
+    """How it stood at the end; shown meanwhile as this output can. Ends too when nobody is left to go on with it."""
     from rich.live import Live
 
-    with Live(console=console, auto_refresh=False) as live:  # a table in place
-
-        def draw(progress: Progress) -> None:
-            live.update(_requests.by_rank(progress), refresh=True)
-
-        return _until_ended(control, request, suspects, draw)
-
-
-def _until_ended(
-    control: ControlFolder, request: Request, suspects: tuple[int, ...], show: Callable[[Progress], None]
-) -> Progress:
-    """Looks again and again, shows what is new; ends too when nobody is left who could go on with it."""
+    console, lines = _show.console(), _Lines()
     shown: Progress | None = None
-    while True:
-        began = time.monotonic()
-        listeners = fate.heard(control)
-        sent = (asked for asked in fate.asked(control) if asked.request.id == request.id)
-        judge = fate.Fates(listeners, lambda: sessions(control.path.parent, control.run_id))
-        progress = judge.progress(next(sent, fate.Asked(request, suspects)))
-        if progress != shown:
+    with Live(console=console, auto_refresh=False) if console.is_terminal and not json else nullcontext() as table:
+        while True:
+            began = time.monotonic()
+            listeners = fate.heard(control)
+            sent = (asked for asked in fate.asked(control) if asked.request.id == request.id)
+            judge = fate.Fates(listeners, lambda: sessions(control.path.parent, control.run_id))
+            progress = judge.progress(next(sent, fate.Asked(request, suspects)))
+            if table is not None and progress != shown:
+                table.update(_requests.by_rank(progress), refresh=True)  # in place
+            elif progress != shown and not json:
+                lines.show(progress)
             shown = progress
-            show(progress)
-        if progress.has_ended or all(listener.is_alive is False for listener in listeners):
-            return progress
-        time.sleep(max(_LOOK_EVERY_S, 4 * (time.monotonic() - began)))
+            if progress.has_ended or all(listener.is_alive is False for listener in listeners):
+                return progress
+            time.sleep(max(_LOOK_EVERY_S, 4 * (time.monotonic() - began)))
 
 
 class _Lines:
