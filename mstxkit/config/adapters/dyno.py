@@ -20,7 +20,7 @@ from ..model import Config, Window
 from ..shell import Word
 from ..sources import Path, Source, from_shell
 from . import ENDLESS_STEPS, ONE_WINDOW, Read, Reading, Written, left_out, torch_npu
-from ._arguments import commands_of, is_of, one_word, section_of_words
+from ._arguments import commands_of, one_word, section_of_words
 
 FLAVOUR = "dyno"
 DESCRIPTION = "msMonitor: a command dyno nputrace or dyno npu-monitor in a shell script"
@@ -84,7 +84,7 @@ def read(source: Source) -> Read:
 
 
 def _find_commands(source: Source) -> list[list[Word]]:
-    begun = [words for words in commands_of(source.words) if is_of(PROGRAM, words)]
+    begun = commands_of(PROGRAM, source.words)
     return [words for words in begun if any(word.text in (TRACE, MONITOR) for word in words)]
 
 

@@ -72,7 +72,13 @@ def read(source: Source) -> Read:
     for key in misplaced:
         reading.wrong(key, f"torch_npu looks for it in {_SECTION}")
     reading.only((*KEYS, "is_valid", *misplaced))
-    fields = {**reading.flags(FLAGS), **_window(reading), "activities": _activities(reading), "ranks": _ranks(reading)}
+    fields = {**reading.flags(FLAGS), **_window(reading)}
+    activities = reading.items("activities", "activities", ACTIVITIES, ("cpu", "npu"))
+    if activities == ("cpu",):
+        reading.note(f"without NPU in activities torch_npu ignores {_SECTION}")
+    if reading.values.get("activities") == []:
+        reading.note("an empty list of activities is all of them in torch_npu")
+    fields["activities"], fields["ranks"] = activities or ("cpu", "npu"), _ranks(reading)
     fields["analysis"] = _read_analysis(reading, fields["ranks"])
     fields["path"] = reading.text("prof_dir", "path", OWN_PATH)
     extras: dict[str, Any] = {"start_step": NEXT_STEP} if reading.values.get("start_step") == NEXT_STEP else {}
@@ -123,15 +129,6 @@ def _window(reading: Reading) -> dict[str, Any]:
     steps = None if active >= ENDLESS_STEPS else max(active, 1)
     window = Window(first_step=first_step, steps=steps, counted_from="process", warmup=max(warmup, 0))
     return {"enabled": reading.get("start_step", "enabled", NEVER) != NEVER, "window": window}
-
-
-def _activities(reading: Reading) -> tuple[str, ...]:
-    activities = reading.items("activities", "activities", ACTIVITIES, ("cpu", "npu"))
-    if activities == ("cpu",):
-        reading.note(f"without NPU in activities torch_npu ignores {_SECTION}")
-    if reading.values.get("activities") == []:
-        reading.note("an empty list of activities is all of them in torch_npu")
-    return activities or ("cpu", "npu")
 
 
 def _ranks(reading: Reading) -> Any:
