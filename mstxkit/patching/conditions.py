@@ -58,9 +58,7 @@ Condition = Union[Compared, Joined]
 
 def compiled(text: str, signature: inspect.Signature | None) -> Condition:
     """The condition that `text` is for calls of a function with this signature; None: whatever parameters it has.
-
-    Raises:
-        ExpressionError: it is malformed, or names a parameter that the function lacks.
+    Raises ExpressionError: it is malformed, or names a parameter that the function lacks.
     """
     if type(text) is not str or len(text) > expressions.LONGEST:
         raise ExpressionError(f"a condition is a str of at most {expressions.LONGEST} characters, not {text!r:.60}")

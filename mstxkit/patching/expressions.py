@@ -134,9 +134,7 @@ class Expression(NamedTuple):
 
 def compiled(text: str, signature: inspect.Signature | None) -> Expression:
     """The expression that `text` is for calls of a function with this signature; None: whatever parameters it has.
-
-    Raises:
-        ExpressionError: it is malformed, or names a parameter that the function lacks.
+    Raises ExpressionError: it is malformed, or names a parameter that the function lacks.
     """
     arguments = None if signature is None else _list_arguments(signature)
     return Expression(text, _read_node(parsed(text), text, arguments))

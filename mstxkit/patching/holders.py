@@ -33,13 +33,8 @@ class Exchange(NamedTuple):
     def is_held(self) -> bool:
         """Does anybody hold the old one but the new one, who asks, this object and this call?"""
         parts = {id(part): part for part in (*_walk_parts(self.old), *_walk_parts(self.new))}
-        own = sum(
-            value is self.old
-            for part in parts.values()
-            for value in (
-                part.values() if isinstance(part, dict) else () if part == CellType() else [part.cell_contents]
-            )
-        )
+        held = (part.values() if isinstance(part, dict) else [part.cell_contents] for part in parts.values())
+        own = sum(value is self.old for values in held for value in values)
         return sys.getrefcount(self.old) > own + self.references + 2
 
 
@@ -65,7 +60,8 @@ def _walk_parts(function: Any) -> list[Any]:
     parts: list[Any] = []
     while isinstance(function, FunctionType):
         is_ours = signatures.held_by(function) is not None
-        parts += [vars(function), *(function.__closure__ or ()), *([signatures.holder(function)] if is_ours else [])]
+        cells = [cell for cell in function.__closure__ or () if cell != CellType()]
+        parts += [vars(function), *cells, *([signatures.holder(function)] if is_ours else [])]
         function = vars(function).get("__wrapped__")
     return parts
 

@@ -17,11 +17,8 @@ from .expressions import Argument, Attribute, Expression, Item, KeywordRest, Len
 
 
 class Inlined:
-    """Writes the code of one entry for a wrapper with these parameters.
-
-    Args:
-        parameters: Those of the wrapper.
-        names: What it holds and its own variables are called in it, by role.
+    """Writes the code of one entry for a wrapper with these parameters; `names`: what it holds and its own variables
+    are called in it, by role.
     """
 
     def __init__(self, parameters: Parameters, names: Mapping[str, str]) -> None:

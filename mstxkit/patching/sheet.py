@@ -25,11 +25,7 @@ _TAGS = {
 
 
 class Sheet:
-    """What is wrong in one file, and how its nodes are read. What cannot be read is noted, and is None or left out.
-
-    Args:
-        name: The file's, as the user gave it.
-    """
+    """What is wrong in one file, and how its nodes are read. What cannot be read is noted, and is None or left out."""
 
     def __init__(self, name: str) -> None:
         self.name = name

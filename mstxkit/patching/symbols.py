@@ -55,17 +55,17 @@ class Symbols:
 
     def states(self, patch: Patch) -> list[TargetState]:
         """Every target of a patch: held, or skipped with a reason."""
-        return [self._state_of(patch, target) for target in patch.targets]
-
-    def _state_of(self, patch: Patch, target: Target) -> TargetState:
-        reason = detail = ""
-        if self.module(target.module.partition(".")[0]) is None and self.module(target.module) is None:
-            reason = Reason.NOT_INSTALLED
-        elif not self.holds(target):
-            reason = Reason.ABSENT
-        elif target.unless is not None and self.has(target.unless):
-            reason, detail = Reason.SUPERSEDED, target.unless
-        return TargetState.of(patch.framework, target, SKIPPED if reason else HELD, reason, detail)
+        states = []
+        for target in patch.targets:
+            reason = detail = ""
+            if self.module(target.module.partition(".")[0]) is None and self.module(target.module) is None:
+                reason = Reason.NOT_INSTALLED
+            elif not self.holds(target):
+                reason = Reason.ABSENT
+            elif target.unless is not None and self.has(target.unless):
+                reason, detail = Reason.SUPERSEDED, target.unless
+            states.append(TargetState.of(patch.framework, target, SKIPPED if reason else HELD, reason, detail))
+        return states
 
     def holds(self, target: Target) -> bool:
         """Is there what a target names? A class is not: its methods would be."""
@@ -113,9 +113,6 @@ class Symbols:
         if name in here.names:
             other = here.names[name]
             return (self._find_symbol(module, other, depth + 1) if other else None) or _Symbol(module, name)
-        return self._passed_on(module, here, name, depth)
-
-    def _passed_on(self, module: str, here: ModuleSymbols, name: str, depth: int) -> _Symbol | None:
         if name in here.imports:
             source, original = here.imports[name]
             if not original:

@@ -87,18 +87,7 @@ def _lay_over(base: Preset, options: dict[str, Any]) -> MadePreset:
     usual = _RANGES_ALONE if options.get("level") == "none" else {}
     own = {option.name: getattr(base, option.name) for option in settable(PRESET)}
     fields = {**own, **usual, **options}
-    gone = {name: why for name, why in _find_excluded(fields).items() if name not in options}
-    fields.update({option.name: option.default for option in settable(PRESET) if option.name in gone})
-    words = {key: "+".join(value) or "none" if isinstance(value, tuple) else value for key, value in options.items()}
-    words = {key: str(value).lower() if isinstance(value, bool) else value for key, value in words.items()}
-    name = f"{base.name}+{','.join(f'{key}={word}' for key, word in sorted(words.items()))}"
-    made = estimated(Preset(name=name, **fields, cost=base.cost))
-    return MadePreset(made, tuple(f"{name} of {base.name} is left out: {why}" for name, why in gone.items()))
-
-
-def _find_excluded(fields: dict[str, Any]) -> dict[str, str]:
-    """Options that are set and have no place beside the others, and why: as `Preset` would refuse them."""
-    gone = {}
+    gone = {}  # as `Preset` would refuse them
     if fields["aic_metrics"] != "none" and fields["level"] not in METRIC_LEVELS:
         gone["aic_metrics"] = f"there is none at {fields['level']}"
     for option in settable(PRESET):
@@ -106,7 +95,13 @@ def _find_excluded(fields: dict[str, Any]) -> dict[str, str]:
             gone[option.name] = "it needs the activity cpu"
     if fields["domains_exclude"] and not fields["mstx"]:
         gone["domains_exclude"] = "mstx is off"
-    return gone
+    gone = {name: why for name, why in gone.items() if name not in options}
+    fields.update({option.name: option.default for option in settable(PRESET) if option.name in gone})
+    words = {key: "+".join(value) or "none" if isinstance(value, tuple) else value for key, value in options.items()}
+    words = {key: str(value).lower() if isinstance(value, bool) else value for key, value in words.items()}
+    name = f"{base.name}+{','.join(f'{key}={word}' for key, word in sorted(words.items()))}"
+    made = estimated(Preset(name=name, **fields, cost=base.cost))
+    return MadePreset(made, tuple(f"{name} of {base.name} is left out: {why}" for name, why in gone.items()))
 
 
 def estimated(preset: Preset) -> Preset:
