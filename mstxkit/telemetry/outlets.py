@@ -11,20 +11,22 @@ from pathlib import Path
 from typing import Callable, Sequence
 
 from ..errors import MstxkitError
+from ..host import folders
 from ..reading import otlp_spans
 from ..reading.otlp_spans import JobSpan
-from ..store import documents
+from ..store import documents, layout
 from ..store.escalation_news import EscalationNews
 from ..store.job_file import JobState, RoleFigures
 from ..store.metrics_setting import AUTO, OTLP, PAGE, RAY, TARGETS, TEXTFILE, MetricsSetting, Outlet, of_word
 from ..store.verdicts import Verdict
-from . import discovery, exposition, samples, textfile
+from . import discovery, exposition, samples
 from .endpoint import Endpoint
 from .otlp import OtlpSender
 from .ray_gauges import RayGauges
-from .textfile import Textfile
 
-_RAY_EVERY_S = 2.0
+_RAY_EVERY_S, TEXTFILE_EVERY_S = 2.0, 5.0
+# The node exporter may run as somebody else.
+_TEXTFILE_MODE = 0o644
 _NOTES_AT_MOST = 8
 
 
@@ -126,7 +128,7 @@ class Outlets:
             self._note(exposition.MISSING)
         elif outlet.kind == TEXTFILE:
             file = Textfile(self._run, self._run_id, outlet.place)
-            self._shows.append((textfile.EVERY_S, lambda: file.write(self._make_text())))
+            self._shows.append((TEXTFILE_EVERY_S, lambda: file.write(self._make_text())))
             self._ends.append(file.remove)
         elif outlet.kind == PAGE:
             self._serve_page(outlet)
@@ -171,3 +173,31 @@ class Outlets:
             self._note(str(exc))
         except Exception as exc:
             self._note(f"{type(exc).__name__}: {exc}"[:200])
+
+
+class Textfile:
+    """A file for Prometheus' node exporter (`--collector.textfile.directory`): replaced as a whole, gone with the job.
+
+    `folder` is where the file is, "": in the run. It is never made: who names one has it.
+    """
+
+    def __init__(self, run: Path, run_id: str, folder: str = "") -> None:
+        self._own = not folder
+        name = layout.TEXTFILE if self._own else f"mstxkit-{run_id[:12]}.prom"
+        self.path = (run / layout.METRICS if self._own else Path(folder)) / name
+        self._state = tuple[int, ...]()
+
+    def write(self, content: bytes) -> None:
+        """Replace it. OSError, MstxkitError: it cannot be written."""
+        if self._own:
+            folders.make_folder(self.path.parent)
+        elif not self.path.parent.is_dir():
+            raise MstxkitError(f"{self.path.parent} is no folder")
+        documents.replace_file(self.path, content)
+        if not self._own:
+            self.path.chmod(_TEXTFILE_MODE)
+        self._state = documents.state_of(self.path)
+
+    def remove(self) -> None:
+        """The job is over: what it says would be taken for true as long as it is there. Another judge's stays."""
+        documents.withdraw(self.path, self._state)
