@@ -273,20 +273,18 @@ def _list_requests(done: Done) -> list[str]:
 
 def as_json(run: Path, done: Done) -> dict[str, Any]:
     """The same for a program. Paths of profiles are relative to the run."""
+    rows = []
+    for row, profile, parse in ((row, row.profile, row.record or ParseRecord("")) for row in done.rows.values()):
+        rows.append({
+            "profile": profile.path, "kind": profile.kind, "stage": profile.stage, "step": profile.step,
+            "rank": profile.rank, "request": profile.request, "raw_bytes": profile.bytes, "state": row.state,
+            "reason": profile.reason, "now": row.now, "seconds": parse.seconds if row.record else None,
+            "output": f"{profile.path}/{kinds.OUTPUT}" if parse.outputs else None,
+            "outputs": [output._asdict() for output in parse.outputs], "error": parse.error, "notes": list(parse.notes),
+            "versions": parse.versions,
+        })  # fmt: skip
     return {
-        "run": str(run), "profiles": [_list_fields(row) for row in done.rows.values()], "missing": done.missing,
+        "run": str(run), "profiles": rows, "missing": done.missing,
         "interrupted": done.interrupted, "tools": {"msprof": done.msprof, **done.versions},
         "open": _opening.lines(run, "", _list_requests(done)),
-    }  # fmt: skip
-
-
-def _list_fields(row: Row) -> dict[str, Any]:
-    profile, parse = row.profile, row.record or ParseRecord("")
-    return {
-        "profile": profile.path, "kind": profile.kind, "stage": profile.stage, "step": profile.step,
-        "rank": profile.rank, "request": profile.request, "raw_bytes": profile.bytes, "state": row.state,
-        "reason": profile.reason, "now": row.now, "seconds": parse.seconds if row.record else None,
-        "output": f"{profile.path}/{kinds.OUTPUT}" if parse.outputs else None,
-        "outputs": [output._asdict() for output in parse.outputs], "error": parse.error, "notes": list(parse.notes),
-        "versions": parse.versions,
     }  # fmt: skip

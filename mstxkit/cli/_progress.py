@@ -19,7 +19,11 @@ def progress(what: str, total: float | None = None) -> Iterator[Advance]:
     `with progress("Exporting", total=rows) as advance: advance(1000)` says that a thousand more are done: as often as
     you like, from any one thread; it never raises. `what` is plain text; `total` is None where nobody knows.
     """
-    if not is_shown():
+    try:
+        is_seen = sys.stderr.isatty() and os.environ.get("TERM") not in ("dumb", "unknown")
+    except ValueError:  # a closed stream
+        is_seen = False
+    if not is_seen:
         yield lambda amount: None
         return
     from rich.console import Console
@@ -40,11 +44,3 @@ def progress(what: str, total: float | None = None) -> Iterator[Advance]:
                 waiting, drawn_at = 0.0, now
 
         yield advance
-
-
-def is_shown() -> bool:
-    """Is there somebody to look at a bar?"""
-    try:
-        return sys.stderr.isatty() and os.environ.get("TERM") not in ("dumb", "unknown")
-    except ValueError:  # a closed stream
-        return False

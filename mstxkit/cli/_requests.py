@@ -134,20 +134,18 @@ def requests(progresses: Sequence[Progress]) -> Table:
 
 def participants(recorders: Sequence[Participant]) -> list[str]:
     """Who would record, and why not: `rank 1 (actor, pid 42 on h): torch, in step 7`; those alike together."""
-    alike = grouped(recorders, lambda recorder: (recorder.backend, recorder.hindrance))
-    return list(map(_tell_members, alike.values()))
-
-
-def _tell_members(members: Sequence[Participant]) -> str:
-    first, who = members[0], on(tuple(member.rank for member in members))
-    if len(members) == 1 and first.pid is not None:
-        who = f"rank {first.rank} ({', '.join(filter(None, (first.role, f'pid {first.pid} on {first.host}')))})"
-    steps = sorted({member.step for member in members if member.step is not None})
-    where = f"in step{'s' if len(steps) > 1 else ''} {spans(steps)}" if steps else ""
-    oldest = max((member.seen for member in members if member.seen is not None), default=None)
-    where += f" ({'up to ' if len(members) > 1 else ''}{oldest.words})" if where and oldest is not None else ""
-    by = ", ".join(filter(None, (first.backend, where)))
-    return ": ".join(filter(None, (who, by, f"BUT {first.hindrance}" if first.hindrance else "")))
+    lines = []
+    for members in grouped(recorders, lambda recorder: (recorder.backend, recorder.hindrance)).values():
+        first, who = members[0], on(tuple(member.rank for member in members))
+        if len(members) == 1 and first.pid is not None:
+            who = f"rank {first.rank} ({', '.join(filter(None, (first.role, f'pid {first.pid} on {first.host}')))})"
+        steps = sorted({member.step for member in members if member.step is not None})
+        where = f"in step{'s' if len(steps) > 1 else ''} {spans(steps)}" if steps else ""
+        oldest = max((member.seen for member in members if member.seen is not None), default=None)
+        where += f" ({'up to ' if len(members) > 1 else ''}{oldest.words})" if where and oldest is not None else ""
+        by = ", ".join(filter(None, (first.backend, where)))
+        lines.append(": ".join(filter(None, (who, by, f"BUT {first.hindrance}" if first.hindrance else ""))))
+    return lines
 
 
 def profiles(recordings: Sequence[RecordedSession]) -> Table:

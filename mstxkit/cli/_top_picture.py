@@ -234,7 +234,12 @@ def _of_ranks(sighting: Sighting, paper: Paper) -> Iterator[Text]:
     rows = [_list_cells(group) for group in shown_groups]
     widths = [min(_WIDEST, max(cell_len(row[column]) for row in rows)) for column in range(3)]
     for row, group in zip(rows, shown_groups):
-        yield _of_group("  ".join(_fit_text(text, width) for text, width in zip(row, widths) if width), group)
+        begin = "  ".join(_fit_text(text, width) for text, width in zip(row, widths) if width)
+        in_stage = f"{'up to ' if len(group) > 1 else ''}{span(max(where.in_stage_s or 0.0 for where in group))}"
+        stage = f"{shown(group[0].stage)} for {in_stage}" if group[0].stage else "between two stages"
+        oldest = max((where.age for where in group), key=lambda age: age.seconds)
+        line = _line_of(f"  {begin}  {stage}")
+        yield line.append(f"  seen {oldest.words}", "bold yellow") if oldest.seconds > _STALE_S else line
     if len(groups) > _RANKS_AT_MOST:
         yield _line_of(f"  and {counted(sum(map(len, groups[_RANKS_AT_MOST:])), 'more rank')} (--json)", "dim")
 
@@ -249,16 +254,6 @@ def _list_cells(group: Sequence[Whereabouts]) -> list[str]:
     steps = sorted({where.step for where in group if where.step is not None})
     last = f" to {steps[-1]:,}" if len(steps) > 1 else ""
     return [who, shown(group[0].role), f"step {steps[0]:,}{last}" if steps else ""]
-
-
-def _of_group(begin: str, group: Sequence[Whereabouts]) -> Text:
-    longest_s = max(where.in_stage_s or 0.0 for where in group)
-    first = group[0]
-    up_to = "up to " if len(group) > 1 else ""
-    stage = f"{shown(first.stage)} for {up_to}{span(longest_s)}" if first.stage else "between two stages"
-    oldest = max((where.age for where in group), key=lambda age: age.seconds)
-    line = _line_of(f"  {begin}  {stage}")
-    return line.append(f"  seen {oldest.words}", "bold yellow") if oldest.seconds > _STALE_S else line
 
 
 def _draw_tail(sighting: Sighting) -> Iterator[Text]:

@@ -17,7 +17,6 @@ from . import FOUND_WRONG, _show
 from ._progress import progress
 
 if TYPE_CHECKING:
-    from ..demo.escalating import Escalated
     from ..demo.launch import DemoOutcome
 
 _NOBODY = -1
@@ -89,8 +88,19 @@ def demo(
 
 
 def _tell_further(outcome: DemoOutcome, report: dict[str, Any], page: Path) -> Iterator[str]:
-    """That a profile was taken by itself, the page, and three commands to try next."""
-    yield from _tell_taken(outcome.escalated) if outcome.escalated is not None else ()
+    """That a profile was taken by itself, or why there is none, the page, and three commands to try next."""
+    escalated = outcome.escalated
+    if escalated is not None and escalated.verdict is None:
+        yield f"No profile was asked for: {escalated.reason}."
+    elif escalated is not None and escalated.verdict is not None:
+        yield f"While it trained, the verdict asked for a profile by itself, request {escalated.verdict.request}:"
+        for profiled in escalated.profiles:
+            is_done, whose = (
+                profiled.state == "done",
+                "" if profiled.rank == escalated.verdict.rank else ", a healthy peer",
+            )
+            what = f"taken in step {profiled.step}" if is_done else f"{profiled.state}: {profiled.reason}"
+            yield f"  rank {profiled.rank}{whose}: {what}"
     yield f"The page: {page}\n\nTry next:"
     # How this command is called from here: by its path, where the shell would find another one, or none.
     own, on_path = os.path.join(os.path.dirname(sys.executable), "mstxkit"), shutil.which("mstxkit")
@@ -102,17 +112,6 @@ def _tell_further(outcome: DemoOutcome, report: dict[str, Any], page: Path) -> I
     advised = report["headline"]["next"] or f"mstxkit status {run}"
     for command in dict.fromkeys((advised, f"mstxkit report {run}", f"mstxkit report {run} --open")):
         yield f"  {command.replace('mstxkit ', f'{program} ', 1)}"
-
-
-def _tell_taken(escalated: Escalated) -> Iterator[str]:
-    """That the profile was taken by itself, and of whom, or why there is none."""
-    if escalated.verdict is None:
-        yield f"No profile was asked for: {escalated.reason}."
-        return
-    yield f"While it trained, the verdict asked for a profile by itself, request {escalated.verdict.request}:"
-    for profiled in escalated.profiles:
-        what = f"taken in step {profiled.step}" if profiled.state == "done" else f"{profiled.state}: {profiled.reason}"
-        yield f"  rank {profiled.rank}{'' if profiled.rank == escalated.verdict.rank else ', a healthy peer'}: {what}"
 
 
 def _list_facts(outcome: DemoOutcome) -> dict[str, Any]:
