@@ -91,7 +91,14 @@ class Inlined:
 
     def _write_stored(self, expression: Expression) -> str:
         """Code for a parameter as it is, a literal, or what is stored; `unread` for what only the entry reads."""
-        begin, path = _path_of(expression.root)
+        begin: Node = expression.root  # and the path from there, as `engine.stored` takes it
+        path: tuple[tuple[int, Any], ...] = ()
+        while isinstance(begin, (Attribute, Item, Length)):
+            if isinstance(begin, Attribute):
+                path = ((TO_ATTRIBUTE, begin.name), *path)
+            else:
+                path = ((TO_ITEM, begin.key) if isinstance(begin, Item) else (TO_LENGTH, None), *path)
+            begin = begin.owner
         parameter = self._parameter_of(begin)
         if isinstance(begin, Literal) and not path:
             return repr(begin.value)
@@ -121,15 +128,3 @@ class Inlined:
         if isinstance(begin, KeywordRest):
             return own.varkw if begin.taken == {*own.plain, *own.keyword_only} else None
         return None
-
-
-def _path_of(node: Node) -> tuple[Node, tuple[tuple[int, Any], ...]]:
-    """Where an expression begins, and the path from there, as `engine.stored` takes it."""
-    path: list[tuple[int, Any]] = []
-    while isinstance(node, (Attribute, Item, Length)):
-        if isinstance(node, Attribute):
-            path.append((TO_ATTRIBUTE, node.name))
-        else:
-            path.append((TO_ITEM, node.key) if isinstance(node, Item) else (TO_LENGTH, None))
-        node = node.owner
-    return node, tuple(reversed(path))

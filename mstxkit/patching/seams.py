@@ -95,15 +95,12 @@ class OpenSeam:
 
     def changes(self) -> list[Replacement]:
         """The decorator, and where the functions that no target declares are held: to put back what would be there."""
-        stored = [change for made in self._decorated for change in _find_stored(made.ours, made.upstream)]
-        return stored if self.change is None else [self.change, *stored]
-
-
-def _find_stored(ours: Any, upstream: Any) -> list[Replacement]:
-    module, qualname = getattr(ours, "__module__", ""), getattr(ours, "__qualname__", "")
-    holder: Any = sys.modules.get(module)
-    *parents, last = qualname.split(".")
-    for part in parents:
-        holder = vars(holder).get(part) if isinstance(holder, (ModuleType, type)) else None
-    is_there = isinstance(holder, (ModuleType, type)) and vars(holder).get(last) is ours
-    return [Replacement(holder, last, upstream, ours)] if is_there else []
+        changes = [] if self.change is None else [self.change]
+        for made in self._decorated:
+            holder: Any = sys.modules.get(getattr(made.ours, "__module__", ""))
+            *parents, last = getattr(made.ours, "__qualname__", "").split(".")
+            for part in parents:
+                holder = vars(holder).get(part) if isinstance(holder, (ModuleType, type)) else None
+            if isinstance(holder, (ModuleType, type)) and vars(holder).get(last) is made.ours:
+                changes.append(Replacement(holder, last, made.upstream, made.ours))
+        return changes
