@@ -28,7 +28,6 @@ class Msprof(NamedTuple):
     """The msprof to use, or why there is none: the places that were looked at, what is wrong, and what to do."""
 
     path: str | None
-    looked: tuple[str, ...]
     problem: str
 
 
@@ -49,12 +48,12 @@ def find_msprof(environ: Mapping[str, str]) -> Msprof:
     problems = {candidate: _problem_of(candidate) for candidate in candidates}
     for candidate, problem in problems.items():
         if not problem:
-            return Msprof(candidate, tuple(looked), "")
+            return Msprof(candidate, "")
     nowhere = (
         f"no msprof, which belongs to the CANN toolkit; looked in {', '.join(looked)}. On a host with CANN: "
         "`source <CANN>/set_env.sh` and run this again. On one without: take the run's folder to a host that has it"
     )
-    return Msprof(None, tuple(looked), next(iter(problems.values()), nowhere))
+    return Msprof(None, next(iter(problems.values()), nowhere))
 
 
 def _problem_of(msprof: str) -> str:

@@ -100,17 +100,14 @@ class _PageRequest(BaseHTTPRequestHandler):
         same = hmac.compare_digest(shown.strip().encode("utf-8", "replace"), self.server.token.encode())
         if self.server.token and not (scheme.lower() == "bearer" and same):
             return 401, b"a bearer token is needed: see metrics/token of the run\n"
-        if self.server.is_loopback and not self._is_meant_for_here():
+        # A page in a browser may have a name of its own lead to loopback, 127.evil.example say: it still says that.
+        host = self.headers.get("Host", "localhost").lower()
+        name = host.rpartition(":")[0] if host.rpartition(":")[2].isdecimal() else host
+        if self.server.is_loopback and not Address(name.strip("[]"), 0).is_loopback:
             return 403, b"this is served on loopback only\n"
         if self.path.partition("?")[0] != "/metrics":
             return 404, b"see /metrics\n"
         return 200, self.server.page()
-
-    def _is_meant_for_here(self) -> bool:
-        """A page in a browser may have a name of its own lead to loopback, 127.evil.example say: it still says that."""
-        host = self.headers.get("Host", "localhost").lower()
-        name = host.rpartition(":")[0] if host.rpartition(":")[2].isdecimal() else host
-        return Address(name.strip("[]"), 0).is_loopback
 
     def log_message(self, format: str, *args: Any) -> None:
         """Nothing: who scrapes is nobody's news, and headers are nobody's business."""
