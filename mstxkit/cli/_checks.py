@@ -194,19 +194,16 @@ def entry_points() -> Check:
 def _check_frameworks() -> Check:
     from ..patching import registry
 
-    there = {name: _find_version(name) for name in registry.names()}
+    there: dict[str, str | None] = {}  # "" where one is importable only, None where it is not
+    for name in registry.names():
+        try:
+            there[name] = installed(name) or (None if find_spec(name) is None else "")
+        except (ImportError, ValueError):  # a module of that name is there already, and says nothing of where from
+            there[name] = ""
     here = [f"{name} {version}".rstrip() for name, version in there.items() if version is not None]
     others = [name for name, version in there.items() if version is None]
     texts = [", ".join(here) or "none installed", *([f"not installed: {', '.join(others)}"] if others else [])]
     return Check("frameworks", OK, "; ".join(texts))
-
-
-def _find_version(name: str) -> str | None:
-    """Of a framework by its import root; "" where it is importable only, None where it is not."""
-    try:
-        return installed(name) or (None if find_spec(name) is None else "")
-    except (ImportError, ValueError):  # a module of that name is there already, and says nothing of where from
-        return ""
 
 
 def _check_ray() -> list[Check]:

@@ -52,8 +52,12 @@ def tell(name: str, answer: str) -> None:
     import mstxkit
 
     report = mstxkit.autopatch(targets=name) if name.endswith(YAML_SUFFIXES) else mstxkit.autopatch(name)
-    modules = dict.fromkeys(target.path.partition(":")[0] for target in report.targets)
-    errors = {module: _why_not_imported(module) for module in modules}
+    errors = {}
+    for module in dict.fromkeys(target.path.partition(":")[0] for target in report.targets):
+        try:
+            importlib.import_module(module)
+        except (Exception, SystemExit) as exc:
+            errors[module] = f"{type(exc).__name__}: {(str(exc).splitlines() or [''])[0]}"
     states = []
     for target in mstxkit.patch_report().targets:
         error = errors.get(target.path.partition(":")[0])
@@ -61,12 +65,3 @@ def tell(name: str, answer: str) -> None:
         states.append({**target._asdict(), **why})
     Path(answer).write_text(json.dumps(states), encoding="utf-8")
     os._exit(0)  # threads and exit hooks of the framework are none of ours
-
-
-def _why_not_imported(module: str) -> str:
-    try:
-        importlib.import_module(module)
-    except (Exception, SystemExit) as exc:
-        first_line = (str(exc).splitlines() or [""])[0]
-        return f"{type(exc).__name__}: {first_line}"
-    return ""

@@ -140,23 +140,21 @@ class _Living:
         return READY, f"{name} did not end it: what is there may be incomplete"
 
     def _is_running(self, who: dict[str, Any]) -> bool | None:
-        pointer = who if who.get("boot") and who.get("pid_start") else self._pointer_of(who)
+        pointer: dict[str, Any] | None = who
+        if not (who.get("boot") and who.get("pid_start")):  # its pointer file: there while it runs, and after a kill
+            if self._pointers is None:
+                folder = self._run / layout.LIVE
+                names = os.listdir(folder) if folder.is_dir() and not folder.is_symlink() else []
+                read = [process_pointer.read(folder / name) for name in names if name.endswith(layout.POINTER)]
+                self._pointers = [pointer for pointer in read if pointer is not None]
+            process = (who.get("host"), who.get("pid"))
+            same = [pointer for pointer in self._pointers if (pointer.get("host"), pointer.get("pid")) == process]
+            pointer = same[-1] if same else None
         if pointer is not None:
             return life.is_alive(pointer)
         if who.get("host") != identity.host() or not isinstance(who.get("pid"), int):
             return None
         return identity.pid_start(who["pid"]) is not None
-
-    def _pointer_of(self, who: dict[str, Any]) -> dict[str, Any] | None:
-        """The pointer file of a process, which is there while it runs, and after it was killed."""
-        if self._pointers is None:
-            folder = self._run / layout.LIVE
-            names = os.listdir(folder) if folder.is_dir() and not folder.is_symlink() else []
-            read = [process_pointer.read(folder / name) for name in names if name.endswith(layout.POINTER)]
-            self._pointers = [pointer for pointer in read if pointer is not None]
-        process = (who.get("host"), who.get("pid"))
-        same = [pointer for pointer in self._pointers if (pointer.get("host"), pointer.get("pid")) == process]
-        return same[-1] if same else None
 
 
 def _make_profile(

@@ -54,8 +54,17 @@ def places(target: Target, cls: type | None = None) -> list[FunctionPlace]:
     if "*" in last:
         return _find_matching(holder, parents, last)
     place = _make_place(holder, last, target.qualname)
-    if target.kind != VALUE or cls is not None:
-        _check_replaceable(place.raw)
+    raw = place.raw
+    if target.kind == VALUE and cls is None:
+        return [place]
+    if isinstance(raw, type) or class_behind(raw) is not raw:
+        raise Unreached(Reason.NOT_PATCHABLE, "it is a class: name its methods, or Class.*")
+    if not isinstance(raw, _REPLACEABLE) or isinstance(function_in(raw), type):
+        kind = type(raw).__name__
+        raise Unreached(Reason.NOT_PATCHABLE, _IN_C.get(kind, f"it is a {kind}, not a function"))
+    function = function_in(raw)
+    if not isinstance(function, (FunctionType, *_REPLACEABLE)):
+        raise Unreached(Reason.NOT_PATCHABLE, f"it holds a {type(function).__name__}, which is no Python function")
     return [place]
 
 
@@ -113,17 +122,6 @@ def _find_matching(holder: Any, parents: str, pattern: str) -> list[FunctionPlac
 def fits(name: str, pattern: str) -> bool:
     """Does a wildcard match this name? `_name` only by a pattern that begins so."""
     return fnmatchcase(name, pattern) and (pattern[0] == "_" or not name.startswith("_"))
-
-
-def _check_replaceable(raw: Any) -> None:
-    if isinstance(raw, type) or class_behind(raw) is not raw:
-        raise Unreached(Reason.NOT_PATCHABLE, "it is a class: name its methods, or Class.*")
-    if not isinstance(raw, _REPLACEABLE) or isinstance(function_in(raw), type):
-        kind = type(raw).__name__
-        raise Unreached(Reason.NOT_PATCHABLE, _IN_C.get(kind, f"it is a {kind}, not a function"))
-    function = function_in(raw)
-    if not isinstance(function, (FunctionType, *_REPLACEABLE)):
-        raise Unreached(Reason.NOT_PATCHABLE, f"it holds a {type(function).__name__}, which is no Python function")
 
 
 def function_in(raw: Any) -> Any:
