@@ -129,20 +129,14 @@ def _read_words(source: Source) -> Reading:
         behind = word._replace(text=value) if equals else (*source.words[number + 1 :], shell.Word(""))[0]
         problems += shell.unknown(word if equals else behind, source.name)
         key = option.partition(".")[2].replace("-", "_")
-        taken = {key: scalar(behind.text)} if key else _json_of(behind, source.name, option, problems)
+        taken: Any = {key: scalar(behind.text)}
+        if not key:
+            try:
+                taken = {str(name).replace("-", "_"): inner for name, inner in json.loads(behind.text).items()}
+            except (ValueError, RecursionError, AttributeError):  # no JSON, or no object
+                taken, why = {}, "a JSON object is needed"
+                problems += [] if behind.doubts else [Problem(source.name, behind.line, option, behind.text, why)]
         values.update(taken)
         lines.update({(KEY, name): word.line for name in taken if word.line is not None})
     spelled = f"--{KEY}.{{}}".format
     return Reading(Source(source.name, {KEY: values}, lines), (KEY,), spelled=spelled, problems=problems)
-
-
-def _json_of(word: shell.Word, name: str, option: str, problems: list[Problem]) -> dict[str, Any]:
-    try:
-        values = json.loads(word.text)
-    except (ValueError, RecursionError):
-        values = None
-    if isinstance(values, dict):
-        return {str(key).replace("-", "_"): value for key, value in values.items()}
-    if not word.doubts:
-        problems.append(Problem(name, word.line, option, word.text, "a JSON object is needed"))
-    return {}
