@@ -95,10 +95,8 @@ def _tell_further(outcome: DemoOutcome, report: dict[str, Any], page: Path) -> I
     elif escalated is not None and escalated.verdict is not None:
         yield f"While it trained, the verdict asked for a profile by itself, request {escalated.verdict.request}:"
         for profiled in escalated.profiles:
-            is_done, whose = (
-                profiled.state == "done",
-                "" if profiled.rank == escalated.verdict.rank else ", a healthy peer",
-            )
+            whose = "" if profiled.rank == escalated.verdict.rank else ", a healthy peer"
+            is_done = profiled.state == "done"
             what = f"taken in step {profiled.step}" if is_done else f"{profiled.state}: {profiled.reason}"
             yield f"  rank {profiled.rank}{whose}: {what}"
     yield f"The page: {page}\n\nTry next:"
