@@ -1,21 +1,39 @@
-"""Checks of this installation without heavy imports: engine, clock, tmpfs, packages, ways in, environment."""
+"""Checks of this installation without heavy imports: engine, clock, tmpfs, packages, environment, and the ways into
+other processes: `mstxkit.pth`, entry points, frameworks, Ray.
+"""
 
 from __future__ import annotations
 
 import difflib
+import importlib.metadata
 import os
 import platform
+import site
+import socket
+import subprocess
+import sys
+import sysconfig
+from contextlib import suppress
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Mapping
+from typing import Any, Mapping, NamedTuple
 
-from ..errors import MstxkitError
+from ..bootstrap.activation import EVERY
+from ..errors import MstxkitError, PatchError
 from ..host import clock, folders, life
 from ..parsing.tools import find_msprof
 from ..reading.report.escape import for_rich
 from ..reading.report.units import size
-from . import _activation, _show
-from ._activation import NOTE, OK, WRONG, Check, installed
+from . import _show
 
+OK, NOTE, WRONG = "ok", "note", "wrong"
+PTH = "mstxkit.pth"
+GROUPS = ("verl.plugins", "vllm.general_plugins", "sglang.srt.plugins")
+# The oldest Ray that mstxkit is tested with.
+OLDEST_RAY = (2, 42)
+CLUSTER_FILE = "/tmp/ray/ray_current_cluster"
+_ASKS = "import sys; print(any(type(f).__module__ == 'mstxkit.bootstrap.pth' for f in sys.meta_path))"
+_LIMIT_S = 30.0
 NEEDED = ("wrapt", "pyyaml")
 OPTIONAL = {
     **dict.fromkeys(("typer", "rich"), "the command line needs it: pip install 'mstxkit[cli]'"),
@@ -31,12 +49,20 @@ _OURS, _LEFT_SHOWN = "MSTXKIT_", 4
 HANDED_ON = ("RUN_ID", "PLANNED", "TAKES_OVER", "RAY_NEXT_HOOK")
 
 
+class Check(NamedTuple):
+    """One finding. `level`: ok, note (works, but you may want to know) or wrong."""
+
+    name: str
+    level: str
+    detail: str
+
+
 def installation() -> list[Check]:
     """All checks, in the order in which to show them."""
     version = installed("mstxkit") or "not installed as a package"
     ours = Check("mstxkit", OK, f"{version}, Python {platform.python_version()}")
     here = [ours, *_check_engine(), _check_tmpfs(), *left_in_memory(), *_check_packages(), *_check_npu(), *_msprof()]
-    return [*here, *_activation.ways_in(), *environment(os.environ)]
+    return [*here, pth(), entry_points(), _check_frameworks(), *_check_ray(), *environment(os.environ)]
 
 
 def _check_engine() -> list[Check]:
@@ -117,6 +143,112 @@ def _msprof() -> list[Check]:
     return [Check("msprof", NOTE, f"`mstxkit profiles --analyse` cannot parse device data here: {msprof.problem}")]
 
 
+def installed(package: str) -> str | None:
+    """The version of an installed distribution, or None."""
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def pth() -> Check:
+    """Is the `.pth` where this interpreter reads it, and does a new interpreter do what it says?"""
+    shipped = Path(__file__).parents[1] / "bootstrap" / PTH
+    folders = [*site.getsitepackages(), *([site.getusersitepackages()] if site.ENABLE_USER_SITE else [])]
+    placed = [path for folder in folders for path in [Path(folder) / PTH] if path.is_file()]
+    fix = f"reach others, install mstxkit in this environment again, or copy {shipped} there"
+    if not placed:
+        where = sysconfig.get_path("purelib")
+        return Check(PTH, NOTE, f"not in {where}: only processes that import mstxkit take part; to {fix}")
+    if placed[0].read_bytes() != shipped.read_bytes():
+        return Check(PTH, WRONG, f"{placed[0]} is of another version of mstxkit; to put that right, {fix}")
+    if why_not := _why_it_does_not_work():
+        return Check(PTH, WRONG, f"{placed[0]} is there, but a new interpreter does not act on it{why_not}")
+    return Check(PTH, OK, str(placed[0]))
+
+
+def _why_it_does_not_work() -> str:
+    others = {name: value for name, value in os.environ.items() if not name.startswith("MSTXKIT_")}
+    environment = {**others, "MSTXKIT_AUTOPATCH": "all"}
+    command = [sys.executable, "-c", _ASKS]
+    try:
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=_LIMIT_S)
+    except (OSError, subprocess.TimeoutExpired) as exc:
+        return f": {exc}"
+    if done.stdout.strip() == "True":
+        return ""
+    return f": {done.stderr.strip().splitlines()[-1]}" if done.stderr.strip() else " (is mstxkit importable there?)"
+
+
+def entry_points() -> Check:
+    """Do frameworks that look for plug-ins find ours?"""
+    every: Any = importlib.metadata.entry_points()
+    is_dict = not hasattr(every, "select")  # of all groups, in Python 3.9
+    groups = {group: every.get(group, ()) if is_dict else every.select(group=group) for group in GROUPS}
+    missing = [group for group, ours in groups.items() if not any(p.value.startswith("mstxkit.") for p in ours)]
+    if not missing:
+        return Check("entry points", OK, ", ".join(GROUPS))
+    return Check("entry points", NOTE, f"not found: {', '.join(missing)}; install mstxkit in this environment again")
+
+
+def _check_frameworks() -> Check:
+    from ..patching import registry
+
+    there: dict[str, str | None] = {}  # "" where one is importable only, None where it is not
+    for name in registry.names():
+        try:
+            there[name] = installed(name) or (None if find_spec(name) is None else "")
+        except (ImportError, ValueError):  # a module of that name is there already, and says nothing of where from
+            there[name] = ""
+    here = [f"{name} {version}".rstrip() for name, version in there.items() if version is not None]
+    others = [name for name, version in there.items() if version is None]
+    texts = [", ".join(here) or "none installed", *([f"not installed: {', '.join(others)}"] if others else [])]
+    return Check("frameworks", OK, "; ".join(texts))
+
+
+def _check_ray() -> list[Check]:
+    version = installed("ray")
+    if version is None:
+        return []
+    level, detail = OK, "its workers are reached by worker_process_setup_hook"
+    if tuple(int(part) for part in version.split(".")[:2] if part.isdigit()) < OLDEST_RAY:
+        level, detail = NOTE, f"older than {'.'.join(map(str, OLDEST_RAY))}, the oldest that mstxkit is tested with"
+    return [Check("Ray", level, f"{version}: {detail}"), *cluster()]
+
+
+def cluster() -> list[Check]:
+    """Is there a cluster that a driver would join? Its workers have the environment of its `ray start`."""
+    address = os.environ.get("RAY_ADDRESS", "")
+    if not address:
+        with suppress(OSError):
+            address = Path(CLUSTER_FILE).read_text(encoding="utf-8", errors="replace").strip()
+    host, _, port = address.rpartition("://")[2].rpartition(":")
+    if not port.isdigit():
+        return []
+    try:
+        socket.create_connection((host, int(port)), timeout=1.0).close()
+    except OSError as exc:
+        return [Check("Ray cluster", NOTE, f"{address} does not answer: {exc.strerror or exc}")]
+    detail = "its workers have the environment of `ray start`; autopatch() in the driver reaches them all the same"
+    return [Check("Ray cluster", OK, f"{address} answers; {detail}")]
+
+
+def problem_with(name: str) -> str | None:
+    """What is wrong with one part of MSTXKIT_AUTOPATCH, in words; None if nothing is."""
+    from ..patching import registry
+
+    try:
+        if name.endswith((".yaml", ".yml")):
+            from ..patching.targets import as_patches
+
+            as_patches(name)
+        elif name not in (EVERY, "1"):
+            registry.chosen((name,))
+    except PatchError as exc:
+        return str(exc)
+    return None
+
+
 def environment(variables: Mapping[str, str]) -> list[Check]:
     """One check for each variable of ours."""
     return [_check_variable(name, variables[name]) for name in sorted(variables) if name.startswith(_OURS)]
@@ -133,7 +265,11 @@ def _check_variable(name: str, value: str) -> Check:
         problem = value and settings.problem_with(setting.lower(), value)
         return Check(name, WRONG, f"nothing is recorded: {problem}") if problem else Check(name, OK, repr(value))
     if setting not in VARIABLES:
-        return Check(name, NOTE, f"{value!r}: {_no_setting(setting, (*VARIABLES, *map(str.upper, settings.names())))}")
+        every = (*VARIABLES, *map(str.upper, settings.names()))
+        near = difflib.get_close_matches(setting, every, n=1)
+        meant = f"did you mean {_OURS}{near[0]}? " if near else ""
+        names = f"known after {_OURS}: {', '.join(every)}"
+        return Check(name, NOTE, f"{value!r}: not a setting of this version; {meant}{names}")
     if name == "MSTXKIT_OFF" and value not in ("", "0"):
         return Check(name, NOTE, f"{value!r}: nothing of mstxkit runs in processes that have this")
     if name == choose.VARIABLE and value not in choose.CHOICES:
@@ -143,14 +279,8 @@ def _check_variable(name: str, value: str) -> Check:
     if name == "MSTXKIT_CONFIG" and not os.path.isfile(value):
         return Check(name, WRONG, f"{value!r} is no file; nothing is planned")
     parts = filter(None, map(str.strip, value.split(","))) if name == "MSTXKIT_AUTOPATCH" else ()
-    problems = list(filter(None, map(_activation.problem_with, parts)))
+    problems = list(filter(None, map(problem_with, parts)))
     return Check(name, WRONG, f"{value!r}: {'; '.join(problems)}") if problems else Check(name, OK, repr(value))
-
-
-def _no_setting(name: str, names: tuple[str, ...]) -> str:
-    near = difflib.get_close_matches(name, names, n=1)
-    meant = f"did you mean {_OURS}{near[0]}? " if near else ""
-    return f"not a setting of this version; {meant}known after {_OURS}: {', '.join(names)}"
 
 
 def show(json: bool) -> bool:

@@ -12,6 +12,7 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
 from ..patching.report import WAITING, TargetState
 from ..patching.sheet import YAML_SUFFIXES
@@ -31,26 +32,19 @@ def in_a_process(name: str) -> tuple[list[TargetState], str]:
         answer, printed = Path(folder, "answer.json"), Path(folder, "said")
         command = [sys.executable, "-c", _CODE, _ROOT, name, str(answer)]
         with printed.open("wb") as output:
-            error = _run_apart(command, environment, output.fileno())
+            streams: Any = {"stdin": subprocess.DEVNULL, "stdout": output, "stderr": output}
+            try:
+                status = subprocess.run(command, env=environment, timeout=LIMIT_S, **streams).returncode
+                ending = f"status {status}" if status > 0 else f"signal {-status}"
+                error = f"importing it ended the process ({ending})" if status else ""
+            except subprocess.TimeoutExpired:
+                error = f"importing it took more than {LIMIT_S:.0f} s"
+            except OSError as exc:
+                error = f"no process could be started: {exc}"
         if error:
             lines = printed.read_text(encoding="utf-8", errors="replace").strip().splitlines()
             return [], ": ".join([error, *lines[-1:]])
         return [TargetState(**fields) for fields in json.loads(answer.read_text(encoding="utf-8"))], ""
-
-
-def _run_apart(command: list[str], environment: dict[str, str], output: int) -> str:
-    """What went wrong, or ""."""
-    try:
-        done = subprocess.run(
-            command, env=environment, stdin=subprocess.DEVNULL, stdout=output, stderr=output, timeout=LIMIT_S
-        )
-    except subprocess.TimeoutExpired:
-        return f"importing it took more than {LIMIT_S:.0f} s"
-    except OSError as exc:
-        return f"no process could be started: {exc}"
-    status = done.returncode
-    ending = f"status {status}" if status > 0 else f"signal {-status}"
-    return f"importing it ended the process ({ending})" if status else ""
 
 
 def tell(name: str, answer: str) -> None:
@@ -58,8 +52,12 @@ def tell(name: str, answer: str) -> None:
     import mstxkit
 
     report = mstxkit.autopatch(targets=name) if name.endswith(YAML_SUFFIXES) else mstxkit.autopatch(name)
-    modules = dict.fromkeys(target.path.partition(":")[0] for target in report.targets)
-    errors = {module: _why_not_imported(module) for module in modules}
+    errors = {}
+    for module in dict.fromkeys(target.path.partition(":")[0] for target in report.targets):
+        try:
+            importlib.import_module(module)
+        except (Exception, SystemExit) as exc:
+            errors[module] = f"{type(exc).__name__}: {(str(exc).splitlines() or [''])[0]}"
     states = []
     for target in mstxkit.patch_report().targets:
         error = errors.get(target.path.partition(":")[0])
@@ -67,12 +65,3 @@ def tell(name: str, answer: str) -> None:
         states.append({**target._asdict(), **why})
     Path(answer).write_text(json.dumps(states), encoding="utf-8")
     os._exit(0)  # threads and exit hooks of the framework are none of ours
-
-
-def _why_not_imported(module: str) -> str:
-    try:
-        importlib.import_module(module)
-    except (Exception, SystemExit) as exc:
-        first_line = (str(exc).splitlines() or [""])[0]
-        return f"{type(exc).__name__}: {first_line}"
-    return ""

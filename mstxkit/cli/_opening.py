@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import shlex
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Iterable, Iterator
 
@@ -66,37 +67,30 @@ def _at_most(every: Iterator[str]) -> Iterator[str]:
 def _analyse_command(place: Path) -> str:
     """The command of msprof-analyze for the profiles in a folder; empty where none of its recipes reads them."""
     output = next((raw / kinds.OUTPUT for raw in _list_raw(place) if (raw / kinds.OUTPUT).is_dir()), None)
-    recipe = None if output is None else _find_recipe(output)
-    if recipe is None:
+    if output is None:
         return ""
-    mode, look = recipe
+    names = set(os.listdir(output))
+    mode, look = _ALL
+    if not names & {_ANALYSED, _STEP_TIMES}:
+        named = (output / name for name in names for kind in kinds.KINDS.values() if kind.database.fullmatch(name))
+        database = next(filter(Path.is_file, named), None)
+        tables = set() if database is None else _filled_tables(database)
+        mode, look = _KERNELS if "COMPUTE_TASK_INFO" in tables else ("", "")
+        if "MSTX_EVENTS" in tables and "TASK" not in tables:  # beside TASK it fails for every range of the host alone
+            mode, look = _MSTX_SUM
+    if not mode:
+        return ""
     command = f"msprof-analyze -m {mode} -d {_quote_path(place)}"
     return f"Ranks compared: {command}\n  look at cluster_analysis_output/{look}"
-
-
-def _find_recipe(output: Path) -> tuple[str, str] | None:
-    """What msprof-analyze can do with an output like this, and what to look at in what it makes."""
-    names = set(os.listdir(output))
-    if names & {_ANALYSED, _STEP_TIMES}:
-        return _ALL
-    named = (output / name for name in names for kind in kinds.KINDS.values() if kind.database.fullmatch(name))
-    database = next(filter(Path.is_file, named), None)
-    tables = set() if database is None else _filled_tables(database)
-    if "MSTX_EVENTS" in tables and "TASK" not in tables:  # beside TASK it fails for every range of the host alone
-        return _MSTX_SUM
-    return _KERNELS if "COMPUTE_TASK_INFO" in tables else None
 
 
 def _filled_tables(file: Path) -> set[str]:
     """Tables of a database that hold anything; it is not changed, nor locked."""
     try:
-        base = sqlite3.connect(f"{file.resolve().as_uri()}?mode=ro&immutable=1", uri=True)
-        try:
+        with closing(sqlite3.connect(f"{file.resolve().as_uri()}?mode=ro&immutable=1", uri=True)) as base:
             names = [name for (name,) in base.execute("select name from sqlite_master where type = 'table'")]
             quoted = {name: name.replace('"', '""') for name in names}
             return {n for n in names if base.execute(f'select 1 from "{quoted[n]}" limit 1').fetchone() is not None}
-        finally:
-            base.close()
     except sqlite3.Error:
         return set()
 

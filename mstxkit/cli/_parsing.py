@@ -8,7 +8,7 @@ import sys
 from collections import Counter
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Callable, Iterator, NamedTuple, TypeVar
+from typing import Any, Callable, Iterator, NamedTuple, TypeVar
 
 import typer
 
@@ -21,9 +21,6 @@ from ..reading.report.escape import for_rich, for_terminal
 from ..reading.report.units import duration, size
 from ..store import layout
 from . import _opening, _show
-
-if TYPE_CHECKING:
-    from rich.progress import Progress
 
 Item = TypeVar("Item")
 _A_SECOND = 4  # bars are drawn so often: terminals may be far away
@@ -187,33 +184,28 @@ class Shown:
     """The bars, on standard error of a terminal: one for all profiles, one for each that is being parsed."""
 
     def __init__(self, quiet: bool) -> None:
-        self._quiet = quiet
-        self._progress: Progress | None = None
-        self._all: Any = None
-        self._each: dict[str, Any] = {}
-
-    def __enter__(self) -> Shown:
         from rich.console import Console
         from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
         console = Console(stderr=True)
-        if not self._quiet and console.is_terminal:
-            label, count = TextColumn("{task.description}", markup=False), TextColumn("{task.fields[count]}")
-            columns = (label, BarColumn(20), count, TimeElapsedColumn())
-            self._progress = Progress(*columns, console=console, transient=True, refresh_per_second=_A_SECOND)
-            self._progress.start()
-            self._all = self._progress.add_task("profiles", total=None, count="")
+        label, count = TextColumn("{task.description}", markup=False), TextColumn("{task.fields[count]}")
+        columns, is_off = (label, BarColumn(20), count, TimeElapsedColumn()), quiet or not console.is_terminal
+        self._progress = Progress(
+            *columns, console=console, transient=True, refresh_per_second=_A_SECOND, disable=is_off
+        )
+        self._all = self._progress.add_task("profiles", total=None, count="")
+        self._each: dict[str, Any] = {}
+
+    def __enter__(self) -> Shown:
+        self._progress.start()
         return self
 
     def say(self, **fields: Any) -> None:
         """Change what the bar of all profiles says."""
-        if self._progress is not None:
-            self._progress.update(self._all, **fields)
+        self._progress.update(self._all, **fields)
 
     def tell(self, profile: Profile, parse: ParseRecord) -> None:
         """A profile began or ended."""
-        if self._progress is None:
-            return
         if parse.state == record.PARSING:
             rank = "" if profile.rank is None else f" rank {profile.rank}"
             step = "" if profile.step is None else f" step {profile.step}"
@@ -227,7 +219,7 @@ class Shown:
         self.say(count=f"{every.completed:.0f}/{every.total or 0:.0f}")
 
     def __exit__(self, *error: object) -> None:
-        if self._progress is not None:
+        if not self._progress.disable:  # else rich ends a line that it has not begun
             self._progress.stop()
 
 
@@ -241,26 +233,18 @@ def show(run: Path, done: Done) -> None:
         table.add_column(name, overflow="fold", no_wrap=name in ("rank", "step", "took", "output"))
     for row in done.rows.values():
         rank, step = ("–" if number is None else str(number) for number in (row.profile.rank, row.profile.step))
-        state, folder = Text(row.state, _STYLES.get(row.state, "dim")), for_rich(_shorten_path(row.profile.path))
-        table.add_row(rank, for_rich(row.profile.stage, 40), step, state, *_show_figures(row.record), folder)
+        state, parse = Text(row.state, _STYLES.get(row.state, "dim")), row.record
+        has_ended = parse is not None and parse.state in (record.PARSED, record.FAILED)
+        took = duration(parse.seconds * 1e9) if parse and has_ended and parse.seconds else ""
+        output = size(sum(file.bytes for file in parse.outputs)) if parse and has_ended and parse.outputs else ""
+        inner = row.profile.path.partition("/")[2]
+        folder = os.path.dirname(inner) if kinds.kind_of(row.profile.path) else inner  # of the session, with all else
+        table.add_row(rank, for_rich(row.profile.stage, 40), step, state, took, output, for_rich(folder))
     console.print(table if done.rows else "This run has no profiles: nothing to do.")
     for line in _list_lines(done):
         console.print(for_rich(line))
     for line in _opening.lines(run, "", _list_requests(done)):  # as it is: to be copied from a terminal of any width
         typer.echo(line)
-
-
-def _shorten_path(path: str) -> str:
-    """The folder of the session, which holds everything else."""
-    inner = path.partition("/")[2]
-    return os.path.dirname(inner) if kinds.kind_of(path) else inner
-
-
-def _show_figures(parse: ParseRecord | None) -> tuple[str, str]:
-    if parse is None or parse.state not in (record.PARSED, record.FAILED):
-        return "", ""
-    took = duration(parse.seconds * 1e9) if parse.seconds else ""
-    return took, size(sum(output.bytes for output in parse.outputs)) if parse.outputs else ""
 
 
 def _list_lines(done: Done) -> Iterator[str]:
@@ -289,20 +273,18 @@ def _list_requests(done: Done) -> list[str]:
 
 def as_json(run: Path, done: Done) -> dict[str, Any]:
     """The same for a program. Paths of profiles are relative to the run."""
+    rows = []
+    for row, profile, parse in ((row, row.profile, row.record or ParseRecord("")) for row in done.rows.values()):
+        rows.append({
+            "profile": profile.path, "kind": profile.kind, "stage": profile.stage, "step": profile.step,
+            "rank": profile.rank, "request": profile.request, "raw_bytes": profile.bytes, "state": row.state,
+            "reason": profile.reason, "now": row.now, "seconds": parse.seconds if row.record else None,
+            "output": f"{profile.path}/{kinds.OUTPUT}" if parse.outputs else None,
+            "outputs": [output._asdict() for output in parse.outputs], "error": parse.error, "notes": list(parse.notes),
+            "versions": parse.versions,
+        })  # fmt: skip
     return {
-        "run": str(run), "profiles": [_list_fields(row) for row in done.rows.values()], "missing": done.missing,
+        "run": str(run), "profiles": rows, "missing": done.missing,
         "interrupted": done.interrupted, "tools": {"msprof": done.msprof, **done.versions},
         "open": _opening.lines(run, "", _list_requests(done)),
-    }  # fmt: skip
-
-
-def _list_fields(row: Row) -> dict[str, Any]:
-    profile, parse = row.profile, row.record or ParseRecord("")
-    return {
-        "profile": profile.path, "kind": profile.kind, "stage": profile.stage, "step": profile.step,
-        "rank": profile.rank, "request": profile.request, "raw_bytes": profile.bytes, "state": row.state,
-        "reason": profile.reason, "now": row.now, "seconds": parse.seconds if row.record else None,
-        "output": f"{profile.path}/{kinds.OUTPUT}" if parse.outputs else None,
-        "outputs": [output._asdict() for output in parse.outputs], "error": parse.error, "notes": list(parse.notes),
-        "versions": parse.versions,
     }  # fmt: skip

@@ -19,7 +19,11 @@ def progress(what: str, total: float | None = None) -> Iterator[Advance]:
     `with progress("Exporting", total=rows) as advance: advance(1000)` says that a thousand more are done: as often as
     you like, from any one thread; it never raises. `what` is plain text; `total` is None where nobody knows.
     """
-    if not is_shown():
+    try:
+        is_seen = sys.stderr.isatty() and os.environ.get("TERM") not in ("dumb", "unknown")
+    except ValueError:  # a closed stream
+        is_seen = False
+    if not is_seen:
         yield lambda amount: None
         return
     from rich.console import Console
@@ -29,27 +33,14 @@ def progress(what: str, total: float | None = None) -> Iterator[Advance]:
     columns = (TextColumn("{task.description}", markup=False), *how_far)
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task(what, total=total or None)
-        yield _draw_rarely(lambda amount: bar.advance(task, amount))
+        waiting, drawn_at = 0.0, time.monotonic()
 
+        def advance(amount: float) -> None:
+            nonlocal waiting, drawn_at
+            waiting += amount
+            now = time.monotonic()
+            if now - drawn_at >= _DRAWN_EVERY_S:
+                bar.advance(task, waiting)
+                waiting, drawn_at = 0.0, now
 
-def is_shown() -> bool:
-    """Is there somebody to look at a bar?"""
-    try:
-        return sys.stderr.isatty() and os.environ.get("TERM") not in ("dumb", "unknown")
-    except ValueError:  # a closed stream
-        return False
-
-
-def _draw_rarely(draw: Advance) -> Advance:
-    """`draw`, called ten times a second at most, with all that has come together."""
-    waiting, drawn_at = 0.0, time.monotonic()
-
-    def advance(amount: float) -> None:
-        nonlocal waiting, drawn_at
-        waiting += amount
-        now = time.monotonic()
-        if now - drawn_at >= _DRAWN_EVERY_S:
-            draw(waiting)
-            waiting, drawn_at = 0.0, now
-
-    return advance
+        yield advance

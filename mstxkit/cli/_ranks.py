@@ -37,11 +37,6 @@ class Standpoint(NamedTuple):
     phase: str  # of its sessions: idle, armed, running, draining, cooldown, ended; empty where it takes no requests
     profiler: str  # that its sessions are made with, or why there is none
 
-    @property
-    def alike(self) -> tuple[str, ...]:
-        """Equal for those that do the same."""
-        return self.role, self.stage, self.phase, self.profiler
-
 
 def standpoints(
     listeners: Sequence[Heard], seen: Iterable[Whereabouts], called: Mapping[tuple[str, int], str]
@@ -54,7 +49,12 @@ def standpoints(
     for heard in listeners:
         ack = heard.acknowledgement
         who = called.get((ack.host, ack.pid), "")
-        stood.append(Standpoint(heard.rank, who, "" if who else ack.role, *_of_listener(heard, places)))
+        where = whereabouts.of_speaker(ack, heard.standing.step, places)
+        phase, stage = ("ended", "") if heard.is_alive is False else (heard.standing.phase, where.stage or "")
+        why_none = "; ".join(f"{name}: {why}" for name, why in heard.standing.why_no_backend.items())
+        profiler = f"none: {why_none}" if heard.standing.backend is None else heard.standing.backend
+        role, in_stage_s = "" if who else ack.role, where.in_stage_s or 0.0
+        stood.append(Standpoint(heard.rank, who, role, stage, in_stage_s, where.step, where.age, phase, profiler))
     listen = {(heard.acknowledgement.host, heard.acknowledgement.pid) for heard in listeners}
     for process, w in places.items():
         if process not in listen and w.is_at_work:
@@ -63,22 +63,11 @@ def standpoints(
     return sorted(stood, key=lambda member: (bool(member.who), member.rank, member.role, member.who))
 
 
-def _of_listener(heard: Heard, places: Mapping[tuple[str, int], Whereabouts]) -> tuple[Any, ...]:
-    """Its stage and all that follows."""
-    where = whereabouts.of_speaker(heard.acknowledgement, heard.standing.step, places)
-    has_ended = heard.is_alive is False
-    phase, stage = ("ended", "") if has_ended else (heard.standing.phase, where.stage or "")
-    profiler = heard.standing.backend
-    if profiler is None:
-        profiler = "none: " + "; ".join(f"{name}: {why}" for name, why in heard.standing.why_no_backend.items())
-    return stage, where.in_stage_s or 0.0, where.step, where.age, phase, profiler
-
-
 def ranks(stood: Sequence[Standpoint]) -> Table:
     """A line a rank; of more than 16, those that do the same on one line."""
     made = _show.table("rank", "stage", "step", "seen", "session", "profiler")
     is_each = len(stood) <= ROWS_AT_MOST
-    alike = grouped(stood, lambda member: member.alike)
+    alike = grouped(stood, lambda member: (member.role, member.stage, member.phase, member.profiler))
     groups = [[member] for member in stood] if is_each else list(alike.values())
     for members in groups[:ROWS_AT_MOST]:
         first, oldest = members[0], max(members, key=lambda member: member.age.seconds)
@@ -86,19 +75,16 @@ def ranks(stood: Sequence[Standpoint]) -> Table:
         whose = [ranked, *sorted(member.who for member in members if member.who)]
         who_all = f"{listed([*filter(None, whose)], ', ', 4)} {first.role}".strip()
         steps = sorted({member.step for member in members if member.step is not None})
-        where = (_name_stage(members), f"{steps[0]} to {steps[-1]}" if len(steps) > 1 else "".join(map(str, steps)))
-        seen = f"{'' if len(members) == 1 else 'up to '}{oldest.age.words}"
+        step = f"{steps[0]} to {steps[-1]}" if len(steps) > 1 else "".join(map(str, steps))
+        up_to = "" if len(members) == 1 else "up to "
+        in_stage = span(max(member.in_stage_s for member in members))
+        where = (f"{first.stage} for {up_to}{in_stage}" if first.stage else "-", step)
+        seen = f"{up_to}{oldest.age.words}"
         made.add_row(for_rich(who_all), *map(for_rich, where), seen, state(first.phase), for_rich(first.profiler))
     if len(groups) > ROWS_AT_MOST:
         rest = sum(map(len, groups[ROWS_AT_MOST:]))
         made.add_row("…", f"{rest} more ranks (--json)", "", "", "", "")
     return made
-
-
-def _name_stage(members: Sequence[Standpoint]) -> str:
-    longest_s = max(member.in_stage_s for member in members)
-    name = members[0].stage
-    return f"{name} for {'' if len(members) == 1 else 'up to '}{span(longest_s)}" if name else "-"
 
 
 def processes(listed: Sequence[dict[str, Any]]) -> Table:

@@ -64,14 +64,10 @@ def asked(request: Request) -> str:
     part = f", {request.sample.record} {request.sample.per} each" if request.sample is not None else ""
     how = f"preset {request.preset}" if request.preset is not None else "options of its own"
     if request.preset is not None and request.options:
-        how += f" with {', '.join(f'{key}={_show_value(value)}' for key, value in request.options)}"
+        shown = {key: ",".join(value) if isinstance(value, tuple) else value for key, value in request.options}
+        shown = {key: str(value).lower() if isinstance(value, bool) else value for key, value in shown.items()}
+        how += f" with {', '.join(f'{key}={value}' for key, value in shown.items())}"
     return f"{what}{part}, {how}, on {on(request.ranks)}"
-
-
-def _show_value(value: Any) -> str:
-    if isinstance(value, tuple):
-        return ",".join(value)
-    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def as_dict(progress: Progress) -> dict[str, Any]:
@@ -138,25 +134,18 @@ def requests(progresses: Sequence[Progress]) -> Table:
 
 def participants(recorders: Sequence[Participant]) -> list[str]:
     """Who would record, and why not: `rank 1 (actor, pid 42 on h): torch, in step 7`; those alike together."""
-    alike = grouped(recorders, lambda recorder: (recorder.backend, recorder.hindrance))
-    return [_name_members(members) + _tell_how(members) for members in alike.values()]
-
-
-def _name_members(members: Sequence[Participant]) -> str:
-    if len(members) > 1 or members[0].pid is None:
-        return on(tuple(member.rank for member in members))
-    member = members[0]
-    return f"rank {member.rank} ({', '.join(filter(None, (member.role, f'pid {member.pid} on {member.host}')))})"
-
-
-def _tell_how(members: Sequence[Participant]) -> str:
-    steps = sorted({member.step for member in members if member.step is not None})
-    where = f"in step{'s' if len(steps) > 1 else ''} {spans(steps)}" if steps else ""
-    oldest = max((member.seen for member in members if member.seen is not None), default=None)
-    where += f" ({'up to ' if len(members) > 1 else ''}{oldest.words})" if where and oldest is not None else ""
-    by = ", ".join(filter(None, (members[0].backend, where)))
-    hindrance = members[0].hindrance
-    return (f": {by}" if by else "") + (f": BUT {hindrance}" if hindrance else "")
+    lines = []
+    for members in grouped(recorders, lambda recorder: (recorder.backend, recorder.hindrance)).values():
+        first, who = members[0], on(tuple(member.rank for member in members))
+        if len(members) == 1 and first.pid is not None:
+            who = f"rank {first.rank} ({', '.join(filter(None, (first.role, f'pid {first.pid} on {first.host}')))})"
+        steps = sorted({member.step for member in members if member.step is not None})
+        where = f"in step{'s' if len(steps) > 1 else ''} {spans(steps)}" if steps else ""
+        oldest = max((member.seen for member in members if member.seen is not None), default=None)
+        where += f" ({'up to ' if len(members) > 1 else ''}{oldest.words})" if where and oldest is not None else ""
+        by = ", ".join(filter(None, (first.backend, where)))
+        lines.append(": ".join(filter(None, (who, by, f"BUT {first.hindrance}" if first.hindrance else ""))))
+    return lines
 
 
 def profiles(recordings: Sequence[RecordedSession]) -> Table:

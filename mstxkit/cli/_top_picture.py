@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import textwrap
 import time
-from typing import TYPE_CHECKING, Any, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Iterator, NamedTuple, Sequence
 
 from ..judging.sight import Judges, Sighting
 from ..reading.report import no_verdict
@@ -13,11 +13,10 @@ from ..reading.report.account import Account
 from ..reading.report.escape import for_terminal, shown
 from ..reading.report.judged_so_far import in_words
 from ..reading.report.no_verdict import HEALTHY
-from ..reading.report.units import counted, duration
+from ..reading.report.units import counted, duration, spans
 from ..store.incidents import HANG
-from ..store.whereabouts import span
-from ._top_now import of_ranks
-from ._top_paper import Paper, fitted, line_of
+from ..store.values import grouped
+from ..store.whereabouts import Whereabouts, span
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -30,8 +29,25 @@ _BAR_LEAST, _BAR_MOST = 6, 60
 # What a line of a stage has beside its name and its bar.
 _BESIDE_COLUMNS = 2 + 1 + 1 + 2 * _NUMBER_COLUMNS + 1 + _WHO_COLUMNS
 _SMALL = 20
+_RANKS_AT_MOST, _STALE_S, _WIDEST = 16, 15.0, 32
 _IN_ASCII = {ord("…"): "~", ord("µ"): "u", ord("·"): "-"}
 _NS = 1e9
+_SCALES = ((1e9, "G"), (1e6, "M"), (1e3, "k"))
+
+
+class Paper(NamedTuple):
+    """A terminal, or a pipe, and whose job is drawn."""
+
+    columns: int
+    rows: int
+    is_ascii: bool  # can it show nothing else?
+    run: str  # the run's name
+    folder: str  # the run's folder, as it was given
+
+    @property
+    def dot(self) -> str:
+        """Between two things on a line."""
+        return " - " if self.is_ascii else " · "
 
 
 def lines(sighting: Sighting, paper: Paper, matters: Sequence[dict[str, Any]]) -> list[Text]:
@@ -40,14 +56,14 @@ def lines(sighting: Sighting, paper: Paper, matters: Sequence[dict[str, Any]]) -
     """
     head = [*_draw_title(sighting, paper), *_of_matters(sighting, paper, matters)]
     tail = list(_draw_tail(sighting))
-    tail = [line_of(), *tail] if tail and paper.rows > _SMALL else tail
-    ranks = list(of_ranks(sighting, paper))
+    tail = [_line_of(), *tail] if tail and paper.rows > _SMALL else tail
+    ranks = list(_of_ranks(sighting, paper))
     rest = paper.rows - len(head) - len(tail)
     stages = list(_of_roles(sighting, paper, max(3, rest - min(len(ranks), max(3, rest // 3)))))
     left = max(0, rest - len(stages))
     if len(ranks) > left:
         kept = ranks[: max(0, left - 1)]
-        more = line_of(f"  and {counted(len(ranks) - len(kept), 'more line')} (--json)", "dim")
+        more = _line_of(f"  and {counted(len(ranks) - len(kept), 'more line')} (--json)", "dim")
         ranks = [*kept, more][:left]
     whole = [*head, *stages, *ranks, *tail]
     for line in whole:
@@ -63,41 +79,46 @@ def _draw_title(sighting: Sighting, paper: Paper) -> Iterator[Text]:
     step = "" if not steps else f"step {steps[-1]:,}" if len(steps) == 1 else f"steps {steps[0]:,} to {steps[-1]:,}"
     members = 0 if state is None else sum(role.members for role in state.roles)
     hosts = "" if state is None else f"{counted(members, 'rank')} on {counted(state.hosts, 'host')}"
-    parts = [part for part in (step, hosts, _tell_age(sighting)) if part]
+    ago = span(max(0.0, sighting.age_s))
+    age = {
+        Judges.OVER: f"the job is over since {ago}", Judges.NOBODY: "nothing to judge yet",
+        Judges.HERE: "judged here: nobody else does",
+    }.get(sighting.by, f"judged {ago} ago")  # fmt: skip
+    parts = [part for part in (step, hosts, age) if part]
     rest = "".join(f"{paper.dot}{part}" for part in parts)
     if len(rest) + len(shown(paper.run)) > paper.columns:  # whether it is of now is never cut off
         rest = "".join(f"{paper.dot}{part}" for part in parts if part != hosts)
-    name = line_of(shown(paper.run))
+    name = _line_of(shown(paper.run))
     name.truncate(max(4, paper.columns - len(rest)), overflow="ellipsis")
-    yield line_of(name.plain, "bold").append(rest, "not bold")
+    yield _line_of(name.plain, "bold").append(rest, "not bold")
     if sighting.by != Judges.OVER and (behind := in_words(state, sighting.where)):
-        yield line_of(behind, "bold yellow")
-    yield line_of()
-
-
-def _tell_age(sighting: Sighting) -> str:
-    if sighting.by == Judges.OVER:
-        return f"the job is over since {span(max(0.0, sighting.age_s))}"
-    if sighting.by == Judges.NOBODY:
-        return "nothing to judge yet"
-    if sighting.by == Judges.HERE:
-        return "judged here: nobody else does"
-    return f"judged {span(max(0.0, sighting.age_s))} ago"
+        yield _line_of(behind, "bold yellow")
+    yield _line_of()
 
 
 def _of_matters(sighting: Sighting, paper: Paper, every: Sequence[dict[str, Any]]) -> Iterator[Text]:
     """What is the matter, first what weighs most; of a small terminal that alone."""
     if sighting.state is None and sighting.incident is None and sighting.by != Judges.OVER:
-        yield line_of("No process has handed over a stage of a step yet: once one has, it is shown.")
-        yield line_of(f"mstxkit status {for_terminal(paper.folder)} shows which processes there are.", "dim")
-        yield line_of()
+        yield _line_of("No process has handed over a stage of a step yet: once one has, it is shown.")
+        yield _line_of(f"mstxkit status {for_terminal(paper.folder)} shows which processes there are.", "dim")
+        yield _line_of()
         return
     few = every[: _MATTERS_SHOWN if paper.rows >= 34 else 1]
     for matter in few:
-        yield from _of_matter(matter, paper)
+        style, mark = "green" if matter["kind"] == HEALTHY else "yellow", ""
+        if matter["blames"]:
+            style, mark = "bold red", "! "
+        first, *rest = _wrap_text(mark + matter["words"], paper)
+        yield _line_of(mark, style).append(first.strip()[len(mark) :], "bold" if mark else style)
+        yield from (_line_of(line, "bold" if mark else style) for line in rest)
+        profile = f"profile: {matter['profile']}" if matter["profile"] else ""
+        about = filter(None, (matter["cost"], matter["why"], profile, "" if matter["next"] else matter["advice"]))
+        yield from map(_line_of, _wrap_text(paper.dot.join(about), paper))
+        if matter["next"]:
+            yield from (_line_of(line, "cyan") for line in _wrap_text(f"next: {matter['next']}", paper))
     if more := len(every) - len(few):
-        yield line_of(f"  and {counted(more, 'thing')} more: mstxkit report {for_terminal(paper.folder)}", "dim")
-    yield line_of()
+        yield _line_of(f"  and {counted(more, 'thing')} more: mstxkit report {for_terminal(paper.folder)}", "dim")
+    yield _line_of()
 
 
 def account_of(sighting: Sighting, folder: str) -> Account:
@@ -113,18 +134,6 @@ def account_of(sighting: Sighting, folder: str) -> Account:
     )  # fmt: skip
 
 
-def _of_matter(matter: dict[str, Any], paper: Paper) -> Iterator[Text]:
-    mark, style = ("! ", "bold red") if matter["blames"] else ("", "green" if matter["kind"] == HEALTHY else "yellow")
-    first, *rest = _wrap_text(mark + matter["words"], paper)
-    yield line_of(mark, style).append(first.strip()[len(mark) :], "bold" if mark else style)
-    yield from (line_of(line, "bold" if mark else style) for line in rest)
-    profile = f"profile: {matter['profile']}" if matter["profile"] else ""
-    about = filter(None, (matter["cost"], matter["why"], profile, "" if matter["next"] else matter["advice"]))
-    yield from map(line_of, _wrap_text(paper.dot.join(about), paper))
-    if matter["next"]:
-        yield from (line_of(line, "cyan") for line in _wrap_text(f"next: {matter['next']}", paper))
-
-
 def _wrap_text(text: str, paper: Paper) -> list[str]:
     """On two lines at most, indented."""
     wide = max(10, paper.columns - 2)
@@ -138,11 +147,11 @@ def _of_roles(sighting: Sighting, paper: Paper, rows: int) -> Iterator[Text]:
     each = max(1, rows // len(roles) - 4) if roles else 0
     for number, role in enumerate(roles):
         if 5 * number >= rows:
-            yield line_of(f"and {counted(len(roles) - number, 'more role')} (--json)", "dim")
+            yield _line_of(f"and {counted(len(roles) - number, 'more role')} (--json)", "dim")
             return
         blamed = {verdict.rank for verdict in sighting.verdicts if verdict.is_blaming and verdict.role == role.role}
         yield from _of_role(role, paper, each, blamed)
-        yield line_of()
+        yield _line_of()
 
 
 def _of_role(role: RoleFigures, paper: Paper, rows: int, blamed: set[int | None]) -> Iterator[Text]:
@@ -157,20 +166,20 @@ def _of_role(role: RoleFigures, paper: Paper, rows: int, blamed: set[int | None]
     taken = _BESIDE_COLUMNS + _name_columns(paper) + (_WORK_COLUMNS if has_work else 0)
     bar = max(_BAR_LEAST, min(_BAR_MOST, paper.columns - taken))
     numbers = f"{'median':>{_NUMBER_COLUMNS}}{'longest':>{_NUMBER_COLUMNS + 1}}  slowest"
-    yield line_of(head, "bold")
+    yield _line_of(head, "bold")
     full, rest = _draw_marks(paper)
-    legend = f"  {fitted(f'{full} median  {rest} to the longest', _name_columns(paper) + 1 + bar)} "
-    yield line_of(legend + numbers, "dim")
+    legend = f"  {_fit_text(f'{full} median  {rest} to the longest', _name_columns(paper) + 1 + bar)} "
+    yield _line_of(legend + numbers, "dim")
     scale_s = max((stage.max_s for stage in kept), default=0.0)
     for stage in kept:
         yield _of_stage(stage, paper, bar, scale_s, blamed, has_work)
     if len(role.stages) > len(kept):
-        yield line_of(f"  and {counted(len(role.stages) - len(kept), 'shorter stage')}", "dim")
+        yield _line_of(f"  and {counted(len(role.stages) - len(kept), 'shorter stage')}", "dim")
     late = [rank for rank in role.late if rank.late_s >= 0.01 * (role.end_ns - role.begin_ns) / _NS][:_LATE_SHOWN]
     if late:
         names = [f"a process of {shown(rank.host)}" if rank.rank is None else f"rank {rank.rank}" for rank in late]
         who = (f"{name} by {duration(rank.late_s * _NS)} in {shown(rank.stage)}" for name, rank in zip(names, late))
-        yield line_of("  late: ", "yellow").append("; ".join(who), "not dim")
+        yield _line_of("  late: ", "yellow").append("; ".join(who), "not dim")
 
 
 def _name_columns(paper: Paper) -> int:
@@ -181,7 +190,7 @@ def _name_columns(paper: Paper) -> int:
 def _of_stage(
     stage: StageFigures, paper: Paper, bar: int, scale_s: float, blamed: set[int | None], has_work: bool
 ) -> Text:
-    line = line_of(f"  {fitted(shown(stage.stage), _name_columns(paper))} ")
+    line = _line_of(f"  {_fit_text(shown(stage.stage), _name_columns(paper))} ")
     full, rest = _draw_marks(paper)
     until = _count_columns(stage.max_s, scale_s, bar)
     solid = min(until, _count_columns(stage.median_s, scale_s, bar))
@@ -189,10 +198,11 @@ def _of_stage(
     times = (duration(stage.median_s * _NS), duration(stage.max_s * _NS))
     line.append(f"{times[0]:>{_NUMBER_COLUMNS}}{times[1]:>{_NUMBER_COLUMNS + 1}}")
     slowest = f"rank {stage.slowest_rank}" if stage.slowest_rank is not None and stage.members > 1 else ""
-    line.append(f"  {fitted(slowest, _WHO_COLUMNS - 2)}", "red" if stage.slowest_rank in blamed else "")
+    line.append(f"  {_fit_text(slowest, _WHO_COLUMNS - 2)}", "red" if stage.slowest_rank in blamed else "")
     if has_work and stage.tokens_per_s:
         mfu = "" if stage.mfu_ratio is None else f", MFU {100 * stage.mfu_ratio:.0f} %"
-        line.append(f"{_shorten_number(stage.tokens_per_s)} tok/s{mfu}")
+        scale, unit = next((of for of in _SCALES if stage.tokens_per_s >= of[0]), (1.0, ""))
+        line.append(f"{stage.tokens_per_s / scale:.3g}{unit} tok/s{mfu}")
     return line
 
 
@@ -207,11 +217,43 @@ def _count_columns(value: float, scale: float, columns: int) -> int:
     return min(columns, max(1 if value > 0 else 0, round(columns * value / scale)))
 
 
-def _shorten_number(value: float) -> str:
-    for size, unit in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
-        if value >= size:
-            return f"{value / size:.3g}{unit}"
-    return f"{value:.3g}"
+def _of_ranks(sighting: Sighting, paper: Paper) -> Iterator[Text]:
+    """A line a rank; of more than 16, those that do the same together."""
+    ranks = [where for where in sighting.where if where.is_at_work]
+    if sighting.by == Judges.OVER or not ranks:
+        return
+    from rich.cells import cell_len
+
+    ranks.sort(key=lambda where: (where.rank is None, where.rank or 0, where.role, where.called))
+    yield _line_of("now", "bold").append(f"{paper.dot}as their hosts said a few seconds ago", "dim not bold")
+    if len(ranks) <= _RANKS_AT_MOST:
+        groups = [[rank] for rank in ranks]
+    else:
+        groups = sorted(grouped(ranks, lambda rank: (rank.role, rank.stage or "")).values(), key=len)
+    shown_groups = groups[:_RANKS_AT_MOST]
+    rows = [_list_cells(group) for group in shown_groups]
+    widths = [min(_WIDEST, max(cell_len(row[column]) for row in rows)) for column in range(3)]
+    for row, group in zip(rows, shown_groups):
+        begin = "  ".join(_fit_text(text, width) for text, width in zip(row, widths) if width)
+        in_stage = f"{'up to ' if len(group) > 1 else ''}{span(max(where.in_stage_s or 0.0 for where in group))}"
+        stage = f"{shown(group[0].stage)} for {in_stage}" if group[0].stage else "between two stages"
+        oldest = max((where.age for where in group), key=lambda age: age.seconds)
+        line = _line_of(f"  {begin}  {stage}")
+        yield line.append(f"  seen {oldest.words}", "bold yellow") if oldest.seconds > _STALE_S else line
+    if len(groups) > _RANKS_AT_MOST:
+        yield _line_of(f"  and {counted(sum(map(len, groups[_RANKS_AT_MOST:])), 'more rank')} (--json)", "dim")
+
+
+def _list_cells(group: Sequence[Whereabouts]) -> list[str]:
+    """Who they are, their role and their steps."""
+    who = f"{len(group):,} processes"
+    if len(group) == 1:
+        who = group[0].called
+    elif all(where.rank is not None for where in group):
+        who = f"{len(group):,} ranks: {spans(where.rank or 0 for where in group)}"
+    steps = sorted({where.step for where in group if where.step is not None})
+    last = f" to {steps[-1]:,}" if len(steps) > 1 else ""
+    return [who, shown(group[0].role), f"step {steps[0]:,}{last}" if steps else ""]
 
 
 def _draw_tail(sighting: Sighting) -> Iterator[Text]:
@@ -221,10 +263,24 @@ def _draw_tail(sighting: Sighting) -> Iterator[Text]:
         return
     if state.silences:
         names = ", ".join(map(shown, state.silent[:4])) + (", …" if state.silences > 4 else "")
-        yield line_of(f"{counted(state.silences, 'host')} silent for a minute or more: {names}", "bold red")
+        yield _line_of(f"{counted(state.silences, 'host')} silent for a minute or more: {names}", "bold red")
     lost = [counted(state.missed_rows, "sum of stages", "sums of stages")] if state.missed_rows else []
     lost += [counted(state.dropped_batches, "batch", "batches")] if state.dropped_batches else []
     if lost:
-        yield line_of(f"never reached who judges: {' and '.join(lost)}", "yellow")
+        yield _line_of(f"never reached who judges: {' and '.join(lost)}", "yellow")
     for note in state.notes:
-        yield line_of(for_terminal(note, _TEXT_AT_MOST), "dim")
+        yield _line_of(for_terminal(note, _TEXT_AT_MOST), "dim")
+
+
+def _line_of(text: str = "", style: str = "") -> Text:
+    """A line of the picture; nothing in it is read as markup."""
+    from rich.text import Text
+
+    return Text(text, style, no_wrap=True)
+
+
+def _fit_text(text: str, columns: int) -> str:
+    """As wide as that: cut, or filled up. Wide characters count twice."""
+    line = _line_of(text)
+    line.truncate(columns, overflow="ellipsis", pad=True)
+    return line.plain

@@ -19,8 +19,6 @@ from ._progress import progress
 
 if TYPE_CHECKING:
     from ..judging.sight import Sighting
-    from ..judging.watching import Outlook
-    from ..telemetry.outlets import Outlets
 
 _SCHEMA = 1
 
@@ -28,39 +26,30 @@ _SCHEMA = 1
 def follow(run: Path, run_id: str, json: bool, metrics: Optional[str]) -> None:
     """A line a verdict as they come, until somebody ends it; of a job that is over what was judged."""
     from ..judging import watching
+    from ..judging.sight import Judges, Sight
 
-    if not (json or metrics) and _is_over(run, run_id):
+    seen = None if json or metrics else Sight(run, run_id).look()
+    if seen and (seen.by == Judges.OVER or (seen.state is not None and seen.state.hosts == seen.state.ended)):
         once(run, run_id, False)
         return
     _show.say("each verdict is shown as it comes; Ctrl-C ends this")
-    for verdict in watching.follow(run, run_id, _open_outlets(run, run_id, metrics)):
+    outlets = None
+    if metrics is not None:  # where figures go; where that is a page, it is said on standard error
+        from ..store import metrics_setting
+        from ..telemetry.outlets import Outlets
+
+        try:
+            outlets = Outlets(run, run_id, metrics_setting.checked(metrics), tells=_show.say)
+        except SettingError as exc:
+            exc.origin = "--metrics"
+            _show.stop(str(exc), WRONG_USE)
+    for verdict in watching.follow(run, run_id, outlets):
         print(_as_json(verdict) if json else _draw_line(verdict), flush=True)
 
 
 def _as_json(verdict: Verdict) -> str:
     """One object on one line: a verdict's line in the run, and the number of its form."""
     return json_of.dumps({"schema": _SCHEMA, **json_of.loads(verdict.line())})
-
-
-def _is_over(run: Path, run_id: str) -> bool:
-    from ..judging.sight import Judges, Sight
-
-    seen = Sight(run, run_id).look()
-    return seen.by == Judges.OVER or (seen.state is not None and seen.state.hosts == seen.state.ended)
-
-
-def _open_outlets(run: Path, run_id: str, metrics: Optional[str]) -> Outlets | None:
-    """Where figures go; where that is a page, it is said on standard error."""
-    if metrics is None:
-        return None
-    from ..store import metrics_setting
-    from ..telemetry.outlets import Outlets
-
-    try:
-        return Outlets(run, run_id, metrics_setting.checked(metrics), tells=_show.say)
-    except SettingError as exc:
-        exc.origin = "--metrics"
-        _show.stop(str(exc), WRONG_USE)
 
 
 def once(run: Path, run_id: str, json: bool) -> None:
@@ -89,7 +78,11 @@ def once(run: Path, run_id: str, json: bool) -> None:
         _show.as_json({**whole, "verdicts": document["verdicts"] + document["judged"]["withdrawn"]})
     else:
         by_devices = [for_rich(devices.tell_last(latest, document["path"])) for latest in document["by_devices"]]
-        for part in (*headline.lines(document["matters"]), *by_devices, _tell_what_was_judged(seen, is_by_tables)):
+        hosts = f"{seen.hosts} host{'' if seen.hosts == 1 else 's'}"
+        until = "" if seen.last_step is None else f", up to step {seen.last_step}"
+        by = "as judged while it ran" if seen.steps is None else f"{seen.steps} steps judged now"
+        how = "judged from the run's own tables" if is_by_tables else f"{by}{until}, {hosts}"
+        for part in (*headline.lines(document["matters"]), *by_devices, how):
             _show.console().print(part)
     if document["headline"]["blames"]:
         raise typer.Exit(FOUND_WRONG)
@@ -103,13 +96,6 @@ def _seen_now(run_id: str, sighting: Sighting) -> dict[str, Any]:
         "incident": None if sighting.incident is None else sighting.incident.page,
         "now": [{**where._asdict(), "age": where.age._asdict()} for where in sighting.where],
     }  # fmt: skip
-
-
-def _tell_what_was_judged(seen: Outlook, is_by_tables: bool) -> str:
-    hosts = f"{seen.hosts} host{'' if seen.hosts == 1 else 's'}"
-    judged = "as judged while it ran" if seen.steps is None else f"{seen.steps} steps judged now"
-    until = "" if seen.last_step is None else f", up to step {seen.last_step}"
-    return "judged from the run's own tables" if is_by_tables else f"{judged}{until}, {hosts}"
 
 
 def _draw_line(verdict: Verdict) -> str:

@@ -69,7 +69,7 @@ def collect(
     else:
         _tell_collected(sealed, moved, left)
         if done is not None:
-            tell_compacted(folder, done, hosts)
+            _tell_compacted(folder, done, hosts)
         elif not sealed and not left and moved == Moved([]):
             typer.echo("nothing to collect on this host")
     if moved.problem or left or (done is not None and done.left):
@@ -111,25 +111,19 @@ def compacted(run: Path, hosts: Optional[list[str]], remove: bool, ray: bool) ->
         raise MstxkitError(f"{run} cannot be compacted: {exc.strerror or exc}") from exc
 
 
-def tell_compacted(run: Path, done: Compacted, hosts: Optional[list[str]]) -> None:
+def _tell_compacted(run: Path, done: Compacted, hosts: Optional[list[str]]) -> None:
     """What became of them, and which hosts there are where others were asked for."""
     from ..reading.dataset import compacting
 
-    _tell_compacted(done)
-    there = compacting.hosts_of(run) if hosts else []
-    if unknown := sorted({*(hosts or ())} - {*there}):
-        typer.echo(for_terminal(f"no sealed file is of host {', '.join(unknown)}: they are of {', '.join(there)}"))
-
-
-def _tell_compacted(done: Compacted) -> None:
-    if not done.batches and not done.removed and not done.left:
-        typer.echo("nothing to compact: all sealed files are in the dataset, or are still written to")
-        return
-    typer.echo(
-        f"{done.files} sealed files ({size(done.sealed_bytes)}): {done.ranges} ranges and {done.summaries} summaries, "
-        f"{size(done.bytes)} of Parquet"
-    )
+    words = "nothing to compact: all sealed files are in the dataset, or are still written to"
+    if done.batches or done.removed or done.left:
+        of_parquet = f"{done.ranges} ranges and {done.summaries} summaries, {size(done.bytes)} of Parquet"
+        words = f"{done.files} sealed files ({size(done.sealed_bytes)}): {of_parquet}"
+    typer.echo(words)
     if done.removed:
         typer.echo(f"removed: {done.removed} sealed files")
     if done.left:
         typer.echo(f"left as they are: {done.left} sealed files that cannot be read whole; mstxkit report says why")
+    there = compacting.hosts_of(run) if hosts else []
+    if unknown := sorted({*(hosts or ())} - {*there}):
+        typer.echo(for_terminal(f"no sealed file is of host {', '.join(unknown)}: they are of {', '.join(there)}"))

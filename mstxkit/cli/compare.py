@@ -42,7 +42,10 @@ def compare(
     from ..reading.report.choice import parsed
     from ..reading.run import open_run
 
-    limit = None if fail_over is None else _read_ratio(fail_over)
+    percent = _PERCENT.fullmatch("0" if fail_over is None else fail_over)
+    if percent is None:
+        raise typer.BadParameter(f"{fail_over!r}: a share in percent is needed, 5% say", param_hint="--fail-over")
+    limit = None if fail_over is None else float(percent[1]) / 100
     wanted = parsed(steps_before).steps, parsed(steps_after).steps
     if after is None and None in wanted:
         raise typer.BadParameter("of one run two parts are compared: give --before and --after", param_hint="B")
@@ -56,13 +59,6 @@ def compare(
         _show.console().print(text.render(comparison, everything))
     if limit is not None:
         _end_command(comparison, limit, any_work, json)
-
-
-def _read_ratio(text: str) -> float:
-    match = _PERCENT.fullmatch(text)
-    if match is None:
-        raise typer.BadParameter(f"{text!r}: a share in percent is needed, 5% say", param_hint="--fail-over")
-    return float(match[1]) / 100
 
 
 def _end_command(comparison: Comparison, limit: float, any_work: bool, json: bool) -> None:

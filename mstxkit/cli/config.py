@@ -42,6 +42,8 @@ def show(
 
     Example: mstxkit config show ppo_trainer.yaml --from verl
     """
+    from ..config.adapters import flat
+
     with _meaning_verl(verl_version):
         understood = _read_config(file, flavour, branch)
     if json:
@@ -49,7 +51,17 @@ def show(
         return
     console = _show.console()
     console.print(f"{understood.source.name}: {understood.flavour}", markup=False)
-    console.print(_draw_table(understood))
+    table = _show.table()
+    table.add_column("field", no_wrap=True)
+    table.add_column("value", overflow="fold", max_width=60)
+    table.add_column("given", overflow="fold")
+    for field, value in flat(understood.read.config).items():
+        place = understood.read.places.get(field) or understood.read.places.get(field.partition(".")[0])
+        if field == "extras":
+            value = {name: kept if len(kept) <= _FEW_EXTRAS else f"{len(kept)} keys" for name, kept in value.items()}
+        origin = "default" if place is None else " ".join(filter(None, [str(place.line or ""), place.key]))
+        table.add_row(*(for_rich(text) for text in (field, _show_value(value), origin)))
+    console.print(table)
     _tell_notes(understood)
 
 
@@ -114,22 +126,6 @@ def _as_document(understood: Understood) -> dict[str, Any]:
         "places": {field: place._asdict() for field, place in understood.read.places.items()},
         "notes": list(understood.read.notes), "warnings": list(understood.warnings),
     }  # fmt: skip
-
-
-def _draw_table(understood: Understood) -> Any:
-    from ..config.adapters import flat
-
-    table = _show.table()
-    table.add_column("field", no_wrap=True)
-    table.add_column("value", overflow="fold", max_width=60)
-    table.add_column("given", overflow="fold")
-    for field, value in flat(understood.read.config).items():
-        place = understood.read.places.get(field) or understood.read.places.get(field.partition(".")[0])
-        if field == "extras":
-            value = {name: kept if len(kept) <= _FEW_EXTRAS else f"{len(kept)} keys" for name, kept in value.items()}
-        origin = "default" if place is None else " ".join(filter(None, [str(place.line or ""), place.key]))
-        table.add_row(*(for_rich(text) for text in (field, _show_value(value), origin)))
-    return table
 
 
 def _show_value(value: Any) -> str:

@@ -17,8 +17,7 @@ from . import FOUND_WRONG, _show
 from ._progress import progress
 
 if TYPE_CHECKING:
-    from ..demo.escalating import Escalated
-    from ..demo.launch import DemoOutcome, DemoPlan
+    from ..demo.launch import DemoOutcome
 
 _NOBODY = -1
 _RUN_HELP = "The run's folder; a new one.  [default: mstxkit-runs/demo-TIME]"
@@ -60,7 +59,10 @@ def demo(
     try:
         plan.check()
         if not json:
-            typer.echo(f"{_describe_plan(plan)} Recorded into {folder}.")
+            where = "actor_update, before the gradients of all ranks meet" if hidden else "actor_generate"
+            slow_one = "none is slow" if slow is None else f"rank {slow} is made slow in {where}"
+            trained = f"A small policy is trained with GRPO on {ranks} CPU ranks, {steps} steps; {slow_one}."
+            typer.echo(f"{trained} Recorded into {folder}.")
         with nullcontext() if verbose or json else progress("Training"):
             outcome = run_ranks(plan)
     except PlanError as exc:
@@ -72,12 +74,12 @@ def demo(
     if json:
         _show.as_json({**_list_facts(outcome), "page": str(page), "report": report})
     elif verbose:
-        for line in _tell_done(outcome):
-            typer.echo(line)
+        typer.echo("\n".join(_tell_done(outcome)))
         _show.console().print("", text.render(report, False), "")
     else:
-        for line in _tell_verdict(outcome, report):
-            typer.echo(line)
+        head = report["headline"]
+        words = (f"  {head[key]}" for key in ("cost", "why", "advice") if head[key])
+        typer.echo("\n".join([*_tell_done(outcome), f"\nVerdict: {head['verdict']}", *words, ""]))
     for line in () if json else _tell_further(outcome, report, page):
         typer.echo(line)
     has_no_incident = hang_rank is not None and outcome.incident is None
@@ -85,48 +87,29 @@ def demo(
         raise typer.Exit(FOUND_WRONG)
 
 
-def _describe_plan(plan: DemoPlan) -> str:
-    where = "actor_update, before the gradients of all ranks meet" if plan.hidden else "actor_generate"
-    slow = "none is slow" if plan.slow_rank is None else f"rank {plan.slow_rank} is made slow in {where}"
-    return f"A small policy is trained with GRPO on {plan.ranks} CPU ranks, {plan.steps} steps; {slow}."
-
-
-def _tell_verdict(outcome: DemoOutcome, report: dict[str, Any]) -> Iterator[str]:
-    """What was done, and what weighs most, in a few lines."""
-    head = report["headline"]
-    yield from _tell_done(outcome)
-    yield f"\nVerdict: {head['verdict']}"
-    yield from (f"  {head[key]}" for key in ("cost", "why", "advice") if head[key])
-    yield ""
-
-
 def _tell_further(outcome: DemoOutcome, report: dict[str, Any], page: Path) -> Iterator[str]:
-    """That a profile was taken by itself, the page, and three commands to try next."""
-    yield from _tell_taken(outcome.escalated) if outcome.escalated is not None else ()
+    """That a profile was taken by itself, or why there is none, the page, and three commands to try next."""
+    escalated = outcome.escalated
+    if escalated is not None and escalated.verdict is None:
+        yield f"No profile was asked for: {escalated.reason}."
+    elif escalated is not None and escalated.verdict is not None:
+        yield f"While it trained, the verdict asked for a profile by itself, request {escalated.verdict.request}:"
+        for profiled in escalated.profiles:
+            whose = "" if profiled.rank == escalated.verdict.rank else ", a healthy peer"
+            is_done = profiled.state == "done"
+            what = f"taken in step {profiled.step}" if is_done else f"{profiled.state}: {profiled.reason}"
+            yield f"  rank {profiled.rank}{whose}: {what}"
     yield f"The page: {page}\n\nTry next:"
+    # How this command is called from here: by its path, where the shell would find another one, or none.
+    own, on_path = os.path.join(os.path.dirname(sys.executable), "mstxkit"), shutil.which("mstxkit")
+    program = f"{shlex.quote(sys.executable)} -m mstxkit"
+    if os.path.exists(own):
+        is_first = on_path is not None and os.path.samefile(on_path, own)
+        program = "mstxkit" if is_first else shlex.quote(os.path.relpath(own))
     run = shlex.quote(str(outcome.plan.run))
     advised = report["headline"]["next"] or f"mstxkit status {run}"
     for command in dict.fromkeys((advised, f"mstxkit report {run}", f"mstxkit report {run} --open")):
-        yield f"  {command.replace('mstxkit ', f'{_name_program()} ', 1)}"
-
-
-def _name_program() -> str:
-    """How this command is called from here: by its path, where the shell would find another one, or none."""
-    own, on_path = os.path.join(os.path.dirname(sys.executable), "mstxkit"), shutil.which("mstxkit")
-    if not os.path.exists(own):
-        return f"{shlex.quote(sys.executable)} -m mstxkit"
-    return "mstxkit" if on_path and os.path.samefile(on_path, own) else shlex.quote(os.path.relpath(own))
-
-
-def _tell_taken(escalated: Escalated) -> Iterator[str]:
-    """That the profile was taken by itself, and of whom, or why there is none."""
-    if escalated.verdict is None:
-        yield f"No profile was asked for: {escalated.reason}."
-        return
-    yield f"While it trained, the verdict asked for a profile by itself, request {escalated.verdict.request}:"
-    for profiled in escalated.profiles:
-        what = f"taken in step {profiled.step}" if profiled.state == "done" else f"{profiled.state}: {profiled.reason}"
-        yield f"  rank {profiled.rank}{'' if profiled.rank == escalated.verdict.rank else ', a healthy peer'}: {what}"
+        yield f"  {command.replace('mstxkit ', f'{program} ', 1)}"
 
 
 def _list_facts(outcome: DemoOutcome) -> dict[str, Any]:

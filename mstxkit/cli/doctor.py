@@ -16,7 +16,7 @@ from ..patching.symbols import HELD
 from ..reading.report.escape import for_rich
 from ..store.values import grouped
 from . import FOUND_WRONG, WRONG_USE, _checks, _importing, _show
-from ._activation import installed
+from ._checks import installed
 
 _NAMES_HELP = "With --patches: import roots, name+extra, or .yaml files of targets, each target shown.  [default: all]"
 
@@ -54,8 +54,16 @@ class Support(NamedTuple):
 
 def show_patches(frameworks: list[str], import_them: bool, json: bool) -> None:
     """What there is of these, else of all that are known. It is read from the source, but for `import_them`."""
-    wanted = _find_patches(frameworks)
-    supported = [_import_targets(name, patch) if import_them else _read_support(name, patch) for name, patch in wanted]
+    from ..patching import registry, targets
+
+    try:
+        wanted = [
+            (name, targets.read(name) if name.endswith(YAML_SUFFIXES) else registry.chosen((name,))[0][0])
+            for name in frameworks or registry.names()
+        ]
+    except PatchError as exc:  # one is unknown or wrong
+        _show.stop(str(exc), WRONG_USE)
+    supported = [_read_support(name, patch, import_them) for name, patch in wanted]
     if json:
         states = [[state._asdict() for state in support.targets] for support in supported]
         rows = [{**support._asdict(), "targets": targets} for support, targets in zip(supported, states)]
@@ -69,20 +77,7 @@ def show_patches(frameworks: list[str], import_them: bool, json: bool) -> None:
             console.print(_draw_details(support))
 
 
-def _find_patches(names: list[str]) -> list[tuple[str, Patch]]:
-    """Patches by the names that they are asked for with; ends the command where one is unknown or wrong."""
-    from ..patching import registry, targets
-
-    try:
-        return [
-            (name, targets.read(name) if name.endswith(YAML_SUFFIXES) else registry.chosen((name,))[0][0])
-            for name in names or registry.names()
-        ]
-    except PatchError as exc:
-        _show.stop(str(exc), WRONG_USE)
-
-
-def _read_support(name: str, patch: Patch) -> Support:
+def _read_support(name: str, patch: Patch, import_them: bool) -> Support:
     from ..patching.symbols import installed as sources_in
     from ..patching.symbols import spec_of
 
@@ -90,15 +85,8 @@ def _read_support(name: str, patch: Patch) -> Support:
     is_whole = has_extra(name) or name.endswith(YAML_SUFFIXES)
     if spec_of(patch.framework, folder) is None:
         return Support(patch.framework, is_whole, None, [])
-    return Support(patch.framework, is_whole, installed(patch.framework) or "", sources_in(folder).states(patch))
-
-
-def _import_targets(name: str, patch: Patch) -> Support:
-    support = _read_support(name, patch)
-    if support.version is None:
-        return support
-    states, error = _importing.in_a_process(name)
-    return support._replace(targets=states, error=error)
+    states, error = _importing.in_a_process(name) if import_them else (sources_in(folder).states(patch), "")
+    return Support(patch.framework, is_whole, installed(patch.framework) or "", states, error)
 
 
 def _draw_summary(supported: list[Support], is_imported: bool) -> Any:
@@ -106,17 +94,16 @@ def _draw_summary(supported: list[Support], is_imported: bool) -> Any:
     table.add_column("", overflow="fold")
     for support in supported:
         states = [target.state for target in support.targets]
-        tiers = [_count_held(support, is_extra) for is_extra in (False, True)]
-        counts = [str(states.count(state)) for state in STATES] if is_imported else tiers
+        tiers = [
+            [target.state == HELD for target in support.targets if (target.tier == EXTRA) is is_extra]
+            for is_extra in (False, True)
+        ]
+        held = [f"{sum(tier)} of {len(tier)}" if tier else "–" for tier in tiers]
+        counts = [str(states.count(state)) for state in STATES] if is_imported else held
         texts = [support.framework, support.version or "source", *counts, support.error]
         not_there = [support.framework, "not installed", *([""] * (len(texts) - 2))]
         table.add_row(*(for_rich(text) for text in (not_there if support.version is None else texts)))
     return table
-
-
-def _count_held(support: Support, is_extra: bool) -> str:
-    tier = [target.state == HELD for target in support.targets if (target.tier == EXTRA) is is_extra]
-    return f"{sum(tier)} of {len(tier)}" if tier else "–"
 
 
 def _draw_details(support: Support) -> Any:
@@ -130,12 +117,9 @@ def _draw_details(support: Support) -> Any:
         for target in targets:
             state = for_rich(target.state, style=styles.get(target.state, "yellow"))
             qualname = for_rich(f"  {target.path.partition(':')[2]}")
-            why = "" if target.state == WAITING and error else _explain_state(support, target)
+            why = target.reason + (f" ({target.detail})" if target.detail else "")
+            if target.state == HELD and target.tier == EXTRA and not support.has_extra:
+                why = f"off unless {support.framework}+extra is asked for"
+            why = "" if target.state == WAITING and error else why
             table.add_row(state, qualname, for_rich(target.stage or ""), for_rich(why))
     return table
-
-
-def _explain_state(support: Support, target: TargetState) -> str:
-    if target.state == HELD and target.tier == EXTRA and not support.has_extra:
-        return f"off unless {support.framework}+extra is asked for"
-    return target.reason + (f" ({target.detail})" if target.detail else "")

@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import re
 import time
+from contextlib import nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Callable, Optional
+from typing import TYPE_CHECKING, Any, Optional
 
 import typer
 
@@ -29,7 +30,6 @@ _SOURCE = "mstxkit escalate"
 _LOOK_EVERY_S = 0.25
 _RANKS_AT_MOST = 1 << 20
 _FOLDERS_AT_MOST = 16
-_NS = 10**9
 _UNDER_WAY = dict.fromkeys(("armed", "running", "draining"), "under way")
 _STAGES_HELP = "A stage, by any system's name; may be given repeatedly."
 _RANKS_HELP = (
@@ -79,7 +79,12 @@ def escalate(
     if cancel is not None:
         if stage or ranks:
             raise typer.BadParameter("it takes a request back; --stage and --ranks ask for one", param_hint="--cancel")
-        _cancel_request(run, cancel, reason, json)
+        progress = asking.cancel(run, cancel, reason or "cancelled from the command line")
+        then = "had ended before" if progress.has_ended else "is not wanted any more; it was"
+        if json:
+            _show.as_json(_requests.as_dict(progress))
+        else:
+            typer.echo(f"request {progress.asked.request.id} {then}: {progress}")
         return
     if analyse and not wait:
         raise typer.BadParameter("it parses what has been recorded: add --wait", param_hint="--analyse")
@@ -94,8 +99,11 @@ def escalate(
         "limits": {"seconds": limit_s, "bytes": _requests.bytes_of(limit_bytes, "--limit-bytes")},
         "occasion": f"command line at {now_ns}",
         **({"options": _read_options(set)} if set else {}), **({"force": True} if force else {}),
-        **({} if expires_s is None else {"expires_ns": now_ns + _lifetime_ns(expires_s)}),
     }  # fmt: skip
+    if expires_s is not None:
+        if not 0 < expires_s < 1e9:
+            raise typer.BadParameter(f"{expires_s:g}: a number of seconds above 0 is needed", param_hint="--expires-s")
+        options["expires_ns"] = now_ns + int(expires_s * 1e9)
     suspected = None
     if ranks == "suspect+peer":
         from ..reading.suspects import in_words, suspected_in
@@ -113,12 +121,6 @@ def escalate(
         _wait_for_end(run, asking.control_of(run), request, suspects, analyse, json)
     elif json:
         _show.as_json({"request": request.as_json(), "suspects": list(suspects)})
-
-
-def _lifetime_ns(seconds: float) -> int:
-    if not 0 < seconds < 1e9:
-        raise typer.BadParameter(f"{seconds:g}: a number of seconds above 0 is needed", param_hint="--expires-s")
-    return int(seconds * _NS)
 
 
 def _read_ranks(text: str) -> str | list[int]:
@@ -181,16 +183,6 @@ def _tell_suspected(suspicion: Suspicion) -> str:
         f"rank {suspicion.suspect} is suspected: {took} in {for_terminal(suspicion.stage)}{over}, {more} over rank "
         f"{suspicion.peer}, the middle of {suspicion.ranks}; by its time alone: {suspicion.why_by_time}"
     )
-
-
-def _cancel_request(run: Path, id: str, reason: str, json: bool) -> None:
-    progress = asking.cancel(run, id, reason or "cancelled from the command line")
-    if json:
-        _show.as_json(_requests.as_dict(progress))
-    elif progress.has_ended:
-        typer.echo(f"request {progress.asked.request.id} had ended before: {progress}")
-    else:
-        typer.echo(f"request {progress.asked.request.id} is not wanted any more; it was: {progress}")
 
 
 def _explain_plan(
@@ -268,39 +260,26 @@ def _wait_for_end(
 
 
 def _watch_progress(control: ControlFolder, request: Request, suspects: tuple[int, ...], json: bool) -> Progress:
-    """How it stood at the end; shown meanwhile as this output can."""
-    console = _show.console()
-    if json:
-        return _until_ended(control, request, suspects, lambda progress: None)
-    if not console.is_terminal:
-        return _until_ended(control, request, suspects, _Lines().show)
+    """How it stood at the end; shown meanwhile as this output can. Ends too when nobody is left to go on with it."""
     from rich.live import Live
 
-    with Live(console=console, auto_refresh=False) as live:  # a table in place
-
-        def draw(progress: Progress) -> None:
-            live.update(_requests.by_rank(progress), refresh=True)
-
-        return _until_ended(control, request, suspects, draw)
-
-
-def _until_ended(
-    control: ControlFolder, request: Request, suspects: tuple[int, ...], show: Callable[[Progress], None]
-) -> Progress:
-    """Looks again and again, shows what is new; ends too when nobody is left who could go on with it."""
+    console, lines = _show.console(), _Lines()
     shown: Progress | None = None
-    while True:
-        began = time.monotonic()
-        listeners = fate.heard(control)
-        sent = (asked for asked in fate.asked(control) if asked.request.id == request.id)
-        judge = fate.Fates(listeners, lambda: sessions(control.path.parent, control.run_id))
-        progress = judge.progress(next(sent, fate.Asked(request, suspects)))
-        if progress != shown:
+    with Live(console=console, auto_refresh=False) if console.is_terminal and not json else nullcontext() as table:
+        while True:
+            began = time.monotonic()
+            listeners = fate.heard(control)
+            sent = (asked for asked in fate.asked(control) if asked.request.id == request.id)
+            judge = fate.Fates(listeners, lambda: sessions(control.path.parent, control.run_id))
+            progress = judge.progress(next(sent, fate.Asked(request, suspects)))
+            if table is not None and progress != shown:
+                table.update(_requests.by_rank(progress), refresh=True)  # in place
+            elif progress != shown and not json:
+                lines.show(progress)
             shown = progress
-            show(progress)
-        if progress.has_ended or all(listener.is_alive is False for listener in listeners):
-            return progress
-        time.sleep(max(_LOOK_EVERY_S, 4 * (time.monotonic() - began)))
+            if progress.has_ended or all(listener.is_alive is False for listener in listeners):
+                return progress
+            time.sleep(max(_LOOK_EVERY_S, 4 * (time.monotonic() - began)))
 
 
 class _Lines:

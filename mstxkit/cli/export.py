@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from datetime import datetime, time, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Optional
+from typing import TYPE_CHECKING, Optional
 
 import typer
 
@@ -60,7 +60,9 @@ def export(
         raise typer.BadParameter(f"{to!r} is no format; choose one of {', '.join(formats())}", param_hint="--to")
     exporter = load(to)
     typed = {"layout": layout, "into": None if into is None else str(into), "excel": "yes" if excel else None}
-    options = _collect_options(to, exporter.options, **typed)
+    options = {name: value for name, value in typed.items() if value is not None}
+    if foreign := [name for name in options if name not in exporter.options]:
+        raise typer.BadParameter(f"the format {to} has no such option", param_hint=f"--{foreign[0]}")
     opened = open_part(run, steps, ranks, stages, since, until)
     target = output or Path(f"{run.resolve().name}{exporter.suffix}")
     with _output.whole(target, exporter.form == FOLDER) as draft:
@@ -73,15 +75,6 @@ def export(
         typer.echo(f"not all of the run could be read: mstxkit report {for_terminal(str(run))} says what is missing")
     for line in exporter.advice(target):
         typer.echo(for_terminal(line))
-
-
-def _collect_options(to: str, its_own: Any, **typed: str | None) -> dict[str, str]:
-    """What was given of a format's own options."""
-    options = {name: value for name, value in typed.items() if value is not None}
-    for name in options:
-        if name not in its_own:
-            raise typer.BadParameter(f"the format {to} has no such option", param_hint=f"--{name}")
-    return options
 
 
 def open_part(

@@ -63,7 +63,14 @@ def import_(
 
 def _print_imported(imported: list[Any], damage: list[Any], is_own: bool) -> None:
     for made in imported:
-        typer.echo(for_terminal(f"not imported: {made.file} {made.problem}" if made.problem else _tell_joined(made)))
+        ranks = ", ".join(str(rank) for rank in made.ranks[:8]) + (", …" if len(made.ranks) > 8 else "")
+        events = f"{made.source}, rank {ranks}, {made.events:,} events, {len(made.rows)} stages"
+        joined = f"not imported: {made.file} {made.problem}"
+        if not made.problem:
+            clock = made.clocks[0]
+            how = f"{clock['how']} ({clock['matches']} agree)" if clock["matches"] else clock["how"]
+            joined = f"{made.file}: {events}; clocks by {how}, right to {duration(clock['error_ns'])}"
+        typer.echo(for_terminal(joined))
         for note in made.notes:
             typer.echo(for_terminal(f"  {note}"))
     _print_rows(imported)
@@ -76,16 +83,11 @@ def _print_imported(imported: list[Any], damage: list[Any], is_own: bool) -> Non
         typer.echo("No profile of the run is left to import." if is_own else "There is nothing to import.")
 
 
-def _tell_joined(made: Any) -> str:
-    ranks = ", ".join(str(rank) for rank in made.ranks[:8]) + (", …" if len(made.ranks) > 8 else "")
-    clock = made.clocks[0]
-    how = f"{clock['how']} ({clock['matches']} agree)" if clock["matches"] else clock["how"]
-    events = f"{made.source}, rank {ranks}, {made.events:,} events, {len(made.rows)} stages"
-    return f"{made.file}: {events}; clocks by {how}, right to {duration(clock['error_ns'])}"
-
-
 def _print_rows(imported: list[Any]) -> None:
-    """Each stage of each rank as each file tells it: a step of it, as a mean over the steps."""
+    """Each stage of each rank as each file tells it: a step of it, as a mean over the steps.
+
+    With the names of files only where several tell of one stage of a rank, with spans only where there are any.
+    """
     import polars as pl
 
     from ..reading.importers._join import DEVICE_SCHEMA
@@ -93,19 +95,14 @@ def _print_rows(imported: list[Any]) -> None:
     rows = [{**row, "file": str(number)} for number, file in enumerate(imported) for row in file.rows]
     means = devices.means(pl.DataFrame(rows, schema=DEVICE_SCHEMA), "stage", "rank", "file")
     lines = means.sort("stage", "rank", pl.col("file").cast(pl.Int64)).to_dicts()
-    if lines:
-        _show.console().print(_draw_table(lines, imported))
-    if len(lines) > _ROWS_SHOWN:
-        typer.echo(f"… and {len(lines) - _ROWS_SHOWN} more: open_run(RUN).device()")
-
-
-def _draw_table(lines: list[dict[str, Any]], imported: list[Any]) -> Any:
-    """With the names of files only where several tell of one stage of a rank, with spans only where there are any."""
     spans = ("spans",) if any(row["spans_ns"] is not None for row in lines) else ()
     whose = ("file",) if len({(row["stage"], row["rank"]) for row in lines}) < len(lines) else ()
-    made = PlainTable(["stage", *whose], ["rank", "steps", "recorded", *devices.PARTS, *spans])
+    table = PlainTable(["stage", *whose], ["rank", "steps", "recorded", *devices.PARTS, *spans])
     for row in lines[:_ROWS_SHOWN]:
         file = for_rich(Path(imported[int(row["file"])].file).name, 40)
         times = devices.texts(row, "?", (*devices.TIMES, *(f"{name}_ns" for name in spans)))
-        made.add_row(for_rich(row["stage"], 40), *(file for _ in whose), str(row["rank"]), str(row["steps"]), *times)
-    return made
+        table.add_row(for_rich(row["stage"], 40), *(file for _ in whose), str(row["rank"]), str(row["steps"]), *times)
+    if lines:
+        _show.console().print(table)
+    if len(lines) > _ROWS_SHOWN:
+        typer.echo(f"… and {len(lines) - _ROWS_SHOWN} more: open_run(RUN).device()")

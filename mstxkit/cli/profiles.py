@@ -69,7 +69,14 @@ def profiles(
     Example: mstxkit profiles runs/exp7 --analyse --stage actor_update
     """
     run, run_id = _run_folder.found(run)
-    fetched = _fetch_profiles(run, run_id, mb_s) if fetch else []
+    fetched: list[Fetched] = []
+    if fetch:  # from every place on this host that a session of the run names
+        named = (
+            local_place.root_named_by(session.document, tuple(session.folder.split("/")[1:]), run_id)
+            for session in sessions(run, run_id)
+        )
+        for root in sorted({root for root in named if root is not None}):
+            fetched += fetch_all(run, run_id, root, Pace(mb_s * 1e6))
     removed = retention.make_room(run, run_id, _requests.bytes_of(keep, "--keep") or 0)
     damage: list[Damage] = []
     wanted = _parsing.Wanted(tuple(stage or ()), tuple(rank or ()), request, again.value if again else None)
@@ -92,16 +99,6 @@ def profiles(
             typer.echo(for_terminal(line))
     if damage or any(done.problem for done in fetched) or (parsed is not None and parsed.is_wrong):
         raise typer.Exit(FOUND_WRONG)
-
-
-def _fetch_profiles(run: Path, run_id: str, mb_s: float) -> list[Fetched]:
-    """From every place on this host that a session of the run names."""
-    named = (
-        local_place.root_named_by(session.document, tuple(session.folder.split("/")[1:]), run_id)
-        for session in sessions(run, run_id)
-    )
-    roots = sorted({root for root in named if root is not None})
-    return [done for root in roots for done in fetch_all(run, run_id, root, Pace(mb_s * 1e6))]
 
 
 def _print_rows(rows: list[dict[str, Any]]) -> None:

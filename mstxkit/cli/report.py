@@ -97,20 +97,14 @@ def serve(run: Path, opened: Run, document: dict[str, Any], chosen: ReportChoice
             served = server.serving(opened, page, pages.title(document), Path(folder), showing)
             with server.PageServer(served, port) as serving:
                 typer.echo(f"{document['headline']['verdict']}\n{serving.url}\nCtrl-C ends it.")
-                if has_browser:
-                    _open_browser(serving.url, Path(folder))
+                if has_browser:  # where there is none the address is printed anyway
+                    # Every user of this host sees what a program was started with: a file of this user's leads there.
+                    file, url = Path(folder) / "open.html", serving.url
+                    link = f'<meta http-equiv="refresh" content="0; url={url}"><a href="{url}">Open</a>'
+                    documents.write_file(file, link.encode())
+                    webbrowser.open(file.as_uri())
                 serving.serve_forever(poll_interval=0.2)
         except KeyboardInterrupt:
             typer.echo()
         except OSError as exc:
             raise MstxkitError(f"127.0.0.1:{port} cannot be served: {exc.strerror or exc}") from exc
-
-
-def _open_browser(url: str, folder: Path) -> None:
-    """Open the browser, where there is one; the address is printed anyway.
-
-    Every user of this host sees what a program was started with: it is a file of this user's alone that leads there.
-    """
-    file = folder / "open.html"
-    documents.write_file(file, f'<meta http-equiv="refresh" content="0; url={url}"><a href="{url}">Open</a>'.encode())
-    webbrowser.open(file.as_uri())

@@ -19,7 +19,7 @@ from ..host.slow_folder import BEGINS_WITHIN_S, SlowFolder
 from ..marking.ranges import is_off
 from ..store import documents, layout, own_disk, run_file
 from . import _requests, _show
-from ._activation import problem_with
+from ._checks import problem_with
 
 if TYPE_CHECKING:
     from ..bootstrap.configured import Configured
@@ -58,7 +58,11 @@ def run(
 
     Example: mstxkit run -- torchrun --nproc-per-node 8 train.py
     """
-    asked, planned = _autopatch_value(autopatch), _plan_patches(config)
+    asked, planned, file = _autopatch_value(autopatch), None, config or os.environ.get("MSTXKIT_CONFIG")
+    if file:  # a wrong one is refused here, where somebody is there to read the message
+        from ..bootstrap.configured import configured
+
+        planned = configured(str(file))
     default = Path((planned and planned.path) or "mstxkit-runs") / time.strftime("%Y%m%d-%H%M%S")
     wanted = Path(run or os.environ.get(environment.RUN) or default)
     if not SlowFolder(wanted).answers(BEGINS_WITHIN_S):
@@ -84,16 +88,6 @@ def run(
     how_to_read = f"{processes} recorded; read them: mstxkit report {folder}"
     _show.say(how_to_read if count else f"nothing was recorded: {_explain_nothing(asked, was_reached)}")
     raise typer.Exit(status)
-
-
-def _plan_patches(config: Path | None) -> Configured | None:
-    """What a configuration asks for; wrong ones are refused here, where somebody is there to read the message."""
-    file = config or os.environ.get("MSTXKIT_CONFIG")
-    if not file:
-        return None
-    from ..bootstrap.configured import configured
-
-    return configured(str(file))
 
 
 def _left_in(folder: Path, planned: Configured | None) -> dict[str, str]:

@@ -4,6 +4,8 @@ RUN, this installation.
 
 from __future__ import annotations
 
+import sys
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Optional
 
@@ -11,19 +13,21 @@ import typer
 
 from ..errors import MstxkitError
 from ..escalation import asking
+from ..incidents import folder
 from ..reading.endings import is_wrong
 from ..reading.folder import Damage
 from ..reading.processes import liveness
 from ..reading.report import patch_words
-from ..reading.report.escape import for_rich
+from ..reading.report.escape import for_rich, for_terminal
 from ..reading.report.judged_so_far import judged_so_far
+from ..reading.report.sentences import of_incident
 from ..reading.report.text import damage_lines
 from ..reading.report.units import size
-from ..store import fate, whereabouts
+from ..store import fate, incidents, whereabouts
 from ..store.documents import Unusable
 from ..store.session_file import sessions
 from ..store.values import whole_number
-from . import FOUND_WRONG, _checks, _ranks, _requests, _show
+from . import FOUND_WRONG, _checks, _ranks, _requests, _run_folder, _show
 
 if TYPE_CHECKING:
     from ..reading.run import Run
@@ -32,6 +36,7 @@ if TYPE_CHECKING:
     from ..store.whereabouts import Whereabouts
 
 _INCIDENT_HELP = "Have every process say where it is, with stacks, and show where the page of it lies instead."
+_WITHIN_S, _LOOKS_EVERY_S = 20.0, 0.2
 _OPEN_SHOWN, _ENDED_SHOWN, _PROFILES_SHOWN = 16, 5, 10
 
 
@@ -61,9 +66,7 @@ def status(
     Example: mstxkit status runs/exp7
     """
     if run is not None and incident:
-        from . import _incidents
-
-        _incidents.ask(run, json)
+        _ask_incident(run, json)
         return
     if run is None:
         _checks.show(json)
@@ -129,22 +132,17 @@ def _print_status(
     called = {(row["host"], row["pid"]): row["label"] for row in processes if row["rank"] is None}
     console.print(_ranks.processes(processes) if processes else "No process has written to this run yet.")
     patched = map(for_rich, patch_words.lines(patches))
-    for part in [*_twin_lines(processes), *patched, *_list_parts(escalation, called), *damage_lines(damage)]:
+    on_twin: list[Any] = []
+    if slow := [process for process in processes if process["native"] is False]:
+        hosts = sorted({process["host"] for process in slow})
+        where = f"{hosts[0]} and {len(hosts) - 1} more hosts" if len(hosts) > 1 else hosts[0]
+        who = f"{len(slow)} of {len(processes)} processes ran on the Python twin ({where})"
+        cost = "where a range costs a hundred times as much"
+        on_twin = ["", for_rich(f"{who}, {cost}: `mstxkit doctor` says there why, and how to get the C engine")]
+    for part in [*on_twin, *patched, *_list_parts(escalation, called), *damage_lines(damage)]:
         console.print(part)
     if processes:
         console.print("\nOnly heads and checksums were looked at; `mstxkit report` reads every record.")
-
-
-def _twin_lines(processes: list[dict[str, Any]]) -> list[Any]:
-    """Who recorded on the Python twin; nothing where nobody did."""
-    slow = [process for process in processes if process["native"] is False]
-    if not slow:
-        return []
-    hosts = sorted({process["host"] for process in slow})
-    where = f"{hosts[0]} and {len(hosts) - 1} more hosts" if len(hosts) > 1 else hosts[0]
-    who = f"{len(slow)} of {len(processes)} processes ran on the Python twin ({where})"
-    cost = "where a range costs a hundred times as much"
-    return ["", for_rich(f"{who}, {cost}: `mstxkit doctor` says there why, and how to get the C engine")]
 
 
 def _list_parts(escalation: _Escalation, called: dict[tuple[str, int], str]) -> list[Any]:
@@ -175,3 +173,30 @@ def _list_parts(escalation: _Escalation, called: dict[tuple[str, int], str]) -> 
     if escalation.problem is not None:
         parts += ["", for_rich(f"what the control folder holds cannot be shown: {escalation.problem}")]
     return parts
+
+
+def _ask_incident(run: Path, json: bool) -> None:
+    """Ask for one, wait, and show where it is. Raises: MstxkitError for no run, a read-only one, or no answer."""
+    if sys.stderr.isatty():
+        typer.echo(f"mstxkit: asked; the answer takes {_WITHIN_S:.0f} s at most", err=True)
+    place, run_id = _run_folder.found(run)
+    before = {incident.incident for incident in incidents.read(place, run_id)}
+    try:
+        folder.ask(place)
+    except OSError as exc:
+        raise MstxkitError(f"an incident cannot be asked for in {place}: {exc.strerror}") from exc
+    deadline, incident = time.monotonic() + _WITHIN_S, None
+    while incident is None and time.monotonic() < deadline:
+        time.sleep(_LOOKS_EVERY_S)
+        new = (each for each in incidents.read(place, run_id) if each.incident not in before)
+        incident = next((each for each in new if each.kind == incidents.REQUEST), None)
+    if incident is None:
+        raise MstxkitError(
+            f"nobody has answered within {_WITHIN_S:.0f} s: no process of {place} runs, or none is watched (hang_s=0)"
+        )
+    if json:
+        _show.as_json({"incident": incident.incident, "page": str(run / incident.page), "reports": incident.reports})
+    else:
+        words = f"{of_incident(incident.facts)}, {incident.reports} processes:"
+        print(for_terminal(f"Incident {incident.incident}: {words}"))
+        print(for_terminal(f"  {run / incident.page}"))

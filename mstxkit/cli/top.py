@@ -10,6 +10,7 @@ import termios
 import time
 import tty
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Callable, Iterator, Optional
 
@@ -79,7 +80,7 @@ def _picture_of(run: Path, folder: Path, run_id: str) -> None:
 
     if not console.is_terminal or console.is_dumb_terminal:
         sighting = look()
-        _print_once(console, sighting, run)
+        console.print(_picture(console, sighting, run, _ROWS_ONCE))
         raise typer.Exit(FOUND_WRONG if _find_headline(sighting, folder)["headline"]["blames"] else 0)
 
     def is_there() -> bool:
@@ -89,7 +90,7 @@ def _picture_of(run: Path, folder: Path, run_id: str) -> None:
     if last is None and not is_there():
         _show.stop(f"{run} is gone: somebody has removed it, or another run lies there", FOUND_WRONG)
     if last is not None:
-        _print_once(console, last, run)
+        console.print(_picture(console, last, run, _ROWS_ONCE))
 
 
 def _draw_live(look: Any, console: Console, run: Path, is_there: Callable[[], bool]) -> Sighting | None:
@@ -120,10 +121,9 @@ def _picture(console: Console, sighting: Sighting, run: Path, rows: int) -> Rend
     from rich.text import Text
 
     from . import _top_picture
-    from ._top_paper import Paper
 
     name, height = run.resolve().name, rows - (rows != _ROWS_ONCE)
-    paper = Paper(console.width, height, console.options.ascii_only, name, str(run))
+    paper = _top_picture.Paper(console.width, height, console.options.ascii_only, name, str(run))
     drawn = _top_picture.lines(sighting, paper, _find_headline(sighting, run)["matters"])
     if rows != _ROWS_ONCE:
         drawn += [Text()] * (rows - 1 - len(drawn)) + [Text("q quits", "dim")]
@@ -143,15 +143,11 @@ def _find_headline(sighting: Sighting, run: Path) -> dict[str, Any]:
     return headline.headline(_top_picture.account_of(sighting, str(run)))
 
 
-def _print_once(console: Console, sighting: Sighting, run: Path) -> None:
-    console.print(_picture(console, sighting, run, _ROWS_ONCE))
-
-
 @contextmanager
 def _read_keys() -> Iterator[Any]:
     """Gives what waits for a key: `key(seconds)` is the one that was struck, or "". The terminal is put back."""
     if not sys.stdin.isatty():
-        yield _sleep_for
+        yield partial(_read_key, [])
         return
     terminal = sys.stdin.fileno()
     before = termios.tcgetattr(terminal)
@@ -161,7 +157,7 @@ def _read_keys() -> Iterator[Any]:
         mode = termios.tcgetattr(terminal)
         mode[6][termios.VSUSP] = b"\0"  # stopped by Ctrl-Z it would leave the terminal as it is
         termios.tcsetattr(terminal, termios.TCSANOW, mode)
-        yield lambda seconds: _read_key(terminal, seconds)
+        yield partial(_read_key, [terminal])
     except KeyboardInterrupt:
         pass
     finally:
@@ -169,14 +165,7 @@ def _read_keys() -> Iterator[Any]:
         signal.signal(signal.SIGTERM, ended)
 
 
-def _sleep_for(seconds: float) -> str:
-    time.sleep(seconds)
-    return ""
-
-
-def _read_key(terminal: int, seconds: float) -> str:
-    ready, _, _ = select.select([terminal], [], [], seconds)
-    if not ready:
-        return ""
+def _read_key(terminals: list[int], seconds: float) -> str:
+    ready, _, _ = select.select(terminals, [], [], seconds)
     # A terminal that has gone gives nothing, at once, for ever.
-    return os.read(terminal, 64).decode("utf-8", "replace")[:1] or "q"
+    return os.read(ready[0], 64).decode("utf-8", "replace")[:1] or "q" if ready else ""

@@ -64,7 +64,12 @@ def understand(
         manner = own.read(opened)
         fields = {name: getattr(manner.config, name) for name in own.MANNER}
         read = Read(read.config.model_copy(update=fields), {**read.places, **manner.places}, read.notes)
-    read.config._own_of = _carried_out_elsewhere(opened, adapter.FLAVOUR, read.config)
+    # The frameworks that carry out what is in this source by themselves, wherever they run.
+    owners = [adapter.FLAVOUR] if adapter.FLAVOUR != OWN and read.config.enabled else []
+    for name, other in adapters.by_flavour().items() if adapter.FLAVOUR == OWN else ():
+        with contextlib.suppress(ConfigError):  # its framework says what is wrong with it
+            owners += [name] if name != OWN and other.detect(opened) and other.read(opened).config.enabled else []
+    read.config._own_of = tuple(owners)
     checked = validate.check(read.config, read.places, opened.name, total_steps, world_size)
     if checked.problems:
         raise ConfigError.of(checked.problems)
@@ -83,18 +88,6 @@ def _find_adapter(flavour: str) -> Adapter:
         advice = f" did you mean {near[0]}?" if near else ""
         raise ConfigError(f"{flavour!r} is no flavour of configuration:{advice} choose one of {', '.join(choices)}")
     return choices[flavour]
-
-
-def _carried_out_elsewhere(source: Source, flavour: str, config: Config) -> tuple[str, ...]:
-    """The frameworks that carry out what is in this source by themselves, wherever they run."""
-    if flavour != OWN:
-        return (flavour,) if config.enabled else ()
-    enabled = []
-    for name, adapter in adapters.by_flavour().items():
-        with contextlib.suppress(ConfigError):  # its framework says what is wrong with it
-            if name != OWN and adapter.detect(source) and adapter.read(source).config.enabled:
-                enabled.append(name)
-    return tuple(enabled)
 
 
 def _choose_adapter(source: Source, flavour: str | None) -> tuple[Adapter, tuple[str, ...]]:

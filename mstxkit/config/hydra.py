@@ -63,16 +63,15 @@ def resolved(source: Source, sections: Iterable[tuple[str, ...]]) -> Source:
         try:
             put(values, section, _Resolving(source).value(content, section))
         except _Unresolved as exc:
-            problems.append(Problem(*source.place(*exc.path), exc.value, exc.why))
+            path, value, why = exc.args
+            problems.append(Problem(*source.place(*path), value, why))
     if problems:
         raise ConfigError.of(problems)
     return Source(source.name, values, source.lines, source.words, source.variables)
 
 
 class _Unresolved(Exception):
-    def __init__(self, path: Path, value: str, why: str) -> None:
-        super().__init__(why)
-        self.path, self.value, self.why = path, value, why
+    """Where it stands, what stands there, and why that stands for nothing."""
 
 
 class _Resolving:

@@ -134,15 +134,8 @@ def _type_of(option: Option) -> Any:
     return {FLAG: Flag, NUMBER: Optional[Annotated[float, Field(ge=0)]]}.get(option.kind, word)
 
 
-def _limit_type(limit: session_limits.Limit) -> Any:
-    within = Field(ge=1, le=limit.most, strict=True) if limit.kind is int else Field(gt=0, lt=limit.most)
-    return Optional[Annotated[limit.kind, within]]
-
-
 if TYPE_CHECKING:
-    from ..store.limits import SessionLimits
-
-    ConfigLimits = SessionLimits
+    ConfigLimits = session_limits.SessionLimits
 
     class _Depth(_Scope):
         def __init__(self, **fields: Any) -> None: ...
@@ -150,10 +143,17 @@ if TYPE_CHECKING:
         def __getattr__(self, name: str) -> Any: ...
 
 else:
-    _limits, _options = session_limits.by_name().items(), settable(CONFIG)
+    _limits, _options = session_limits.by_name(), settable(CONFIG)
+    _within = {
+        name: Field(ge=1, le=limit.most, strict=True) if limit.kind is int else Field(gt=0, lt=limit.most)
+        for name, limit in _limits.items()
+    }
     ConfigLimits = create_model(
         "Limits", __base__=_Fixed, __module__=__name__, __doc__=session_limits.SessionLimits.__doc__,
-        **{name: (_limit_type(limit), Field(None, description=limit.meaning)) for name, limit in _limits},
+        **{
+            name: (Optional[Annotated[limit.kind, _within[name]]], Field(None, description=limit.meaning))
+            for name, limit in _limits.items()
+        },
     )  # fmt: skip
     _Depth = create_model(
         "_Depth", __base__=_Scope, __module__=__name__,

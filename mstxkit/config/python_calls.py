@@ -11,7 +11,7 @@ from typing import Any, Iterable, Iterator, NamedTuple
 
 from ..errors import ConfigError
 from .documents import Path
-from .shell_forks import BranchChoice
+from .shell_commands import BranchChoice
 
 # By what they are called with: the parameters that may be given by position.
 _SCHEDULE = ("wait", "active", "warmup", "repeat", "skip_first", "skip_first_wait")
@@ -90,7 +90,16 @@ class _PythonFile:
 
     def __init__(self, tree: ast.Module) -> None:
         self.lines: dict[Path, int] = {}
-        self.imported = dict(_list_imports(tree))
+        self.imported: dict[str, str] = {}
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Import):
+                for alias in node.names:
+                    root = alias.name.partition(".")[0]
+                    self.imported[alias.asname or root] = alias.name if alias.asname else root
+            elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+                for alias in node.names:
+                    whole = f"{node.module}.{alias.name}"
+                    self.imported[alias.asname or alias.name] = _MOVED.get(whole, whole)
         self.assigned: dict[str, list[ast.expr | None]] = {}
         for name, value in _list_assignments(tree):
             self.assigned.setdefault(name, []).append(value)
@@ -142,18 +151,6 @@ class _PythonFile:
 
     def not_known(self, node: ast.expr, why: str = "only the running program knows it: write its value") -> NotKnown:
         return NotKnown(ast.unparse(node), node.lineno, why)
-
-
-def _list_imports(tree: ast.Module) -> Iterator[tuple[str, str]]:
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            for alias in node.names:
-                root = alias.name.partition(".")[0]
-                yield (alias.asname, alias.name) if alias.asname else (root, root)
-        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-            for alias in node.names:
-                whole = f"{node.module}.{alias.name}"
-                yield alias.asname or alias.name, _MOVED.get(whole, whole)
 
 
 def _list_assignments(tree: ast.Module) -> Iterator[tuple[str, ast.expr | None]]:

@@ -13,8 +13,7 @@ import re
 from typing import Iterable, Mapping, NamedTuple
 
 from ..errors import ConfigError, Problem
-from .shell_commands import Command, commands
-from .shell_forks import BranchChoice, Doubt, Fork, settle
+from .shell_commands import BranchChoice, Command, Doubt, Fork, commands, settle
 from .shell_tokens import Token, plain, tokens
 
 # Stands between the words of two commands.
@@ -123,7 +122,12 @@ class _Script:
     def value(self, match: re.Match[str], line: int) -> Word:
         name, how = match["name"] or match["braced"], match["how"] or ""
         if name is None:
-            return Word(match[0], line, (_not_known(match, line),))
+            why = "mstxkit does not work this out: write its value instead, or set a plain variable"
+            if match["command"] is not None or match["old"] is not None:
+                why = "what this command yields is known only when it runs: write its value instead"
+            elif match[0][1:] in "0123456789@*#":
+                why = "an argument of the script is not known before it runs: write its value instead"
+            return Word(match[0], line, (Doubt(line, match[0], why),))
         held = self.variables.get(name) or (Word(self.environment[name], line) if name in self.environment else None)
         is_there = held is not None and (bool(held.text) or ":" not in how)
         if how.endswith("+"):
@@ -137,11 +141,3 @@ class _Script:
             f"`{name}=… mstxkit config show …`, or write its value into the file"
         )
         return Word(match[0], line, (Doubt(line, match[0], why),))
-
-
-def _not_known(match: re.Match[str], line: int) -> Doubt:
-    if match["command"] is not None or match["old"] is not None:
-        return Doubt(line, match[0], "what this command yields is known only when it runs: write its value instead")
-    if match[0][1:] in "0123456789@*#":
-        return Doubt(line, match[0], "an argument of the script is not known before it runs: write its value instead")
-    return Doubt(line, match[0], "mstxkit does not work this out: write its value instead, or set a plain variable")

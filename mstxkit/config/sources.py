@@ -15,7 +15,7 @@ from ..store.documents import text_of
 from . import documents, python_calls, shell
 from .documents import Path
 from .shell import Word
-from .shell_forks import BranchChoice, choices
+from .shell_commands import BranchChoice, choices
 
 LARGEST_BYTES = 1 << 20
 YAML_SUFFIXES, JSON_SUFFIXES, SHELL_SUFFIXES = (".yaml", ".yml"), (".json",), (".sh", ".bash", ".env")
@@ -24,8 +24,8 @@ PYTHON_SUFFIXES = (".py",)
 DYNAMIC_FILE = "profiler_config.json"
 ARGUMENTS, ENVIRONMENT, MAPPING = "<arguments>", "<environment>", "<mapping>"
 
-__all__ = ["Path", "SourcePlace", "Source", "Word", "from_environment", "from_json", "from_mapping", "from_python",
-           "from_shell", "from_words", "from_yaml", "read"]  # fmt: skip
+__all__ = ["Path", "SourcePlace", "Source", "Word",
+           "from_json", "from_mapping", "from_python", "from_shell", "from_yaml", "read"]  # fmt: skip
 
 
 class SourcePlace(NamedTuple):
@@ -65,18 +65,18 @@ def read(origin: Any, branches: Iterable[Any] = ()) -> Source:
     attributes are a framework's options. Raises: ConfigError where it is none of these, or cannot be read.
 
     Args:
-        branches: Which branches of a script's conditions are meant: see `shell_forks`.
+        branches: Which branches of a script's conditions are meant: see `shell_commands`.
     """
     if isinstance(origin, Source):
         return origin
     if isinstance(origin, (str, os.PathLike)):
         return _from_file(os.fspath(origin), choices(branches))
     if origin is os.environ:
-        return from_environment(os.environ)
+        return Source(ENVIRONMENT, variables={key: Word(value) for key, value in os.environ.items()})
     if isinstance(origin, Mapping) or hasattr(origin, "items"):
         return from_mapping(origin)
     if isinstance(origin, Sequence):
-        return from_words([str(word) for word in origin])
+        return Source(ARGUMENTS, words=tuple(Word(str(word)) for word in origin))
     if hasattr(origin, "__dict__") and not isinstance(origin, type):
         public = {name: value for name, value in vars(origin).items() if not name.startswith("_")}
         return from_mapping(public, f"<{type(origin).__name__}>")
@@ -102,16 +102,6 @@ def from_shell(text: str, name: str, chosen: Iterable[BranchChoice] = ()) -> Sou
 def from_python(text: str, name: str, chosen: Iterable[BranchChoice] = ()) -> Source:
     """A Python file: the one call of a profiler in it, or the one that is chosen by a line of it."""
     return Source(name, *python_calls.calls(text, name, chosen))
-
-
-def from_words(words: Iterable[str], name: str = ARGUMENTS) -> Source:
-    """A list of arguments, as in `sys.argv`."""
-    return Source(name, words=tuple(Word(word) for word in words))
-
-
-def from_environment(environment: Mapping[str, str], name: str = ENVIRONMENT) -> Source:
-    """A process's environment."""
-    return Source(name, variables={key: Word(value) for key, value in environment.items()})
 
 
 def from_mapping(mapping: Any, name: str = MAPPING) -> Source:

@@ -10,7 +10,8 @@ Sources of the rules: schedules of MindSpore 2.10.0 and torch_npu (master 9e73e7
 from __future__ import annotations
 
 import difflib
-from typing import Any, Iterator, Mapping, NamedTuple
+from operator import attrgetter
+from typing import Iterator, Mapping, NamedTuple
 
 from .. import stages
 from ..errors import ConfigError, Problem
@@ -47,8 +48,14 @@ def check(
             Schedule.parse(config.light)
     except ConfigError as exc:
         wrong.append(("light", str(exc).partition("; ")[2]))
-    problems = tuple(_describe_problem(config, field, why, places or {}, name) for field, why in wrong)
-    return Findings(problems, tuple(_list_warnings(config, total_steps)) if config.enabled else ())
+    problems = []
+    for field, why in wrong:
+        own_place = places and (places.get(field) or places.get(field.partition(".")[0]))
+        place, value = own_place or SourcePlace(name, None, field), attrgetter(field)(config)
+        if field.startswith("window.") and not place.key.endswith(field.partition(".")[2]):
+            value = None  # the system's own key counts otherwise
+        problems.append(Problem(*place, value, why))
+    return Findings(tuple(problems), tuple(_list_warnings(config, total_steps)) if config.enabled else ())
 
 
 def expected_bytes(config: Config) -> int | None:
@@ -63,16 +70,6 @@ def expected_bytes(config: Config) -> int | None:
     megabytes *= _CPU_FACTOR if "cpu" in config.activities else 1
     megabytes *= _STACKS_FACTOR if config.stacks or config.modules else 1
     return (megabytes << 20) * (window.steps * window.repeat + len(window.more_steps))
-
-
-def _describe_problem(config: Config, field: str, why: str, places: Mapping[str, SourcePlace], name: str) -> Problem:
-    place = places.get(field) or places.get(field.partition(".")[0]) or SourcePlace(name, None, field)
-    value: Any = config
-    for part in field.split("."):
-        value = getattr(value, part)
-    if field.startswith("window.") and not place.key.endswith(field.partition(".")[2]):
-        value = None  # the system's own key counts otherwise
-    return Problem(place.file, place.line, place.key, value, why)
 
 
 def _window(window: Window, total_steps: int | None) -> Iterator[tuple[str, str]]:

@@ -34,7 +34,11 @@ def take(folder: Path) -> int:
             f"{path} cannot be locked: {exc.strerror}; results are kept in the run, which must be writable: copy it"
         ) from exc
     if not is_ours:
-        holder = _read_holder(descriptor)
+        try:
+            about: Any = json.loads(os.pread(descriptor, _LIMIT_BYTES, 0))
+            holder = f" (process {int(about['pid'])} on {str(about['host'])[:64]})"
+        except (ValueError, TypeError, KeyError, RecursionError):
+            holder = ""
         os.close(descriptor)
         raise MstxkitError(f"another `mstxkit profiles --analyse` works on this run{holder}; wait until it has ended")
     os.ftruncate(descriptor, 0)
@@ -53,11 +57,3 @@ def _try_lock(descriptor: int) -> bool:
             if time.monotonic() > deadline:
                 return False
             time.sleep(0.05)
-
-
-def _read_holder(descriptor: int) -> str:
-    try:
-        holder: Any = json.loads(os.pread(descriptor, _LIMIT_BYTES, 0))
-        return f" (process {int(holder['pid'])} on {str(holder['host'])[:64]})"
-    except (ValueError, TypeError, KeyError, RecursionError):
-        return ""

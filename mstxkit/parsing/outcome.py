@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from pathlib import Path
 
 from . import record
@@ -30,7 +31,7 @@ def problem(kind: Kind, raw: Path, wanted: tuple[str, ...], log: Path | None) ->
     if kind.marker and not (output / kind.marker).is_file():
         return _join_reasons(f"{OUTPUT}/{kind.marker} is missing: the parser did not come to its end", log)
     for export in wanted:
-        lacking = _no_database(kind, output) if export == DB else _no_trace(output)
+        lacking = _tell_lacking(kind, output, export)
         if lacking:
             return _join_reasons(lacking, log)
     failed = [line for line in errors(log) if _FAILED.search(line)]
@@ -47,7 +48,12 @@ def of_somebody_else(kind: Kind, raw: Path) -> ParseRecord | None:
 
 def errors(log: Path | None) -> list[str]:
     """The errors that a parser printed, each once, without time and process."""
-    matches = map(_ERROR_LINE.match, _read_tail(log) if log else [])
+    tail = b""
+    if log is not None:
+        with suppress(OSError), open(log, "rb") as stream:
+            stream.seek(max(0, stream.seek(0, 2) - _LOG_BYTES))
+            tail = stream.read()
+    matches = map(_ERROR_LINE.match, tail.decode("utf-8", "replace").splitlines())
     return list(dict.fromkeys(match[1].strip() for match in matches if match and match[1]))
 
 
@@ -55,24 +61,13 @@ def _join_reasons(what: str, log: Path | None) -> str:
     return "; ".join([what, *errors(log)[:3]])
 
 
-def _no_database(kind: Kind, output: Path) -> str:
+def _tell_lacking(kind: Kind, output: Path, export: str) -> str:
+    """What an output of this form should hold, and does not."""
+    if export != DB:
+        trace = output / _TRACE
+        return "" if trace.is_file() and trace.stat().st_size else f"no {_TRACE} is in {OUTPUT}"
     for path in output.iterdir():
         if kind.database.fullmatch(path.name) and path.is_file() and not path.is_symlink():
             with open(path, "rb") as stream:
                 return "" if stream.read(len(_SQLITE)) == _SQLITE else f"{OUTPUT}/{path.name} is no database"
     return f"no database is in {OUTPUT}"
-
-
-def _no_trace(output: Path) -> str:
-    trace = output / _TRACE
-    return "" if trace.is_file() and trace.stat().st_size else f"no {_TRACE} is in {OUTPUT}"
-
-
-def _read_tail(log: Path) -> list[str]:
-    try:
-        with open(log, "rb") as stream:
-            size = stream.seek(0, 2)
-            stream.seek(max(0, size - _LOG_BYTES))
-            return stream.read().decode("utf-8", "replace").splitlines()
-    except OSError:
-        return []

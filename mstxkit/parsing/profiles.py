@@ -78,28 +78,22 @@ def _of_requests(top: Path, places: list[tuple[Path, list[str], list[str]]]) -> 
 def _profiles_of(
     run: Path, folder: Path, raws: list[str], files: list[str], alive: _Living, ours: dict[Path, Path]
 ) -> Iterator[Profile]:
-    for raw in [folder / raw for raw in raws if folder / raw in ours]:
-        session = documents.read_json(ours[raw] / SESSION_FILE) or {}
-        kept = ours[raw] / ANALYSIS_FILE
-        yield _make_profile(run, raw, *_raw_state(raw, session, alive), kept, session, below=ours[raw])
-    raws = [raw for raw in raws if folder / raw not in ours]
-    if raws or SESSION_FILE in files:
-        yield from _profiles_beside(run, folder, raws, files, alive)
-
-
-def _profiles_beside(run: Path, folder: Path, raws: list[str], files: list[str], alive: _Living) -> Iterator[Profile]:
     session = documents.read_json(folder / SESSION_FILE) if SESSION_FILE in files else None
-    unreadable = SESSION_FILE in files and session is None
-    for name in raws:
-        own = session if session is not None and (session.get("output") == name or len(raws) == 1) else None
-        state, reason = _raw_state(folder / name, own, alive)
-        kept = folder / (ANALYSIS_FILE if own is not None else f"{name}.{ANALYSIS_FILE}")
+    is_unreadable = SESSION_FILE in files and session is None
+    lack = f"{SESSION_FILE} cannot be read" if is_unreadable else f"no {SESSION_FILE}"
+    beside = [name for name in raws if folder / name not in ours]
+    for raw in (folder / name for name in raws):
+        below, own, kept = ours.get(raw), None, folder / f"{raw.name}.{ANALYSIS_FILE}"
+        if below is not None:
+            own, kept = documents.read_json(below / SESSION_FILE) or {}, below / ANALYSIS_FILE
+        elif session is not None and (session.get("output") == raw.name or len(beside) == 1):
+            own, kept = session, folder / ANALYSIS_FILE
+        state, reason = _raw_state(raw, own, alive)
         if own is None:
-            lack = f"{SESSION_FILE} cannot be read" if unreadable else f"no {SESSION_FILE}"
             reason = f"{lack}; {reason}" if reason else lack
-        yield _make_profile(run, folder / name, state, reason, kept, own or {})
-    if not raws:
-        state, reason = (NOTHING, f"{SESSION_FILE} cannot be read") if session is None else _without_raw(session, alive)
+        yield _make_profile(run, raw, state, reason, kept, own or {}, below)
+    if SESSION_FILE in files and not beside:
+        state, reason = (NOTHING, lack) if session is None else _without_raw(session, alive)
         yield _make_profile(run, folder, state, reason, folder / ANALYSIS_FILE, session or {})
 
 
@@ -146,23 +140,21 @@ class _Living:
         return READY, f"{name} did not end it: what is there may be incomplete"
 
     def _is_running(self, who: dict[str, Any]) -> bool | None:
-        pointer = who if who.get("boot") and who.get("pid_start") else self._pointer_of(who)
+        pointer: dict[str, Any] | None = who
+        if not (who.get("boot") and who.get("pid_start")):  # its pointer file: there while it runs, and after a kill
+            if self._pointers is None:
+                folder = self._run / layout.LIVE
+                names = os.listdir(folder) if folder.is_dir() and not folder.is_symlink() else []
+                read = [process_pointer.read(folder / name) for name in names if name.endswith(layout.POINTER)]
+                self._pointers = [pointer for pointer in read if pointer is not None]
+            process = (who.get("host"), who.get("pid"))
+            same = [pointer for pointer in self._pointers if (pointer.get("host"), pointer.get("pid")) == process]
+            pointer = same[-1] if same else None
         if pointer is not None:
             return life.is_alive(pointer)
         if who.get("host") != identity.host() or not isinstance(who.get("pid"), int):
             return None
         return identity.pid_start(who["pid"]) is not None
-
-    def _pointer_of(self, who: dict[str, Any]) -> dict[str, Any] | None:
-        """The pointer file of a process, which is there while it runs, and after it was killed."""
-        if self._pointers is None:
-            folder = self._run / layout.LIVE
-            names = os.listdir(folder) if folder.is_dir() and not folder.is_symlink() else []
-            read = [process_pointer.read(folder / name) for name in names if name.endswith(layout.POINTER)]
-            self._pointers = [pointer for pointer in read if pointer is not None]
-        process = (who.get("host"), who.get("pid"))
-        same = [pointer for pointer in self._pointers if (pointer.get("host"), pointer.get("pid")) == process]
-        return same[-1] if same else None
 
 
 def _make_profile(

@@ -28,7 +28,6 @@ class Msprof(NamedTuple):
     """The msprof to use, or why there is none: the places that were looked at, what is wrong, and what to do."""
 
     path: str | None
-    looked: tuple[str, ...]
     problem: str
 
 
@@ -37,7 +36,10 @@ def find_msprof(environ: Mapping[str, str]) -> Msprof:
     on_path = shutil.which("msprof", path=environ.get("PATH"))
     looked = ["PATH"]
     candidates = [on_path] if on_path else []
-    for variable, home in _list_homes(environ):
+    # The folders that CANN may be in, each with the variable that names it.
+    parents = filter(None, ("/usr/local", environ.get("HOME")))
+    homes = [(name, environ.get(name) or None) for name in _HOME_VARIABLES]
+    for variable, home in [*homes, *(("", f"{parent}/{place}") for parent in parents for place in _DEFAULT_HOMES)]:
         if home is None:
             looked.append(f"${variable} (not set)")
             continue
@@ -46,21 +48,12 @@ def find_msprof(environ: Mapping[str, str]) -> Msprof:
     problems = {candidate: _problem_of(candidate) for candidate in candidates}
     for candidate, problem in problems.items():
         if not problem:
-            return Msprof(candidate, tuple(looked), "")
+            return Msprof(candidate, "")
     nowhere = (
         f"no msprof, which belongs to the CANN toolkit; looked in {', '.join(looked)}. On a host with CANN: "
         "`source <CANN>/set_env.sh` and run this again. On one without: take the run's folder to a host that has it"
     )
-    return Msprof(None, tuple(looked), next(iter(problems.values()), nowhere))
-
-
-def _list_homes(environ: Mapping[str, str]) -> list[tuple[str, str | None]]:
-    """The folders that CANN may be in, each with the variable that names it."""
-    parents = ["/usr/local", environ.get("HOME")]
-    return [
-        *((name, environ.get(name) or None) for name in _HOME_VARIABLES),
-        *(("", f"{parent}/{home}") for parent in parents if parent for home in _DEFAULT_HOMES),
-    ]
+    return Msprof(None, next(iter(problems.values()), nowhere))
 
 
 def _problem_of(msprof: str) -> str:

@@ -175,19 +175,17 @@ class _Parse:
         assert self._child is not None
         is_late = self._late and not self._child.has_ended()
         answer, status = self._child.end()
+        problem = answer["problem"] or _how_it_ended(status)
         if is_late:
             problem = f"stopped: not parsed within {self._plan.limit_s:g} s"
-        else:
-            problem = answer["problem"] or _how_it_ended(status) or self._find_lacking()
+        elif not problem:
+            try:
+                exports = tuple(self._export.split(",")) if self._export else kinds.exports_of(self._kind, self._raw)
+                problem = outcome.problem(self._kind, self._raw, exports, self._log)
+            except OSError as exc:
+                problem = f"its output cannot be read: {exc}"
         notes = () if problem else tuple(outcome.errors(self._log)[:3])
         return self._keep_record(record.FAILED if problem else record.PARSED, problem, notes, answer["versions"])
-
-    def _find_lacking(self) -> str:
-        try:
-            exports = tuple(self._export.split(",")) if self._export else kinds.exports_of(self._kind, self._raw)
-            return outcome.problem(self._kind, self._raw, exports, self._log)
-        except OSError as exc:
-            return f"its output cannot be read: {exc}"
 
     def interrupt(self) -> None:
         """Stop it; it is parsed anew next time."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from functools import partial
-from types import FunctionType, ModuleType
+from types import FunctionType
 from typing import Any, Callable, Sequence
 
 from ..host import imports
@@ -38,7 +38,7 @@ class Active:
         # Functions of modules that were replaced: others may have copied them by name before.
         self._copied: list[tuple[Placed, Replacement]] = []
         self._exchanged: list[Replacement] = []  # those who hold what was there are still to get the new ones
-        self.seam = None if patch.seam is None else OpenSeam(patch.seam)
+        self.seam = OpenSeam(patch.seam)
         self.undos: list[Any] = []
         self.is_installing = True
 
@@ -64,8 +64,7 @@ class Active:
     def arrived(self, name: str, module: Any) -> None:
         """A module of the framework is there, under this name: patch the targets in it."""
         with lock:
-            if self.seam is not None and name == self.seam.seam.module and isinstance(module, ModuleType):
-                self.seam.open(module)
+            self.seam.open(name, module)
             installed = len(self._in_order)
             for placed in self._ordered:
                 needed = _list_needed(placed.target)
@@ -102,7 +101,8 @@ class Active:
                     placed.marks += apply.settle(target, place.raw)
                 return placed.as_state(APPLIED, detail="it arrived with its range")
             if "*" in target.qualname:  # what has a range already keeps that
-                places = [place for place in places if self._is_free(place)] or places
+                made = self.seam.made
+                places = [p for p in places if not apply.has_range(p.raw) or made(p.raw) is not None] or places
             changes = self._replace(placed, places)
             # A class may arrive by value where a module's own of that name has been patched.
             placed.changes += changes
@@ -112,9 +112,6 @@ class Active:
             return placed.as_state(FAILED, Reason.FAILED, f"{type(exc).__name__}: {exc}")
         problems = dict.fromkeys(problem for change in changes for problem in change.problems)
         return placed.as_state(APPLIED, detail="; ".join(problems))
-
-    def _is_free(self, place: FunctionPlace) -> bool:
-        return not apply.has_range(place.raw) or (self.seam is not None and self.seam.made(place.raw) is not None)
 
     def _replace(self, placed: Placed, places: Sequence[FunctionPlace]) -> list[Replacement]:
         done: list[Replacement] = []
@@ -137,14 +134,12 @@ class Active:
 
     def _plan_changes(self, placed: Placed, place: FunctionPlace) -> list[Replacement]:
         """What has to be replaced for one place: the function, and in its class and derived ones every copy of it."""
-        before, plain, inner, below = place.raw, place, [], None
-        if self.seam is not None:
-            made = self.seam.made(place.raw)
-            if made is not None:  # without us there would be the framework's own range
-                before, plain = made.upstream, place._replace(raw=made.inner)
-            else:
-                inner = self.seam.beneath(place.raw)
-                below = inner[-1].stored() if inner else None
+        before, plain, inner, made = place.raw, place, list[Replacement](), self.seam.made(place.raw)
+        if made is not None:  # without us there would be the framework's own range
+            before, plain = made.upstream, place._replace(raw=made.inner)
+        else:
+            inner = self.seam.beneath(place.raw)
+        below = inner[-1].stored() if inner else None
         change = self._make_replacement(placed, plain, below)._replace(before=before)
         if change.after is place.raw:  # a delegation layer without a range of its own
             return inner
@@ -168,7 +163,7 @@ class Active:
         """
         exchanged, self._exchanged = self._exchanged, []
         replaced = {id(change.before): (change.before, change.after) for _, change in self._copied}
-        if replaced and (exchanged or self.seam is not None):  # finding them takes milliseconds
+        if replaced and (exchanged or self.patch.seam is not None):  # finding them takes milliseconds
             modules = replacements.loaded_modules() if name is None else replacements.near(name)
             for copy in replacements.in_modules(replaced, modules):
                 owner = next((placed for placed, change in self._copied if change.after is copy.after), None)
@@ -195,20 +190,17 @@ class Active:
             target = placed.target
             named = (target.module, target.qualname) == (function.__module__, function.__qualname__)
             if named and target.kind == RANGE and not self._refuse_target(placed):
-                patched = self._by_value(placed, function)
+                patched = function
+                if apply.has_range(function):  # given to it where it was made
+                    placed.marks += apply.settle(target, function)
+                else:
+                    made = self.seam.made(function)
+                    raw, name = function if made is None else made.inner, target.qualname
+                    patched = self._make_replacement(placed, FunctionPlace(None, name, raw, True, name)).after
                 placed.state = placed.state or placed.as_state(APPLIED, detail="it arrived by value")
                 _tell_change()
                 return patched
         return function
-
-    def _by_value(self, placed: Placed, function: Any) -> Any:
-        if apply.has_range(function):  # given to it where it was made
-            placed.marks += apply.settle(placed.target, function)
-            return function
-        made = None if self.seam is None else self.seam.made(function)
-        raw = function if made is None else made.inner
-        qualname = placed.target.qualname
-        return self._make_replacement(placed, FunctionPlace(None, qualname, raw, True, qualname)).after
 
     def look(self, counted: Calls, mends: bool) -> None:
         """See what the places of its targets hold now.
@@ -245,7 +237,7 @@ class Active:
         """Another patch, beneath this one somewhere, is undone."""
         for placed in self.placed:
             placed.changes = replacements.stand_on(undone, placed.changes)
-        if self.seam is not None and self.seam.change is not None:
+        if self.seam.change is not None:
             (self.seam.change,) = replacements.stand_on(undone, [self.seam.change])
 
     def remove(self) -> list[Replacement]:
@@ -255,13 +247,11 @@ class Active:
         in_order = list(dict.fromkeys([*self._in_order, *self.placed]))
         values = [change for placed in in_order if placed.target.kind == VALUE for change in placed.changes]
         own = [change for placed in in_order if placed.target.kind != VALUE for change in placed.changes]
-        if self.seam is not None:
-            own += self.seam.changes()
+        own += self.seam.changes()
         self._copied = []
         replacements.undo(values)
         replacements.put_back(own, [change for placed in self.placed for change in placed.gone])
-        if self.seam is not None:
-            self.seam.silence()
+        self.seam.silence()
         for placed in self.placed:
             placed.take_back_marks()
         self.placed = []

@@ -52,7 +52,11 @@ def replacement(target: Target, place: FunctionPlace, has_late_steps: bool, belo
         return change._replace(after=_timed(raw, target))
     if target.kind == WRAP:
         return change._replace(after=_decide_function(target, raw))
-    entry = Entry(target, inspect.signature(function_in(raw))) if _needs_entry(target, has_late_steps) else None
+    more_than_a_range = (
+        target.attributes, target.step, target.step_after, target.role, target.process_role, target.dummy,
+        target.sampling.mixes_if, target.waits, has_late_steps and target.stage is not None,
+    )  # fmt: skip
+    entry = Entry(target, inspect.signature(function_in(raw))) if any(more_than_a_range) else None
     settings = wrapping.RangeSettings(target.name or place.qualname, target.stage, target.domain, None, entry)
     new = wrapping.decorate(tuple(settings), _decide_function(target, raw))
     if new is raw:
@@ -63,15 +67,6 @@ def replacement(target: Target, place: FunctionPlace, has_late_steps: bool, belo
         function.__module__ = place.holder.__module__
         function.__qualname__ = f"{place.holder.__qualname__}.{place.attribute}"
     return change._replace(after=new, problems=tuple(entry.problems) if entry is not None else ())
-
-
-def _needs_entry(target: Target, has_late_steps: bool) -> bool:
-    """Does a call of this target have to do more than to be a range?"""
-    reasons = (
-        target.attributes, target.step, target.step_after, target.role, target.process_role, target.dummy,
-        target.sampling.mixes_if, target.waits,
-    )  # fmt: skip
-    return any(reasons) or (has_late_steps and target.stage is not None)
 
 
 def _decide_function(target: Target, raw: Any) -> Any:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import inspect
 import operator
+from functools import partial
 from typing import Any, Callable, Mapping, NamedTuple, Union
 
 from ..engine.plain_paths import Unreadable
@@ -55,29 +56,16 @@ class Joined(NamedTuple):
 Condition = Union[Compared, Joined]
 
 
-def compiled(text: str, signature: inspect.Signature) -> Condition:
-    """The condition that `text` is for calls of a function with this signature.
-
-    Raises:
-        ExpressionError: it is malformed, or names a parameter that the function lacks.
+def compiled(text: str, signature: inspect.Signature | None) -> Condition:
+    """The condition that `text` is for calls of a function with this signature; None: whatever parameters it has.
+    Raises ExpressionError: it is malformed, or names a parameter that the function lacks.
     """
-    return _read_condition(_parse_text(text), lambda part: expressions.compiled(part, signature))
-
-
-def check(text: object) -> None:
-    """Raises ExpressionError where `text` is no condition, whatever the parameters are called."""
-
-    def checked(part: str) -> Expression:
-        expressions.check(part)
-        return Expression(part, expressions.Rest(0))
-
-    _read_condition(_parse_text(text), checked)
-
-
-def _parse_text(text: object) -> ast.expr:
     if type(text) is not str or len(text) > expressions.LONGEST:
         raise ExpressionError(f"a condition is a str of at most {expressions.LONGEST} characters, not {text!r:.60}")
-    return expressions.parsed(text)
+    return _read_condition(expressions.parsed(text), partial(expressions.compiled, signature=signature))
+
+
+check = partial(compiled, signature=None)
 
 
 def _read_condition(tree: ast.expr, expression: Callable[[str], Expression], depth: int = 0) -> Condition:
@@ -89,14 +77,10 @@ def _read_condition(tree: ast.expr, expression: Callable[[str], Expression], dep
     if isinstance(tree, ast.UnaryOp) and isinstance(tree.op, ast.Not):
         return Joined("not", (_read_condition(tree.operand, expression, depth + 1),))
     if isinstance(tree, ast.Compare):
-        return _read_compared(tree, expression)
+        compare: Any = _COMPARE.get(type(tree.ops[0]))
+        literal: Any = getattr(tree.comparators[0], "value", None)
+        if len(tree.ops) != 1 or compare is None or type(literal) not in (int, str):
+            what = "an expression is compared with one int or str, by one of == != < <= > >="
+            raise ExpressionError(f"{ast.unparse(tree)!r}: {what}")
+        return Compared(expression(ast.unparse(tree.left)), compare, literal)
     return Joined("and", (expression(ast.unparse(tree)),))  # is it anything but None, 0, False or empty?
-
-
-def _read_compared(tree: ast.Compare, expression: Callable[[str], Expression]) -> Compared:
-    compare = _COMPARE.get(type(tree.ops[0]))
-    literal: Any = getattr(tree.comparators[0], "value", None)
-    if len(tree.ops) != 1 or compare is None or type(literal) not in (int, str):
-        what = "an expression is compared with one int or str, by one of == != < <= > >="
-        raise ExpressionError(f"{ast.unparse(tree)!r}: {what}")
-    return Compared(expression(ast.unparse(tree.left)), compare, literal)

@@ -184,10 +184,6 @@ class Entry(Prepared):
         value = None if expression is None else self._read_value("step", expression, args, kwargs)
         return value if type(value) is int else None
 
-    def step_has_begun(self) -> None:
-        """A step that has ended is the latest no more."""
-        _Progress.next_step = None
-
     def step_ends(self, number: int) -> None:
         """The call has told the step that ends with it."""
         ranges.step(number)

@@ -11,6 +11,7 @@ import ast
 import difflib
 import inspect
 import sys
+from functools import partial
 from typing import Any, Mapping, NamedTuple, Union
 
 from ..engine.plain_paths import SCALARS, Unreadable, class_name, plain_attribute, plain_item, plain_length
@@ -131,18 +132,15 @@ class Expression(NamedTuple):
         raise Unreadable(f"{text} is a {class_name(type(value))}, not a bool, int, float or str")
 
 
-def compiled(text: str, signature: inspect.Signature) -> Expression:
-    """The expression that `text` is for calls of a function with this signature.
-
-    Raises:
-        ExpressionError: it is malformed, or names a parameter that the function lacks.
+def compiled(text: str, signature: inspect.Signature | None) -> Expression:
+    """The expression that `text` is for calls of a function with this signature; None: whatever parameters it has.
+    Raises ExpressionError: it is malformed, or names a parameter that the function lacks.
     """
-    return Expression(text, _read_node(parsed(text), text, _list_arguments(signature)))
+    arguments = None if signature is None else _list_arguments(signature)
+    return Expression(text, _read_node(parsed(text), text, arguments))
 
 
-def check(text: object) -> None:
-    """Raises ExpressionError where `text` is no expression, whatever the parameters are called."""
-    _read_node(parsed(text), text, None)
+check = partial(compiled, signature=None)
 
 
 def parsed(text: object) -> ast.expr:
@@ -183,8 +181,15 @@ def _read_node(tree: ast.AST, text: object, arguments: Mapping[str, Node] | None
     """`arguments` None: any name is taken for a parameter."""
     if depth > DEEPEST:
         raise ExpressionError(f"{text!r}: more than {DEEPEST} levels deep")
-    if isinstance(tree, ast.Name):
-        return _read_name(tree.id, text, arguments)
+    if isinstance(tree, ast.Name) and arguments is None:
+        return Rest(0)
+    if isinstance(tree, ast.Name) and arguments is not None:
+        if tree.id in arguments:
+            return arguments[tree.id]
+        near = difflib.get_close_matches(tree.id, list(arguments), n=1)
+        advice = f"; did you mean {near[0]}? It has:" if near else ", it has:"
+        named = ", ".join(arguments) or "none"
+        raise ExpressionError(f"{text!r}: the function has no parameter {tree.id}{advice} {named}")
     if isinstance(tree, ast.Attribute):
         return Attribute(_read_node(tree.value, text, arguments, depth + 1), sys.intern(tree.attr))
     if isinstance(tree, ast.Subscript):
@@ -192,16 +197,6 @@ def _read_node(tree: ast.AST, text: object, arguments: Mapping[str, Node] | None
     if isinstance(tree, ast.Call) and ast.unparse(tree.func) == "len" and len(tree.args) == 1 and not tree.keywords:
         return Length(_read_node(tree.args[0], text, arguments, depth + 1))
     return Literal(_read_literal(tree, text))
-
-
-def _read_name(name: str, text: object, arguments: Mapping[str, Node] | None) -> Node:
-    if arguments is None:
-        return Rest(0)
-    if name in arguments:
-        return arguments[name]
-    near = difflib.get_close_matches(name, list(arguments), n=1)
-    advice = f"; did you mean {near[0]}? It has:" if near else ", it has:"
-    raise ExpressionError(f"{text!r}: the function has no parameter {name}{advice} {', '.join(arguments) or 'none'}")
 
 
 def _read_literal(tree: ast.AST, text: object) -> int | str:

@@ -33,7 +33,8 @@ class Exchange(NamedTuple):
     def is_held(self) -> bool:
         """Does anybody hold the old one but the new one, who asks, this object and this call?"""
         parts = {id(part): part for part in (*_walk_parts(self.old), *_walk_parts(self.new))}
-        own = sum(value is self.old for part in parts.values() for value in _held_in(part))
+        held = (part.values() if isinstance(part, dict) else [part.cell_contents] for part in parts.values())
+        own = sum(value is self.old for values in held for value in values)
         return sys.getrefcount(self.old) > own + self.references + 2
 
 
@@ -59,13 +60,10 @@ def _walk_parts(function: Any) -> list[Any]:
     parts: list[Any] = []
     while isinstance(function, FunctionType):
         is_ours = signatures.held_by(function) is not None
-        parts += [vars(function), *(function.__closure__ or ()), *([signatures.holder(function)] if is_ours else [])]
+        cells = [cell for cell in function.__closure__ or () if cell != CellType()]
+        parts += [vars(function), *cells, *([signatures.holder(function)] if is_ours else [])]
         function = vars(function).get("__wrapped__")
     return parts
-
-
-def _held_in(part: Any) -> Iterable[Any]:
-    return part.values() if isinstance(part, dict) else () if part == CellType() else (part.cell_contents,)
 
 
 def _give_new(holder: Any, new: Mapping[int, Any]) -> Exchange | None:
@@ -107,8 +105,7 @@ def _exchange_values(values: Iterable[Any], new: Mapping[int, Any]) -> list[Any]
 
 def _give_dict(holder: dict[Any, Any], new: Mapping[int, Any]) -> None:
     is_of_class = "__module__" in holder and "__doc__" in holder
-    owners = (owner for owner in gc.get_referrers(holder) if isinstance(owner, type)) if is_of_class else iter(())
-    owner = next(owners, None)
+    owner = next((kind for kind in gc.get_referrers(holder) if isinstance(kind, type)), None) if is_of_class else None
     for key, value in list(dict.items(holder)):
         if id(value) in new and owner is not None:  # which keeps what it has looked up, until it is told
             type.__setattr__(owner, key, new[id(value)])

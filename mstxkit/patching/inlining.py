@@ -17,11 +17,8 @@ from .expressions import Argument, Attribute, Expression, Item, KeywordRest, Len
 
 
 class Inlined:
-    """Writes the code of one entry for a wrapper with these parameters.
-
-    Args:
-        parameters: Those of the wrapper.
-        names: What it holds and its own variables are called in it, by role.
+    """Writes the code of one entry for a wrapper with these parameters; `names`: what it holds and its own variables
+    are called in it, by role.
     """
 
     def __init__(self, parameters: Parameters, names: Mapping[str, str]) -> None:
@@ -35,7 +32,8 @@ class Inlined:
         """Tell the step that begins with the call, or ends with it, where there is one."""
         value = self._name_value("_step")
         again = f"{value} = {self._call_entry('read_step', self._arguments)}"
-        begins = [f"{self._names['step']}({value})", self.if_ended("step_has_begun")]
+        ended = f"{self._names['attributes']}.progress.next_step"  # a step that has ended is the latest no more
+        begins = [f"{self._names['step']}({value})", f"if {ended} is not None: {ended} = None"]
         return [
             f"{value} = {self._write_stored(expression)}",
             f"if {self._names['type']}({value}) is not {self._names['int']}: {again}",
@@ -93,7 +91,14 @@ class Inlined:
 
     def _write_stored(self, expression: Expression) -> str:
         """Code for a parameter as it is, a literal, or what is stored; `unread` for what only the entry reads."""
-        begin, path = _path_of(expression.root)
+        begin: Node = expression.root  # and the path from there, as `engine.stored` takes it
+        path: tuple[tuple[int, Any], ...] = ()
+        while isinstance(begin, (Attribute, Item, Length)):
+            if isinstance(begin, Attribute):
+                path = ((TO_ATTRIBUTE, begin.name), *path)
+            else:
+                path = ((TO_ITEM, begin.key) if isinstance(begin, Item) else (TO_LENGTH, None), *path)
+            begin = begin.owner
         parameter = self._parameter_of(begin)
         if isinstance(begin, Literal) and not path:
             return repr(begin.value)
@@ -123,15 +128,3 @@ class Inlined:
         if isinstance(begin, KeywordRest):
             return own.varkw if begin.taken == {*own.plain, *own.keyword_only} else None
         return None
-
-
-def _path_of(node: Node) -> tuple[Node, tuple[tuple[int, Any], ...]]:
-    """Where an expression begins, and the path from there, as `engine.stored` takes it."""
-    path: list[tuple[int, Any]] = []
-    while isinstance(node, (Attribute, Item, Length)):
-        if isinstance(node, Attribute):
-            path.append((TO_ATTRIBUTE, node.name))
-        else:
-            path.append((TO_ITEM, node.key) if isinstance(node, Item) else (TO_LENGTH, None))
-        node = node.owner
-    return node, tuple(reversed(path))

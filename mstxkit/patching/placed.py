@@ -81,7 +81,7 @@ class Placed:
         except Unreached as exc:
             return None, str(exc.detail or exc.reason)
         for place in places:
-            own = [c.after for c in self.changes if c.attribute == place.attribute and not c.is_beneath]
+            own = [c.after for c in self.changes if c.attribute == place.attribute]
             if own and not any(leads_to(place.raw, after) for after in own):
                 return place, whose(place.raw)
         return None, ""

@@ -11,7 +11,7 @@ import importlib.util
 import pkgutil
 import sys
 from importlib.machinery import PathFinder
-from typing import Any, Sequence
+from typing import Any
 
 from .report import SKIPPED, WAITING, Reason
 
@@ -60,8 +60,16 @@ class Presence:
         package = name.rpartition(".")[0]
         if not package:
             return _folders_of(top_level(name))
-        folders = self._find_folders(package)
-        return None if folders is None else _find_below(name, folders)
+        # As `PathFinder.find_spec`: the first folder that has the module; else those that are parts of a namespace.
+        portions: list[str] = []
+        for folder in self._find_folders(package) or ():
+            finder = pkgutil.get_importer(folder)
+            spec = None if finder is None else finder.find_spec(name)
+            here = _folders_of(spec)
+            if here is not None and spec is not None and spec.loader is not None:
+                return here
+            portions += here or ()
+        return tuple(portions) or None
 
 
 def top_level(name: str, first: str = "") -> Any:
@@ -75,19 +83,6 @@ def top_level(name: str, first: str = "") -> Any:
         return None
     except Exception as exc:
         raise _describe_unknown(name, exc) from None
-
-
-def _find_below(name: str, folders: Sequence[str]) -> tuple[str, ...] | None:
-    """As `PathFinder.find_spec`: the first folder that has the module; else those that are parts of a namespace."""
-    portions: list[str] = []
-    for folder in folders:
-        finder = pkgutil.get_importer(folder)
-        spec = None if finder is None else finder.find_spec(name)
-        here = _folders_of(spec)
-        if here is not None and spec is not None and spec.loader is not None:
-            return here
-        portions += here or ()
-    return tuple(portions) or None
 
 
 def _folders_of(spec: Any) -> tuple[str, ...] | None:

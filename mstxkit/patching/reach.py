@@ -20,6 +20,10 @@ _REPLACEABLE = (
     FunctionType, staticmethod, classmethod, property, functools.partialmethod, functools.cached_property,
     type(functools.lru_cache(lambda: None)),
 )  # fmt: skip
+_FUNCTIONS_IN_C = ("builtin_function_or_method", "method_descriptor", "classmethod_descriptor")
+_SLOTS_IN_C = ("wrapper_descriptor", "method-wrapper", "member_descriptor", "getset_descriptor")
+_IN_C = dict.fromkeys(_FUNCTIONS_IN_C, "it is implemented in C")
+_IN_C.update(dict.fromkeys(_SLOTS_IN_C, "it is a slot implemented in C"))
 
 
 class FunctionPlace(NamedTuple):
@@ -49,7 +53,19 @@ def places(target: Target, cls: type | None = None) -> list[FunctionPlace]:
     holder = _find_holder(sys.modules[target.module], parents) if cls is None else cls
     if "*" in last:
         return _find_matching(holder, parents, last)
-    return [_check_place(_make_place(holder, last, target.qualname), is_value=target.kind == VALUE and cls is None)]
+    place = _make_place(holder, last, target.qualname)
+    raw = place.raw
+    if target.kind == VALUE and cls is None:
+        return [place]
+    if isinstance(raw, type) or class_behind(raw) is not raw:
+        raise Unreached(Reason.NOT_PATCHABLE, "it is a class: name its methods, or Class.*")
+    if not isinstance(raw, _REPLACEABLE) or isinstance(function_in(raw), type):
+        kind = type(raw).__name__
+        raise Unreached(Reason.NOT_PATCHABLE, _IN_C.get(kind, f"it is a {kind}, not a function"))
+    function = function_in(raw)
+    if not isinstance(function, (FunctionType, *_REPLACEABLE)):
+        raise Unreached(Reason.NOT_PATCHABLE, f"it holds a {type(function).__name__}, which is no Python function")
+    return [place]
 
 
 def exists(path: str) -> bool:
@@ -106,29 +122,6 @@ def _find_matching(holder: Any, parents: str, pattern: str) -> list[FunctionPlac
 def fits(name: str, pattern: str) -> bool:
     """Does a wildcard match this name? `_name` only by a pattern that begins so."""
     return fnmatchcase(name, pattern) and (pattern[0] == "_" or not name.startswith("_"))
-
-
-def _check_place(place: FunctionPlace, is_value: bool) -> FunctionPlace:
-    if is_value:
-        return place
-    raw = place.raw
-    if isinstance(raw, type) or class_behind(raw) is not raw:
-        raise Unreached(Reason.NOT_PATCHABLE, "it is a class: name its methods, or Class.*")
-    if not isinstance(raw, _REPLACEABLE) or isinstance(function_in(raw), type):
-        raise Unreached(Reason.NOT_PATCHABLE, _why_not(raw))
-    function = function_in(raw)
-    if not isinstance(function, (FunctionType, *_REPLACEABLE)):
-        raise Unreached(Reason.NOT_PATCHABLE, f"it holds a {type(function).__name__}, which is no Python function")
-    return place
-
-
-def _why_not(raw: Any) -> str:
-    kind = type(raw).__name__
-    if kind in ("builtin_function_or_method", "method_descriptor", "classmethod_descriptor"):
-        return "it is implemented in C"
-    if kind in ("wrapper_descriptor", "method-wrapper", "member_descriptor", "getset_descriptor"):
-        return "it is a slot implemented in C"
-    return f"it is a {kind}, not a function"
 
 
 def function_in(raw: Any) -> Any:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import sys
 from types import CellType, FunctionType, MethodType, ModuleType
-from typing import Any, Iterable, Iterator, Mapping, NamedTuple, Sequence
+from typing import Any, Iterable, Mapping, NamedTuple, Sequence
 
 from .. import faults
 from ..host.imports import being_imported, held_in
@@ -33,11 +33,6 @@ class Replacement(NamedTuple):
     after: Any  # what is put there
     is_own: bool = True  # stored in the holder itself; otherwise `undo` deletes it
     problems: tuple[str, ...] = ()  # what `after` cannot read of its calls, as its target wants
-
-    @property
-    def is_beneath(self) -> bool:
-        """Is it in a wrapper of somebody else's?"""
-        return self.attribute in ("cell_contents", "__wrapped__")
 
     def make(self) -> None:
         """Put `after` there."""
@@ -135,25 +130,19 @@ def near(name: str) -> list[ModuleType]:
 
 def in_classes(cls: type, before: Any, after: Any) -> list[Replacement]:
     """Other names of a method in its class and in classes derived from it, Ray's copies included."""
-    changes = []
-    for holder in (cls, *_walk_derived(cls)):
+    changes, seen, waiting = list[Replacement](), set[type](), [cls]
+    while waiting:
+        holder = waiting.pop()
+        if holder in seen:
+            continue
+        seen.add(holder)
+        waiting += type.__subclasses__(holder)
         for name, value in list(vars(holder).items()):
             if value is before:
                 changes.append(Replacement(holder, name, before, after))
             else:
                 changes += _in_copy_by_ray(value, before, after)
     return changes
-
-
-def _walk_derived(cls: type) -> Iterator[type]:
-    seen: set[type] = set()
-    waiting: list[type] = type.__subclasses__(cls)
-    while waiting:
-        derived = waiting.pop()
-        if derived not in seen:
-            seen.add(derived)
-            waiting += type.__subclasses__(derived)
-            yield derived
 
 
 def _in_copy_by_ray(value: Any, before: Any, after: Any) -> list[Replacement]:
@@ -195,6 +184,7 @@ def put_back(changes: Sequence[Replacement], gone: Sequence[Replacement] = ()) -
 
 
 def _silence_wrapper(wrapper: Any) -> None:
+    # A function of its own: whoever holds one of these is looked for after it.
     held = signatures.held_by(wrapper)
     if held is not None:
         inner = held["function"]

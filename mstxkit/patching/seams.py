@@ -29,23 +29,24 @@ class Made(NamedTuple):
 
 
 class OpenSeam:
-    """The seam of one framework while it is patched."""
+    """The seam of one framework while it is patched; without a `seam` nothing is replaced, and nothing is of it."""
 
-    def __init__(self, seam: Seam) -> None:
+    def __init__(self, seam: Seam | None) -> None:
         self.seam = seam
         self.change: Replacement | None = None
         # Functions that passed through the seam.
         self._decorated: list[Made] = []
 
-    def open(self, module: ModuleType) -> None:
-        """Replace the decorator in its module, once; nothing where there is none."""
-        name = self.seam.path.partition(":")[2]
-        upstream = vars(module).get(name)
-        if self.change is None and callable(upstream):
-            self.change = Replacement(module, name, upstream, self._make_decorator(upstream))
-            self.change.make()
+    def open(self, module_name: str, module: Any) -> None:
+        """Replace the decorator where this is its module, once; nothing where there is none."""
+        if self.seam is not None and self.seam.module == module_name and isinstance(module, ModuleType):
+            name = self.seam.path.partition(":")[2]
+            upstream = vars(module).get(name)
+            if self.change is None and callable(upstream):
+                self.change = Replacement(module, name, upstream, self._make_decorator(upstream, self.seam.path))
+                self.change.make()
 
-    def _make_decorator(self, upstream: Callable[..., Any]) -> Callable[..., Any]:
+    def _make_decorator(self, upstream: Callable[..., Any], path: str) -> Callable[..., Any]:
         @functools.wraps(upstream)
         def decorator(*args: Any, **kwargs: Any) -> Any:
             theirs, func = upstream(*args, **kwargs), next(iter(args), None)
@@ -56,7 +57,7 @@ class OpenSeam:
                 self._decorated.append(Made(theirs, func, ours))
                 return ours
             except Exception as exc:
-                faults.note(f"the seam {self.seam.path}", exc)
+                faults.note(f"the seam {path}", exc)
                 return theirs
 
         vars(decorator)["__mstxkit_seam__"] = True
@@ -67,7 +68,7 @@ class OpenSeam:
         passed = next((made for made in self._decorated if made.ours is raw), None)
         if passed is not None:
             return passed
-        if not isinstance(raw, FunctionType) or not hasattr(raw, "__wrapped__"):
+        if self.seam is None or not isinstance(raw, FunctionType) or not hasattr(raw, "__wrapped__"):
             return None
         file = raw.__code__.co_filename.replace("\\", "/")
         is_theirs = raw.__code__.co_name == self.seam.code_name and file.endswith(self.seam.file)
@@ -94,15 +95,12 @@ class OpenSeam:
 
     def changes(self) -> list[Replacement]:
         """The decorator, and where the functions that no target declares are held: to put back what would be there."""
-        stored = [change for made in self._decorated for change in _find_stored(made.ours, made.upstream)]
-        return stored if self.change is None else [self.change, *stored]
-
-
-def _find_stored(ours: Any, upstream: Any) -> list[Replacement]:
-    module, qualname = getattr(ours, "__module__", ""), getattr(ours, "__qualname__", "")
-    holder: Any = sys.modules.get(module)
-    *parents, last = qualname.split(".")
-    for part in parents:
-        holder = vars(holder).get(part) if isinstance(holder, (ModuleType, type)) else None
-    is_there = isinstance(holder, (ModuleType, type)) and vars(holder).get(last) is ours
-    return [Replacement(holder, last, upstream, ours)] if is_there else []
+        changes = [] if self.change is None else [self.change]
+        for made in self._decorated:
+            holder: Any = sys.modules.get(getattr(made.ours, "__module__", ""))
+            *parents, last = getattr(made.ours, "__qualname__", "").split(".")
+            for part in parents:
+                holder = vars(holder).get(part) if isinstance(holder, (ModuleType, type)) else None
+            if isinstance(holder, (ModuleType, type)) and vars(holder).get(last) is made.ours:
+                changes.append(Replacement(holder, last, made.upstream, made.ours))
+        return changes

@@ -25,11 +25,7 @@ _TAGS = {
 
 
 class Sheet:
-    """What is wrong in one file, and how its nodes are read. What cannot be read is noted, and is None or left out.
-
-    Args:
-        name: The file's, as the user gave it.
-    """
+    """What is wrong in one file, and how its nodes are read. What cannot be read is noted, and is None or left out."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -76,7 +72,9 @@ class Sheet:
     def is_a(self, kind: str, node: Any, where: str) -> bool:
         """Is this node a mapping, a sequence or a scalar, without a tag of its own?"""
         if node.id != kind:
-            self.wrong(node, f"{where or 'the file'}: {_KINDS[kind]} is needed, not {_show_node(node)}")
+            text = "nothing" if is_null(node) else repr(node.value)
+            given_kind = text if node.id == "scalar" else _KINDS[node.id]
+            self.wrong(node, f"{where or 'the file'}: {_KINDS[kind]} is needed, not {given_kind}")
         elif node.tag[len(_TAG) :] not in _TAGS[kind] or not node.tag.startswith(_TAG):
             self.wrong(node, f"{where or 'the file'}: a tag is not allowed here: {node.tag}")
         else:
@@ -144,9 +142,3 @@ def nearest(name: str, allowed: Iterable[str], intro: str = "allowed are") -> st
 def is_null(node: Any) -> bool:
     """Is this a scalar that says nothing?"""
     return bool(node.tag == f"{_TAG}null")
-
-
-def _show_node(node: Any) -> str:
-    if node.id != "scalar":
-        return _KINDS[node.id]
-    return "nothing" if is_null(node) else repr(node.value)

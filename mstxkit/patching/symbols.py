@@ -55,17 +55,17 @@ class Symbols:
 
     def states(self, patch: Patch) -> list[TargetState]:
         """Every target of a patch: held, or skipped with a reason."""
-        return [self._state_of(patch, target) for target in patch.targets]
-
-    def _state_of(self, patch: Patch, target: Target) -> TargetState:
-        reason = detail = ""
-        if self.module(target.module.partition(".")[0]) is None and self.module(target.module) is None:
-            reason = Reason.NOT_INSTALLED
-        elif not self.holds(target):
-            reason = Reason.ABSENT
-        elif target.unless is not None and self.has(target.unless):
-            reason, detail = Reason.SUPERSEDED, target.unless
-        return TargetState.of(patch.framework, target, SKIPPED if reason else HELD, reason, detail)
+        states = []
+        for target in patch.targets:
+            reason = detail = ""
+            if self.module(target.module.partition(".")[0]) is None and self.module(target.module) is None:
+                reason = Reason.NOT_INSTALLED
+            elif not self.holds(target):
+                reason = Reason.ABSENT
+            elif target.unless is not None and self.has(target.unless):
+                reason, detail = Reason.SUPERSEDED, target.unless
+            states.append(TargetState.of(patch.framework, target, SKIPPED if reason else HELD, reason, detail))
+        return states
 
     def holds(self, target: Target) -> bool:
         """Is there what a target names? A class is not: its methods would be."""
@@ -113,9 +113,6 @@ class Symbols:
         if name in here.names:
             other = here.names[name]
             return (self._find_symbol(module, other, depth + 1) if other else None) or _Symbol(module, name)
-        return self._passed_on(module, here, name, depth)
-
-    def _passed_on(self, module: str, here: ModuleSymbols, name: str, depth: int) -> _Symbol | None:
         if name in here.imports:
             source, original = here.imports[name]
             if not original:
@@ -180,25 +177,25 @@ def spec_of(root: str, first: str = "") -> Any:
 def _parse_file(path: Path, name: str, is_package: bool) -> ModuleSymbols:
     """What a source file holds; nothing where it is missing (a namespace package) or cannot be parsed."""
     try:
-        tree = ast.parse(path.read_bytes())
+        statements = list(_walk_statements(ast.parse(path.read_bytes()).body))
     except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
         return ModuleSymbols()
-    return from_source(tree, name if is_package else name.rpartition(".")[0])
-
-
-def from_source(tree: ast.Module, package: str) -> ModuleSymbols:
-    """What a parsed module holds; its relative imports start from `package`."""
-    statements = list(_walk_statements(tree.body))
-    classes = {node.name: _read_class(node) for node in statements if isinstance(node, ast.ClassDef)}
+    package = name.split(".") if is_package else name.split(".")[:-1]
+    classes: dict[str, ClassSymbols] = {}
     imports: dict[str, tuple[str, str]] = {}
     stars = []
     for node in statements:
-        if isinstance(node, ast.Import):
+        if isinstance(node, ast.ClassDef):
+            bases = [base.value if isinstance(base, ast.Subscript) else base for base in node.bases]  # `Base[T]`: Base
+            members = dict(_list_names(list(_walk_statements(node.body))))
+            classes[node.name] = ClassSymbols(tuple(filter(None, map(_dotted, bases))), members)
+        elif isinstance(node, ast.Import):
             for alias in node.names:
                 whole = alias.name if alias.asname else alias.name.partition(".")[0]
                 imports[alias.asname or whole] = (whole, "")
         elif isinstance(node, ast.ImportFrom):
-            source = _source_of(node, package)
+            above = package[: len(package) - node.level + 1] if node.level else []
+            source = ".".join([*above, *([node.module] if node.module else [])])
             stars += [source for alias in node.names if alias.name == "*"]
             imports.update({alias.asname or alias.name: (source, alias.name) for alias in node.names})
     return ModuleSymbols(classes, dict(_list_names(statements)), imports, tuple(stars))
@@ -213,12 +210,6 @@ def _walk_statements(body: list[ast.stmt]) -> Iterator[ast.stmt]:
                 yield from _walk_statements(getattr(node, field, []))
             for handler in getattr(node, "handlers", ()):
                 yield from _walk_statements(handler.body)
-
-
-def _read_class(node: ast.ClassDef) -> ClassSymbols:
-    # `Base[T]` names Base.
-    bases = [base.value if isinstance(base, ast.Subscript) else base for base in node.bases]
-    return ClassSymbols(tuple(filter(None, map(_dotted, bases))), dict(_list_names(list(_walk_statements(node.body)))))
 
 
 def _list_names(statements: list[ast.stmt]) -> Iterator[tuple[str, str]]:
@@ -238,11 +229,3 @@ def _dotted(node: ast.AST) -> str:
     """`a.b.c` as text; "" for anything else."""
     text = ast.unparse(node) if isinstance(node, (ast.Name, ast.Attribute)) else ""
     return text if all(map(str.isidentifier, text.split("."))) else ""
-
-
-def _source_of(node: ast.ImportFrom, package: str) -> str:
-    """Full name of the module that `from … import` names."""
-    if not node.level:
-        return node.module or ""
-    above = package.split(".")[: len(package.split(".")) - node.level + 1]
-    return ".".join([*above, *([node.module] if node.module else [])])

@@ -48,8 +48,17 @@ def as_patches(targets: Any) -> list[Patch]:
         PatchError: it is none of these, a file is wrong, or an expression is malformed.
     """
     patches = _read_patches(targets)
-    for patch in patches:
-        _check_made_in_python(patch)
+    for target in (target for patch in patches for target in patch.targets):
+        if not isinstance(target, Target):
+            raise PatchError(f"{target!r} is no target: give Target(...)")
+        attributes = {} if callable(target.attributes) else target.attributes
+        if not isinstance(attributes, Mapping):
+            raise PatchError(f"attributes={attributes!r} (of {target.path}): names to expressions, or a callable")
+        for text in (*attributes.values(), target.step, target.step_after):
+            if text is not None and not callable(text):
+                expressions.check(text)
+        for text in filter(None, (target.dummy, target.sampling.mixes_if)):
+            conditions.check(text)
     return patches
 
 
@@ -62,34 +71,17 @@ def _read_patches(targets: Any) -> list[Patch]:
         return [read(targets)]
     if isinstance(targets, Mapping) or not isinstance(targets, Iterable):
         raise PatchError(f"targets={targets!r}: give a Patch, Targets, or the path of a YAML file")
-    wanted = list(targets)
-    loose = [_as_target(target) for target in wanted if not _is_patch_or_file(target)]
-    patches = [patch for target in wanted if _is_patch_or_file(target) for patch in _read_patches(target)]
+    wholes: list[Any] = []  # patches, and files of them
+    loose: list[Target] = []
+    for target in targets:
+        if isinstance(target, (Patch, os.PathLike)) or (isinstance(target, str) and target.endswith(YAML_SUFFIXES)):
+            wholes.append(target)
+        elif isinstance(target, (Target, str)):
+            loose.append(target if isinstance(target, Target) else Target(target))
+        else:
+            raise PatchError(f"{target!r} is no target: give Target(...), or its path package.module:Class.method")
+    patches = [patch for whole in wholes for patch in _read_patches(whole)]
     return [*patches, *([Patch(_root_of(loose[0].path), "", tuple(loose))] if loose else [])]
-
-
-def _is_patch_or_file(target: Any) -> bool:
-    return isinstance(target, (Patch, os.PathLike)) or (isinstance(target, str) and target.endswith(YAML_SUFFIXES))
-
-
-def _as_target(target: Any) -> Target:
-    if isinstance(target, (Target, str)):
-        return target if isinstance(target, Target) else Target(target)
-    raise PatchError(f"{target!r} is no target: give Target(...), or its path package.module:Class.method")
-
-
-def _check_made_in_python(patch: Patch) -> None:
-    for target in patch.targets:
-        if not isinstance(target, Target):
-            raise PatchError(f"{target!r} is no target: give Target(...)")
-        attributes = {} if callable(target.attributes) else target.attributes
-        if not isinstance(attributes, Mapping):
-            raise PatchError(f"attributes={attributes!r} (of {target.path}): names to expressions, or a callable")
-        for text in (*attributes.values(), target.step, target.step_after):
-            if text is not None and not callable(text):
-                expressions.check(text)
-        for text in filter(None, (target.dummy, target.sampling.mixes_if)):
-            conditions.check(text)
 
 
 def _root_of(path: str) -> str:
@@ -103,18 +95,11 @@ def read(path: str | os.PathLike[str]) -> Patch:
         PatchError: the file cannot be read or is wrong. All that is wrong is in the message, with file, line and field.
     """
     sheet = Sheet(os.fspath(path))
-    patch = _read_patch(sheet, composed(sheet.name))
-    sheet.stop_if_wrong()
-    assert patch is not None
-    return patch
-
-
-def _read_patch(sheet: Sheet, root: Any) -> Patch | None:
-    """None, or a patch that lacks what is wrong, where something is."""
+    root = composed(sheet.name)
     fields = _read_fields(sheet, root, "", Patch)
     if "targets" not in fields:
         sheet.wrong(root, "targets: missing: a list of what is to become a range")
-        return None
+        sheet.stop_if_wrong()
     node = fields.pop("targets")
     items = sheet.items(node, "targets", MOST_TARGETS)
     if not items and not sheet.problems:
@@ -122,8 +107,7 @@ def _read_patch(sheet: Sheet, root: Any) -> Patch | None:
     made = [_read_target(sheet, item, f"targets[{i}]") for i, item in enumerate(items)]
     targets = tuple(target for target in made if target is not None)
     values = {name: _PATCH_FIELDS[name](sheet, node, name) for name, node in fields.items()}
-    if not targets:
-        return None
+    sheet.stop_if_wrong()
     fields_set = {name: value for name, value in values.items() if value is not None}
     return Patch(**{"framework": _root_of(targets[0].path), "versions": "", **fields_set, "targets": targets})
 

@@ -11,7 +11,7 @@ import math
 import re
 import sys
 from itertools import islice
-from typing import Any, Callable, Iterator
+from typing import Any, Callable
 
 from .. import faults
 from ..engine.plain_paths import Unreadable, plain_attribute
@@ -55,19 +55,17 @@ def flat(settings: Any) -> Settings:
     waiting: list[tuple[str, Any, int]] = [("", top if type(top) is dict else _find_stored(settings), 0)]
     for name, value, depth in waiting:  # it grows meanwhile
         if type(value) is dict and depth < _DEEPEST:
-            room = _LOOKED_AT_MOST - len(waiting)
-            waiting += [(f"{name}.{key}".lstrip("."), part, depth + 1) for key, part in _walk_parts(value, room)]
+            parts = islice(value.items(), max(0, _LOOKED_AT_MOST - len(waiting)))
+            waiting += [
+                (f"{name}.{key}".lstrip("."), _as_plain(part), depth + 1)
+                for key, part in parts
+                if type(key) is str and _NAME.fullmatch(key) and not _SECRET.search(key)
+            ]
         elif type(value) in (bool, int, float) and math.isfinite(value) and abs(value) < 1 << 63:
             kept[name] = value
         if len(kept) == KEPT_AT_MOST:
             break
     return kept
-
-
-def _walk_parts(stored: dict[Any, Any], room: int) -> Iterator[tuple[str, Any]]:
-    for key, part in islice(stored.items(), max(0, room)):
-        if type(key) is str and _NAME.fullmatch(key) and not _SECRET.search(key):
-            yield key, _as_plain(part)
 
 
 def _as_plain(value: Any) -> Any:

@@ -15,7 +15,14 @@ _BOUND = re.compile(r"(>=|<=|<|)\s*(\d+(?:\.\d+)*)")
 
 def unknown(patch: Patch) -> str:
     """`9.9.9 is newer than autopatch knows (0.20.0 to 1.16.0)`; "" for a version that it knows, or none."""
-    version, bounds = _find_installed(patch.framework), _BOUND.findall(patch.versions)
+    name, bounds = patch.framework, _BOUND.findall(patch.versions)
+    try:
+        import importlib.metadata
+
+        version = importlib.metadata.version(name)
+    except (ImportError, OSError, KeyError, TypeError, AttributeError):  # none, a damaged one, or one half imported
+        own: object = vars(sys.modules[name]).get("__version__") if name in sys.modules else ""
+        version = own if type(own) is str else ""
     here = _read_numbers(version)
     if not here or not bounds:
         return ""
@@ -37,16 +44,6 @@ def warn(patch: Patch, words: str) -> None:
         states = [state.state for state in installed().states(patch)]
         there = f"{states.count(HELD)} of {len(states)} targets are in its source"
         faults.warn_once(f"version of {patch.framework}", f"{patch.framework} {words}: {there}")
-
-
-def _find_installed(name: str) -> str:
-    try:
-        import importlib.metadata
-
-        return importlib.metadata.version(name)
-    except (ImportError, OSError, KeyError, TypeError, AttributeError):  # none, a damaged one, or one half imported
-        version = vars(sys.modules[name]).get("__version__") if name in sys.modules else ""
-        return version if type(version) is str else ""
 
 
 def _read_numbers(version: str) -> tuple[int, ...]:

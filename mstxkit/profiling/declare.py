@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import field, make_dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from ..errors import ConfigError
 from ..store.options import METRIC_LEVELS, PRESET, settable
@@ -17,28 +17,20 @@ Options = dict[str, Any]
 if TYPE_CHECKING:
     from .backends._session import ProfilerSession
 
-    class _PresetFields:
-        __dataclass_fields__: ClassVar[dict[str, Any]]
-
-        def __init__(self, *fields: Any, **options: Any) -> None: ...
-
-        def __getattr__(self, name: str) -> Any: ...
-
-else:
-    _PresetFields = make_dataclass(
-        "_PresetFields",
-        [
-            ("name", str),
-            *((option.name, Any, field(default=option.preset_value)) for option in settable(PRESET)),
-            ("est_mb_per_step", int, field(default=0)),
-            ("cost", str, field(default="")),
-        ],
-        namespace={"__post_init__": lambda preset: preset._check_options()},
-        frozen=True,
-    )
+_PresetFields: Any = make_dataclass(
+    "_PresetFields",
+    [
+        ("name", str),
+        *((option.name, Any, field(default=option.preset_value)) for option in settable(PRESET)),
+        ("est_mb_per_step", int, field(default=0)),
+        ("cost", str, field(default="")),
+    ],
+    namespace={"__post_init__": lambda preset: preset._check_options()},
+    frozen=True,
+)
 
 
-class Preset(_PresetFields):
+class Preset(_PresetFields):  # type: ignore[misc]
     """What one profiler session records: a name, a value for each option that a preset may set, and what it costs.
 
     Args:

@@ -99,13 +99,9 @@ def _look_away() -> None:
     _monitors.clear()
 
 
-def _forget_all() -> None:
-    """A forked child has none of its parent's profilers."""
-    _live.clear()
-    _give_way.clear()
-
-
-os.register_at_fork(after_in_child=_forget_all)
+# A forked child has none of its parent's profilers.
+os.register_at_fork(after_in_child=_live.clear)
+os.register_at_fork(after_in_child=_give_way.clear)
 
 
 def _listen_to(owner: Any, name: str, **listeners: Any) -> None:
@@ -125,11 +121,7 @@ def _note_seen(profiler: Any, framework: str, is_started: bool) -> None:
     key, before = id(profiler), _live.get(id(profiler))
     is_news = before is None or before.profiler() is not profiler or (is_started and not before.is_started)
     if is_news and not getattr(_here, "is_ours", False):
-
-        def gone(_: object) -> None:
-            _live.pop(key, None)
-
-        mark = weakref.ref(profiler, gone)
+        mark = weakref.ref(profiler, lambda _: _live.pop(key, None))
         _live[key] = Theirs(mark, _find_owner(framework), threading.get_ident(), time.time_ns(), is_started)
 
 
@@ -167,19 +159,15 @@ def dynamic_name() -> str:
     return MSMONITOR if is_dyno is not None and is_dyno() else DYNAMIC
 
 
-def _on_torch_autograd(profiler: ModuleType) -> None:
-    _listen_to(profiler.profile, "_prepare_trace", before=lambda *_: _note_begin(TORCH))
-    _listen_to(profiler, "_run_on_profiler_start", before=lambda *_: _note_begin(TORCH))
-
-
-def _on_torch_npu_interface(interface: ModuleType) -> None:
-    creator = interface.ProfPathCreator
-    _listen_to(getattr(creator, "_cls", creator), "create_prof_dir", before=lambda *_: _note_begin(TORCH_NPU))
+def _note_begins_in(framework: str, *entry_points: tuple[Any, str]) -> None:
+    """Any call of one of these begins a recording of the framework."""
+    for owner, name in entry_points:
+        _listen_to(owner, name, before=lambda *_: _note_begin(framework))
 
 
 def _on_mindspore(profiler: ModuleType) -> None:
     for kind in filter(None, (getattr(profiler, name, None) for name in ("Profile", "Profiler"))):
-        _listen_to(kind, "__init__", before=lambda *_: _note_begin(MINDSPORE))  # making one sets options of all
+        _note_begins_in(MINDSPORE, (kind, "__init__"))  # making one sets options of all
         _follow_class(kind, MINDSPORE)
 
 
@@ -192,16 +180,19 @@ def _on_mindspore_actions(controller: ModuleType) -> None:
 
 
 def _on_mindspore_monitor(dynamic: ModuleType) -> None:
-    base = dynamic.DynamicProfilerMonitorBase
     for name in ("__init__", "step", "step_begin"):
-        _listen_to(base, name, after=lambda monitor, *_: _monitors.add(monitor))
+        _listen_to(dynamic.DynamicProfilerMonitorBase, name, after=lambda monitor, *_: _monitors.add(monitor))
 
 
 _HOOKS: dict[str, imports.Hook] = {
     "torch.profiler.profiler": lambda profiler: _follow_class(profiler.profile, TORCH),
-    "torch.autograd.profiler": _on_torch_autograd,
+    "torch.autograd.profiler": lambda profiler: _note_begins_in(
+        TORCH, (profiler.profile, "_prepare_trace"), (profiler, "_run_on_profiler_start")
+    ),
     "torch_npu.profiler.profiler": lambda profiler: _follow_class(profiler.profile, TORCH_NPU),
-    "torch_npu.profiler.profiler_interface": _on_torch_npu_interface,
+    "torch_npu.profiler.profiler_interface": lambda interface: _note_begins_in(
+        TORCH_NPU, (getattr(interface.ProfPathCreator, "_cls", interface.ProfPathCreator), "create_prof_dir")
+    ),
     "mindspore.profiler.profiler": _on_mindspore,
     "mindspore.profiler.profiler_action_controller": _on_mindspore_actions,
     "mindspore.profiler.dynamic_profiler": _on_mindspore_monitor,

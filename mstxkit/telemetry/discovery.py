@@ -53,10 +53,8 @@ def token(run: Path) -> str:
     file = folder / layout.TOKEN
     drawn = secrets.token_urlsafe(32)
     # Whole at once: another judge may look at the same time, and this one be killed.
-    return drawn if documents.write_new(file, f"{drawn}\n".encode(), _PRIVATE_MODE) else _list_kept(file)
-
-
-def _list_kept(file: Path) -> str:
+    if documents.write_new(file, f"{drawn}\n".encode(), _PRIVATE_MODE):
+        return drawn
     status = os.lstat(file)
     if not stat.S_ISREG(status.st_mode) or stat.S_IMODE(status.st_mode) & 0o077 or status.st_uid != os.geteuid():
         raise MstxkitError(f"{file} must be a file of user {os.geteuid()} with mode 600; remove it for a new one")

@@ -10,6 +10,7 @@ import hmac
 import socket
 import threading
 import time
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Callable
 
@@ -59,26 +60,18 @@ class _Server(ThreadingHTTPServer):
         while not self._is_over:
             self.timeout = _CUT_OFF_EVERY_S if self._open else None
             self.handle_request()
-            self._cut_off()
+            now_s = time.monotonic()
+            with self._changing:
+                late = [request for request, until_s in self._open.items() if now_s > until_s]
+            for request in late:  # who has had its time
+                with suppress(OSError):
+                    request.shutdown(socket.SHUT_RDWR)
 
     def leave_off(self) -> None:
         """End `serve` after what it is at; any thread."""
         self._is_over = True
-        try:
+        with suppress(OSError):
             self.socket.shutdown(socket.SHUT_RDWR)  # wakes who waits for somebody to connect
-        except OSError:
-            pass
-
-    def _cut_off(self) -> None:
-        """Who has had its time."""
-        now_s = time.monotonic()
-        with self._changing:
-            late = [request for request, until_s in self._open.items() if now_s > until_s]
-        for request in late:
-            try:
-                request.shutdown(socket.SHUT_RDWR)
-            except OSError:
-                pass
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         pass  # who has hung up
@@ -107,17 +100,14 @@ class _PageRequest(BaseHTTPRequestHandler):
         same = hmac.compare_digest(shown.strip().encode("utf-8", "replace"), self.server.token.encode())
         if self.server.token and not (scheme.lower() == "bearer" and same):
             return 401, b"a bearer token is needed: see metrics/token of the run\n"
-        if self.server.is_loopback and not self._is_meant_for_here():
+        # A page in a browser may have a name of its own lead to loopback, 127.evil.example say: it still says that.
+        host = self.headers.get("Host", "localhost").lower()
+        name = host.rpartition(":")[0] if host.rpartition(":")[2].isdecimal() else host
+        if self.server.is_loopback and not Address(name.strip("[]"), 0).is_loopback:
             return 403, b"this is served on loopback only\n"
         if self.path.partition("?")[0] != "/metrics":
             return 404, b"see /metrics\n"
         return 200, self.server.page()
-
-    def _is_meant_for_here(self) -> bool:
-        """A page in a browser may have a name of its own lead to loopback, 127.evil.example say: it still says that."""
-        host = self.headers.get("Host", "localhost").lower()
-        name = host.rpartition(":")[0] if host.rpartition(":")[2].isdecimal() else host
-        return Address(name.strip("[]"), 0).is_loopback
 
     def log_message(self, format: str, *args: Any) -> None:
         """Nothing: who scrapes is nobody's news, and headers are nobody's business."""

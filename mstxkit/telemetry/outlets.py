@@ -7,25 +7,30 @@ from __future__ import annotations
 
 import time
 from functools import partial
+from importlib import import_module
 from pathlib import Path
-from typing import Callable, Sequence
+from typing import Any, Callable, Sequence
 
 from ..errors import MstxkitError
+from ..host import folders
 from ..reading import otlp_spans
 from ..reading.otlp_spans import JobSpan
-from ..store import documents
+from ..store import documents, layout
 from ..store.escalation_news import EscalationNews
 from ..store.job_file import JobState, RoleFigures
 from ..store.metrics_setting import AUTO, OTLP, PAGE, RAY, TARGETS, TEXTFILE, MetricsSetting, Outlet, of_word
 from ..store.verdicts import Verdict
-from . import discovery, exposition, samples, textfile
+from . import discovery, exposition, samples
 from .endpoint import Endpoint
 from .otlp import OtlpSender
-from .ray_gauges import RayGauges
-from .textfile import Textfile
+from .samples import MetricSample
 
-_RAY_EVERY_S = 2.0
+_RAY_EVERY_S, TEXTFILE_EVERY_S = 2.0, 5.0
+# The node exporter may run as somebody else.
+_TEXTFILE_MODE = 0o644
 _NOTES_AT_MOST = 8
+# Series of Ray's that were ever set: each stays with Ray for the life of the actor.
+_SERIES_EVER_AT_MOST = 4_000
 
 
 def told(run: Path, run_id: str, word: str, is_in_ray: bool = False) -> Outlets:
@@ -126,7 +131,7 @@ class Outlets:
             self._note(exposition.MISSING)
         elif outlet.kind == TEXTFILE:
             file = Textfile(self._run, self._run_id, outlet.place)
-            self._shows.append((textfile.EVERY_S, lambda: file.write(self._make_text())))
+            self._shows.append((TEXTFILE_EVERY_S, lambda: file.write(self._make_text())))
             self._ends.append(file.remove)
         elif outlet.kind == PAGE:
             self._serve_page(outlet)
@@ -171,3 +176,65 @@ class Outlets:
             self._note(str(exc))
         except Exception as exc:
             self._note(f"{type(exc).__name__}: {exc}"[:200])
+
+
+class Textfile:
+    """A file for Prometheus' node exporter (`--collector.textfile.directory`): replaced as a whole, gone with the job.
+
+    `folder` is where the file is, "": in the run. It is never made: who names one has it.
+    """
+
+    def __init__(self, run: Path, run_id: str, folder: str = "") -> None:
+        self._own = not folder
+        name = layout.TEXTFILE if self._own else f"mstxkit-{run_id[:12]}.prom"
+        self.path = (run / layout.METRICS if self._own else Path(folder)) / name
+        self._state = tuple[int, ...]()
+
+    def write(self, content: bytes) -> None:
+        """Replace it. OSError, MstxkitError: it cannot be written."""
+        if self._own:
+            folders.make_folder(self.path.parent)
+        elif not self.path.parent.is_dir():
+            raise MstxkitError(f"{self.path.parent} is no folder")
+        documents.replace_file(self.path, content)
+        if not self._own:
+            self.path.chmod(_TEXTFILE_MODE)
+        self._state = documents.state_of(self.path)
+
+    def remove(self) -> None:
+        """The job is over: what it says would be taken for true as long as it is there. Another judge's stays."""
+        documents.withdraw(self.path, self._state)
+
+
+class RayGauges:
+    """Samples as gauges of Ray's own metrics: no port, scraped where Ray is scraped already, as `ray_mstxkit_…`.
+
+    From the actor that judges, never from a training process. Where Ray has no dashboard, nothing comes of them, and
+    nothing is held up either.
+
+    Source: ray 2.42.1 and 2.60.0, `ray/util/metrics.py`, `Gauge(name, description, tag_keys)`, `set(value, tags)`. A
+    gauge keeps what it was set to: Ray has no way to take a series back, so what is gone is set to 0.
+    """
+
+    def __init__(self) -> None:
+        self._gauges: dict[str, Any] = {}
+        self._values: dict[tuple[str, tuple[str, ...]], float] = {}
+        self.left_out = 0
+
+    def show(self, of: Sequence[MetricSample]) -> None:
+        """Set what has changed. *Cost*: about 5 us a change."""
+        now = {(sample.name, sample.labels): sample.value for sample in of}
+        gone = {key: 0.0 for key, value in self._values.items() if key not in now and value}
+        for key, value in (*gone.items(), *now.items()):
+            if self._values.get(key) == value:
+                continue
+            if key not in self._values and len(self._values) >= _SERIES_EVER_AT_MOST:
+                self.left_out += 1
+                continue
+            self._values[key] = value
+            name, labels = key
+            meaning, tag_keys = samples.BY_NAME[name].meaning, ("run", *samples.BY_NAME[name].labels)
+            if name not in self._gauges:
+                metrics = import_module("ray.util.metrics")
+                self._gauges[name] = metrics.Gauge(name, description=meaning, tag_keys=tag_keys)
+            self._gauges[name].set(value, tags=dict(zip(tag_keys, labels)))

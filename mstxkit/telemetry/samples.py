@@ -10,7 +10,7 @@ import math
 from typing import Iterator, NamedTuple, Sequence
 
 from ..reading.report.escape import for_terminal
-from ..store.job_file import JobState, RoleFigures, StageFigures
+from ..store.job_file import JobState, RoleFigures
 from ..store.verdicts import KINDS, Verdict
 
 SERIES_AT_MOST = 2_000
@@ -77,7 +77,7 @@ def samples(run: str, state: JobState, verdicts: Sequence[Verdict]) -> list[Metr
     """All of a job, each once, from its state and the verdicts that hold; `run` is its `run_label`."""
     kept: dict[tuple[str, tuple[str, ...]], MetricSample] = {}
     left_out = 0
-    for sample in (*_of_job(state, verdicts), *_of_verdicts(verdicts), *_of_roles(state.roles)):
+    for sample in (*_of_job(state, verdicts), *_of_roles(state.roles)):
         whole = MetricSample(sample.name, (run, *map(label, sample.labels)), sample.value)
         is_kept = len(kept) < SERIES_AT_MOST - 1 and math.isfinite(sample.value)
         if is_kept and whole[:2] not in kept:
@@ -99,9 +99,6 @@ def _of_job(state: JobState, verdicts: Sequence[Verdict]) -> Iterator[MetricSamp
     yield MetricSample("mstxkit_escalations", (), sum(bool(v.request and not v.no_request) for v in verdicts))
     for kind in KINDS:
         yield MetricSample("mstxkit_verdicts", (kind,), sum(verdict.kind == kind for verdict in verdicts))
-
-
-def _of_verdicts(verdicts: Sequence[Verdict]) -> Iterator[MetricSample]:
     for verdict in sorted(verdicts, key=lambda verdict: -verdict.impact_ratio)[:VERDICTS_AT_MOST]:
         rank = "" if verdict.rank is None else str(verdict.rank)
         labels = (verdict.kind, verdict.role, verdict.stage or "", rank)
@@ -116,17 +113,13 @@ def _of_roles(roles: Sequence[RoleFigures]) -> Iterator[MetricSample]:
         yield MetricSample("mstxkit_wait_ratio", (role.role,), role.wait_ratio)
     stages = [(role.role, stage) for role in roles for stage in role.stages]
     for name, stage in sorted(stages, key=lambda pair: -pair[1].max_s)[:STAGES_AT_MOST]:
-        yield from _of_stage(name, stage)
+        values = {
+            "seconds_max": stage.max_s, "seconds_median": stage.median_s, "slowest_rank": stage.slowest_rank,
+            "tokens_per_second": stage.tokens_per_s, "mfu_ratio": stage.mfu_ratio,
+        }  # fmt: skip
+        for figure, value in values.items():
+            if value is not None:
+                yield MetricSample(f"mstxkit_stage_{figure}", (name, stage.stage), value)
     late = [(role.role, rank) for role in roles for rank in role.late if rank.rank is not None]
     for name, rank in sorted(late, key=lambda pair: -pair[1].late_s)[:LATE_AT_MOST]:
         yield MetricSample("mstxkit_late_seconds", (name, rank.stage, str(rank.rank), rank.host), rank.late_s)
-
-
-def _of_stage(role: str, stage: StageFigures) -> Iterator[MetricSample]:
-    values = {
-        "seconds_max": stage.max_s, "seconds_median": stage.median_s, "slowest_rank": stage.slowest_rank,
-        "tokens_per_second": stage.tokens_per_s, "mfu_ratio": stage.mfu_ratio,
-    }  # fmt: skip
-    for name, value in values.items():
-        if value is not None:
-            yield MetricSample(f"mstxkit_stage_{name}", (role, stage.stage), value)

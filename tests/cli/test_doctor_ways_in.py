@@ -14,7 +14,7 @@ from builders import interpreters
 
 pytest.importorskip("typer")
 
-from mstxkit.cli import _activation, _checks
+from mstxkit.cli import _checks
 from mstxkit.cli._checks import NOTE, OK, WRONG
 
 
@@ -71,7 +71,7 @@ def test_one_that_does_nothing_in_a_new_interpreter_is_wrong(venv: Path) -> None
 
 def test_entry_points_are_found_once_the_package_is_installed(venv: Path) -> None:
     info = {"METADATA": "Metadata-Version: 2.1\nName: mstxkit\nVersion: 0\n"}
-    info["entry_points.txt"] = "".join(f"[{group}]\nmstxkit = mstxkit.x\n" for group in _activation.GROUPS)
+    info["entry_points.txt"] = "".join(f"[{group}]\nmstxkit = mstxkit.x\n" for group in _checks.GROUPS)
     interpreters.write(interpreters.site_of(venv), {f"mstxkit-0.dist-info/{name}": text for name, text in info.items()})
     level, detail = doctor(venv)[1]["entry points"]
 
@@ -80,8 +80,8 @@ def test_entry_points_are_found_once_the_package_is_installed(venv: Path) -> Non
 
 
 def test_entry_points_of_an_older_installation_are_missed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_activation, "GROUPS", ("no.such.group",))
-    check = _activation.entry_points()
+    monkeypatch.setattr(_checks, "GROUPS", ("no.such.group",))
+    check = _checks.entry_points()
 
     assert check.level == NOTE
     assert "no.such.group" in check.detail
@@ -104,19 +104,19 @@ def test_a_cluster_that_answers_is_told_from_one_that_does_not(monkeypatch: pyte
     with socket.create_server(("127.0.0.1", 0)) as listening:
         address = f"127.0.0.1:{listening.getsockname()[1]}"
         monkeypatch.setenv("RAY_ADDRESS", address)
-        (answered,) = _activation.cluster()
-    (unanswered,) = _activation.cluster()
+        (answered,) = _checks.cluster()
+    (unanswered,) = _checks.cluster()
 
     assert (answered.level, unanswered.level) == (OK, NOTE)
     assert answered.detail.startswith(f"{address} answers")
 
 
 def test_without_a_cluster_nothing_is_said_of_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_activation, "CLUSTER_FILE", "/no/such/file")
+    monkeypatch.setattr(_checks, "CLUSTER_FILE", "/no/such/file")
     for address in ("", "auto", "local"):
         monkeypatch.setenv("RAY_ADDRESS", address)
 
-        assert _activation.cluster() == []
+        assert _checks.cluster() == []
 
 
 def test_whatever_the_package_depends_on_is_looked_for() -> None:

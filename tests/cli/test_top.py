@@ -26,7 +26,7 @@ from builders.shown_job import HOSTILE, ShownJob, role, verdict  # noqa: E402
 
 import mstxkit.cli  # noqa: E402
 from mstxkit.cli import _top_picture  # noqa: E402
-from mstxkit.cli._top_paper import Paper  # noqa: E402
+from mstxkit.cli._top_picture import Paper  # noqa: E402
 from mstxkit.judging.sight import Judges, Sight  # noqa: E402
 from mstxkit.reading.report.headline import headline  # noqa: E402
 from mstxkit.store.incidents import Incident  # noqa: E402

@@ -116,7 +116,7 @@ def test_an_object_of_parsed_arguments_is_read_as_its_words_are() -> None:
 
 
 def test_other_commands_arguments_are_not_mistaken_for_a_profile() -> None:
-    found = sources.from_words(["--use-pytorch-profiler", "--profiler", "x", "--training.profile", "true"])
+    found = sources.read(["--use-pytorch-profiler", "--profiler", "x", "--training.profile", "true"])
 
     assert not mindspeed_llm.detect(found)
 

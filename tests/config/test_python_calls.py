@@ -17,7 +17,7 @@ from mstxkit.config import configuring, sources
 from mstxkit.config.adapters import mindspore_python, torch_npu, torch_npu_python
 from mstxkit.config.configuring import Understood
 from mstxkit.config.model import Config, Window
-from mstxkit.config.shell_forks import choices
+from mstxkit.config.shell_commands import choices
 from mstxkit.errors import ConfigError
 from mstxkit.testing import run_under_cann
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from mstxkit.config import shell, sources
 from mstxkit.config.configuring import configure
-from mstxkit.config.shell_forks import choices
+from mstxkit.config.shell_commands import choices
 from mstxkit.errors import ConfigError
 
 VERL = "python3 -m verl.trainer.main_ppo global_profiler.tool=npu actor_rollout_ref.actor.profiler.enable=True"

@@ -479,7 +479,7 @@ KEYS_OF = {
 def source_of(flavour: str, values: dict[str, Any]) -> sources.Source:
     if flavour == "mindspeed_llm":
         spelled = {f"--{key.replace('_', '-')}": f"{one}" for key, one in values.items()}
-        return sources.from_words([word for pair in spelled.items() for word in pair])
+        return sources.read([word for pair in spelled.items() for word in pair])
     if flavour == "mindspore_env":
         return sources.from_mapping({"MS_PROFILER_OPTIONS": json.dumps(values)})
     if flavour == "torch_npu":

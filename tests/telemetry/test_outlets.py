@@ -136,7 +136,7 @@ def test_a_folder_that_takes_no_file_is_told_once_and_what_lies_elsewhere_goes_w
     going: Going, mount: Mount, monkeypatch: pytest.MonkeyPatch  # noqa: F811
 ) -> None:  # fmt: skip
     folder = mount("read-only", "ro")
-    monkeypatch.setattr(outlets.textfile, "EVERY_S", 0.0)
+    monkeypatch.setattr(outlets, "TEXTFILE_EVERY_S", 0.0)
     opened = going(f"textfile:{folder},127.0.0.1:0,targets:{folder}")
     for _ in range(5):
         opened.show(STATE, ())

@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib
 import json
 import re
+from functools import partialmethod
 from typing import Any, Iterable, Mapping, NamedTuple, Protocol, TypeVar, cast
 
 from ...errors import ConfigError, Problem
@@ -57,10 +58,8 @@ def yaml_of(values: Mapping[str, Any]) -> str:
     import yaml
 
     class Dumper(yaml.SafeDumper):  # type: ignore[misc]
-        def represent_sequence(self, tag: str, sequence: Any, flow_style: bool | None = None) -> Any:
-            return super().represent_sequence(tag, sequence, flow_style=True)
+        represent_sequence = partialmethod(yaml.SafeDumper.represent_sequence, flow_style=True)
 
-    Dumper.add_representer(tuple, lambda dumper, value: dumper.represent_list(list(value)))
     return str(yaml.dump(dict(values), Dumper=Dumper, sort_keys=False, allow_unicode=True, width=118))
 
 
@@ -255,6 +254,16 @@ class Reading:
             raise ConfigError.of(self.problems)
 
 
+def sides_of(reading: Reading, prefix: str) -> tuple[str, ...]:
+    """The activities, by a flag for each, which is on by default: `<prefix>_cpu` and `<prefix>_npu`."""
+    keys = (f"{prefix}_cpu", f"{prefix}_npu")
+    sides = tuple(key[-3:] for key in keys if reading.flag(key, "activities", True))
+    if not sides:
+        why = f"{keys[0]} and {keys[1]} are both off, which torch_npu takes for both on"
+        return reading.refuse(("cpu", "npu"), keys[1], why, False)
+    return sides
+
+
 def export_of(reading: Reading, alone: Mapping[Any, Any]) -> str:
     """`export_type` of torch_npu and MindSpore: a list of forms, or one value of `alone`."""
     listed = reading.values.get("export_type")
@@ -310,17 +319,13 @@ def built(source: Source, places: Mapping[str, SourcePlace], fields: Mapping[str
             field = ".".join(map(str, error["loc"][: 2 if error["loc"][0] in _GROUPS else 1]))
             depth, deepest = len(error["loc"]), problems[field][0] if field in problems else 0
             if depth > deepest or (depth == deepest and not isinstance(error["input"], str)):
-                problems[field] = depth, _describe_problem(source, places, field, error)
+                group, _, below = field.partition(".")
+                place = places.get(field) or places.get(group) or SourcePlace(source.name, None, group)
+                key = f"{place.key}.{below}" if below and field not in places else place.key
+                allowed = tuple(_QUOTED.findall(str(error.get("ctx", {}).get("expected", ""))))
+                value, why = (None, "missing") if error["type"] == "missing" else (error["input"], error["msg"])
+                problems[field] = depth, Problem(place.file, place.line, key, value, why, allowed)
         raise ConfigError.of(problem for _, problem in problems.values()) from None
-
-
-def _describe_problem(source: Source, places: Mapping[str, SourcePlace], field: str, error: Any) -> Problem:
-    group, _, below = field.partition(".")
-    place = places.get(field) or places.get(group) or SourcePlace(source.name, None, group)
-    key = f"{place.key}.{below}" if below and field not in places else place.key
-    allowed = tuple(_QUOTED.findall(str(error.get("ctx", {}).get("expected", ""))))
-    value, why = (None, "missing") if error["type"] == "missing" else (error["input"], error["msg"])
-    return Problem(place.file, place.line, key, value, why, allowed)
 
 
 def whole(value: Any, from_text: bool) -> int | None:

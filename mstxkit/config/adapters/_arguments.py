@@ -10,20 +10,15 @@ from .. import shell
 from ..sources import Source, Word
 
 
-def commands_of(words: Iterable[Word]) -> list[list[Word]]:
-    """Words, command by command."""
+def commands_of(program: str, words: Iterable[Word]) -> list[list[Word]]:
+    """Words of the commands that start this program, command by command."""
     commands: list[list[Word]] = [[]]
     for word in words:
         if word.text == shell.END:
             commands.append([])
         else:
             commands[-1].append(word)
-    return [command for command in commands if command]
-
-
-def is_of(program: str, command: list[Word]) -> bool:
-    """Does it start this program?"""
-    return os.path.basename(command[0].text) == program
+    return [command for command in commands if command and os.path.basename(command[0].text) == program]
 
 
 def section_of_words(

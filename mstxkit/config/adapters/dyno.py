@@ -20,7 +20,7 @@ from ..model import Config, Window
 from ..shell import Word
 from ..sources import Path, Source, from_shell
 from . import ENDLESS_STEPS, ONE_WINDOW, Read, Reading, Written, left_out, torch_npu
-from ._arguments import commands_of, is_of, one_word, section_of_words
+from ._arguments import commands_of, one_word, section_of_words
 
 FLAVOUR = "dyno"
 DESCRIPTION = "msMonitor: a command dyno nputrace or dyno npu-monitor in a shell script"
@@ -84,7 +84,7 @@ def read(source: Source) -> Read:
 
 
 def _find_commands(source: Source) -> list[list[Word]]:
-    begun = [words for words in commands_of(source.words) if is_of(PROGRAM, words)]
+    begun = commands_of(PROGRAM, source.words)
     return [words for words in begun if any(word.text in (TRACE, MONITOR) for word in words)]
 
 
@@ -167,21 +167,15 @@ def _read_monitor(words: list[Word], name: str) -> Read:
     )  # fmt: skip
 
 
-def _for_the_daemon(values: dict[str, Any]) -> list[str]:
-    """Take out what stands before the command: where the daemon is."""
-    return [f"--{key}={values.pop(key)}" for key in ("hostname", "port", "certs-dir") if key in values]
-
-
-def _monitor_words(config: Config, own: dict[str, Any]) -> list[str]:
-    """The words of the command, for a configuration that was read from one."""
-    values = {key: own[key] for key in ("mspti-activity-kind", *_KEPT) if key in own}
-    top = _for_the_daemon(values)
+def _monitor_values(config: Config, own: dict[str, Any]) -> dict[str, Any]:
+    """The options of the command, for a configuration that was read from one."""
+    values: dict[str, Any] = {"npu-monitor-start" if config.enabled else "npu-monitor-stop": True}
+    values.update({key: own[key] for key in ("mspti-activity-kind", *_KEPT) if key in own})
     if config.limits is not None and config.limits.seconds is not None:
         values["duration"] = config.limits.seconds
     values.update({"log-file": config.path} if config.path else {})
     values["export-type"] = "Jsonl" if config.export == "text" else "DB"
-    switch = "npu-monitor-start" if config.enabled else "npu-monitor-stop"
-    return [PROGRAM, *top, MONITOR, f"--{switch}", *(f"--{key}={value}" for key, value in values.items())]
+    return values
 
 
 def _reading_of(
@@ -212,14 +206,19 @@ def _amount(reading: Reading, key: str, field: str, default: float | None, neede
 def write(config: Config) -> Written:
     """The command."""
     own = config.extras.get(FLAVOUR, {})
-    words = _monitor_words(config, own) if own.get("command") == MONITOR else _trace_words(config, own)
+    command = MONITOR if own.get("command") == MONITOR else TRACE
+    values = _monitor_values(config, own) if command == MONITOR else _trace_values(config, own)
+    # Before the command stands where the daemon is.
+    top = [f"--{key}={values.pop(key)}" for key in ("hostname", "port", "certs-dir") if key in values]
+    shown = {key: value for key, value in values.items() if command == MONITOR or value not in (None, "")}
+    options = [f"--{key}" if value is True else f"--{key}={value}" for key, value in shown.items()]
     text = "# msMonitor; its daemon dynolog must run, and the training with MSMONITOR_USE_DAEMON=1.\n"
-    text += " ".join(shlex.quote(word) for word in words) + "\n"
+    text += shlex.join([PROGRAM, *top, command, *options]) + "\n"
     return Written(text, left_out(config, read(from_shell(text, FLAVOUR)).config, FLAVOUR, _REASONS))
 
 
-def _trace_words(config: Config, own: dict[str, Any]) -> list[str]:
-    values: dict[str, Any] = {
+def _trace_values(config: Config, own: dict[str, Any]) -> dict[str, Any]:
+    return {
         **{key: own[key] for key in _EXTRAS if key in own}, "start-step": max(config.window.first_step - 1, 1),
         "iterations": config.window.steps or ENDLESS_STEPS, "log-file": config.path or OWN_PATH,
         "activities": ",".join(activity.upper() for activity in config.activities),
@@ -235,7 +234,3 @@ def _trace_words(config: Config, own: dict[str, Any]) -> list[str]:
         **{key: ",".join(getattr(config, field)) for key, field in _LISTS.items()},
         "rank-list": "" if config.ranks == "all" else ",".join(map(str, config.ranks)),
     }  # fmt: skip
-    top = _for_the_daemon(values)
-    named = {key: value for key, value in values.items() if value is not None and value != ""}
-    options = [f"--{key}" if value is True else f"--{key}={value}" for key, value in named.items()]
-    return [PROGRAM, *top, TRACE, *options]

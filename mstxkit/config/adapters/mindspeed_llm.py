@@ -16,7 +16,7 @@ from .. import shell
 from ..model import Config, Window
 from ..sources import Source, Word, from_shell
 from . import ENDLESS_STEPS, EXPORTS, LEVELS, ONE_WINDOW, Read, Reading, Written, left_out, usual_metrics, whole
-from ._arguments import commands_of, is_of, one_word, section_of_words
+from ._arguments import commands_of, one_word, section_of_words
 
 FLAVOUR = "mindspeed_llm"
 DESCRIPTION = "MindSpeed-LLM on Megatron-Core: --profile-* in a launch script or a list of arguments, steps from 1"
@@ -62,7 +62,19 @@ def read(source: Source) -> Read:
     """What the arguments say. Raises: ConfigError with all that is wrong in them."""
     reading = _read_words(source)
     fields = options(reading, OWN_PATH)
-    fields["window"] = _read_window(reading, fields["enabled"])
+    start = reading.number("profile_step_start", "window.first_step", _DEFAULT_START)
+    end = reading.number("profile_step_end", "window.steps", _DEFAULT_END)
+    if start < 1:
+        why = "steps are counted from 1, and this is checked even without --profile"
+        reading.wrong("profile_step_start", why, start)
+    start = max(start, 1)
+    if end <= start and fields["enabled"]:
+        why = f"the first step that is not recorded must be above profile_step_start={start}; one would be all the same"
+        why = "-1 is not the end of the run here: one step would be recorded" if end == -1 else why
+        reading.wrong("profile_step_end", why, end)
+    steps = max(end - start, 1)
+    steps_at_most = None if steps >= ENDLESS_STEPS else steps
+    fields["window"] = Window(first_step=start, steps=steps_at_most, warmup=int(start > 1))
     fields["ranks"] = ranks(reading, [0], "--profile-ranks 0 1")
     return reading.read(FLAVOUR, **fields)
 
@@ -124,7 +136,7 @@ def ranks(reading: Reading, default: list[int], example: str) -> Any:
 def words_of(source: Source) -> list[Word]:
     """Words of a script's commands; where none is an option of a profile, of what it assigns for another to use."""
     # msMonitor's command line tool has options of such names too.
-    others = {id(word) for words in commands_of(source.words) if is_of("dyno", words) for word in words}
+    others = {id(word) for words in commands_of("dyno", source.words) for word in words}
     own = [word for word in source.words if id(word) not in others]
     if any(_is_option(word.text) or word.text.startswith("--training.") for word in own):
         return own
@@ -149,21 +161,6 @@ def _read_words(source: Source) -> Reading:
         else:
             values[key] = behind if key == "profile_ranks" else one_word(behind)
     return Reading(Source(source.name, values, section.lines), (), True, _spell_flag, problems)
-
-
-def _read_window(reading: Reading, enabled: bool) -> Window:
-    start = reading.number("profile_step_start", "window.first_step", _DEFAULT_START)
-    end = reading.number("profile_step_end", "window.steps", _DEFAULT_END)
-    if start < 1:
-        why = "steps are counted from 1, and this is checked even without --profile"
-        reading.wrong("profile_step_start", why, start)
-    start = max(start, 1)
-    if end <= start and enabled:
-        why = f"the first step that is not recorded must be above profile_step_start={start}; one would be all the same"
-        why = "-1 is not the end of the run here: one step would be recorded" if end == -1 else why
-        reading.wrong("profile_step_end", why, end)
-    steps = max(end - start, 1)
-    return Window(first_step=start, steps=None if steps >= ENDLESS_STEPS else steps, warmup=int(start > 1))
 
 
 def _is_option(text: str) -> bool:

@@ -42,7 +42,16 @@ def read(source: Source) -> Read:
     """What the section says. Raises: ConfigError with all that is wrong in it."""
     reading = _read_words(source)
     fields = mindspeed_llm.options(reading, OWN_PATH)
-    fields["window"] = _read_window(reading, fields["enabled"])
+    start = reading.number("profile_step_start", "window.first_step", 0)
+    end = reading.number("profile_step_end", "window.steps", -1)
+    if fields["enabled"] and start < 0:
+        reading.wrong("profile_step_start", "steps are counted from 0", start)
+    if fields["enabled"] and end != -1 and end <= start:
+        why = f"must be above profile_step_start={start}, or -1 for the end of the run"
+        reading.wrong("profile_step_end", why, end)
+    start = max(start, 0)
+    steps = None if end == -1 or end - start >= ENDLESS_STEPS else max(end - start, 1)
+    fields["window"] = Window(first_step=start + 1, steps=steps, counted_from="process", warmup=int(start > 0))
     fields["ranks"] = mindspeed_llm.ranks(reading, [-1], "profile_ranks: [0, 1]")
     if fields["enabled"] and fields["ranks"] == "all" and fields["window"].steps is None:
         reading.note("every rank is recorded for the whole run, in one window: that is what profile: true alone means")
@@ -86,16 +95,3 @@ def _read_words(source: Source) -> Reading:
 def _read_flag(value: Any) -> Any:
     text = str(value).lower()
     return text in _TRUE if text in (*_TRUE, *_FALSE) else value
-
-
-def _read_window(reading: Reading, enabled: bool) -> Window:
-    start = reading.number("profile_step_start", "window.first_step", 0)
-    end = reading.number("profile_step_end", "window.steps", -1)
-    if enabled and start < 0:
-        reading.wrong("profile_step_start", "steps are counted from 0", start)
-    if enabled and end != -1 and end <= start:
-        why = f"must be above profile_step_start={start}, or -1 for the end of the run"
-        reading.wrong("profile_step_end", why, end)
-    start = max(start, 0)
-    steps = None if end == -1 or end - start >= ENDLESS_STEPS else max(end - start, 1)
-    return Window(first_step=start + 1, steps=steps, counted_from="process", warmup=int(start > 0))

@@ -12,7 +12,7 @@ from ... import stages
 from .. import hydra
 from ..model import Config
 from ..sources import Source, from_yaml
-from . import EXPORTS, IN_WORKERS, LEVELS, Read, Reading, Written, left_out, usual_metrics, yaml_of
+from . import EXPORTS, IN_WORKERS, LEVELS, Read, Reading, Written, left_out, sides_of, usual_metrics, yaml_of
 
 FLAVOUR = "mindspeed_rl"
 DESCRIPTION = "MindSpeed-RL training YAML: profiler_config.integrated"
@@ -71,7 +71,14 @@ def read(source: Source) -> Read:
         key = "profile_step_end" if "profile_step_end" in reading.values else "profile_step_start"
         reading.wrong(key, f"the window is empty: it must end after step {first}, where it starts", end)
     fields["window"] = {"first_step": first, "steps": max(end - first, 1), "counted_from": "process"}
-    _look_at_stage(reading, source, fields, first)
+    if fields["stages"] == "all" and fields["enabled"]:
+        if source.at("megatron_training", "stage") == "ray_ppo":
+            why = "PPO has two workers on each NPU, which cannot both be profiled: name a stage"
+            reading.wrong("stage", why, "all", STAGES)
+        if first == 1:
+            reading.note(
+                "stage all from step 1 on begins inside the worker's initialisation: the models' loading is in it"
+            )
     role = reading.text("role", "extras", "integrated")
     return reading.read(FLAVOUR, {} if role == "integrated" else {"role": role}, **fields)
 
@@ -83,7 +90,7 @@ def _read_fields(reading: Reading) -> dict[str, Any]:
         reading.note("level_none turns mstx on in torch_npu, whatever mstx says")
     return {
         **reading.flags(_FLAGS), "level": level, "mstx": mstx or level == "none", "aic_metrics": usual_metrics(level),
-        "stages": _read_stages(reading), "ranks": _read_ranks(reading), "activities": _read_activities(reading),
+        "stages": _read_stages(reading), "ranks": _read_ranks(reading), "activities": sides_of(reading, "profile_with"),
         "export": reading.choice("profile_export_type", "export", EXPORTS, "text"),
         "analysis": "sync" if reading.flag("profile_analysis", "analysis", False) else "off",
         "path": reading.text("profile_save_path", "path", ""),
@@ -111,26 +118,6 @@ def _read_ranks(reading: Reading) -> Any:
         return reading.ranks("profile_ranks", "ranks")
     becomes = ": MindSpeed-RL would profile rank 0 alone" if isinstance(value, int) else ""
     return reading.refuse("all", "profile_ranks", f"all or a list is needed, [0, 1]{becomes}", value)
-
-
-def _read_activities(reading: Reading) -> tuple[str, ...]:
-    cpu = reading.flag("profile_with_cpu", "activities", True)
-    npu = reading.flag("profile_with_npu", "activities", True)
-    if not cpu and not npu:
-        key = "profile_with_npu" if "profile_with_npu" in reading.values else "profile_with_cpu"
-        why = "profile_with_cpu and profile_with_npu are both off, which torch_npu takes for both on"
-        return reading.refuse(("cpu", "npu"), key, why, False)
-    return tuple(name for name, is_on in (("cpu", cpu), ("npu", npu)) if is_on)
-
-
-def _look_at_stage(reading: Reading, source: Source, fields: dict[str, Any], first: int) -> None:
-    if fields["stages"] != "all" or not fields["enabled"]:
-        return
-    if source.at("megatron_training", "stage") == "ray_ppo":
-        why = "PPO has two workers on each NPU, which cannot both be profiled: name a stage"
-        reading.wrong("stage", why, "all", STAGES)
-    if first == 1:
-        reading.note("stage all from step 1 on begins inside the worker's initialisation: the models' loading is in it")
 
 
 def _with_underscores(source: Source, section: tuple[str, ...]) -> Source:

@@ -131,7 +131,14 @@ def options(
         "data_simplification": reading.flag("data_simplification", "data_simplification", True),
         **reading.flags(FLAGS),
     }  # fmt: skip
-    fields["aic_metrics"] = _read_metrics(reading, level, metrics)
+    usual = "none"
+    if "aicore_metrics" in reading.values:
+        usual = reading.choice("aicore_metrics", "aic_metrics", OLD_METRICS, "none")
+        reading.note("aicore_metrics is what MindSpore up to 2.5 calls aic_metrics; 2.10 ignores it")
+    fields["aic_metrics"] = str(reading.choice("aic_metrics", "aic_metrics", metrics, usual))
+    if fields["aic_metrics"] == "none" and level in METRIC_LEVELS:
+        reading.note(f"MindSpore records PipeUtilization at {level} where no other metric is named")
+        fields["aic_metrics"] = "PipeUtilization"
     if level == "none" and not fields["mstx"]:
         reading.wrong("profiler_level", "MindSpore takes Level0, which is heavier, where mstx is not true", "LevelNone")
     strategy = reading.flag("parallel_strategy", "extras", False)
@@ -180,18 +187,6 @@ def _read_activities(reading: Reading, numbers_too: bool) -> tuple[str, ...]:
         why = "MindSpore records nothing at all with an empty list; leave it out for both"
         reading.wrong("activities", why, listed)
     return activities or ("cpu", "npu")
-
-
-def _read_metrics(reading: Reading, level: str, metrics: Mapping[Any, Any]) -> str:
-    default = "none"
-    if "aicore_metrics" in reading.values:
-        default = reading.choice("aicore_metrics", "aic_metrics", OLD_METRICS, "none")
-        reading.note("aicore_metrics is what MindSpore up to 2.5 calls aic_metrics; 2.10 ignores it")
-    metric = str(reading.choice("aic_metrics", "aic_metrics", metrics, default))
-    if metric == "none" and level in METRIC_LEVELS:
-        reading.note(f"MindSpore records PipeUtilization at {level} where no other metric is named")
-        return "PipeUtilization"
-    return metric
 
 
 def _read_window(reading: Reading, start: int) -> Window:

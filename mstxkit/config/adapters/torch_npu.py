@@ -39,13 +39,14 @@ FLAGS = {
     "with_modules": "modules",
 }  # fmt: skip
 _DEEP_FLAGS = {name: name for name in ("l2_cache", "op_attr", "record_op_args", "sys_io", "sys_interconnection")}
+_DOMAINS = {"mstx_domain_include": "domains_include", "mstx_domain_exclude": "domains_exclude"}
 KEYS = (
     "activities", "prof_dir", "analyse", "async_mode", *FLAGS, "active", "warmup", "start_step", "is_rank",
     "rank_list", "metadata", _SECTION,
 )  # fmt: skip
 DEEP_KEYS = (
     "profiler_level", "aic_metrics", "gc_detect_threshold", "data_simplification", "export_type", "mstx", "msprof_tx",
-    "host_sys", "mstx_domain_include", "mstx_domain_exclude", *_DEEP_FLAGS,
+    "host_sys", *_DOMAINS, *_DEEP_FLAGS,
 )  # fmt: skip
 OWN_PATH = "./"
 _MARKS = {"active", _SECTION, "prof_dir", "is_rank", "rank_list", "async_mode"}
@@ -71,7 +72,13 @@ def read(source: Source) -> Read:
     for key in misplaced:
         reading.wrong(key, f"torch_npu looks for it in {_SECTION}")
     reading.only((*KEYS, "is_valid", *misplaced))
-    fields = {**reading.flags(FLAGS), **_window(reading), "activities": _activities(reading), "ranks": _ranks(reading)}
+    fields = {**reading.flags(FLAGS), **_window(reading)}
+    activities = reading.items("activities", "activities", ACTIVITIES, ("cpu", "npu"))
+    if activities == ("cpu",):
+        reading.note(f"without NPU in activities torch_npu ignores {_SECTION}")
+    if reading.values.get("activities") == []:
+        reading.note("an empty list of activities is all of them in torch_npu")
+    fields["activities"], fields["ranks"] = activities or ("cpu", "npu"), _ranks(reading)
     fields["analysis"] = _read_analysis(reading, fields["ranks"])
     fields["path"] = reading.text("prof_dir", "path", OWN_PATH)
     extras: dict[str, Any] = {"start_step": NEXT_STEP} if reading.values.get("start_step") == NEXT_STEP else {}
@@ -85,40 +92,29 @@ def read(source: Source) -> Read:
 
 def write(config: Config) -> Written:
     """The file, with every key that torch_npu looks at."""
-    window = config.window
+    window, own = config.window, config.extras.get(FLAVOUR, {})
     ranks = [] if config.ranks == "all" else list(config.ranks)
+    start = window.first_step - 1 - window.warmup
+    start = NEXT_STEP if start == 1 and own.get("start_step") == NEXT_STEP else max(start, 1)
     values = {
         "activities": [activity.upper() for activity in config.activities], "prof_dir": config.path or OWN_PATH,
         "analyse": config.analysis == "async" or (config.analysis == "sync" and not ranks),
         "async_mode": config.analysis == "async", **{key: getattr(config, field) for key, field in FLAGS.items()},
-        "active": window.steps or ENDLESS_STEPS, "warmup": window.warmup, "start_step": _start_step(config),
-        "is_rank": bool(ranks), "rank_list": ranks,
-        **{key: config.extras[FLAVOUR][key] for key in ("metadata",) if key in config.extras.get(FLAVOUR, {})},
-        _SECTION: _write_deep(config),
+        "active": window.steps or ENDLESS_STEPS, "warmup": window.warmup,
+        "start_step": start if config.enabled else NEVER, "is_rank": bool(ranks), "rank_list": ranks,
+        **{key: own[key] for key in ("metadata",) if key in own},
+        _SECTION: {
+            "profiler_level": next(word for word, canonical in LEVELS.items() if canonical == config.level),
+            "aic_metrics": "AiCoreNone" if config.aic_metrics == "none" else config.aic_metrics,
+            **{key: getattr(config, field) for key, field in _DEEP_FLAGS.items()},
+            "gc_detect_threshold": config.gc_detect_threshold_ms, "data_simplification": config.data_simplification,
+            "export_type": ["text", "db"] if config.export == "both" else [config.export],
+            "mstx": config.mstx or config.level == "none", "host_sys": list(config.host_sys),
+            **{key: list(getattr(config, field)) for key, field in _DOMAINS.items()},
+        },
     }  # fmt: skip
     text = json.dumps(values, indent=4, ensure_ascii=False) + "\n"
     return Written(text, left_out(config, read(from_json(text, FLAVOUR)).config, FLAVOUR, REASONS))
-
-
-def _write_deep(config: Config) -> dict[str, Any]:
-    return {
-        "profiler_level": next(own for own, canonical in LEVELS.items() if canonical == config.level),
-        "aic_metrics": "AiCoreNone" if config.aic_metrics == "none" else config.aic_metrics,
-        **{key: getattr(config, field) for key, field in _DEEP_FLAGS.items()},
-        "gc_detect_threshold": config.gc_detect_threshold_ms, "data_simplification": config.data_simplification,
-        "export_type": ["text", "db"] if config.export == "both" else [config.export],
-        "mstx": config.mstx or config.level == "none", "host_sys": list(config.host_sys),
-        "mstx_domain_include": list(config.domains_include), "mstx_domain_exclude": list(config.domains_exclude),
-    }  # fmt: skip
-
-
-def _start_step(config: Config) -> int:
-    if not config.enabled:
-        return NEVER
-    start = config.window.first_step - 1 - config.window.warmup
-    if start == 1 and config.extras.get(FLAVOUR, {}).get("start_step") == NEXT_STEP:
-        return NEXT_STEP
-    return max(start, 1)
 
 
 def _window(reading: Reading) -> dict[str, Any]:
@@ -133,15 +129,6 @@ def _window(reading: Reading) -> dict[str, Any]:
     steps = None if active >= ENDLESS_STEPS else max(active, 1)
     window = Window(first_step=first_step, steps=steps, counted_from="process", warmup=max(warmup, 0))
     return {"enabled": reading.get("start_step", "enabled", NEVER) != NEVER, "window": window}
-
-
-def _activities(reading: Reading) -> tuple[str, ...]:
-    activities = reading.items("activities", "activities", ACTIVITIES, ("cpu", "npu"))
-    if activities == ("cpu",):
-        reading.note(f"without NPU in activities torch_npu ignores {_SECTION}")
-    if reading.values.get("activities") == []:
-        reading.note("an empty list of activities is all of them in torch_npu")
-    return activities or ("cpu", "npu")
 
 
 def _ranks(reading: Reading) -> Any:
@@ -180,29 +167,21 @@ def depth(top: Reading) -> dict[str, Any]:
     if type(threshold) not in (int, float, type(None)) or (threshold or 0) < 0:
         why = "milliseconds are needed, 0 or more, or null"
         threshold = reading.refuse(None, "gc_detect_threshold", why, threshold)
+    domains = {key: field for key, field in _DOMAINS.items() if reading.values.get(key, ()) is not None}
+    is_old = reading.flag("msprof_tx", "mstx", False)
+    has_mstx = reading.flag("mstx", "mstx", False) or is_old
+    if is_old:
+        reading.note("msprof_tx is the old name of mstx")
+    if level == "none" and not has_mstx:
+        reading.note("torch_npu turns mstx on at Level_none, which records nothing else")
     fields = {
-        **reading.flags(_DEEP_FLAGS), "level": level, "mstx": _read_mstx(reading, level),
+        **reading.flags(_DEEP_FLAGS), "level": level, "mstx": has_mstx or level == "none",
         "aic_metrics": reading.choice("aic_metrics", "aic_metrics", METRICS, "none"),
         "gc_detect_threshold_ms": threshold if threshold is None else float(threshold),
         "export": export_of(reading, EXPORTS),
         "data_simplification": reading.flag("data_simplification", "data_simplification", True),
         "host_sys": reading.items("host_sys", "host_sys", HOST_SYSTEMS, ()),
-        "domains_include": _read_texts(reading, "mstx_domain_include", "domains_include"),
-        "domains_exclude": _read_texts(reading, "mstx_domain_exclude", "domains_exclude"),
+        **{field: reading.texts(key, field) for key, field in domains.items()},
     }  # fmt: skip
     top.take_over(reading)
     return fields
-
-
-def _read_mstx(reading: Reading, level: str) -> bool:
-    old = reading.flag("msprof_tx", "mstx", False)
-    wanted = reading.flag("mstx", "mstx", False) or old
-    if old:
-        reading.note("msprof_tx is the old name of mstx")
-    if level == "none" and not wanted:
-        reading.note("torch_npu turns mstx on at Level_none, which records nothing else")
-    return wanted or level == "none"
-
-
-def _read_texts(reading: Reading, key: str, field: str) -> tuple[str, ...]:
-    return () if reading.values.get(key, ()) is None else reading.texts(key, field)

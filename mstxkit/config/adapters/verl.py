@@ -166,8 +166,13 @@ def write(config: Config) -> Written:
 
 def _write_config(config: Config, kept: Mapping[str, Any]) -> Written:
     text = yaml_of(_kept_in(_build_tree(config), kept))
-    comment = _write_environment(config) if config.stages != "all" and "actor_generate" in config.stages else ""
-    return Written(comment + text, left_out(config, read(from_yaml(text, "")).config, FLAVOUR, _REASONS))
+    if config.stages != "all" and "actor_generate" in config.stages:
+        lines = ["# In the environment of a vLLM engine:"]
+        for name, field in ((VLLM_PREFIX + short, field) for short, field in VLLM.items()):
+            value = (config.path or "outputs/profile") if field == "path" else int(getattr(config, field))
+            lines.append(f"#   export {name}={config.extras.get(FLAVOUR, {}).get(name, value)}")
+        text = "\n".join([*lines, text])
+    return Written(text, left_out(config, read(from_yaml(text, "")).config, FLAVOUR, _REASONS))
 
 
 def _build_tree(config: Config) -> dict[str, Any]:
@@ -209,13 +214,3 @@ def _write_block(config: Config, role: str, is_on: bool) -> dict[str, Any]:
         npu.update(profile_token_start=start, profile_token_end=start + config.sampling.record)
     listed = [] if ranks == "all" else list(ranks)
     return {"enable": is_on, "all_ranks": ranks == "all", "ranks": listed, "tool_config": {"npu": npu}}
-
-
-def _write_environment(config: Config) -> str:
-    kept = config.extras.get(FLAVOUR, {})
-    lines = ["# In the environment of a vLLM engine:"]
-    for short, field in VLLM.items():
-        value = getattr(config, field)
-        text = (value or "outputs/profile") if short == "DIR" else str(int(value))
-        lines.append(f"#   export {VLLM_PREFIX}{short}={kept.get(VLLM_PREFIX + short, text)}")
-    return "\n".join(lines) + "\n"

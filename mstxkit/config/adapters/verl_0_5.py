@@ -12,7 +12,7 @@ from typing import Any, Mapping
 from .. import hydra
 from ..model import Config
 from ..sources import Source, from_yaml
-from . import IN_WORKERS, LEVELS, Read, Reading, Written, left_out, usual_metrics, yaml_of
+from . import IN_WORKERS, LEVELS, Read, Reading, Written, left_out, sides_of, usual_metrics, yaml_of
 from ._verl_roles import LISTED, OWN_LEVELS, STAGE_NAMES, steps_listed, steps_of, window_of
 
 FLAVOUR = "verl_0_5"
@@ -73,11 +73,8 @@ def read(source: Source) -> Read:
 
 def _read_depth(reading: Reading) -> dict[str, Any]:
     level = reading.choice("level", "level", LEVELS, "level1")
-    sides = {side: reading.flag(f"with_{side}", "activities", True) for side in ("cpu", "npu")}
-    if not any(sides.values()):
-        reading.wrong("with_npu", "with_cpu and with_npu are both off, which torch_npu takes for both on", False)
     return {
-        **reading.flags(_FLAGS), "level": level, "activities": tuple(side for side in sides if sides[side]) or ("cpu",),
+        **reading.flags(_FLAGS), "level": level, "activities": sides_of(reading, "with"),
         "mstx": True, "aic_metrics": usual_metrics(level), "export": "text",
         "analysis": "sync" if reading.flag("analysis", "analysis", True) else "off",
         "path": reading.text("save_path", "path", OWN_PATH),

@@ -73,7 +73,13 @@ def read(source: Source) -> Read:
     reading = _read_words(source)
     reading.only(KEYS)
     profiler = reading.choice("profiler", "enabled", {"torch": "torch", "cuda": "cuda", None: None}, None)
-    path = _read_path(reading, profiler)
+    path = reading.text(f"{_PREFIX}dir", "path", "")
+    if path and profiler != "torch":
+        reading.wrong(f"{_PREFIX}dir", "vLLM takes it with profiler: torch only", path)
+    elif profiler == "torch" and not path:
+        reading.wrong(f"{_PREFIX}dir", "vLLM needs a folder where profiler is torch")
+    if profiler == "cuda":
+        reading.note("profiler is cuda: only torch is read here")
     counts = {key: reading.number(key, "sampling", default, least=int(default > 0)) for key, default in _COUNTS.items()}
     flags = {field: reading.flag(key, field, default) for key, (field, default) in _FLAGS.items()}
     own = {key: reading.flag(key, "extras", default) for key, default in _EXTRAS.items()}
@@ -85,18 +91,6 @@ def read(source: Source) -> Read:
         FLAVOUR, extras, **flags, enabled=profiler == "torch", path=path, sampling=_sampling(counts), level="level1",
         window={"steps": None, "counted_from": "process"}, stages=("actor_generate",), export="text",
     )  # fmt: skip
-
-
-def _read_path(reading: Reading, profiler: Any) -> str:
-    key = f"{_PREFIX}dir"
-    path = reading.text(key, "path", "")
-    if path and profiler != "torch":
-        reading.wrong(key, "vLLM takes it with profiler: torch only", path)
-    elif profiler == "torch" and not path:
-        reading.wrong(key, "vLLM needs a folder where profiler is torch")
-    if profiler == "cuda":
-        reading.note("profiler is cuda: only torch is read here")
-    return path
 
 
 def _sampling(counts: Mapping[str, int]) -> dict[str, Any] | None:
@@ -113,19 +107,14 @@ def write(config: Config) -> Written:
     values.update({f"{_PREFIX}dir": config.path or OWN_PATH} if config.enabled else {})
     values.update({key: getattr(config, field) for key, (field, _) in _FLAGS.items()})
     values.update({key: own.get(key, default) for key, default in _EXTRAS.items()})
-    values.update(_keep_counts(config, {key: own.get(key, default) for key, default in _COUNTS.items()}))
+    counts = {key: own.get(key, default) for key, default in _COUNTS.items()}
+    sampling = config.sampling.model_dump() if config.sampling is not None else None
+    if sampling == _sampling(counts):  # those that were read still say what is recorded
+        values.update({key: count for key, count in counts.items() if count != _COUNTS[key]})
+    elif sampling is not None and sampling["per"] == "decode_step":
+        values.update({"delay_iterations": sampling["skip"], "max_iterations": sampling["record"]})
     text = f"# An option of vLLM's server.\n--{KEY} {shlex.quote(json.dumps(values, ensure_ascii=False))}\n"
     return Written(text, left_out(config, read(from_shell(text, FLAVOUR)).config, FLAVOUR, _REASONS))
-
-
-def _keep_counts(config: Config, own: Mapping[str, int]) -> dict[str, int]:
-    """Those that were read, where they still say what is recorded."""
-    sampling = config.sampling.model_dump() if config.sampling is not None else None
-    if sampling == _sampling(own):
-        return {key: count for key, count in own.items() if count != _COUNTS[key]}
-    if sampling is None or sampling["per"] != "decode_step":
-        return {}
-    return {"delay_iterations": sampling["skip"], "max_iterations": sampling["record"]}
 
 
 def _read_words(source: Source) -> Reading:
@@ -140,20 +129,14 @@ def _read_words(source: Source) -> Reading:
         behind = word._replace(text=value) if equals else (*source.words[number + 1 :], shell.Word(""))[0]
         problems += shell.unknown(word if equals else behind, source.name)
         key = option.partition(".")[2].replace("-", "_")
-        taken = {key: scalar(behind.text)} if key else _json_of(behind, source.name, option, problems)
+        taken: Any = {key: scalar(behind.text)}
+        if not key:
+            try:
+                taken = {str(name).replace("-", "_"): inner for name, inner in json.loads(behind.text).items()}
+            except (ValueError, RecursionError, AttributeError):  # no JSON, or no object
+                taken, why = {}, "a JSON object is needed"
+                problems += [] if behind.doubts else [Problem(source.name, behind.line, option, behind.text, why)]
         values.update(taken)
         lines.update({(KEY, name): word.line for name in taken if word.line is not None})
     spelled = f"--{KEY}.{{}}".format
     return Reading(Source(source.name, {KEY: values}, lines), (KEY,), spelled=spelled, problems=problems)
-
-
-def _json_of(word: shell.Word, name: str, option: str, problems: list[Problem]) -> dict[str, Any]:
-    try:
-        values = json.loads(word.text)
-    except (ValueError, RecursionError):
-        values = None
-    if isinstance(values, dict):
-        return {str(key).replace("-", "_"): value for key, value in values.items()}
-    if not word.doubts:
-        problems.append(Problem(name, word.line, option, word.text, "a JSON object is needed"))
-    return {}

@@ -117,7 +117,8 @@ class ProfilerSession:
 
     def _begin_recording(self, build: Build) -> None:
         before = time.perf_counter_ns()
-        _, recorder = self._try_action("start", lambda: self._build_profiler(build))
+        is_made, _ = self._try_action("start", lambda: self._folder.mkdir(parents=True, exist_ok=True, mode=0o700))
+        recorder = self._try_action("start", lambda: build(self._folder))[1] if is_made else None
         if recorder is None:
             return
         try:
@@ -133,10 +134,6 @@ class ProfilerSession:
             self._problems.append(f"{self.name} did not start: it said so in its own log, if at all")
         self._stop_recorder(recorder)
         self._start_ns = 0
-
-    def _build_profiler(self, build: Build) -> Profiler:
-        self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        return build(self._folder)
 
     def _end_it(self, recorder: Profiler, steps: Sequence[int], holds: str) -> SessionOutcome:
         end_ns, before = time.time_ns(), time.perf_counter_ns()

@@ -119,21 +119,16 @@ def _set_storage_limit(limit_bytes: int) -> str:
     """What to note. A quarter above the limit: at its own CANN throws away the oldest data; the owner ends before."""
     value = f"{min(max(_STORAGE_LEAST_MB, -(-limit_bytes * 5 // (4 << 20))), _STORAGE_MOST_MB)}MB"
     try:
-        set_config = _loaded_library().aclprofSetConfig
-        code = set_config(ctypes.c_int(_STORAGE_LIMIT), value.encode(), ctypes.c_size_t(len(value)))
+        try:  # CANN's, which torch_npu loads when it initialises the profiler
+            library = ctypes.CDLL("libmsprofiler.so", os.RTLD_LAZY | os.RTLD_NOLOAD)
+        except OSError:
+            library = ctypes.CDLL("libascendcl.so", os.RTLD_LAZY | os.RTLD_NOLOAD)
+        code = library.aclprofSetConfig(ctypes.c_int(_STORAGE_LIMIT), value.encode(), ctypes.c_size_t(len(value)))
     except (OSError, AttributeError) as exc:
         return f"CANN's own storage limit is not set: {exc}"
     if code:
         return f"CANN's own storage limit is not set: aclprofSetConfig answered {code} to {value}"
     return f"CANN's own storage limit is {value}: beyond it the oldest data are thrown away"
-
-
-def _loaded_library() -> ctypes.CDLL:
-    """CANN's, which torch_npu loads when it initialises the profiler. Raises OSError: the process has none."""
-    try:
-        return ctypes.CDLL("libmsprofiler.so", os.RTLD_LAZY | os.RTLD_NOLOAD)
-    except OSError:
-        return ctypes.CDLL("libascendcl.so", os.RTLD_LAZY | os.RTLD_NOLOAD)
 
 
 class TorchNpu(AscendBackend):

@@ -17,6 +17,7 @@ CUSTOM = "custom"
 _OF_LEVEL_MB = {"none": 1, "level0": 100, "level1": 300, "level2": 1500}
 _OF_OPTION_MB = {"memory": 50, "shapes": 150, "modules": 1500, "stacks": 9900}
 _OF_HOST_MB, _OF_METRICS_MB = 150, 300
+_RANGES_ALONE: dict[str, Any] = {"activities": ("npu",), "mstx": True}  # what level none can record
 
 
 def names() -> list[str]:
@@ -66,42 +67,27 @@ def made_preset(name: str | None, options: Sequence[tuple[str, Any]]) -> MadePre
     Raises:
         ConfigError: no such preset or option, a value that it cannot have, or options that exclude each other.
     """
-    values = _check_values(dict(options))
-    if name is None and not values:
-        raise ConfigError("neither a preset nor options: give a preset's name, options, or both")
-    if name is None:
-        only_ranges = values.get("level") == "none"
-        usual: dict[str, Any] = {"activities": ("npu",)} if only_ranges else {}
-        usual["mstx"] = only_ranges or bool(values.get("domains_exclude"))
-        return MadePreset(estimated(Preset(**{"name": CUSTOM, **usual, **values})))
-    return _lay_over(load(name), values) if values else MadePreset(load(name))
-
-
-def _check_values(values: dict[str, Any]) -> dict[str, Any]:
-    table = {option.name: option for option in settable(PRESET)}
+    table, values = {option.name: option for option in settable(PRESET)}, dict(options)
     for key, value in values.items():
         if key not in table:
             raise ConfigError(f"no option {shortened(key)} of a preset; known: {', '.join(sorted(table))}")
         if not table[key].takes(value):
             raise ConfigError(f"options.{key}={shortened(value)} cannot be; allowed: {table[key].allowed}")
-    return {key: tuple(value) if table[key].is_list else value for key, value in values.items()}
+    values = {key: tuple(value) if table[key].is_list else value for key, value in values.items()}
+    if name is None and not values:
+        raise ConfigError("neither a preset nor options: give a preset's name, options, or both")
+    if name is None:
+        usual = _RANGES_ALONE if values.get("level") == "none" else {"mstx": bool(values.get("domains_exclude"))}
+        return MadePreset(estimated(Preset(**{"name": CUSTOM, **usual, **values})))
+    return _lay_over(load(name), values) if values else MadePreset(load(name))
 
 
 def _lay_over(base: Preset, options: dict[str, Any]) -> MadePreset:
     """The options of a preset with others over them; those of its own that they exclude give way."""
-    usual = {"activities": ("npu",), "mstx": True} if options.get("level") == "none" else {}
+    usual = _RANGES_ALONE if options.get("level") == "none" else {}
     own = {option.name: getattr(base, option.name) for option in settable(PRESET)}
     fields = {**own, **usual, **options}
-    gone = {name: why for name, why in _find_excluded(fields).items() if name not in options}
-    fields.update({option.name: option.default for option in settable(PRESET) if option.name in gone})
-    name = f"{base.name}+{','.join(f'{key}={_show_value(value)}' for key, value in sorted(options.items()))}"
-    made = estimated(Preset(name=name, **fields, cost=base.cost))
-    return MadePreset(made, tuple(f"{name} of {base.name} is left out: {why}" for name, why in gone.items()))
-
-
-def _find_excluded(fields: dict[str, Any]) -> dict[str, str]:
-    """Options that are set and have no place beside the others, and why: as `Preset` would refuse them."""
-    gone = {}
+    gone = {}  # as `Preset` would refuse them
     if fields["aic_metrics"] != "none" and fields["level"] not in METRIC_LEVELS:
         gone["aic_metrics"] = f"there is none at {fields['level']}"
     for option in settable(PRESET):
@@ -109,13 +95,13 @@ def _find_excluded(fields: dict[str, Any]) -> dict[str, str]:
             gone[option.name] = "it needs the activity cpu"
     if fields["domains_exclude"] and not fields["mstx"]:
         gone["domains_exclude"] = "mstx is off"
-    return gone
-
-
-def _show_value(value: Any) -> str:
-    if isinstance(value, tuple):
-        return "+".join(value) or "none"
-    return str(value).lower() if isinstance(value, bool) else str(value)
+    gone = {name: why for name, why in gone.items() if name not in options}
+    fields.update({option.name: option.default for option in settable(PRESET) if option.name in gone})
+    words = {key: "+".join(value) or "none" if isinstance(value, tuple) else value for key, value in options.items()}
+    words = {key: str(value).lower() if isinstance(value, bool) else value for key, value in words.items()}
+    name = f"{base.name}+{','.join(f'{key}={word}' for key, word in sorted(words.items()))}"
+    made = estimated(Preset(name=name, **fields, cost=base.cost))
+    return MadePreset(made, tuple(f"{name} of {base.name} is left out: {why}" for name, why in gone.items()))
 
 
 def estimated(preset: Preset) -> Preset:
