@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Iterator, Mapping, NamedTuple, Sequence
 
 from ..errors import FormatError
-from . import documents, layout
+from . import documents, layout, values
 from .handed_over import COLLECTIVE_BYTES, SUMMARY_BYTES
 from .values import list_of, small_number, table_of, text_of, whole_number
 
@@ -66,17 +66,22 @@ class HandingProcess(NamedTuple):
     @classmethod
     def read(cls, fields: Mapping[str, Any]) -> HandingProcess | None:
         """Of a head; None where it is none."""
-        number, name = small_number(fields.get("number")), text_of(fields.get("name"))[:_NAME_AT_MOST]
-        if number is None or number >= PROCESSES_AT_MOST or not name:
+        number = small_number(fields.get("number"))
+        if number is None or number >= PROCESSES_AT_MOST or not text_of(fields.get("name")):
             return None
-        texts = (text_of(fields.get(key))[:_NAME_AT_MOST] for key in ("role", "part", "under", "place"))
-        role, part, under, place = texts
-        stages = (text_of(stage)[:_NAME_AT_MOST] for stage in list_of(fields.get("stages"))[:STAGES_AT_MOST])
-        rank, pid = small_number(fields.get("rank")), whole_number(fields.get("pid"))
-        waits, world_size = fields.get("waits") is True, small_number(fields.get("world_size")) or 0
-        waiting = list(table_of(fields.get("waits_for")).items())[:STAGES_AT_MOST]
-        waits_for = {stage[:_NAME_AT_MOST]: text_of(whom)[:_NAME_AT_MOST] for stage, whom in waiting}
-        return cls(number, name, rank, role, part, pid, under, waits, world_size, tuple(stages), place, waits_for)
+        return _read_process(fields)
+
+
+def _read_waits_for(value: Any) -> dict[str, str]:
+    waiting = list(table_of(value).items())[:STAGES_AT_MOST]
+    return {stage[:_NAME_AT_MOST]: _read_name(whom) for stage, whom in waiting}
+
+
+_read_name = values.short_text(_NAME_AT_MOST)
+_read_process = values.record_with(HandingProcess, {
+    _read_name: "name role part under place", small_number: "number rank", whole_number: "pid", values.is_true: "waits",
+    values.count_of: "world_size", values.list_with(_read_name, STAGES_AT_MOST): "stages", _read_waits_for: "waits_for",
+})  # fmt: skip
 
 
 class Batch(NamedTuple):
@@ -95,17 +100,17 @@ class Batch(NamedTuple):
     @property
     def host(self) -> str:
         """Who sends."""
-        return text_of(self.head.get("host"))[:_NAME_AT_MOST]
+        return _read_name(self.head.get("host"))
 
     @property
     def boot(self) -> str:
         """Of the kernel, whose CLOCK_MONOTONIC its times are on."""
-        return text_of(self.head.get("boot"))[:_NAME_AT_MOST]
+        return _read_name(self.head.get("boot"))
 
     @property
     def place(self) -> str:
         """Which host it is, and which of several with one name."""
-        return text_of(self.head.get("place"))[:_NAME_AT_MOST] or self.host
+        return _read_name(self.head.get("place")) or self.host
 
     @property
     def time_s(self) -> float:
@@ -116,7 +121,7 @@ class Batch(NamedTuple):
     @property
     def sender(self) -> str:
         """Of whom the numbers of processes and of batches are: another one after each start of an agent."""
-        return text_of(self.head.get("sender"))[:_NAME_AT_MOST] or self.host
+        return _read_name(self.head.get("sender")) or self.host
 
     @property
     def number(self) -> int | None:
@@ -132,7 +137,7 @@ class Batch(NamedTuple):
     @property
     def settings(self) -> int:
         """The version of the settings that its sender has."""
-        return small_number(self.head.get("settings")) or 0
+        return values.count_of(self.head.get("settings"))
 
     @property
     def has_ended(self) -> bool:
@@ -155,8 +160,7 @@ class Batch(NamedTuple):
 
     def numbers(self, key: str) -> list[int]:
         """Numbers of processes, under a key of the head."""
-        numbers = (small_number(value) for value in list_of(self.head.get(key))[:PROCESSES_AT_MOST])
-        return [number for number in numbers if number is not None]
+        return list(values.small_numbers(list_of(self.head.get(key))[:PROCESSES_AT_MOST]))
 
 
 def encode(head: Mapping[str, Any], parts: Sequence[tuple[str, int, bytes]]) -> bytes:

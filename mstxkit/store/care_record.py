@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any, Iterator, NamedTuple
 
 from ..host import folders, identity
-from . import documents, layout
-from .values import table_of, text_of, whole_number
+from . import documents, layout, values
+from .values import list_of, text_of, whole_number
 
 # Of the run as a whole: no host's name is followed by nothing.
 RUN = "run"
@@ -141,7 +141,7 @@ def write_file(file: Path, run_id: str, record: CareRecord) -> None:
 def read_file(file: Path, run_id: str) -> CareRecord | None:
     """One record, wherever it is kept; None where there is none that can be read."""
     fields = documents.find_document(file, run_id)
-    return None if fields is None else _of_fields(fields)
+    return None if fields is None else _read_record(fields)
 
 
 def records(run: Path, run_id: str, host: str = "") -> Iterator[CareRecord]:
@@ -168,17 +168,13 @@ def _as_json(record: CareRecord, run_id: str) -> bytes:
     return json.dumps(fields).encode("utf-8", "backslashreplace")
 
 
-def _of_fields(fields: dict[str, Any]) -> CareRecord:
-    host, folder, token, problem = (text_of(fields.get(key)) for key in ("host", "folder", "token", "problem"))
-    files, size, as_of_ns = (whole_number(fields.get(key)) for key in ("files", "bytes", "as_of_ns"))
-    removed, removing = (
-        {text_of(name): _read_cost(cost) for name, cost in table_of(fields.get(key)).items()}
-        for key in ("removed", "removing")
-    )
-    return CareRecord(host, folder, token, files, size, problem, as_of_ns, removed, removing)
-
-
 def _read_cost(value: Any) -> Cost:
     """Three whole numbers, whatever stands there."""
-    numbers = [whole_number(number) for number in value[:3]] if isinstance(value, list) else []
+    numbers = [whole_number(number) for number in list_of(value)[:3]]
     return Cost(*numbers) if len(numbers) == len(Cost._fields) else Cost()
+
+
+_read_record = values.record_with(CareRecord, {
+    text_of: "host folder token problem", whole_number: "files bytes as_of_ns",
+    values.table_with(_read_cost): "removed removing",
+})  # fmt: skip

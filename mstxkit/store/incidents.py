@@ -12,7 +12,7 @@ import re
 from pathlib import Path
 from typing import Any, Mapping, NamedTuple
 
-from . import documents, layout
+from . import documents, layout, values
 from .documents import FORMAT, Unusable
 from .stacks import signal_name
 from .values import list_of, small_number, step_number, table_of, text_of, whole_number
@@ -73,7 +73,7 @@ class Incident(NamedTuple):
             "who": text_of(details.get("who")), "process": text_of(details.get("process")),
             "step": next((step for step in steps if step is not None), None),
             "signal": signal_name(details.get("signal"), text_of(details.get("fatal"))) or None,
-            "oom_kills": small_number(details.get("oom_kills")) or 0, "held": text_of(details.get("how")),
+            "oom_kills": values.count_of(details.get("oom_kills")), "held": text_of(details.get("how")),
         }  # fmt: skip
 
     def as_json(self, run_id: str) -> bytes:
@@ -84,17 +84,13 @@ class Incident(NamedTuple):
     @classmethod
     def read(cls, name: str, fields: Mapping[str, Any]) -> Incident | None:
         """Of that content; None where it is none."""
-        kind = fields.get("kind")
-        if kind not in KINDS:
-            return None
-        texts: dict[str, Any] = {
-            key: text_of(fields.get(key))[:_TEXT_AT_MOST] for key in ("stage", "range", "role", "waits_for", "reason")
-        }
-        numbers: dict[str, Any] = {key: whole_number(fields.get(key)) for key in ("time_ns", "since_ns", "over_ns")}
-        return cls(
-            incident=name, kind=kind, rank=small_number(fields.get("rank")), **texts, **numbers,
-            reports=small_number(fields.get("reports")) or 0, details=table_of(fields.get("details")),
-        )  # fmt: skip
+        return _read_incident({**fields, "incident": name}) if fields.get("kind") in KINDS else None
+
+
+_read_incident = values.record_with(Incident, {
+    values.short_text(_TEXT_AT_MOST): "incident kind stage range role waits_for reason", small_number: "rank",
+    whole_number: "time_ns since_ns over_ns", values.count_of: "reports", table_of: "details",
+})  # fmt: skip
 
 
 def is_name(text: str) -> bool:

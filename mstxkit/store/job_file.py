@@ -12,9 +12,9 @@ import time
 from pathlib import Path
 from typing import Any, Mapping, NamedTuple
 
-from . import documents, layout
+from . import documents, layout, values
 from .documents import FORMAT
-from .values import finite_number, list_of, small_number, step_number, table_of, text_of, whole_number
+from .values import finite_number, list_of, small_number, step_number, table_of, whole_number
 
 ROLES_AT_MOST, STAGES_AT_MOST, LATE_AT_MOST, SILENT_AT_MOST, NOTES_AT_MOST = 64, 64, 8, 16, 8
 _NAME_AT_MOST, _NOTE_AT_MOST = 200, 400
@@ -137,60 +137,37 @@ def show(run: Path, run_id: str) -> None:
 def read(run: Path, run_id: str) -> JobState | None:
     """What was said last; None where nothing was, or it cannot be used."""
     fields = documents.find_document(run / layout.VERDICTS / layout.JOB, run_id, _LIMIT_BYTES)
-    return None if fields is None else _state_of(fields)
+    return None if fields is None else _read_state(fields)
 
 
-def _state_of(fields: Mapping[str, Any]) -> JobState:
-    hosts, ended, silences = (small_number(fields.get(name)) or 0 for name in ("hosts", "ended", "silences"))
-    wholes = ("missed_rows", "dropped_batches", "written_ns")
-    missed, dropped, written_ns = (whole_number(fields.get(name)) for name in wholes)
-    roles = tuple(_role_of(table_of(role)) for role in list_of(fields.get("roles"))[:ROLES_AT_MOST])
-    silent = tuple(_name(host) for host in list_of(fields.get("silent"))[:SILENT_AT_MOST])
-    return JobState(
-        roles, hosts, ended, silences, silent, missed, dropped, written_ns,
-        fields.get("is_final") is True,
-        tuple(text_of(note)[:_NOTE_AT_MOST] for note in list_of(fields.get("notes"))[:NOTES_AT_MOST]),
-        {name: _position_of(at) for name, at in table_of(fields.get("read")).items()},
-        {text_of(boot): whole_number(ns) for boot, ns in table_of(fields.get("clocks")).items()},
-    )  # fmt: skip
+def _read_positions(value: Any) -> dict[str, tuple[int, int]]:
+    wholes = {name: (*map(whole_number, list_of(at)), 0, 0) for name, at in table_of(value).items()}
+    return {name: (which, at) for name, (which, at, *_) in wholes.items()}
 
 
-def _role_of(fields: Mapping[str, Any]) -> RoleFigures:
-    stages = (_stage_of(table_of(stage)) for stage in list_of(fields.get("stages"))[:STAGES_AT_MOST])
-    late = (table_of(rank) for rank in list_of(fields.get("late"))[:LATE_AT_MOST])
-    return RoleFigures(
-        _name(fields.get("role")), step_number(fields.get("step")) or 0, small_number(fields.get("members")) or 0,
-        min(1.0, _number(fields.get("wait_ratio")) or 0.0), *_read_span(fields), tuple(stages),
-        tuple(
-            Latecomer(small_number(r.get("rank")), _name(r.get("host")), _name(r.get("stage")),
-                     _number(r.get("late_s")) or 0.0)
-            for r in late
-        ), small_number(fields.get("judged_steps")),
-    )  # fmt: skip
-
-
-def _stage_of(fields: Mapping[str, Any]) -> StageFigures:
-    return StageFigures(
-        _name(fields.get("stage")), _number(fields.get("max_s")) or 0.0, _number(fields.get("median_s")) or 0.0,
-        small_number(fields.get("slowest_rank")), *_read_span(fields), small_number(fields.get("members")) or 0,
-        _number(fields.get("tokens_per_s")), _number(fields.get("mfu_ratio")),
-    )  # fmt: skip
-
-
-def _position_of(value: Any) -> tuple[int, int]:
-    which, at = (*map(whole_number, list_of(value)), 0, 0)[:2]
-    return which, at
-
-
-def _read_span(fields: Mapping[str, Any]) -> tuple[int, int]:
-    return whole_number(fields.get("begin_ns")), whole_number(fields.get("end_ns"))
-
-
-def _name(value: Any) -> str:
-    return text_of(value)[:_NAME_AT_MOST]
-
-
-def _number(value: Any) -> float | None:
+def _read_number(value: Any) -> float | None:
     """From 0 on, finite."""
     number = finite_number(value)
     return number if number is not None and 0 <= number < 1e18 else None
+
+
+def _read_amount(value: Any) -> float:
+    return _read_number(value) or 0.0
+
+
+_read_name = values.short_text(_NAME_AT_MOST)
+_read_stage = values.record_with(StageFigures, {
+    _read_name: "stage", _read_amount: "max_s median_s", _read_number: "tokens_per_s mfu_ratio",
+    small_number: "slowest_rank", values.count_of: "members", whole_number: "begin_ns end_ns",
+})  # fmt: skip
+_read_late = values.record_with(Latecomer, {_read_name: "host stage", _read_amount: "late_s", small_number: "rank"})
+_read_role = values.record_with(RoleFigures, {
+    _read_name: "role", values.count_of: "members", small_number: "judged_steps", whole_number: "begin_ns end_ns",
+    values.list_with(_read_stage, STAGES_AT_MOST): "stages", values.list_with(_read_late, LATE_AT_MOST): "late",
+}, step=lambda step: step_number(step) or 0, wait_ratio=lambda ratio: min(1.0, _read_amount(ratio)))  # fmt: skip
+_read_state = values.record_with(JobState, {
+    whole_number: "missed_rows dropped_batches written_ns", values.count_of: "hosts ended silences",
+    values.list_with(_read_role, ROLES_AT_MOST): "roles", values.list_with(_read_name, SILENT_AT_MOST): "silent",
+    values.list_with(values.short_text(_NOTE_AT_MOST), NOTES_AT_MOST): "notes", _read_positions: "read",
+    values.table_with(whole_number): "clocks", values.is_true: "is_final",
+})  # fmt: skip

@@ -12,9 +12,9 @@ from typing import Any, Mapping, NamedTuple
 
 from ..errors import CaptureError, MstxkitError
 from ..host import folders
-from . import documents, layout
+from . import documents, layout, values
 from .documents import FORMAT, Unusable, WrittenByNewer
-from .values import finite_number, small_number, step_number, table_of, text_of
+from .values import finite_number, step_number, table_of, text_of
 
 VALUES_AT_MOST, FIGURES_AT_MOST, NAME_AT_MOST = 256, 4096, 300
 _WITHIN_S = 10.0
@@ -56,7 +56,7 @@ def read_settings(run: Path, run_id: str) -> LiveSettings:
     fields = documents.document(run / layout.CONTROL / layout.SETTINGS, run_id, is_private=True)
     if fields is None:
         return LiveSettings()
-    return LiveSettings(small_number(fields.get("version")) or 0, _read_numbers(fields.get("values"), VALUES_AT_MOST))
+    return LiveSettings(values.count_of(fields.get("version")), _read_numbers(fields.get("values"), VALUES_AT_MOST))
 
 
 def change_settings(run: Path, run_id: str, changed: Mapping[str, float]) -> LiveSettings:
@@ -90,17 +90,13 @@ def read_figures(file: Path, run_id: str) -> Figures | None:
     return None if fields is None else figures_of(fields)
 
 
-def figures_of(fields: Mapping[str, Any]) -> Figures:
-    """Of its JSON."""
-    written_ns = fields.get("written_ns")
-    return Figures(
-        step_number(fields.get("step")), _read_numbers(fields.get("values"), FIGURES_AT_MOST),
-        small_number(fields.get("settings")) or 0, written_ns if type(written_ns) is int else 0,
-        fields.get("is_final") is True, small_number(fields.get("asks")) or 0,
-    )  # fmt: skip
-
-
-def _read_numbers(values: Any, at_most: int) -> dict[str, float]:
-    kept = list(table_of(values).items())[:at_most]
-    numbers = ((text_of(name)[:NAME_AT_MOST], finite_number(value)) for name, value in kept)
+def _read_numbers(value: Any, at_most: int = FIGURES_AT_MOST) -> dict[str, float]:
+    kept = list(table_of(value).items())[:at_most]
+    numbers = ((text_of(name)[:NAME_AT_MOST], finite_number(number)) for name, number in kept)
     return {name: number for name, number in numbers if number is not None}
+
+
+# Of their JSON.
+figures_of = values.record_with(Figures, {
+    step_number: "step", values.count_of: "settings asks", values.is_true: "is_final", _read_numbers: "values",
+}, written_ns=lambda time_ns: time_ns if type(time_ns) is int else 0)  # fmt: skip

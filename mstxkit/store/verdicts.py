@@ -11,8 +11,8 @@ import os
 from pathlib import Path
 from typing import Any, Iterable, Mapping, NamedTuple
 
-from . import documents, judge_files, layout
-from .values import finite_number, list_of, small_number, step_number, table_of, text_of, whole_number
+from . import documents, judge_files, layout, values
+from .values import finite_number, small_number, step_number, table_of, text_of, whole_number
 
 KINDS = (
     "compute", "input", "communication", "link", "imbalance", "jitter", "hang", "all_slow", "serial",
@@ -84,42 +84,37 @@ class Verdict(NamedTuple):
 
     def line(self) -> bytes:
         """Its line."""
-        fields = {**self._asdict(), "group": list(self.group), "evidence": dict(self.evidence)}
-        return json.dumps(fields).encode() + b"\n"
+        return json.dumps(self.plain).encode() + b"\n"
 
     @classmethod
     def read(cls, fields: Mapping[str, Any]) -> Verdict | None:
         """Of the JSON of a line; None where it is none."""
-        kind, id = fields.get("kind"), text_of(fields.get("id"))[:_TEXT_AT_MOST]
-        if kind not in KINDS or not id:
+        if fields.get("kind") not in KINDS or not text_of(fields.get("id")):
             return None
-        texts: dict[str, Any] = {
-            name: text_of(fields.get(name))[:_TEXT_AT_MOST]
-            for name in ("role", "waits_for", "next", "request", "withdrawn", "no_request", "process")
-        }
-        ratios: dict[str, Any] = {
-            name: min(1.0, max(0.0, finite_number(fields.get(name)) or 0.0))
-            for name in ("impact_ratio", "coverage_ratio", "recurrence_ratio", "confidence")
-        }
-        ranks = [small_number(rank) for rank in list_of(fields.get("group"))]
-        return cls(
-            id=id, time_ns=whole_number(fields.get("time_ns")), step=step_number(fields.get("step")),
-            kind=kind, stage=text_of(fields.get("stage"))[:_TEXT_AT_MOST] or None,
-            rank=small_number(fields.get("rank")), evidence=_keep_plain(table_of(fields.get("evidence"))),
-            since_step=step_number(fields.get("since_step")), group=tuple(rank for rank in ranks if rank is not None),
-            **texts, **ratios,
-        )  # fmt: skip
+        return _read_verdict(fields)
 
 
-def _keep_plain(evidence: Mapping[str, Any]) -> dict[str, Any]:
+def _read_ratio(value: Any) -> float:
+    return min(1.0, max(0.0, finite_number(value) or 0.0))
+
+
+def _read_evidence(value: Any) -> dict[str, Any]:
     """Numbers and texts by name; what else there is as text."""
-    kept = list(evidence.items())[:_EVIDENCE_AT_MOST]
+    kept = list(table_of(value).items())[:_EVIDENCE_AT_MOST]
     return {
-        text_of(name)[:100]: value
-        if isinstance(value, bool) or finite_number(value) is not None
-        else text_of(value)[:_TEXT_AT_MOST]
-        for name, value in kept
+        text_of(name)[:100]: of_name
+        if isinstance(of_name, bool) or finite_number(of_name) is not None
+        else _read_text(of_name)
+        for name, of_name in kept
     }
+
+
+_read_text = values.short_text(_TEXT_AT_MOST)
+_read_verdict = values.record_with(Verdict, {
+    _read_text: "id kind role waits_for next request withdrawn no_request process", small_number: "rank",
+    _read_ratio: "impact_ratio coverage_ratio recurrence_ratio confidence", whole_number: "time_ns",
+    step_number: "step since_step", values.small_numbers: "group", _read_evidence: "evidence",
+}, stage=lambda stage: _read_text(stage) or None)  # fmt: skip
 
 
 def read(run: Path, unusable: list[documents.Unusable] | None = None, by: str = "") -> list[Verdict]:

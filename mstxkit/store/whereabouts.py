@@ -131,13 +131,15 @@ def in_file(file: Path, run_id: str) -> list[Whereabouts]:
     if fields is None:
         return []
     host, written_ns = text_of(fields.get("host")), whole_number(fields.get("written_ns"))
-    age = _age_of(fields)
+    written, here = age(host, written_ns), (identity.boot_id(), identity.namespace("time"))
+    if here[0] and (fields.get("boot"), fields.get("timens")) == here:  # CLOCK_MONOTONIC tells, which nobody sets
+        written = Age((time.monotonic_ns() - whole_number(fields.get("mono_ns"))) / _NS, True)
     processes = map(table_of, list_of(fields.get("processes"))[:PROCESSES_AT_MOST])
     return [
         Whereabouts(
             text_of(process.get("host")) or host, whole_number(process.get("pid")), small_number(process.get("rank")),
             text_of(process.get("role")), text_of(process.get("part")), step_number(process.get("step")),
-            text_of(process.get("stage")) or None, _read_seconds(process.get("in_stage_ns")), written_ns, age,
+            text_of(process.get("stage")) or None, _read_seconds(process.get("in_stage_ns")), written_ns, written,
             text_of(process.get("under")),
         )
         for process in processes
@@ -146,14 +148,6 @@ def in_file(file: Path, run_id: str) -> list[Whereabouts]:
 
 def _read_seconds(value: Any) -> float | None:
     return value / _NS if type(value) is int and 0 <= value < 1 << 63 else None
-
-
-def _age_of(fields: Mapping[str, Any]) -> Age:
-    """On the kernel that wrote it CLOCK_MONOTONIC tells, which nobody sets."""
-    here = (identity.boot_id(), identity.namespace("time"))
-    if here[0] and (fields.get("boot"), fields.get("timens")) == here:
-        return Age((time.monotonic_ns() - whole_number(fields.get("mono_ns"))) / _NS, True)
-    return age(text_of(fields.get("host")), whole_number(fields.get("written_ns")))
 
 
 def of_speaker(
