@@ -34,30 +34,20 @@ _NAME_AT_MOST = 200
 
 
 class HandingProcess(NamedTuple):
-    """A process of a batch: who it is, and its stages by their ids, from 1 on.
+    """A process of a batch: who it is, and its stages by their ids, from 1 on."""
 
-    Args:
-        number: In this sender's batches.
-        name: Of its live file.
-        under: What it works under; docs of `host/parts.py`.
-        waits: Does it wait for others, and compute nothing?
-        world_size: Ranks of its job, as far as it knows; 0: it does not.
-        place: Which part of the model it has, as "pp1"; "": nobody says.
-        waits_for: Its stages in which it only waits, with whom it waits for; "": nobody says.
-    """
-
-    number: int
-    name: str
+    number: int  # in this sender's batches
+    name: str  # of its live file
     rank: int | None = None
     role: str = ""
     part: str = ""
     pid: int = 0
-    under: str = ""
-    waits: bool = False
-    world_size: int = 0
+    under: str = ""  # what it works under; docs of `host/parts.py`
+    waits: bool = False  # does it wait for others, and compute nothing?
+    world_size: int = 0  # ranks of its job, as far as it knows; 0: it does not
     stages: tuple[str, ...] = ()
-    place: str = ""
-    waits_for: Mapping[str, str] = {}
+    place: str = ""  # which part of the model it has, as "pp1"; "": nobody says
+    waits_for: Mapping[str, str] = {}  # its stages in which it only waits, with whom it waits for; "": nobody says
 
     def as_json(self) -> dict[str, Any]:
         """As a head holds it."""
@@ -85,17 +75,11 @@ _read_process = values.record_with(HandingProcess, {
 
 
 class Batch(NamedTuple):
-    """One batch, checked: its head, and the rows of each section.
+    """One batch, checked: its head, and the rows of each section."""
 
-    Args:
-        head: docs/internals/cluster.md.
-        parts: Kind, number of the process, rows.
-        size_bytes: With its frame.
-    """
-
-    head: Mapping[str, Any]
-    parts: Sequence[tuple[str, int, bytes]]
-    size_bytes: int = 0
+    head: Mapping[str, Any]  # docs/internals/cluster.md
+    parts: Sequence[tuple[str, int, bytes]]  # kind, number of the process, rows
+    size_bytes: int = 0  # with its frame
 
     @property
     def host(self) -> str:
@@ -176,40 +160,29 @@ def encode(head: Mapping[str, Any], parts: Sequence[tuple[str, int, bytes]]) -> 
 
 
 class Decoded(NamedTuple):
-    """What was in some bytes.
+    """What was in some bytes."""
 
-    Args:
-        batches: Whole ones.
-        used_bytes: From there on the end of the last one may still come.
-        damaged_bytes: That are no batch.
-    """
-
-    batches: list[Batch]
-    used_bytes: int
-    damaged_bytes: int
+    batches: list[Batch]  # whole ones
+    used_bytes: int  # from there on the end of the last one may still come
+    damaged_bytes: int  # that are no batch
 
 
 def decode(data: bytes, run_id: str = "") -> Decoded:
     """The batches in these bytes, whatever else is in them; those of another run ("": any) are damage. Never raises."""
     batches: list[Batch] = []
-    at, damaged = 0, 0
-    while True:
-        start = data.find(MAGIC, at)
-        if start < 0:  # its magic may be half there
-            used = max(at, len(data) - len(MAGIC) + 1)
-            return Decoded(batches, used, damaged + used - at)
-        damaged += start - at
+    end = damaged = 0
+    begun: int | None = None  # where one begins whose end may still come, unless a whole one follows
+    start = data.find(MAGIC)
+    while start >= 0:
         batch = _batch_at(data, start, run_id)
-        if batch is None and _may_go_on(data, start):
-            end = _next_whole(data, start + 1, run_id)
-            if end is None:
-                return Decoded(batches, start, damaged)
-            damaged, at = damaged + end - start, end
-        elif batch is None:
-            damaged, at = damaged + 1, start + 1
-        else:
+        if batch is not None:
             batches.append(batch)
-            at = start + batch.size_bytes
+            damaged, end, begun = damaged + start - end, start + batch.size_bytes, None
+        elif begun is None and _may_go_on(data, start):
+            begun = start
+        start = data.find(MAGIC, max(end, start + 1))
+    used = max(end, len(data) - len(MAGIC) + 1) if begun is None else begun  # its magic may be half there
+    return Decoded(batches, used, damaged + used - end)
 
 
 def _may_go_on(data: bytes, start: int) -> bool:
@@ -218,15 +191,6 @@ def _may_go_on(data: bytes, start: int) -> bool:
         return True
     _, head, body, _ = _FRAME.unpack_from(data, start)
     return bool(head <= HEAD_AT_MOST and body <= BODY_AT_MOST and start + _FRAME.size + head + body > len(data))
-
-
-def _next_whole(data: bytes, at: int, run_id: str) -> int | None:
-    """Where a whole batch begins behind what looks like the beginning of one, which then will have no end."""
-    while (at := data.find(MAGIC, at)) >= 0:
-        if _batch_at(data, at, run_id) is not None:
-            return at
-        at += 1
-    return None
 
 
 def _batch_at(data: bytes, start: int, run_id: str) -> Batch | None:
@@ -261,15 +225,9 @@ def _split_body(head: Mapping[str, Any], data: bytes, at: int, end: int) -> list
 
 
 class BatchFile:
-    """Follows one growing file of a host. Nothing is kept open, nothing of it is kept in memory.
-
-    Args:
-        path: `<host>-<digest>.mxb`.
-        run_id: Batches of other runs are damage.
-        was_at: `position` of an earlier reader: begin `READ_AGAIN_BYTES` before that; None: with its older part.
-
-    Attributes:
-        damaged_bytes: That are no batch, so far.
+    """Follows one growing file of a host. Nothing is kept open, nothing of it is kept in memory. Batches of other runs
+    are damage.
+    `was_at`: `position` of an earlier reader: begin `READ_AGAIN_BYTES` before that; None: with its older part.
     """
 
     def __init__(self, path: Path, run_id: str, was_at: tuple[int, int] | None = None) -> None:
@@ -277,7 +235,7 @@ class BatchFile:
         self._old = path.with_name(path.name[: -len(layout.SUMMARIES_SUFFIX)] + OLD_SUFFIX)
         self._which: tuple[int, int] | None = None
         self._at, self._size = 0, -1
-        self.damaged_bytes = 0
+        self.damaged_bytes = 0  # that are no batch, so far
 
     @property
     def position(self) -> tuple[int, int]:

@@ -38,19 +38,12 @@ class IndexEntry(NamedTuple):
 
 
 class Indexed(NamedTuple):
-    """Blocks that are appended in one write, with what the index of their file will say of them.
+    """Blocks that are appended in one write, with what the index of their file will say of them."""
 
-    Args:
-        data: The blocks' bytes.
-        records: So many records are in them.
-        entries: One each; places are counted from the first byte of `data`.
-        about: The newest meta of their process.
-    """
-
-    data: bytes
-    records: int = 0
-    entries: tuple[IndexEntry, ...] = ()
-    about: Mapping[str, Any] = {}
+    data: bytes  # the blocks' bytes
+    records: int = 0  # so many records are in them
+    entries: tuple[IndexEntry, ...] = ()  # one each; places are counted from the first byte of `data`
+    about: Mapping[str, Any] = {}  # the newest meta of their process
 
     def __add__(self, other: object) -> Indexed:
         """The blocks of both, one after the other."""
@@ -71,13 +64,13 @@ def block(kind: int, meta: Mapping[str, Any], payload: bytes = b"", records: int
 
 
 class Growing:
-    """The index of a file that is being written. `size_bytes`: its length when this begins: that of its header."""
+    """The index of a file that is being written, from its header on."""
 
-    def __init__(self, size_bytes: int = segment.FILE_HEADER_BYTES) -> None:
+    def __init__(self) -> None:
         self._entries: list[IndexEntry] = []
         self._about: dict[str, Any] = {}
         self._anchors: dict[tuple[int, ...], None] = {}
-        self._end: int | None = size_bytes
+        self._end: int | None = segment.FILE_HEADER_BYTES
         self._indexed_bytes = self._indexed_blocks = self._last_bytes = 0
 
     def add(self, added: Indexed, size_bytes: int) -> None:

@@ -25,35 +25,23 @@ _NAME = re.compile(r"\d{8}T\d{6}\.\d{3}", re.ASCII)
 
 
 class Incident(NamedTuple):
-    """What an incident comes to.
+    """What an incident comes to."""
 
-    Args:
-        incident: Its folder's name.
-        time_ns: When it was opened; wall clock of who opened it.
-        kind: One of KINDS.
-        stage, range: Where it happened; "" where that is not known.
-        rank, role: The cause; None and "" where nobody alone is.
-        since_ns: When the range was entered in which it happened; wall clock. 0: not known.
-        waits_for: Who waits for whom, in words.
-        reports: How many processes have reported.
-        reason: Why it was opened, and by what the cause is known, in words.
-        over_ns: When a hang went on, or its ranks began anew; 0 while it lasts.
-        details: What the page shows beside that, plain values.
-    """
-
-    incident: str
-    time_ns: int
-    kind: str
+    incident: str  # its folder's name
+    time_ns: int  # when it was opened; wall clock of who opened it
+    kind: str  # one of KINDS
+    # stage, range: where it happened; "" where that is not known
     stage: str = ""
     range: str = ""
+    # rank, role: the cause; None and "" where nobody alone is
     rank: int | None = None
     role: str = ""
-    since_ns: int = 0
-    waits_for: str = ""
-    reports: int = 0
-    reason: str = ""
-    over_ns: int = 0
-    details: Mapping[str, Any] = {}
+    since_ns: int = 0  # when the range was entered in which it happened; wall clock. 0: not known
+    waits_for: str = ""  # who waits for whom, in words
+    reports: int = 0  # how many processes have reported
+    reason: str = ""  # why it was opened, and by what the cause is known, in words
+    over_ns: int = 0  # when a hang went on, or its ranks began anew; 0 while it lasts
+    details: Mapping[str, Any] = {}  # what the page shows beside that, plain values
 
     @property
     def page(self) -> str:
@@ -122,14 +110,7 @@ def summary(run: Path, name: str, run_id: str) -> Incident | None:
 
 def read(run: Path, run_id: str, unusable: list[Unusable] | None = None) -> list[Incident]:
     """Every incident of a run that has come to something, oldest first; files that cannot be used are added."""
-    incidents = []
-    for name in names(run):
-        try:
-            incidents.append(summary(run, name, run_id))
-        except Unusable as exc:
-            if unusable is not None:
-                unusable.append(exc)
-    return [incident for incident in incidents if incident is not None]
+    return list(filter(None, documents.each_usable(names(run), lambda name: summary(run, name, run_id), unusable)))
 
 
 def reports_of(run: Path, name: str, run_id: str) -> dict[str, list[dict[str, Any]]]:

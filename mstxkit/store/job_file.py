@@ -23,27 +23,20 @@ _STAGES_IN_ALL, _LIMIT_BYTES = 2048, 8 << 20
 
 
 class StageFigures(NamedTuple):
-    """A stage of a role in the step that was judged last.
+    """A stage of a role in the step that was judged last."""
 
-    Args:
-        stage: Its canonical key.
-        max_s, median_s: Over the members; of a controller's own where there are none.
-        slowest_rank: Whose time is the longest; where they wait for each other, who came last: they wait for that one.
-        begin_ns, end_ns: The first member's begin, the last one's end; wall clock.
-        members: How many were in it and worked: a controller only waits.
-        tokens_per_s: Of all members together; None where no tokens are known.
-        mfu_ratio: Share of the devices' peak; None where FLOPs are not known.
-    """
-
-    stage: str
+    stage: str  # its canonical key
+    # max_s, median_s: over the members; of a controller's own where there are none
     max_s: float
     median_s: float
+    # Whose time is the longest; where they wait for each other, who came last: they wait for that one.
     slowest_rank: int | None = None
+    # begin_ns, end_ns: the first member's begin, the last one's end; wall clock
     begin_ns: int = 0
     end_ns: int = 0
-    members: int = 0
-    tokens_per_s: float | None = None
-    mfu_ratio: float | None = None
+    members: int = 0  # how many were in it and worked: a controller only waits
+    tokens_per_s: float | None = None  # of all members together; None where no tokens are known
+    mfu_ratio: float | None = None  # share of the devices' peak; None where FLOPs are not known
 
 
 class Latecomer(NamedTuple):
@@ -56,52 +49,38 @@ class Latecomer(NamedTuple):
 
 
 class RoleFigures(NamedTuple):
-    """A role in the step that was judged last.
-
-    Args:
-        members: How many took part and worked.
-        wait_ratio: Share of the step that a member waits for others, in the mean.
-        late: Who came last where that was worst, the latest first.
-        judged_steps: So many of its steps could lead to a verdict; None: who wrote this did not say.
-    """
+    """A role in the step that was judged last."""
 
     role: str
     step: int
-    members: int = 0
-    wait_ratio: float = 0.0
+    members: int = 0  # how many took part and worked
+    wait_ratio: float = 0.0  # share of the step that a member waits for others, in the mean
     begin_ns: int = 0
     end_ns: int = 0
     stages: tuple[StageFigures, ...] = ()
-    late: tuple[Latecomer, ...] = ()
-    judged_steps: int | None = None
+    late: tuple[Latecomer, ...] = ()  # who came last where that was worst, the latest first
+    judged_steps: int | None = None  # so many of its steps could lead to a verdict; None: who wrote this did not say
 
 
 class JobState(NamedTuple):
-    """The job.
+    """The job."""
 
-    Args:
-        roles: In the order in which they came.
-        hosts, ended: Hosts that have handed anything over, and of those the ones that said goodbye.
-        silent: Hosts of which nothing comes any more although they have said no goodbye; the first few of `silences`.
-        missed_rows, dropped_batches: What did not reach who judges: lost figures, never lost training.
-        written_ns: Wall clock of who judges.
-        notes: What there is to say of where figures go: the port, what is missing, what was dropped.
-        is_final: Was all judged that there was?
-        read: How far the files of the hosts were read, `BatchFile.position` by their names.
-        clocks: What makes the wall clock of CLOCK_MONOTONIC, ns, by boot id, of hosts whose own wall clock is wrong.
-    """
-
-    roles: tuple[RoleFigures, ...] = ()
+    roles: tuple[RoleFigures, ...] = ()  # in the order in which they came
+    # hosts, ended: hosts that have handed anything over, and of those the ones that said goodbye
     hosts: int = 0
     ended: int = 0
     silences: int = 0
+    # Hosts of which nothing comes any more although they have said no goodbye; the first few of `silences`.
     silent: tuple[str, ...] = ()
+    # missed_rows, dropped_batches: what did not reach who judges: lost figures, never lost training
     missed_rows: int = 0
     dropped_batches: int = 0
-    written_ns: int = 0
-    is_final: bool = False
-    notes: tuple[str, ...] = ()
+    written_ns: int = 0  # wall clock of who judges
+    is_final: bool = False  # was all judged that there was?
+    notes: tuple[str, ...] = ()  # what there is to say of where figures go: the port, what is missing, what was dropped
+    # How far the files of the hosts were read, `BatchFile.position` by their names.
     read: Mapping[str, tuple[int, int]] = {}
+    # What makes the wall clock of CLOCK_MONOTONIC, ns, by boot id, of hosts whose own wall clock is wrong.
     clocks: Mapping[str, int] = {}
 
     @property

@@ -7,7 +7,7 @@
 <run>/now/<host>-<digest>.json                in which step and stage the processes of a host are
 <run>/summaries/<host>-<digest>.mxb           what the processes of a host handed over, step by step
 <run>/summaries/<host>-<digest>.old.mxb       the part before that, once there was too much of it
-<run>/verdicts/<who>[.<life>].jsonl           what was judged of the job (store/judge_files.py)
+<run>/verdicts/<who>[.<life>].jsonl           what was judged of the job (store/verdicts.py)
 <run>/verdicts/figures.json                   figures of the step that was judged last, and what settings were in force
 <run>/verdicts/job.json                       the job as who judges it sees it, for `mstxkit top`
 <run>/verdicts/judge.lock                     held by who judges it now
@@ -166,11 +166,8 @@ def request_parts(request: str, stage: str, step: int | None, nth: int, is_only:
 
 
 def data_parts(session: tuple[str, ...], output: str, request: str) -> tuple[str, ...] | None:
-    """Where the output lies that a session names, below profiles/; None where it may not name that.
-
-    Args:
-        session: The parts of its folder below profiles/.
-        output: What its session.json says: a name, or the way to the request's folder.
+    """Where the `output` lies that the session.json in this folder below profiles/ names, itself or by the way to the
+    request's folder; below profiles/ as well; None where it may not name that.
     """
     if output in ("", ".", "..") or "\0" in output:
         return None

@@ -61,15 +61,10 @@ class Outlet(NamedTuple):
 
 
 class Flops(NamedTuple):
-    """What is needed for MFU; 0, and a stage that is not there: not known.
+    """What is needed for MFU; 0, and a stage that is not there: not known."""
 
-    Args:
-        per_token: FLOPs that a token takes in a stage.
-        peak: FLOPs a second that one rank's devices can do.
-    """
-
-    per_token: ByStage = 0.0
-    peak: ByStage = 0.0
+    per_token: ByStage = 0.0  # FLOPs that a token takes in a stage
+    peak: ByStage = 0.0  # FLOPs a second that one rank's devices can do
 
     def mfu_ratio(self, stage: str, tokens_per_s: float, members: int) -> float | None:
         """Share of the peak of all members that the work of a stage took; None where that is not known."""

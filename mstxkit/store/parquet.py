@@ -47,23 +47,14 @@ class _Chunk(NamedTuple):
 
 
 class RowGroup(NamedTuple):
-    """Rows that lie together in a file, and what it says of their values.
+    """Rows that lie together in a file, and what it says of their values."""
 
-    Args:
-        first: The first of them.
-        rows: So many.
-        names: Its columns.
-        bounds: The least and the greatest value of a column, where that is said.
-        empty: Columns of which no row has a value, where that is said.
-        chunks: Where its values lie.
-    """
-
-    first: int
-    rows: int
-    names: frozenset[str]
-    bounds: dict[str, tuple[Any, Any]]
-    empty: frozenset[str]
-    chunks: tuple[_Chunk, ...]
+    first: int  # the first of them
+    rows: int  # so many
+    names: frozenset[str]  # its columns
+    bounds: dict[str, tuple[Any, Any]]  # the least and the greatest value of a column, where that is said
+    empty: frozenset[str]  # columns of which no row has a value, where that is said
+    chunks: tuple[_Chunk, ...]  # where its values lie
 
     def between(self, name: str) -> tuple[int, int] | None:
         """The least and the greatest of a column of whole numbers; None where that is not said."""

@@ -154,14 +154,8 @@ class Request:
 
 def checked(fields: Any, names: Known, source: str = "request", now_ns: int | None = None) -> Request:
     """A request from a dict that came from anywhere, from a file or of what `escalate()` was given.
-
-    Args:
-        names: Which stages, ranks and presets there are.
-        source: What messages call it: its file's name.
-        now_ns: As `created_ns` where that is left out; default: this host's wall clock.
-
-    Raises:
-        ConfigError: with one `Problem` for each thing in it that is wrong or unknown.
+    `source`: what messages call it. `now_ns`: as `created_ns` where that is left out; default: this host's wall clock.
+    Raises ConfigError: with one `Problem` for each thing in it that is wrong or unknown.
     """
     return _RequestFields(fields, names, source, time.time_ns() if now_ns is None else now_ns).request()
 

@@ -22,13 +22,8 @@ _NAMED = 3  # of the runs in a folder that is none
 
 def open_run_folder(path: str | os.PathLike[str], new_id: str = "") -> tuple[Path, str]:
     """Make or check a run folder and return it, resolved, with the run's id.
-
-    Args:
-        path: The folder.
-        new_id: What its id becomes, where it is no run yet; default: as `likely_id`.
-
-    Raises:
-        CaptureError: it cannot be made, is not a folder, belongs to somebody else, or is not writable.
+    `new_id`: what its id becomes, where it is no run yet; default: as `likely_id`.
+    Raises CaptureError: it cannot be made, is not a folder, belongs to somebody else, or is not writable.
     """
     asked = Path(path)
     try:

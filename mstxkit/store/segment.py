@@ -72,18 +72,12 @@ class Payload(NamedTuple):
 
 
 class Content(NamedTuple):
-    """What becomes the content of a records block: texts as they are stored, planes, attributes, one after the other.
+    """What becomes the content of a records block: texts as they are stored, planes, attributes, one after another."""
 
-    Args:
-        stream: All of it.
-        texts: The texts as they lay in the bank.
-        text_bytes: How much of `stream` the stored texts are.
-        n, m, extent: As in a `Payload`.
-    """
-
-    stream: Buffer
-    texts: bytes
-    text_bytes: int
+    stream: Buffer  # all of it
+    texts: bytes  # the texts as they lay in the bank
+    text_bytes: int  # how much of `stream` the stored texts are
+    # n, m, extent: as in a `Payload`
     n: int
     m: int
     extent: Extent = NOTHING
@@ -158,11 +152,8 @@ def check_file_header(data: Buffer) -> None:
 
 
 def head_of(data: Buffer, offset: int, file_bytes: int) -> Head | BlockDamage:
-    """What the header of a block says, or why there is none.
-
-    Args:
-        data: The bytes from `offset` on, `HEAD_AT_MOST_BYTES` of them where the file has so many.
-        file_bytes: The length of the file.
+    """What the header of a block says, or why there is none, in a file of so many bytes.
+    `data`: the bytes from `offset` on, `HEAD_AT_MOST_BYTES` of them where the file has so many.
     """
     if len(data) < BLOCK_HEADER_BYTES:
         return BlockDamage(offset, file_bytes - offset, "file ends inside a block's header")
@@ -286,10 +277,8 @@ def join(payload: Payload) -> bytes:
 
 def split(stream: bytes, meta: dict[str, Any]) -> Payload:
     """Cut a records block's uncompressed stream into its parts; planes and attributes stay where they are in it.
-
-    Raises:
-        FormatError: the meta does not say how long they are, the stream is not as long as it says, or texts that are
-            stored as columns are none.
+    Raises FormatError: the meta does not say how long they are, the stream is not as long as it says, or texts that are
+    stored as columns are none.
     """
     n, m, text_bytes = (_size_at(meta, name) for name in ("records", "attributes", "text_bytes"))
     planes_end = text_bytes + n * records.RECORD_BYTES

@@ -28,23 +28,14 @@ class LiveSettings(NamedTuple):
 
 
 class Figures(NamedTuple):
-    """What who judges says to all hosts.
+    """What who judges says to all hosts."""
 
-    Args:
-        step: That was judged last.
-        values: By their public names.
-        settings: The version by which it was judged.
-        written_ns: Wall clock.
-        is_final: Was all judged that there was, by who has left off since?
-        asks: How often rings were asked for: once more than before, and each host asks its processes.
-    """
-
-    step: int | None = None
-    values: Mapping[str, float] = {}
-    settings: int = 0
-    written_ns: int = 0
-    is_final: bool = False
-    asks: int = 0
+    step: int | None = None  # that was judged last
+    values: Mapping[str, float] = {}  # by their public names
+    settings: int = 0  # the version by which it was judged
+    written_ns: int = 0  # wall clock
+    is_final: bool = False  # was all judged that there was, by who has left off since?
+    asks: int = 0  # how often rings were asked for: once more than before, and each host asks its processes
 
     def as_json(self, run_id: str) -> bytes:
         """Its file."""

@@ -48,18 +48,12 @@ class StackFrame(NamedTuple):
 
 
 class ThreadStack(NamedTuple):
-    """What a thread was at, innermost call first.
+    """What a thread was at, innermost call first."""
 
-    Args:
-        ident: Python's number of the thread.
-        tid: The kernel's; 0 where it is not known.
-        name: Python's; "" where it is not known.
-    """
-
-    ident: int
+    ident: int  # Python's number of the thread
     frames: tuple[StackFrame, ...] = ()
-    tid: int = 0
-    name: str = ""
+    tid: int = 0  # the kernel's; 0 where it is not known
+    name: str = ""  # Python's; "" where it is not known
 
     def as_json(self) -> dict[str, Any]:
         """Plain values."""
@@ -77,25 +71,16 @@ class ThreadStack(NamedTuple):
 
 
 class LastWords(NamedTuple):
-    """All that a file says.
+    """All that a file says."""
 
-    Args:
-        threads: As they were written last.
-        exceptions: Of each that nobody caught: `type`, `text`, `thread`, `is_main`, `time_ns`, `who`.
-        fatal: The signal that ended it, in CPython's words; "" where none did.
-        signal: Whoever sends this one has all threads written; 0: nobody is there to do so.
-        answers: How often it has written them itself, as it was asked, with the GIL.
-        full_answers: How often it has also said who it is, and handed over its ring where that was asked for.
-        gone: Of whoever saw that it was gone: `by`, `gone_ns`, `watched`, `signal`.
-    """
-
-    threads: tuple[ThreadStack, ...] = ()
+    threads: tuple[ThreadStack, ...] = ()  # as they were written last
+    # Of each that nobody caught: `type`, `text`, `thread`, `is_main`, `time_ns`, `who`.
     exceptions: tuple[Mapping[str, Any], ...] = ()
-    fatal: str = ""
-    signal: int = 0
-    answers: int = 0
-    full_answers: int = 0
-    gone: Mapping[str, Any] = {}
+    fatal: str = ""  # the signal that ended it, in CPython's words; "" where none did
+    signal: int = 0  # whoever sends this one has all threads written; 0: nobody is there to do so
+    answers: int = 0  # how often it has written them itself, as it was asked, with the GIL
+    full_answers: int = 0  # how often it has also said who it is, and handed over its ring where that was asked for
+    gone: Mapping[str, Any] = {}  # of whoever saw that it was gone: `by`, `gone_ns`, `watched`, `signal`
 
     @property
     def death(self) -> dict[str, Any]:
@@ -119,12 +104,9 @@ def line_of(word: str, fields: Mapping[str, Any]) -> bytes:
 
 
 def add_death(live_file: Path, by: str, gone_ns: int, **more: Any) -> None:
-    """Say that the process of a live file is gone. Never raises: whoever seals that says when he saw it.
-
-    Args:
-        by: Who saw it: a process of the run by its name, or WATCHMAN.
-        gone_ns: CLOCK_MONOTONIC.
-        more: `watched`, was it seen at that moment, and `signal`.
+    """Say that the process of a live file is gone, as a process of the run of this name, or WATCHMAN, saw. Never
+    raises: whoever seals that says when he saw it. `gone_ns`: CLOCK_MONOTONIC. `more`: `watched`, was it seen at that
+    moment, and `signal`.
     """
     line = b"\n" + line_of(GONE, {"by": by, "gone_ns": gone_ns, **more})
     for suffix, made in ((layout.STACKS_SUFFIX, 0), (layout.TOLD_SUFFIX, os.O_CREAT)):

@@ -25,16 +25,11 @@ _CLOCKS_AGREE_S = 1.0
 
 
 class Age(NamedTuple):
-    """How long ago something was written.
+    """How long ago something was written."""
 
-    Args:
-        seconds: By the writer's clock and the reader's: where these are two, and differ, it is as wrong, and it may be
-            below 0.
-        is_exact: Was one clock enough, as both are on one host?
-    """
-
+    # By the writer's clock and the reader's: where these are two, and differ, it is as wrong, and it may be below 0.
     seconds: float
-    is_exact: bool
+    is_exact: bool  # was one clock enough, as both are on one host?
 
     @property
     def words(self) -> str:
@@ -45,29 +40,20 @@ class Age(NamedTuple):
 
 
 class Whereabouts(NamedTuple):
-    """Where one process was, and when that was seen.
+    """Where one process was, and when that was seen."""
 
-    Args:
-        host, pid, rank, role, part: Of the process; None where that is not known.
-        step: Its newest; None before its first.
-        stage: The innermost that is open; None between two of them.
-        in_stage_s: How long it had been in it.
-        written_ns: Wall clock of its host.
-        age: At the moment of reading.
-        under: What it works under; docs of `host/parts.py`.
-    """
-
+    # host, pid, rank, role, part: of the process; None where that is not known
     host: str
     pid: int
     rank: int | None
     role: str
     part: str
-    step: int | None
-    stage: str | None
-    in_stage_s: float | None
-    written_ns: int
-    age: Age
-    under: str = ""
+    step: int | None  # its newest; None before its first
+    stage: str | None  # the innermost that is open; None between two of them
+    in_stage_s: float | None  # how long it had been in it
+    written_ns: int  # wall clock of its host
+    age: Age  # at the moment of reading
+    under: str = ""  # what it works under; docs of `host/parts.py`
 
     @property
     def who(self) -> tuple[int | None, str, str]:
@@ -109,13 +95,8 @@ def write(run: Path, run_id: str, folder: Path, processes: Iterable[Mapping[str,
 
 def seen(run: Path, run_id: str, unusable: list[Unusable] | None = None) -> list[Whereabouts]:
     """Where the processes of a run were last, by rank and host; files that cannot be used are added to `unusable`."""
-    places: list[Whereabouts] = []
-    for file in files_in(run):
-        try:
-            places += in_file(file, run_id)
-        except Unusable as exc:
-            if unusable is not None:
-                unusable.append(exc)
+    each = documents.each_usable(files_in(run), lambda file: in_file(file, run_id), unusable)
+    places = [where for of_host in each for where in of_host]
     return sorted(places, key=lambda where: (where.rank is None, where.rank or 0, where.host, where.pid))
 
 
