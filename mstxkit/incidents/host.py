@@ -49,38 +49,23 @@ _PLACE = "rank", "role", "part"
 
 
 class HostEvent(NamedTuple):
-    """Something by itself: a death, or an exception.
+    """Something by itself: a death, or an exception."""
 
-    Args:
-        kind: Of `store.incidents.KINDS`.
-        process: Its name.
-        time_ns: When it was seen; wall clock.
-    """
-
-    kind: str
-    process: str
-    time_ns: int
+    kind: str  # of `store.incidents.KINDS`
+    process: str  # its name
+    time_ns: int  # when it was seen; wall clock
 
 
 class WatchedHost:
-    """Its processes. One thread, but for `seen`.
-
-    Args:
-        folder: Of the live files.
-        hang_s: As `capture(hang_s=...)` says.
-
-    Attributes:
-        seen: The names of those that were there at the last look. Any thread.
-        ended: Those that have ended in order, with the ranges that they had not left.
-        lock: By which it shows that it gets on.
-    """
+    """Its processes, by the folder of their live files. One thread, but for `seen`. `hang_s`: as `capture` has it."""
 
     def __init__(self, folder: Path, hang_s: float) -> None:
         self._folder, self.hang_s = folder, hang_s
         self.settings = Hang()
-        self.seen: tuple[str, ...] = ()
-        self.lock = -1
+        self.seen: tuple[str, ...] = ()  # the names of those that were there at the last look; any thread
+        self.lock = -1  # by which it shows that it gets on
         self.processes: dict[str, WatchedProcess] = {}
+        # Those that have ended in order, with the ranges that they had not left.
         self.ended: dict[str, list[RangeInside]] = {}
         self._efforts: dict[str, deque[tuple[int, Effort]]] = {}
         self._past: dict[tuple[str, str, str], deque[float]] = {}

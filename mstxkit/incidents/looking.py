@@ -29,23 +29,16 @@ _BEGIN_TOGETHER_NS = 3 * _NS
 
 
 class RangeInside(NamedTuple):
-    """A range that a process is inside of.
+    """A range that a process is inside of."""
 
-    Args:
-        slot: As it stands in the live file.
-        name, domain, stage: Texts; "?" where they are not known, "" for no stage.
-        since_ns: When it began, CLOCK_MONOTONIC.
-        quiet_ns: When something inside of it ended or began last, or it itself did.
-        ended: So many of its kind have ended here, at least.
-    """
-
-    slot: Slot
+    slot: Slot  # as it stands in the live file
+    # name, domain, stage: texts; "?" where they are not known, "" for no stage
     name: str
     domain: str
     stage: str
-    since_ns: int
-    quiet_ns: int
-    ended: int = 0
+    since_ns: int  # when it began, CLOCK_MONOTONIC
+    quiet_ns: int  # when something inside of it ended or began last, or it itself did
+    ended: int = 0  # so many of its kind have ended here, at least
 
 
 class LastRange(NamedTuple):

@@ -45,32 +45,17 @@ class JudgedRange(NamedTuple):
 
 
 class Facts(NamedTuple):
-    """What the host's watchman has seen of a process over time.
+    """What the host's watchman has seen of a process over time."""
 
-    Args:
-        judged: What it is inside of, outermost first on each track.
-        works: Do CPU or disk work for it?
-        quiet_s: Since anything in it has ended or begun.
-        gone_ns: When it was gone, wall clock; 0 while it lives.
-        signal: That has ended it; 0: none, or not known.
-    """
-
-    judged: Sequence[JudgedRange] = ()
-    works: bool = False
-    quiet_s: float = 0.0
-    gone_ns: int = 0
-    signal: int = 0
+    judged: Sequence[JudgedRange] = ()  # what it is inside of, outermost first on each track
+    works: bool = False  # do CPU or disk work for it?
+    quiet_s: float = 0.0  # since anything in it has ended or begun
+    gone_ns: int = 0  # when it was gone, wall clock; 0 while it lives
+    signal: int = 0  # that has ended it; 0: none, or not known
 
 
 def report(process: WatchedProcess, folder: Path, facts: Facts, answer: Answer) -> dict[str, Any]:
-    """Plain values, within the process's share of what all may take.
-
-    Args:
-        process: To report on.
-        folder: Of the live files.
-        facts: What was seen of it.
-        answer: What it is at.
-    """
+    """Plain values, within the process's share of what all may take. `folder`: of the live files."""
     who = {key: process.who.get(key) for key in WHO}
     ours = [thread.tid for thread in answer.threads if thread.name.startswith(_OURS)]  # they wait for the run's disk
     state = "gone" if facts.gone_ns else kernel.state_of(process.pid, ours) if process.pid else ""

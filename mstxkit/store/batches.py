@@ -79,54 +79,27 @@ class Batch(NamedTuple):
 
     head: Mapping[str, Any]  # docs/internals/cluster.md
     parts: Sequence[tuple[str, int, bytes]]  # kind, number of the process, rows
-    size_bytes: int = 0  # with its frame
+    size_bytes: int  # with its frame
+    host: str  # who sends
+    boot: str  # of the kernel, whose CLOCK_MONOTONIC its times are on
+    place: str  # which host it is, and which of several with one name
+    sender: str  # of whom the numbers of processes and of batches are: another one after each start of an agent
+    number: int | None  # how many batches its sender had made before; None where it does not say
+    clock: tuple[int, int, int] | None  # CLOCK_MONOTONIC, CLOCK_REALTIME, half the bracket, ns; None where it has none
+    time_s: float  # when it was made, by its host's wall clock; 0.0 where it does not say
+    settings: int  # the version of the settings that its sender has
+    has_ended: bool  # does its host say goodbye?
 
-    @property
-    def host(self) -> str:
-        """Who sends."""
-        return _read_name(self.head.get("host"))
-
-    @property
-    def boot(self) -> str:
-        """Of the kernel, whose CLOCK_MONOTONIC its times are on."""
-        return _read_name(self.head.get("boot"))
-
-    @property
-    def place(self) -> str:
-        """Which host it is, and which of several with one name."""
-        return _read_name(self.head.get("place")) or self.host
-
-    @property
-    def time_s(self) -> float:
-        """When it was made, by its host's wall clock; 0.0 where it does not say."""
-        clock = self.clock
-        return 0.0 if clock is None else clock[1] / 1e9
-
-    @property
-    def sender(self) -> str:
-        """Of whom the numbers of processes and of batches are: another one after each start of an agent."""
-        return _read_name(self.head.get("sender")) or self.host
-
-    @property
-    def number(self) -> int | None:
-        """How many batches its sender had made before; None where it does not say."""
-        return small_number(self.head.get("number"))
-
-    @property
-    def clock(self) -> tuple[int, int, int] | None:
-        """CLOCK_MONOTONIC, CLOCK_REALTIME, half the bracket, ns; None where it has none."""
-        pair = [whole_number(value) for value in list_of(self.head.get("clock"))]
-        return (pair[0], pair[1], pair[2]) if len(pair) == 3 and pair[0] and pair[1] else None
-
-    @property
-    def settings(self) -> int:
-        """The version of the settings that its sender has."""
-        return values.count_of(self.head.get("settings"))
-
-    @property
-    def has_ended(self) -> bool:
-        """Does its host say goodbye?"""
-        return self.head.get("goodbye") is True
+    @classmethod
+    def of(cls, head: Mapping[str, Any], parts: Sequence[tuple[str, int, bytes]], size_bytes: int = 0) -> Batch:
+        """What a head says of its batch."""
+        host, boot, place, sender = (_read_name(head.get(key)) for key in ("host", "boot", "place", "sender"))
+        times = tuple(map(whole_number, list_of(head.get("clock"))))
+        clock = times if len(times) == 3 and times[0] and times[1] else None
+        return cls(
+            head, parts, size_bytes, host, boot, place or host, sender or host, small_number(head.get("number")), clock,
+            clock[1] / 1e9 if clock else 0.0, values.count_of(head.get("settings")), head.get("goodbye") is True,
+        )  # fmt: skip
 
     def processes(self) -> Iterator[HandingProcess]:
         """Those that are new or have changed."""
@@ -207,7 +180,7 @@ def _batch_at(data: bytes, start: int, run_id: str) -> Batch | None:
     if head.get("format") != FORMAT or (run_id and head.get("run") != run_id):
         return None
     parts = _split_body(head, data, middle, end)
-    return None if parts is None else Batch(head, parts, end - start)
+    return None if parts is None else Batch.of(head, parts, end - start)
 
 
 def _split_body(head: Mapping[str, Any], data: bytes, at: int, end: int) -> list[tuple[str, int, bytes]] | None:
@@ -245,22 +218,19 @@ class BatchFile:
     def read(self) -> Iterator[Batch]:
         """What has come since the last time. What cannot be read now is read later."""
         try:
-            yield from self._read_batches()
+            status = os.lstat(self._path)
+            which = status.st_dev, status.st_ino
+            if which == self._which and status.st_size == self._size:
+                return
+            if self._which is None and which[1] != self._was_at[0]:
+                yield from self._of_old(None)
+            elif self._which is not None and which != self._which:
+                yield from self._of_old(self._which)  # it has been put aside since: its rest first
+                self._at = 0
+            with documents.closing(documents.open_regular(self._path)) as descriptor:
+                yield from self._read_rest(descriptor)
         except (OSError, FormatError):
             self._size = -1
-
-    def _read_batches(self) -> Iterator[Batch]:
-        status = os.lstat(self._path)
-        which = status.st_dev, status.st_ino
-        if which == self._which and status.st_size == self._size:
-            return
-        if self._which is None and which[1] != self._was_at[0]:
-            yield from self._of_old(None)
-        elif self._which is not None and which != self._which:
-            yield from self._of_old(self._which)  # it has been put aside since: its rest first
-            self._at = 0
-        with documents.closing(documents.open_regular(self._path)) as descriptor:
-            yield from self._read_rest(descriptor)
 
     def _read_rest(self, descriptor: int) -> Iterator[Batch]:
         status = os.fstat(descriptor)

@@ -17,7 +17,7 @@ from .. import faults
 from ..errors import CaptureError, MstxkitError
 from ..host import folders
 from . import documents, layout, report
-from .documents import FORMAT, LIMIT_BYTES, Unusable, WrittenByNewer, document_in
+from .documents import LIMIT_BYTES, Unusable, WrittenByNewer, document_in
 from .report import Acknowledgement
 
 MESSAGES_AT_MOST, ID_AT_MOST = 1000, 200
@@ -115,7 +115,7 @@ def messages_in(content: bytes, file: Path, run_id: str) -> list[dict[str, Any]]
 def encoded(run_id: str, messages: list[dict[str, Any]]) -> bytes:
     """The content of a file of the newest of these messages that fit."""
     while True:
-        content = json.dumps({"format": FORMAT, "run": run_id, "messages": messages}).encode()
+        content = documents.encoded(run_id, {"messages": messages})
         if len(content) <= LIMIT_BYTES:
             return content
         del messages[: max(1, len(messages) // 8)]

@@ -9,7 +9,6 @@ A manifest is written last: what has none is no part of the dataset, and is remo
 
 from __future__ import annotations
 
-import json
 import re
 from datetime import datetime, timezone
 from pathlib import Path
@@ -112,8 +111,8 @@ def write(run: Path, run_id: str, batch: CompactedBatch) -> None:
     Raises OSError, MstxkitError: it cannot be written.
     """
     folders.make_folder(run / FOLDER)
-    content = json.dumps({"format": documents.FORMAT, "run": run_id, **batch._asdict()}).encode()
-    documents.replace_file(run / FOLDER / f"{batch.host}.{batch.number}{MANIFEST_SUFFIX}", content, True)
+    file = run / FOLDER / f"{batch.host}.{batch.number}{MANIFEST_SUFFIX}"
+    documents.replace_file(file, documents.encoded(run_id, batch._asdict()), True)
 
 
 def drafts_of(run: Path, host: str) -> Iterator[Path]:

@@ -14,7 +14,7 @@ import threading
 import time
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, Callable, Iterable, Iterator, TypeVar
+from typing import Any, Callable, Iterable, Iterator, Mapping, TypeVar
 
 from ..errors import CaptureError, FormatError, MstxkitError
 from .values import whole_number
@@ -240,6 +240,11 @@ def document_in(content: bytes, file: Path, run_id: str, what: str = "file") -> 
     if run_id and fields.get("run") != run_id:
         raise Unusable(file, "belongs to another run")
     return fields
+
+
+def encoded(run_id: str, fields: Mapping[str, Any]) -> bytes:
+    """A document of format 1 and of this run with these fields."""
+    return json.dumps({"format": FORMAT, "run": run_id, **fields}).encode()
 
 
 def object_in(content: bytes | str) -> dict[str, Any]:

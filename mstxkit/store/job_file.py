@@ -6,14 +6,12 @@ rights may have written it, so what is no number or text is left out, and everyt
 
 from __future__ import annotations
 
-import json
 import os
 import time
 from pathlib import Path
 from typing import Any, Mapping, NamedTuple
 
 from . import documents, layout, values
-from .documents import FORMAT
 from .values import finite_number, list_of, small_number, step_number, table_of, whole_number
 
 ROLES_AT_MOST, STAGES_AT_MOST, LATE_AT_MOST, SILENT_AT_MOST, NOTES_AT_MOST = 64, 64, 8, 16, 8
@@ -97,7 +95,7 @@ class JobState(NamedTuple):
              "late": [rank._asdict() for rank in role.late]}
             for role in kept
         ]  # fmt: skip
-        return json.dumps({"format": FORMAT, "run": run_id, **self._asdict(), "roles": roles}).encode()
+        return documents.encoded(run_id, {**self._asdict(), "roles": roles})
 
 
 def write(run: Path, run_id: str, state: JobState) -> None:

@@ -152,11 +152,9 @@ def session_parts(stage: str, step: int | None, rank: int) -> tuple[str, str, st
 
 
 def request_parts(request: str, stage: str, step: int | None, nth: int, is_only: bool) -> tuple[str, ...]:
-    """The folders on the way from the run to the data of one session of a request, where tools look.
-
-    Args:
-        nth: Which session of this stage, step and rank it is, from 1 on.
-        is_only: Can there be one window alone? Else each has a folder: tools take one profile of a rank in a folder.
+    """The folders on the way from the run to the data of one session of a request, where tools look: of the `nth` of
+    this stage, step and rank, from 1 on.
+    `is_only`: can there be one window alone? Else each has a folder: tools take one profile of a rank in a folder.
     """
     top = (PROFILES, stage_in_names(request))
     if is_only and nth == 1:

@@ -61,6 +61,24 @@ class Report(NamedTuple):
         return report
 
 
+class EscalationNews(NamedTuple):
+    """One request in a state that it has just come to: from who judges a run to who exports what he says."""
+
+    request: str  # its id
+    state: str  # one of OPEN_STATES and END_STATES, of all ranks together
+    # time_ns, asked_ns: wall clock: when that was seen, and when it was asked for
+    time_ns: int
+    asked_ns: int
+    counts: str = ""  # `armed 3, done 5 of 8`
+    reason: str = ""  # of a rank in that state, in its words; "" for none
+    # stages, ranks, preset: what was asked for
+    stages: tuple[str, ...] = ()
+    ranks: tuple[int, ...] = ()
+    preset: str = ""
+    asks: str = ""  # why, in the asker's words
+    verdict: str = ""  # id of the verdict that asks; "" for none
+
+
 class StepPace(NamedTuple):
     """The step of a process, since when on CLOCK_MONOTONIC, and what one took last; None: not known yet."""
 

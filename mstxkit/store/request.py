@@ -44,29 +44,21 @@ class Known(NamedTuple):
 
 
 class Sample(NamedTuple):
-    """Which part of each occurrence of a stage is recorded.
+    """Which part of each occurrence of a stage is recorded."""
 
-    Args:
-        per: `micro_batch`, `mini_batch` or `decode_step`: what is counted, from 0 in each occurrence.
-        skip, record: How many of these pass first, and how many are recorded then.
-    """
-
-    per: str
+    per: str  # `micro_batch`, `mini_batch` or `decode_step`: what is counted, from 0 in each occurrence
+    # skip, record: how many of these pass first, and how many are recorded then
     skip: int = 0
     record: int = 1
 
 
 class Planned(NamedTuple):
-    """When a window begins that a configuration names: every rank knows it from the start.
+    """When a window begins that a configuration names: every rank knows it from the start."""
 
-    Args:
-        first_step: As the configuration counts it, from 1.
-        counted_from: What step 1 is: `training`, the first step ever; `process`, the first one after this start.
-        framework: Whose own section it is from: where that carries it out itself, the request is refused. "": nobody's.
-    """
-
-    first_step: int
+    first_step: int  # as the configuration counts it, from 1
+    # What step 1 is: `training`, the first step ever; `process`, the first one after this start.
     counted_from: str = "training"
+    # Whose own section it is from: where that carries it out itself, the request is refused. "": nobody's.
     framework: str = ""
 
 
@@ -75,42 +67,32 @@ _UNLIMITED = SessionLimits()
 
 @dataclass(frozen=True)
 class Request:
-    """One request: which stages of which ranks are profiled how, for how long.
+    """One request: which stages of which ranks are profiled how, for how long."""
 
-    Args:
-        stages: Canonical keys, sorted.
-        ranks: Global ranks, sorted; or `"all"`; or `"suspect+peer"`: whom the analysis suspects, and one to compare;
-            or groups, `"dp:3,host:node7"` (groups.py). Whom words mean goes with the message that asks.
-        steps: Every occurrence of the stages in so many steps in a row; None where occurrences are counted.
-        occurrences: The next so many occurrences of each stage; None where steps are.
-        preset, options: A preset's name, and options over it by name, sorted; without a preset these say it all.
-        sample: A part of each occurrence only.
-        limits: What ends a session early.
-        planned: The step at which its window begins, where a configuration says so; None: as soon as it may.
-        reason: In the asker's words; not part of the id.
-        occasion: Which of several equal calls this is: the id's only part that no one reads. The step at which a
-            program asks, the time at which a person does.
-        created_ns, expires_ns: Wall clock of the asker, as ranks ask at slightly different times, and after which no
-            session begins; not part of the id.
-        force: Let sessions take what they may, however long other ranks wait for these.
-        role: For processes of this role alone, where several roles have these ranks; "": of any.
-    """
-
-    stages: tuple[str, ...]
+    stages: tuple[str, ...]  # canonical keys, sorted
+    # Global ranks, sorted; or `"all"`; or `"suspect+peer"`: whom the analysis suspects, and one to compare; or
+    # groups, `"dp:3,host:node7"` (groups.py). Whom words mean goes with the message that asks.
     ranks: Ranks
+    # Every occurrence of the stages in so many steps in a row; None where occurrences are counted.
     steps: int | None = 1
-    occurrences: int | None = None
+    occurrences: int | None = None  # the next so many occurrences of each stage; None where steps are
+    # preset, options: a preset's name, and options over it by name, sorted; without a preset these say it all
     preset: str | None = DEFAULT_PRESET
     options: tuple[tuple[str, Any], ...] = ()
-    sample: Sample | None = None
-    limits: SessionLimits = _UNLIMITED
-    reason: str = ""
+    sample: Sample | None = None  # a part of each occurrence only
+    limits: SessionLimits = _UNLIMITED  # what ends a session early
+    reason: str = ""  # in the asker's words; not part of the id
+    # Which of several equal calls this is: the id's only part that no one reads. The step at which a program
+    # asks, the time at which a person does.
     occasion: str = ""
+    # The step at which its window begins, where a configuration says so; None: as soon as it may.
     planned: Planned | None = None
+    # created_ns, expires_ns: wall clock of the asker, as ranks ask at slightly different times, and after which
+    # no session begins; not part of the id
     created_ns: int = 0
     expires_ns: int = LIVES_S * 10**9
-    force: bool = False
-    role: str = ""
+    force: bool = False  # let sessions take what they may, however long other ranks wait for these
+    role: str = ""  # for processes of this role alone, where several roles have these ranks; "": of any
 
     @property
     def id(self) -> str:

@@ -7,7 +7,6 @@ start; inside it no link is followed.
 
 from __future__ import annotations
 
-import json
 import os
 import time
 from contextlib import suppress
@@ -111,5 +110,4 @@ def _agreed_id(folder: Path, new_id: str) -> str:
 
 
 def _write_run(folder: Path, run_id: str) -> bool:
-    content = {"format": documents.FORMAT, "run": run_id, "created_ns": time.time_ns()}
-    return documents.write_new(folder / layout.RUN_FILE, json.dumps(content).encode())
+    return documents.write_new(folder / layout.RUN_FILE, documents.encoded(run_id, {"created_ns": time.time_ns()}))

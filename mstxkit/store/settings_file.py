@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from pathlib import Path
 from typing import Any, Mapping, NamedTuple
@@ -13,7 +12,7 @@ from typing import Any, Mapping, NamedTuple
 from ..errors import CaptureError, MstxkitError
 from ..host import folders
 from . import documents, layout, values
-from .documents import FORMAT, Unusable, WrittenByNewer
+from .documents import Unusable, WrittenByNewer
 from .values import finite_number, step_number, table_of, text_of
 
 VALUES_AT_MOST, FIGURES_AT_MOST, NAME_AT_MOST = 256, 4096, 300
@@ -39,7 +38,7 @@ class Figures(NamedTuple):
 
     def as_json(self, run_id: str) -> bytes:
         """Its file."""
-        return json.dumps({"format": FORMAT, "run": run_id, **self._asdict(), "values": dict(self.values)}).encode()
+        return documents.encoded(run_id, {**self._asdict(), "values": dict(self.values)})
 
 
 def read_settings(run: Path, run_id: str) -> LiveSettings:
@@ -58,8 +57,8 @@ def change_settings(run: Path, run_id: str, changed: Mapping[str, float]) -> Liv
         with documents.locked(folder / f"{layout.SETTINGS}.lock", _WITHIN_S):
             before = _usable_settings(run, run_id)
             after = LiveSettings(before.version + 1, {**before.values, **changed})
-            fields = {"format": FORMAT, "run": run_id, "written_ns": time.time_ns(), **after._asdict()}
-            documents.replace_file(folder / layout.SETTINGS, json.dumps(fields).encode())
+            fields = {"written_ns": time.time_ns(), **after._asdict()}
+            documents.replace_file(folder / layout.SETTINGS, documents.encoded(run_id, fields))
             return after
     except (OSError, CaptureError) as exc:
         raise MstxkitError(f"settings cannot be left in {folder}: {exc}") from exc

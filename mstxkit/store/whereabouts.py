@@ -5,7 +5,6 @@ One small file a host, replaced as a whole. What it says is as old as it is: eve
 
 from __future__ import annotations
 
-import json
 import math
 import os
 import time
@@ -14,7 +13,7 @@ from typing import Any, Iterable, Mapping, NamedTuple
 
 from ..host import folders, identity, parts
 from . import documents, layout
-from .documents import FORMAT, Unusable
+from .documents import Unusable
 from .report import Acknowledgement
 from .values import list_of, small_number, step_number, table_of, text_of, whole_number
 
@@ -83,14 +82,14 @@ def write(run: Path, run_id: str, folder: Path, processes: Iterable[Mapping[str,
     Raises OSError, CaptureError: it cannot be written; FileNotFoundError where there is no such run.
     """
     about = {
-        "format": FORMAT, "run": run_id, "host": identity.host(), "boot": identity.boot_id(),
-        "timens": identity.namespace("time"), "keeper": os.getpid(),
-        "written_ns": time.time_ns(), "mono_ns": time.monotonic_ns(), "processes": list(processes)[:PROCESSES_AT_MOST],
+        "host": identity.host(), "boot": identity.boot_id(), "timens": identity.namespace("time"),
+        "keeper": os.getpid(), "written_ns": time.time_ns(), "mono_ns": time.monotonic_ns(),
+        "processes": list(processes)[:PROCESSES_AT_MOST],
     }  # fmt: skip
     os.stat(run)  # what somebody has removed is not made anew here
     folders.make_folder(run / layout.NOW)
     name = layout.name_of_host(folder, layout.NOW_SUFFIX)
-    documents.replace_file(run / layout.NOW / name, json.dumps(about).encode())
+    documents.replace_file(run / layout.NOW / name, documents.encoded(run_id, about))
 
 
 def seen(run: Path, run_id: str, unusable: list[Unusable] | None = None) -> list[Whereabouts]:

@@ -14,9 +14,9 @@ from ..errors import MstxkitError
 from ..reading import otlp_spans
 from ..reading.otlp_spans import JobSpan
 from ..store import documents
-from ..store.escalation_news import EscalationNews
 from ..store.job_file import JobState, RoleFigures
 from ..store.metrics_setting import AUTO, OTLP, PAGE, RAY, TARGETS, TEXTFILE, MetricsSetting, Outlet, of_word
+from ..store.report import EscalationNews
 from ..store.verdicts import Verdict
 from . import discovery, exposition, samples, textfile
 from .endpoint import Endpoint
