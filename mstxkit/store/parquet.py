@@ -236,7 +236,11 @@ class _Reading:
         if kind == _BINARY:
             return self._bytes(self._read_varint())
         if kind in _LISTS:
-            return self._read_list(deep + 1)
+            head = self._read_byte()
+            count = self._read_varint() if head >> 4 == 15 else head >> 4
+            if count > len(self._content) - self.at:
+                raise self._say_wrong("claims more than it holds")
+            return [self._value(head & 15, deep + 1) for _ in range(count)]
         if kind == _STRUCT:
             return self.struct(deep + 1)
         if kind in (_TRUE, _FALSE, _BYTE):
@@ -244,13 +248,6 @@ class _Reading:
         if kind == _DOUBLE:
             return self._bytes(8)
         raise self._say_wrong("holds a kind of value that there is not")
-
-    def _read_list(self, deep: int) -> list[Any]:
-        head = self._read_byte()
-        count = self._read_varint() if head >> 4 == 15 else head >> 4
-        if count > len(self._content) - self.at:
-            raise self._say_wrong("claims more than it holds")
-        return [self._value(head & 15, deep) for _ in range(count)]
 
     def _bytes(self, size: int) -> bytes:
         if size > len(self._content) - self.at:

@@ -201,19 +201,15 @@ class _RequestFields:
         elif isinstance(ranks, str) and ranks in (ALL, SUSPECT_AND_PEER):
             return ranks
         elif groups.are_groups(ranks):
-            return self._read_groups(str(ranks))
+            try:
+                return groups.plain(str(ranks))
+            except ValueError as exc:
+                self._wrong("ranks", ranks, f"{exc}; give numbers, {', '.join(groups.FORMS)}")
         elif not isinstance(ranks, (list, tuple)) or not ranks:
             self._wrong("ranks", ranks, "must be a list of ranks, or a word", (ALL, SUSPECT_AND_PEER, *groups.FORMS))
         else:
             return self._check_numbered(ranks)
         return ()
-
-    def _read_groups(self, words: str) -> Ranks:
-        try:
-            return groups.plain(words)
-        except ValueError as exc:
-            self._wrong("ranks", words, f"{exc}; give numbers, {', '.join(groups.FORMS)}")
-            return ()
 
     def _check_numbered(self, ranks: Collection[Any]) -> tuple[int, ...]:
         for rank in ranks:

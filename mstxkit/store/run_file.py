@@ -75,17 +75,13 @@ def why_none(run: str | os.PathLike[str]) -> str:
     if not os.path.isdir(run):
         why = "no such folder"
     elif not layout.is_run(run):
-        why = f"not a run: it has neither {layout.RUN_FILE} nor {layout.SEALED}/ nor {layout.LIVE}/{_runs_in(run)}"
+        runs = [name for name in documents.names_in(os.path.realpath(run)) if layout.is_run(os.path.join(run, name))]
+        more = f"{len(runs) - _NAMED} more and " if len(runs) > _NAMED else ""
+        meant = f"; runs in it: {more}{', '.join(runs[-_NAMED:])}" if runs else ""
+        why = f"not a run: it has neither {layout.RUN_FILE} nor {layout.SEALED}/ nor {layout.LIVE}/{meant}"
     else:
         why = f"a damaged run: its {layout.RUN_FILE} does not say its id"
     return f"{os.fspath(run)}: {why}; a run is the folder that was given to capture() or MSTXKIT_RUN"
-
-
-def _runs_in(folder: str | os.PathLike[str]) -> str:
-    """The last ones by name of what may be meant, where it holds runs."""
-    runs = [name for name in documents.names_in(os.path.realpath(folder)) if layout.is_run(os.path.join(folder, name))]
-    more = f"{len(runs) - _NAMED} more and " if len(runs) > _NAMED else ""
-    return f"; runs in it: {more}{', '.join(runs[-_NAMED:])}" if runs else ""
 
 
 def is_run_id(value: object) -> bool:

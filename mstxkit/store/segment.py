@@ -177,19 +177,17 @@ def meta_of(data: Buffer, head: Head) -> dict[str, Any] | BlockDamage:
     """
     text = data[head.meta_at - head.offset : head.payload_at - head.offset]
     size = head.end - head.offset
-    if not _is_as_summed(data, text, head):
+    if head.version == JOINT:
+        is_as_summed = zlib.crc32(data[head.meta_at - head.offset : size]) == head.crc
+    else:
+        is_as_summed = zlib.crc32(text) == _CRC.unpack_from(data, BLOCK_HEADER_BYTES)[0]
+    if not is_as_summed:
         return BlockDamage(head.offset, size, NO_MATCH)
     try:
         meta = json.loads(bytes(text))
     except (ValueError, RecursionError):  # a checksum that holds does not say who wrote it
         meta = None
     return meta if isinstance(meta, dict) else BlockDamage(head.offset, size, "a block's content is no JSON object")
-
-
-def _is_as_summed(data: Buffer, meta: Buffer, head: Head) -> bool:
-    if head.version == JOINT:
-        return zlib.crc32(data[head.meta_at - head.offset : head.end - head.offset]) == head.crc
-    return bool(zlib.crc32(meta) == _CRC.unpack_from(data, BLOCK_HEADER_BYTES)[0])
 
 
 def _block_at(data: Buffer, at: int) -> Block | BlockDamage:

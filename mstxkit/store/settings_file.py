@@ -55,23 +55,19 @@ def change_settings(run: Path, run_id: str, changed: Mapping[str, float]) -> Liv
     try:
         folders.make_folder(folder)
         with documents.locked(folder / f"{layout.SETTINGS}.lock", _WITHIN_S):
-            before = _usable_settings(run, run_id)
+            try:
+                before = read_settings(run, run_id)
+            except WrittenByNewer:
+                raise
+            except Unusable:
+                # Its version is not known: no acknowledgement of an older one may count for the new one.
+                before = LiveSettings(int(time.time()) % (1 << 31))
             after = LiveSettings(before.version + 1, {**before.values, **changed})
             fields = {"written_ns": time.time_ns(), **after._asdict()}
             documents.replace_file(folder / layout.SETTINGS, documents.encoded(run_id, fields))
             return after
     except (OSError, CaptureError) as exc:
         raise MstxkitError(f"settings cannot be left in {folder}: {exc}") from exc
-
-
-def _usable_settings(run: Path, run_id: str) -> LiveSettings:
-    try:
-        return read_settings(run, run_id)
-    except WrittenByNewer:
-        raise
-    except Unusable:
-        # Its version is not known: no acknowledgement of an older one may count for the new one.
-        return LiveSettings(int(time.time()) % (1 << 31))
 
 
 def read_figures(file: Path, run_id: str) -> Figures | None:

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, Mapping, NamedTuple
 
 from . import documents, layout
-from .values import list_of, small_number, text_of
+from .values import count_of, list_of, short_text, small_number
 
 BEGIN, THREADS, EXCEPTION, TOLD, GONE = "begin", "threads", "exception", "told", "gone"
 # Who says that one is gone, where no process of the run does.
@@ -31,6 +31,7 @@ FATAL, KILL, TERMINATE = frozenset(_CALLED), 9, 15
 LIMIT_BYTES = 1 << 20
 FRAMES_AT_MOST, THREADS_AT_MOST, _TEXT_AT_MOST = 64, 128, 300
 _MARK = "@mstxkit "
+_short = short_text(_TEXT_AT_MOST)
 _ADDS = os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
 # What is written into the pipe of a process: that its threads are wanted, its ring as well; that there is news to log.
 ASK_THREADS, ASK_ALL, NEWS = b"?", b"!", b"n"
@@ -63,11 +64,8 @@ class ThreadStack(NamedTuple):
     def read(cls, fields: Mapping[str, Any]) -> ThreadStack:
         """Of these; what is none is left out."""
         frames = [frame for frame in map(list_of, list_of(fields.get("frames"))[:FRAMES_AT_MOST]) if len(frame) == 3]
-        read = (
-            StackFrame(_short(text_of(file)), small_number(line) or 0, _short(text_of(function)))
-            for file, line, function in frames
-        )
-        return cls(0, tuple(read), small_number(fields.get("tid")) or 0, _short(text_of(fields.get("name"))))
+        read = (StackFrame(_short(file), count_of(line), _short(function)) for file, line, function in frames)
+        return cls(0, tuple(read), count_of(fields.get("tid")), _short(fields.get("name")))
 
 
 class LastWords(NamedTuple):
@@ -169,12 +167,4 @@ def read(text: str) -> LastWords:
 def _read_threads(fields: Mapping[str, Any]) -> dict[int, tuple[int, str]]:
     """(tid, name) of each thread by Python's number of it."""
     listed = [list_of(row) for row in list_of(fields.get(THREADS))[:THREADS_AT_MOST]]
-    return {
-        row[0]: (small_number(row[1]) or 0, _short(text_of(row[2])))
-        for row in listed
-        if len(row) == 3 and type(row[0]) is int
-    }
-
-
-def _short(text: str) -> str:
-    return text[:_TEXT_AT_MOST]
+    return {row[0]: (count_of(row[1]), _short(row[2])) for row in listed if len(row) == 3 and type(row[0]) is int}
