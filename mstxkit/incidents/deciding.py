@@ -338,13 +338,12 @@ def who_all(reports: Iterable[Report]) -> str:
             others.append(who(report))
         else:
             by_role.setdefault(text_of(report.get("role")), set()).add(rank)
-    texts = [f"{_ranks_in_words(ranks)} {role}".rstrip() for role, ranks in sorted(by_role.items())]
+    texts = []
+    for role, ranks in sorted(by_role.items()):
+        text = _list_ranks(ranks)
+        word = "" if text.endswith("ranks") else "ranks " if len(ranks) > 1 else "rank "
+        texts.append(f"{word}{text} {role}".rstrip())
     return ", ".join([*texts, *others[:8]]) + (f" and {len(others) - 8} more" if len(others) > 8 else "")
-
-
-def _ranks_in_words(ranks: Collection[int]) -> str:
-    text = _list_ranks(ranks)
-    return text if text.endswith("ranks") else f"rank{'s' if len(ranks) > 1 else ''} {text}"
 
 
 def _list_ranks(ranks: Iterable[int]) -> str:

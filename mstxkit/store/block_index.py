@@ -143,16 +143,14 @@ def read(data: bytes, head: segment.Head) -> FileIndex:
         listed = [list_of(columns.get(name)) for name in (*_PLACES, *FIELDS)]
     except (ValueError, TypeError, AttributeError, RecursionError) as exc:
         raise FormatError("an index that is none", head.offset) from exc
-    entries = [_read_entry(row) for row in zip(*listed)]
+    entries = []
+    for kind, payload_at, size, crc, *rest in zip(*listed):
+        fields = {name: value for name, value in zip(FIELDS, rest) if value is not None}
+        kind, payload_at, size, crc = map(whole_number, (kind, payload_at, size, crc))
+        entries.append(IndexEntry(kind, payload_at, size, crc, fields))
     if len({len(column) for column in listed}) != 1 or not _lie_within(entries, head.offset):
         raise FormatError("an index that does not fit its file", head.offset)
     return FileIndex({**meta, "clock": {**table_of(meta.get("clock")), "anchors": anchors}}, entries)
-
-
-def _read_entry(row: tuple[Any, ...]) -> IndexEntry:
-    kind, payload_at, size, crc = (whole_number(value) for value in row[: len(_PLACES)])
-    fields = {name: value for name, value in zip(FIELDS, row[len(_PLACES) :]) if value is not None}
-    return IndexEntry(kind, payload_at, size, crc, fields)
 
 
 def _lie_within(entries: list[IndexEntry], end: int) -> bool:

@@ -278,20 +278,16 @@ def split(stream: bytes, meta: dict[str, Any]) -> Payload:
     Raises FormatError: the meta does not say how long they are, the stream is not as long as it says, or texts that are
     stored as columns are none.
     """
-    n, m, text_bytes = (_size_at(meta, name) for name in ("records", "attributes", "text_bytes"))
+    for name in ("records", "attributes", "text_bytes"):
+        if not isinstance(meta.get(name), int) or meta[name] < 0:
+            raise FormatError(f"a block whose {name!r} is no size: {str(meta.get(name))[:40]}")
+    n, m, text_bytes = meta["records"], meta["attributes"], meta["text_bytes"]
     planes_end = text_bytes + n * records.RECORD_BYTES
     if len(stream) != planes_end + m * records.RECORD_BYTES:
         raise FormatError("a block whose content is not as long as it says")
     texts = text_columns.read(stream[:text_bytes])
     view = memoryview(stream)
     return Payload(texts, view[text_bytes:planes_end], view[planes_end:], n, m)
-
-
-def _size_at(meta: dict[str, Any], name: str) -> int:
-    size = meta.get(name)
-    if not isinstance(size, int) or size < 0:
-        raise FormatError(f"a block whose {name!r} is no size: {str(size)[:40]}")
-    return size
 
 
 def compress(stream: Buffer) -> tuple[str, bytes]:
