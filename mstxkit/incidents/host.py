@@ -28,7 +28,7 @@ from .deciding import Cause
 from .dying import Death, Dying
 from .kernel import Effort
 from .looking import RangeInside, WatchedProcess
-from .reports import WHO, Facts, JudgedRange, report, wall_ns
+from .reports import Facts, JudgedRange, identify, report, wall_ns
 
 _NS = 10**9
 # Seconds between two looks at most, where somebody is quiet; all the others have just done something: twice as many.
@@ -326,7 +326,7 @@ class WatchedHost:
             return []
         if has_said_goodbye and not words.fatal and not words.exceptions:
             if (process.who.get("world_size") or 1) > 1:  # others may wait for it
-                self._dead.append({**_describe_process(process), "state": "left", "gone_ns": wall_ns(now_ns)})
+                self._dead.append({**identify(process.name, process.who), "state": "left", "gone_ns": wall_ns(now_ns)})
             self._dying.have_ended(process, now_ns)
             self.ended[process.name] = process.inside
             forget_oldest(self.ended, _DEAD_AT_MOST)
@@ -376,7 +376,7 @@ class WatchedHost:
         try:
             made = report(process, self._folder, facts, Answer("", process.last_words().threads))
         except (OSError, FormatError):
-            made = {**_describe_process(process), "state": "gone", "gone_ns": facts.gone_ns}
+            made = {**identify(process.name, process.who), "state": "gone", "gone_ns": facts.gone_ns}
         return {**made, "oom_kills": max(0, death.oom_kills), "exit_status": process.exit_status()}
 
 
@@ -388,13 +388,8 @@ def _left_by(folder: Path, name: str) -> dict[str, Any]:
         content = b""
     exceptions = stacks.read(content.decode("utf-8", "replace")).exceptions
     last = exceptions[-1] if exceptions else {}
-    who = {key: table_of(last.get("who")).get(key) for key in WHO}
-    made = {"process": name, **who, "state": "gone", "gone_ns": whole_number(last.get("time_ns"))}
+    made = {**identify(name, table_of(last.get("who"))), "state": "gone", "gone_ns": whole_number(last.get("time_ns"))}
     return {**made, "exceptions": [dict(last)], "raised": len(exceptions)}
-
-
-def _describe_process(process: WatchedProcess) -> dict[str, Any]:
-    return {"process": process.name, **{key: process.who.get(key) for key in WHO}}
 
 
 def _key_of(process: WatchedProcess, range_: RangeInside) -> tuple[str, str, str]:
