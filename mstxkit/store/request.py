@@ -214,7 +214,7 @@ class _RequestFields:
     def _check_numbered(self, ranks: Collection[Any]) -> tuple[int, ...]:
         for rank in ranks:
             if type(rank) is not int or rank not in self.names.ranks:
-                self._wrong("ranks", rank, "no rank of this run", _join_spans(self.names.ranks))
+                self._wrong("ranks", rank, "no rank of this run", spans(self.names.ranks, " to "))
         distinct = sorted({rank for rank in ranks if type(rank) is int})
         if not self.problems and len(distinct) < len(ranks):
             self._wrong("ranks", list(ranks), "a rank is given twice")
@@ -334,10 +334,3 @@ _DEMANDS = {
     **dict.fromkeys((SOME_OF, NAMES), "must be a list of names, none of them empty"),
 }  # fmt: skip
 _KEYS = ("id", "stage", *Request.__dataclass_fields__)
-
-
-def _join_spans(ranks: Collection[int]) -> tuple[str, ...]:
-    """0, 1, 2, 5 -> `0 to 2`, `5`: a run may have thousands."""
-    if isinstance(ranks, range) and ranks.step == 1 and len(ranks) > 1:
-        return (f"{ranks[0]} to {ranks[-1]}",)  # not one by one: where any rank may be named, these are billions
-    return tuple(spans(ranks, " to "))

@@ -99,6 +99,8 @@ def grouped(items: Iterable[Item], key: Callable[[Item], Key]) -> dict[Key, list
 
 def spans(numbers: Iterable[int], dash: str = "-") -> list[str]:
     """`["0", "2-7"]`: whole numbers in order, each run of them as its first and its last."""
+    if isinstance(numbers, range) and numbers.step == 1 and len(numbers) > 1:
+        return [f"{numbers[0]}{dash}{numbers[-1]}"]  # not one by one: where any rank may be named, these are billions
     there = set(numbers)
     firsts, lasts = (sorted(number for number in there if number + step not in there) for step in (-1, 1))
     return [str(first) if first == last else f"{first}{dash}{last}" for first, last in zip(firsts, lasts)]
