@@ -76,7 +76,7 @@ def as_dict(progress: Progress) -> dict[str, Any]:
     return {
         "request": asked.request.as_json(), "suspects": list(asked.suspects), "cancelled": asked.cancelled,
         "states": progress.counts(), "has_ended": progress.has_ended,
-        "ranks": [report.as_json() for report in progress.reports],
+        "ranks": [report._asdict() for report in progress.reports],
     }  # fmt: skip
 
 

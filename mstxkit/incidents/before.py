@@ -14,24 +14,16 @@ Place = tuple[str, int, int]
 
 
 class ToldBefore(NamedTuple):
-    """By incident, but what was raised: by process.
+    """By incident, but what was raised: by process."""
 
-    Args:
-        inside: The ranges of this host's processes that need not be told of any more. An incident that it opened itself
-            and did not conclude is none of these: it is still to be told.
-        stuck: Those that were stuck, with CLOCK_MONOTONIC of the last that went on in each.
-        hangs: Those that this host has told of, over or not.
-        raised: How many exceptions that nobody caught.
-        gone: Who was gone, by process.
-        open: The newest, where nobody has concluded it yet.
-    """
-
+    # The ranges of this host's processes that need not be told of any more. An incident that it opened itself and
+    # did not conclude is none of these: it is still to be told.
     inside: dict[str, set[Place]]
-    stuck: dict[str, dict[Place, int]]
-    hangs: dict[str, Incident]
-    raised: dict[str, int]
-    gone: set[str]
-    open: Call | None = None
+    stuck: dict[str, dict[Place, int]]  # those that were stuck, with CLOCK_MONOTONIC of the last that went on in each
+    hangs: dict[str, Incident]  # those that this host has told of, over or not
+    raised: dict[str, int]  # how many exceptions that nobody caught
+    gone: set[str]  # who was gone, by process
+    open: Call | None = None  # the newest, where nobody has concluded it yet
 
 
 def told_before(folders: IncidentFolders) -> ToldBefore:

@@ -13,7 +13,7 @@ from typing import Any, Collection, Iterable, Mapping, NamedTuple, Sequence
 from ..host import parts
 from ..store.collectives import ranks_as_text, ranks_in
 from ..store.stacks import ThreadStack
-from ..store.values import grouped, list_of, small_number, table_of, text_of, whole_number
+from ..store.values import count_of, grouped, list_of, small_number, table_of, text_of, whole_number
 from . import waiting
 
 Report = Mapping[str, Any]
@@ -34,18 +34,14 @@ HELD = {
 
 
 class Missing(NamedTuple):
-    """The first collective of a group that not all have entered.
+    """The first collective of a group that not all have entered."""
 
-    Args:
-        group: Its number.
-        name, operation, sequence: As torch calls them.
-        entered, missing: Ranks, in the world of the group.
-    """
-
-    group: int
+    group: int  # its number
+    # name, operation, sequence: as torch calls them
     name: str
     operation: str
     sequence: int
+    # entered, missing: ranks, in the world of the group
     entered: tuple[int, ...]
     missing: tuple[int, ...]
 
@@ -57,31 +53,19 @@ class Missing(NamedTuple):
 
 
 class Cause(NamedTuple):
-    """What a hang comes to.
+    """What a hang comes to."""
 
-    Args:
-        report: Of the cause; None where nobody alone is.
-        how: In which way it is held: a key of HELD, `missing`, `collective`, `others`.
-        reason: In words.
-        waiting: Reports of those that wait.
-        missing: The collective that is missing somebody.
-    """
-
-    report: Report | None
-    how: str
-    reason: str
-    waiting: tuple[Report, ...] = ()
-    missing: Missing | None = None
+    report: Report | None  # of the cause; None where nobody alone is
+    how: str  # in which way it is held: a key of HELD, `missing`, `collective`, `others`
+    reason: str  # in words
+    waiting: tuple[Report, ...] = ()  # reports of those that wait
+    missing: Missing | None = None  # the collective that is missing somebody
 
 
 def cause(reports: Sequence[Report], hang_s: float, blamed: Mapping[str, int] = {}) -> Cause | None:
-    """Who is stuck; None: nobody is, as they wait for those who work, or for a debugger.
-
-    Args:
-        reports: Of all processes of the job.
-        hang_s: Whoever has done something within that goes on.
-        blamed: Processes that hangs are laid to which are not over, with when these were told of, wall clock: what
-            holds them up since before is that again.
+    """Who is stuck, by the reports of all processes; None: nobody is, as they wait for those who work, or for a
+    debugger. Whoever has done something within `hang_s` goes on. `blamed`: processes that hangs are laid to which are
+    not over, with when these were told of, wall clock: what holds them up since before is that again.
     """
     stuck = [report for report in reports if is_stuck(report)]
     if not stuck or any(map(is_debugged, reports)):
@@ -166,7 +150,7 @@ def _of_collectives(
     if len(waiters) == 1 and sum(_world_of(report) == _world_of(first) for report in reports) < 2:
         return Cause(first, "collective", "it waits in a collective for processes that are not recorded", (), missing)
     ranks = {report.get("rank") for report in reports if report.get("world_size") == first.get("world_size")}
-    unknown = (small_number(first.get("world_size")) or 0) - len(ranks)
+    unknown = count_of(first.get("world_size")) - len(ranks)
     reason = "all of them are in the same collective, and nobody is missing: the network, or a device"
     if unknown > 0:
         reason = f"all of them are in the same collective, and nothing is known of {unknown} other ranks"
@@ -323,13 +307,10 @@ def since_ns(report: Report) -> int:
 def innermost(report: Report) -> Mapping[str, Any]:
     """The innermost of its ranges that are stuck, else of those that it is inside of; {}: of none."""
     inside = [table_of(range_) for range_ in _ranges_inside(report)]
-    stuck = [range_ for range_ in inside if range_.get("is_stuck") is True]
-    return max(stuck or inside, key=_depth_of, default={})
-
-
-def _depth_of(range_: Mapping[str, Any]) -> tuple[int, int]:
-    """A stage and the first range in it begin as good as at once."""
-    return whole_number(range_.get("since_ns")) // 100_000, small_number(range_.get("depth")) or 0
+    at = [range_ for range_ in inside if range_.get("is_stuck") is True] or inside
+    # A stage and the first range in it begin as good as at once.
+    depths = [(whole_number(range_.get("since_ns")) // 100_000, count_of(range_.get("depth"))) for range_ in at]
+    return at[depths.index(max(depths))] if at else {}
 
 
 def who(report: Report) -> str:
@@ -357,13 +338,12 @@ def who_all(reports: Iterable[Report]) -> str:
             others.append(who(report))
         else:
             by_role.setdefault(text_of(report.get("role")), set()).add(rank)
-    texts = [f"{_ranks_in_words(ranks)} {role}".rstrip() for role, ranks in sorted(by_role.items())]
+    texts = []
+    for role, ranks in sorted(by_role.items()):
+        text = _list_ranks(ranks)
+        word = "" if text.endswith("ranks") else "ranks " if len(ranks) > 1 else "rank "
+        texts.append(f"{word}{text} {role}".rstrip())
     return ", ".join([*texts, *others[:8]]) + (f" and {len(others) - 8} more" if len(others) > 8 else "")
-
-
-def _ranks_in_words(ranks: Collection[int]) -> str:
-    text = _list_ranks(ranks)
-    return text if text.endswith("ranks") else f"rank{'s' if len(ranks) > 1 else ''} {text}"
 
 
 def _list_ranks(ranks: Iterable[int]) -> str:

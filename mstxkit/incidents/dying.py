@@ -19,19 +19,12 @@ _PAST_AT_MOST = 256
 
 
 class Death(NamedTuple):
-    """One that is gone, and not in order.
+    """One that is gone, and not in order."""
 
-    Args:
-        process: Whose files are still open.
-        gone_ns: When that was seen, CLOCK_MONOTONIC.
-        signal: That has ended it; 0: none, or not known.
-        oom_kills: Processes of this host that the kernel has just killed as memory ran out.
-    """
-
-    process: WatchedProcess
-    gone_ns: int
-    signal: int
-    oom_kills: int
+    process: WatchedProcess  # whose files are still open
+    gone_ns: int  # when that was seen, CLOCK_MONOTONIC
+    signal: int  # that has ended it; 0: none, or not known
+    oom_kills: int  # processes of this host that the kernel has just killed as memory ran out
 
     @property
     def is_of_ray(self) -> bool:

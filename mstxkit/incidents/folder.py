@@ -5,7 +5,6 @@ where nothing was wrong.
 from __future__ import annotations
 
 import calendar
-import json
 import os
 import shutil
 import time
@@ -15,7 +14,7 @@ from typing import Any, Mapping, NamedTuple, Sequence
 from ..errors import MstxkitError
 from ..host import folders
 from ..store import documents, incidents, layout, run_file, whereabouts
-from ..store.documents import FORMAT, Unusable
+from ..store.documents import Unusable
 from ..store.incidents import Incident
 from ..store.values import text_of, whole_number
 from ..store.whereabouts import Whereabouts
@@ -31,29 +30,17 @@ TOGETHER_NS = 10 * 10**9
 
 
 class Call(NamedTuple):
-    """An incident that was opened: every host is asked for reports.
+    """An incident that was opened: every host is asked for reports."""
 
-    Args:
-        name: Of its folder.
-        kind: Of `store.incidents.KINDS`.
-        opened_ns: Wall clock.
-        by: The host that opened it.
-    """
-
-    name: str
-    kind: str
-    opened_ns: int
-    by: str
+    name: str  # of its folder
+    kind: str  # of `store.incidents.KINDS`
+    opened_ns: int  # wall clock
+    by: str  # the host that opened it
 
 
 class IncidentFolders:
-    """Those of one run, as one host sees them.
-
-    Args:
-        run, run_id: The run folder, and its id.
-        place: `<host>-<digest>`, as the files of this host are called.
-        at_most: So many incidents are kept: the first, and the newest.
-        most_bytes: What all of them may take.
+    """Those of one run, as one host sees them. `place`: `<host>-<digest>`, as the files of this host are called.
+    So many incidents are kept, the first, and the newest; all of them may take `most_bytes`.
     """
 
     def __init__(self, run: Path, run_id: str, place: str, at_most: int, most_bytes: int) -> None:
@@ -62,14 +49,8 @@ class IncidentFolders:
         self._folder = run / layout.INCIDENTS
 
     def open(self, kind: str, since_ns: int) -> Call:
-        """A new incident; or the newest, where that was opened a moment ago, or for the same hang.
-
-        Args:
-            kind: Of the new one.
-            since_ns: Wall clock, when what is wrong began: what was opened since then was opened for it.
-
-        Raises:
-            OSError, MstxkitError: it cannot be opened.
+        """A new incident; or the newest, where that was opened a moment ago, or for the same hang: since what is wrong
+        began, wall clock. Raises OSError, MstxkitError: it cannot be opened.
         """
         if run_file.id_of(self._run) != self._run_id:  # what somebody has removed is not made anew here
             raise MstxkitError("the run is gone")
@@ -108,8 +89,8 @@ class IncidentFolders:
         return call
 
     def _write(self, call: Call) -> None:
-        fields = {"format": FORMAT, "run": self._run_id, **call._asdict()}
-        documents.replace_file(self._folder / call.name / layout.INCIDENT_CALL, json.dumps(fields).encode())
+        content = documents.encoded(self._run_id, call._asdict())
+        documents.replace_file(self._folder / call.name / layout.INCIDENT_CALL, content)
 
     def taken_over(self, call: Call) -> Call:
         """One that nobody has concluded, as this host's from now on; or as another host has taken it over before.
@@ -152,9 +133,8 @@ class IncidentFolders:
 
     def answer(self, name: str, reports: Sequence[Mapping[str, Any]]) -> None:
         """Leave what this host has to report. Raises OSError: it cannot be written, or the incident is gone."""
-        about = {"format": FORMAT, "run": self._run_id, "host": self.place, "written_ns": time.time_ns()}
-        content = json.dumps({**about, "processes": list(reports)}).encode()
-        documents.replace_file(self._answer_of(name), content)
+        about = {"host": self.place, "written_ns": time.time_ns(), "processes": list(reports)}
+        documents.replace_file(self._answer_of(name), documents.encoded(self._run_id, about))
 
     def reports(self, name: str) -> dict[str, list[dict[str, Any]]]:
         """What each host has reported so far, by its file."""
@@ -183,8 +163,8 @@ class IncidentFolders:
 
     def dissolve(self, name: str, quiet_s: float = 0.0) -> None:
         """Nothing was wrong. `quiet_s`: for so long no host need look again at those that merely wait."""
-        content = json.dumps({"format": FORMAT, "run": self._run_id, "until_ns": time.time_ns() + int(quiet_s * 1e9)})
-        documents.replace_file(self._folder / layout.INCIDENTS_QUIET, content.encode())
+        content = documents.encoded(self._run_id, {"until_ns": time.time_ns() + int(quiet_s * 1e9)})
+        documents.replace_file(self._folder / layout.INCIDENTS_QUIET, content)
         if incidents.is_name(name) and not (self._folder / name / layout.INCIDENT_FILE).exists():
             shutil.rmtree(self._folder / name, ignore_errors=True)
 

@@ -28,7 +28,7 @@ from .deciding import Cause
 from .dying import Death, Dying
 from .kernel import Effort
 from .looking import RangeInside, WatchedProcess
-from .reports import WHO, Facts, JudgedRange, report, wall_ns
+from .reports import Facts, JudgedRange, identify, report, wall_ns
 
 _NS = 10**9
 # Seconds between two looks at most, where somebody is quiet; all the others have just done something: twice as many.
@@ -49,38 +49,23 @@ _PLACE = "rank", "role", "part"
 
 
 class HostEvent(NamedTuple):
-    """Something by itself: a death, or an exception.
+    """Something by itself: a death, or an exception."""
 
-    Args:
-        kind: Of `store.incidents.KINDS`.
-        process: Its name.
-        time_ns: When it was seen; wall clock.
-    """
-
-    kind: str
-    process: str
-    time_ns: int
+    kind: str  # of `store.incidents.KINDS`
+    process: str  # its name
+    time_ns: int  # when it was seen; wall clock
 
 
 class WatchedHost:
-    """Its processes. One thread, but for `seen`.
-
-    Args:
-        folder: Of the live files.
-        hang_s: As `capture(hang_s=...)` says.
-
-    Attributes:
-        seen: The names of those that were there at the last look. Any thread.
-        ended: Those that have ended in order, with the ranges that they had not left.
-        lock: By which it shows that it gets on.
-    """
+    """Its processes, by the folder of their live files. One thread, but for `seen`. `hang_s`: as `capture` has it."""
 
     def __init__(self, folder: Path, hang_s: float) -> None:
         self._folder, self.hang_s = folder, hang_s
         self.settings = Hang()
-        self.seen: tuple[str, ...] = ()
-        self.lock = -1
+        self.seen: tuple[str, ...] = ()  # the names of those that were there at the last look; any thread
+        self.lock = -1  # by which it shows that it gets on
         self.processes: dict[str, WatchedProcess] = {}
+        # Those that have ended in order, with the ranges that they had not left.
         self.ended: dict[str, list[RangeInside]] = {}
         self._efforts: dict[str, deque[tuple[int, Effort]]] = {}
         self._past: dict[tuple[str, str, str], deque[float]] = {}
@@ -341,7 +326,7 @@ class WatchedHost:
             return []
         if has_said_goodbye and not words.fatal and not words.exceptions:
             if (process.who.get("world_size") or 1) > 1:  # others may wait for it
-                self._dead.append({**_describe_process(process), "state": "left", "gone_ns": wall_ns(now_ns)})
+                self._dead.append({**identify(process.name, process.who), "state": "left", "gone_ns": wall_ns(now_ns)})
             self._dying.have_ended(process, now_ns)
             self.ended[process.name] = process.inside
             forget_oldest(self.ended, _DEAD_AT_MOST)
@@ -391,7 +376,7 @@ class WatchedHost:
         try:
             made = report(process, self._folder, facts, Answer("", process.last_words().threads))
         except (OSError, FormatError):
-            made = {**_describe_process(process), "state": "gone", "gone_ns": facts.gone_ns}
+            made = {**identify(process.name, process.who), "state": "gone", "gone_ns": facts.gone_ns}
         return {**made, "oom_kills": max(0, death.oom_kills), "exit_status": process.exit_status()}
 
 
@@ -403,13 +388,8 @@ def _left_by(folder: Path, name: str) -> dict[str, Any]:
         content = b""
     exceptions = stacks.read(content.decode("utf-8", "replace")).exceptions
     last = exceptions[-1] if exceptions else {}
-    who = {key: table_of(last.get("who")).get(key) for key in WHO}
-    made = {"process": name, **who, "state": "gone", "gone_ns": whole_number(last.get("time_ns"))}
+    made = {**identify(name, table_of(last.get("who"))), "state": "gone", "gone_ns": whole_number(last.get("time_ns"))}
     return {**made, "exceptions": [dict(last)], "raised": len(exceptions)}
-
-
-def _describe_process(process: WatchedProcess) -> dict[str, Any]:
-    return {"process": process.name, **{key: process.who.get(key) for key in WHO}}
 
 
 def _key_of(process: WatchedProcess, range_: RangeInside) -> tuple[str, str, str]:

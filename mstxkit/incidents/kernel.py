@@ -18,17 +18,11 @@ STATES = {"T": "stopped", "t": "traced", "D": "disk", "Z": "gone", "X": "gone", 
 
 
 class Effort(NamedTuple):
-    """What a process and all that it has started have used so far.
+    """What a process and all that it has started have used so far."""
 
-    Args:
-        cpu_s: CPU time.
-        moved_bytes: Read and written, by calls that name a file or a pipe.
-        running: Their threads that run now, or would if there were a core for them, with how often each has
-            gone to sleep so far.
-    """
-
-    cpu_s: float
-    moved_bytes: int
+    cpu_s: float  # CPU time
+    moved_bytes: int  # read and written, by calls that name a file or a pipe
+    # Their threads that run now, or would if there were a core for them, with how often each has gone to sleep so far.
     running: Mapping[int, int] = {}
 
     def is_run_on(self, later: Effort, seconds: float) -> bool:
@@ -42,10 +36,8 @@ class Effort(NamedTuple):
 def state_of(pid: int, beside: Collection[int] = ()) -> str:
     """`running`, `sleeping`, `stopped`, `traced`, `disk` (it waits for one, and cannot be killed), `gone`.
 
-    A thread that cannot be interrupted counts for its process: what the process waits for is there.
-
-    Args:
-        beside: Threads that do not count.
+    A thread that cannot be interrupted counts for its process: what the process waits for is there. Those `beside` do
+    not count.
     """
     states = [_read_stat(f"/proc/{pid}/task/{tid}")[:1] for tid in _list_threads(pid) if tid not in beside]
     states = states or [_read_stat(f"/proc/{pid}")[:1]]
@@ -110,7 +102,9 @@ def threads(pid: int) -> list[dict[str, Any]]:
             "tid": tid, "name": _read_text(f"/proc/{pid}/task/{tid}/comm").strip(),
             "state": (_read_stat(f"/proc/{pid}/task/{tid}") or [""])[0],
             "waits_in": waits_in(pid, tid),
-            "kernel": _calls(_read_text(f"/proc/{pid}/task/{tid}/stack")),
+            # `[<0>] futex_wait_queue+0x60/0x90` as `futex_wait_queue`; only root may read it.
+            "kernel": [line.partition("] ")[2].partition("+")[0]
+                       for line in _read_text(f"/proc/{pid}/task/{tid}/stack").splitlines()[:12]],
         }
         for tid in _list_threads(pid)[:_THREADS_AT_MOST]
     ]  # fmt: skip
@@ -119,11 +113,6 @@ def threads(pid: int) -> list[dict[str, Any]]:
 def waits_in(pid: int, tid: int) -> str:
     """The kernel's function in which a thread waits: `futex_wait_queue`; "" where it does not, or may not be seen."""
     return _read_text(f"/proc/{pid}/task/{tid}/wchan").strip("0\n")[:100] if pid else ""
-
-
-def _calls(stack: str) -> list[str]:
-    """`[<0>] futex_wait_queue+0x60/0x90` as `futex_wait_queue`; only root may read it."""
-    return [line.partition("] ")[2].partition("+")[0] for line in stack.splitlines()[:12]]
 
 
 def _list_threads(pid: int) -> list[int]:

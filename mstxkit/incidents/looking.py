@@ -29,23 +29,16 @@ _BEGIN_TOGETHER_NS = 3 * _NS
 
 
 class RangeInside(NamedTuple):
-    """A range that a process is inside of.
+    """A range that a process is inside of."""
 
-    Args:
-        slot: As it stands in the live file.
-        name, domain, stage: Texts; "?" where they are not known, "" for no stage.
-        since_ns: When it began, CLOCK_MONOTONIC.
-        quiet_ns: When something inside of it ended or began last, or it itself did.
-        ended: So many of its kind have ended here, at least.
-    """
-
-    slot: Slot
+    slot: Slot  # as it stands in the live file
+    # name, domain, stage: texts; "?" where they are not known, "" for no stage
     name: str
     domain: str
     stage: str
-    since_ns: int
-    quiet_ns: int
-    ended: int = 0
+    since_ns: int  # when it began, CLOCK_MONOTONIC
+    quiet_ns: int  # when something inside of it ended or began last, or it itself did
+    ended: int = 0  # so many of its kind have ended here, at least
 
 
 class LastRange(NamedTuple):
@@ -230,8 +223,17 @@ class WatchedProcess:
         self._learn_texts(header)
         ranges: list[LastRange] = []
         for at, bank in sorted(self._read_banks(header), key=lambda placed: -placed[1].seq):
-            if bank.seq and bank.state in (livefile.ACTIVE, livefile.FULL) and len(ranges) < at_most:
-                ranges += self._of_bank(at, bank, head, header, at_most - len(ranges))
+            if not bank.seq or bank.state not in (livefile.ACTIVE, livefile.FULL):
+                continue
+            newest = glance.newest_records(self._live, at, bank, _LAST_RECORDS)
+            for record in itertools.islice(newest, at_most - len(ranges)):
+                site = self._texts.sites.get(record.site)
+                end_ns = glance.monotonic_ns(head, header, bank.origin + record.end) or 0
+                ranges.append(LastRange(
+                    "?" if site is None else site.name, self._texts.stages.get(record.stage, ""),
+                    None if record.step == records.NO_STEP else record.step, end_ns,
+                    int(record.duration / header.ticks_per_ns) if header.ticks_per_ns > 0 else 0, record.error,
+                ))  # fmt: skip
         return ranges
 
     def _read_banks(self, header: Header) -> Iterator[tuple[int, BankHead]]:
@@ -240,17 +242,6 @@ class WatchedProcess:
     def _read_bank(self, index: int, header: Header) -> tuple[int, BankHead]:
         at = header.layout.bank_at(index)
         return at, livefile.read_bank_head(documents.read_part(self._live, at, livefile.BANK_HEADER_BYTES))
-
-    def _of_bank(self, at: int, bank: BankHead, head: bytes, header: Header, at_most: int) -> Iterator[LastRange]:
-        newest = glance.newest_records(self._live, at, bank, _LAST_RECORDS)
-        for record in itertools.islice(newest, at_most):
-            site = self._texts.sites.get(record.site)
-            end_ns = glance.monotonic_ns(head, header, bank.origin + record.end) or 0
-            yield LastRange(
-                "?" if site is None else site.name, self._texts.stages.get(record.stage, ""),
-                None if record.step == records.NO_STEP else record.step, end_ns,
-                int(record.duration / header.ticks_per_ns) if header.ticks_per_ns > 0 else 0, record.error,
-            )  # fmt: skip
 
     def close(self) -> None:
         """Hold none of its files any more."""

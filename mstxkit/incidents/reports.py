@@ -28,7 +28,7 @@ _CALL_BYTES, _NS = 16, 10**9  # what a call takes beside its names
 # Ranges that one exception ends, end one after the other.
 _RAISED_WITHIN_NS = _NS // 2
 _OURS = "mstxkit-"
-WHO = ("rank", "role", "part", "under", "world_size", "pid", "host", "python")
+_WHO = ("rank", "role", "part", "under", "world_size", "pid", "host", "python")
 
 
 class JudgedRange(NamedTuple):
@@ -45,33 +45,17 @@ class JudgedRange(NamedTuple):
 
 
 class Facts(NamedTuple):
-    """What the host's watchman has seen of a process over time.
+    """What the host's watchman has seen of a process over time."""
 
-    Args:
-        judged: What it is inside of, outermost first on each track.
-        works: Do CPU or disk work for it?
-        quiet_s: Since anything in it has ended or begun.
-        gone_ns: When it was gone, wall clock; 0 while it lives.
-        signal: That has ended it; 0: none, or not known.
-    """
-
-    judged: Sequence[JudgedRange] = ()
-    works: bool = False
-    quiet_s: float = 0.0
-    gone_ns: int = 0
-    signal: int = 0
+    judged: Sequence[JudgedRange] = ()  # what it is inside of, outermost first on each track
+    works: bool = False  # do CPU or disk work for it?
+    quiet_s: float = 0.0  # since anything in it has ended or begun
+    gone_ns: int = 0  # when it was gone, wall clock; 0 while it lives
+    signal: int = 0  # that has ended it; 0: none, or not known
 
 
 def report(process: WatchedProcess, folder: Path, facts: Facts, answer: Answer) -> dict[str, Any]:
-    """Plain values, within the process's share of what all may take.
-
-    Args:
-        process: To report on.
-        folder: Of the live files.
-        facts: What was seen of it.
-        answer: What it is at.
-    """
-    who = {key: process.who.get(key) for key in WHO}
+    """Plain values, within the process's share of what all may take. `folder`: of the live files."""
     ours = [thread.tid for thread in answer.threads if thread.name.startswith(_OURS)]  # they wait for the run's disk
     state = "gone" if facts.gone_ns else kernel.state_of(process.pid, ours) if process.pid else ""
     stuck = next((judged for judged in reversed(facts.judged) if judged.is_stuck), None)
@@ -81,7 +65,7 @@ def report(process: WatchedProcess, folder: Path, facts: Facts, answer: Answer) 
     theirs = [thread for thread in answer.threads if not thread.name.startswith(_OURS)]
     words, beat_ns = process.last_words(), process.heartbeat_ns
     made = {
-        "process": process.name, **who, "state": state, "works": facts.works, "quiet_s": round(facts.quiet_s, 3),
+        **identify(process.name, process.who), "state": state, "works": facts.works, "quiet_s": round(facts.quiet_s, 3),
         "tracer": kernel.tracer(process.pid) if process.pid else 0,
         "silent_s": round((time.monotonic_ns() - beat_ns) / _NS, 3) if beat_ns else 0.0,
         "gone_ns": facts.gone_ns, "signal": facts.signal,
@@ -100,6 +84,11 @@ def report(process: WatchedProcess, folder: Path, facts: Facts, answer: Answer) 
         "last": _last_ended(process), **of_collectives(folder, process.name),
     }  # fmt: skip
     return fitted(made, small_number(process.who.get("world_size")) or 1)
+
+
+def identify(name: str, who: Mapping[str, Any]) -> dict[str, Any]:
+    """Which process a report is on."""
+    return {"process": name, **{key: who.get(key) for key in _WHO}}
 
 
 def fitted(made: dict[str, Any], processes: int) -> dict[str, Any]:

@@ -5,13 +5,13 @@ One for any number of ranks: stacks come grouped, and of each group a few are na
 
 from __future__ import annotations
 
-from typing import Any, Iterator, Mapping, Sequence
+from typing import Any, Mapping, Sequence
 
 from ..host import parts
 from ..store import incidents, stacks, verdicts
 from ..store.incidents import Incident
 from ..store.stacks import ThreadStack
-from ..store.values import list_of, small_number, step_number, table_of, text_of, whole_number
+from ..store.values import grouped, list_of, small_number, step_number, table_of, text_of, whole_number
 from ..store.verdicts import Verdict
 from ..store.whereabouts import Whereabouts
 from . import deciding
@@ -25,15 +25,8 @@ def incident(
     name: str, time_ns: int, kind: str, reports: Sequence[Report], cause: Cause | None,
     silent: Sequence[Whereabouts] = (),
 ) -> Incident:  # fmt: skip
-    """What it comes to.
-
-    Args:
-        name: Of its folder.
-        time_ns: When it was opened.
-        kind: Of `store.incidents.KINDS`.
-        reports: Of all processes that have reported.
-        cause: As `deciding.cause` or `of_process` gave it; None of one that was asked for.
-        silent: Who should have reported, and has not.
+    """What the one in the folder of this name comes to, by all that have reported.
+    `cause`: None of one that was asked for. `silent`: who should have reported, and has not.
     """
     report = cause.report if cause is not None else None
     waiting = cause.waiting if cause is not None else ()
@@ -107,12 +100,6 @@ def _gone_as_well(report: Report, reports: Sequence[Report]) -> str:
     return f"{where}: {deciding.who_all(gone)}" if gone else ""
 
 
-def _of_hosts(silent: Sequence[Whereabouts]) -> Iterator[str]:
-    for host in sorted({where.host for where in silent}):
-        there = [where for where in silent if where.host == host]
-        yield f"host {host}, last {there[0].age.words}: {deciding.who_all(where._asdict() for where in there)}"
-
-
 def _waits_for(report: Report | None, waiting: Sequence[Report], range_: Mapping[str, Any]) -> str:
     if not waiting:
         return ""
@@ -128,27 +115,26 @@ def _waits_for(report: Report | None, waiting: Sequence[Report], range_: Mapping
 def _list_details(reports: Sequence[Report], cause: Cause | None, silent: Sequence[Whereabouts]) -> dict[str, Any]:
     missing = cause.missing if cause is not None else None
     named = (None if cause is None else cause.report) or {}
+    hosts = sorted(grouped(silent, lambda where: where.host).items())
+    # Those of ranks; what only loads or computes for them where it does, or is inside of something.
+    shown = [
+        r for r in reports
+        if r.get("under") not in parts.BESIDE or list_of(r.get("inside")) or deciding.is_unmarked(r)
+    ]  # fmt: skip
     return {
         "how": "" if cause is None else cause.how, "who": deciding.who(named) if named else "",
         "process": text_of(named.get("process")), "signal": small_number(named.get("signal")) or 0,
         "oom_kills": small_number(named.get("oom_kills")) or 0,
         "fatal": text_of(named.get("fatal")), "host": text_of(named.get("host")),
         "pid": whole_number(named.get("pid")), "gone": _gone_as_well(named, reports),
-        "silent": list(_of_hosts(silent)),
+        "silent": [f"host {host}, last {there[0].age.words}: {deciding.who_all(where._asdict() for where in there)}"
+                   for host, there in hosts],
         "missing": None if missing is None else {**missing._asdict(), "words": missing.words},
         "stack": _stack(named), "exceptions": list_of(named.get("exceptions"))[-1:],
         "inside": [{key: range_.get(key) for key in _INSIDE} for range_ in map(table_of, list_of(named.get("inside")))],
-        "groups": [_group(members) for _, members in deciding.groups_of(_shown_reports(reports))[:_GROUPS_AT_MOST]],
+        "groups": [_group(members) for _, members in deciding.groups_of(shown)[:_GROUPS_AT_MOST]],
         "hosts": len({text_of(report.get("host")) for report in reports}),
     }  # fmt: skip
-
-
-def _shown_reports(reports: Sequence[Report]) -> list[Report]:
-    """Those of ranks; what only loads or computes for them where it does, or is inside of something."""
-    return [
-        r for r in reports
-        if r.get("under") not in parts.BESIDE or list_of(r.get("inside")) or deciding.is_unmarked(r)
-    ]  # fmt: skip
 
 
 def _group(members: Sequence[Report]) -> dict[str, Any]:

@@ -46,22 +46,15 @@ _ENDS_WITHIN_S = 2.0
 
 
 class Watch(NamedTuple):
-    """What a watchman is told.
+    """What a watchman is told."""
 
-    Args:
-        run, run_id: The run folder, and its id.
-        folder: The live files of this host.
-        hang_s: As `capture(hang_s=...)` says.
-        incidents: So many are kept.
-        incidents_bytes: What they may take.
-    """
-
+    # run, run_id: the run folder, and its id
     run: Path
     run_id: str
-    folder: Path
-    hang_s: float
-    incidents: int
-    incidents_bytes: int
+    folder: Path  # the live files of this host
+    hang_s: float  # as `capture(hang_s=...)` says
+    incidents: int  # so many are kept
+    incidents_bytes: int  # what they may take
 
 
 def main() -> None:

@@ -17,10 +17,9 @@ from ..host import folders, identity
 from ..store import batches, documents, job_file, layout, run_file, settings_file, verdicts
 from ..store.batches import BatchFile
 from ..store.job_file import SILENT_AT_MOST, JobState
-from ..store.judge_life import JudgeLife
 from ..store.metrics_setting import NOTHING_KNOWN
 from ..store.settings_file import Figures
-from ..store.verdicts import Verdict
+from ..store.verdicts import JudgeLife, Verdict
 from ..telemetry.outlets import Outlets
 from .bounded import forget_oldest
 from .controller import Controller, Outcome

@@ -10,8 +10,8 @@ from typing import Iterator
 from ..errors import MstxkitError
 from ..store import documents, fate, layout
 from ..store.control_folder import ControlFolder
-from ..store.escalation_news import EscalationNews
 from ..store.fate import Asked, Fates, Progress
+from ..store.report import EscalationNews
 from . import acting
 from .speakers import Speakers
 

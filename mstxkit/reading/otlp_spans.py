@@ -20,8 +20,8 @@ import math
 from typing import Any, Iterable, Iterator, Mapping, NamedTuple, Union
 
 from ..store.collectives import ranks_as_text
-from ..store.escalation_news import EscalationNews
 from ..store.job_file import RoleFigures, StageFigures
+from ..store.report import EscalationNews
 from ..store.verdicts import Verdict
 
 Value = Union[str, bool, int, float]

@@ -21,18 +21,13 @@ _LOCK = "aftercare.lock"
 
 
 class Care(NamedTuple):
-    """What is to be done with the profiles of a run.
-
-    Args:
-        disk: The folder on this host's own disk, `profiles="local:…"`; None: profiles are in the run.
-        mb_s: So many megabytes a second go from there into the run; 0: they stay.
-        host_bytes, run_bytes: So much may stay on each host, and in the run; 0: no limit.
-    """
+    """What is to be done with the profiles of a run."""
 
     run: Path
     run_id: str
-    disk: Path | None
-    mb_s: float = 50.0
+    disk: Path | None  # the folder on this host's own disk, `profiles="local:…"`; None: profiles are in the run
+    mb_s: float = 50.0  # so many megabytes a second go from there into the run; 0: they stay
+    # host_bytes, run_bytes: so much may stay on each host, and in the run; 0: no limit
     host_bytes: int = 0
     run_bytes: int = 0
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Iterator, Mapping, NamedTuple, Sequence
 
 from ..errors import FormatError
-from . import documents, layout
+from . import documents, layout, values
 from .handed_over import COLLECTIVE_BYTES, SUMMARY_BYTES
 from .values import list_of, small_number, table_of, text_of, whole_number
 
@@ -34,30 +34,20 @@ _NAME_AT_MOST = 200
 
 
 class HandingProcess(NamedTuple):
-    """A process of a batch: who it is, and its stages by their ids, from 1 on.
+    """A process of a batch: who it is, and its stages by their ids, from 1 on."""
 
-    Args:
-        number: In this sender's batches.
-        name: Of its live file.
-        under: What it works under; docs of `host/parts.py`.
-        waits: Does it wait for others, and compute nothing?
-        world_size: Ranks of its job, as far as it knows; 0: it does not.
-        place: Which part of the model it has, as "pp1"; "": nobody says.
-        waits_for: Its stages in which it only waits, with whom it waits for; "": nobody says.
-    """
-
-    number: int
-    name: str
+    number: int  # in this sender's batches
+    name: str  # of its live file
     rank: int | None = None
     role: str = ""
     part: str = ""
     pid: int = 0
-    under: str = ""
-    waits: bool = False
-    world_size: int = 0
+    under: str = ""  # what it works under; docs of `host/parts.py`
+    waits: bool = False  # does it wait for others, and compute nothing?
+    world_size: int = 0  # ranks of its job, as far as it knows; 0: it does not
     stages: tuple[str, ...] = ()
-    place: str = ""
-    waits_for: Mapping[str, str] = {}
+    place: str = ""  # which part of the model it has, as "pp1"; "": nobody says
+    waits_for: Mapping[str, str] = {}  # its stages in which it only waits, with whom it waits for; "": nobody says
 
     def as_json(self) -> dict[str, Any]:
         """As a head holds it."""
@@ -66,78 +56,50 @@ class HandingProcess(NamedTuple):
     @classmethod
     def read(cls, fields: Mapping[str, Any]) -> HandingProcess | None:
         """Of a head; None where it is none."""
-        number, name = small_number(fields.get("number")), text_of(fields.get("name"))[:_NAME_AT_MOST]
-        if number is None or number >= PROCESSES_AT_MOST or not name:
+        number = small_number(fields.get("number"))
+        if number is None or number >= PROCESSES_AT_MOST or not text_of(fields.get("name")):
             return None
-        texts = (text_of(fields.get(key))[:_NAME_AT_MOST] for key in ("role", "part", "under", "place"))
-        role, part, under, place = texts
-        stages = (text_of(stage)[:_NAME_AT_MOST] for stage in list_of(fields.get("stages"))[:STAGES_AT_MOST])
-        rank, pid = small_number(fields.get("rank")), whole_number(fields.get("pid"))
-        waits, world_size = fields.get("waits") is True, small_number(fields.get("world_size")) or 0
-        waiting = list(table_of(fields.get("waits_for")).items())[:STAGES_AT_MOST]
-        waits_for = {stage[:_NAME_AT_MOST]: text_of(whom)[:_NAME_AT_MOST] for stage, whom in waiting}
-        return cls(number, name, rank, role, part, pid, under, waits, world_size, tuple(stages), place, waits_for)
+        return _read_process(fields)
+
+
+def _read_waits_for(value: Any) -> dict[str, str]:
+    waiting = list(table_of(value).items())[:STAGES_AT_MOST]
+    return {stage[:_NAME_AT_MOST]: _read_name(whom) for stage, whom in waiting}
+
+
+_read_name = values.short_text(_NAME_AT_MOST)
+_read_process = values.record_with(HandingProcess, {
+    _read_name: "name role part under place", small_number: "number rank", whole_number: "pid", values.is_true: "waits",
+    values.count_of: "world_size", values.list_with(_read_name, STAGES_AT_MOST): "stages", _read_waits_for: "waits_for",
+})  # fmt: skip
 
 
 class Batch(NamedTuple):
-    """One batch, checked: its head, and the rows of each section.
+    """One batch, checked: its head, and the rows of each section."""
 
-    Args:
-        head: docs/internals/cluster.md.
-        parts: Kind, number of the process, rows.
-        size_bytes: With its frame.
-    """
+    head: Mapping[str, Any]  # docs/internals/cluster.md
+    parts: Sequence[tuple[str, int, bytes]]  # kind, number of the process, rows
+    size_bytes: int  # with its frame
+    host: str  # who sends
+    boot: str  # of the kernel, whose CLOCK_MONOTONIC its times are on
+    place: str  # which host it is, and which of several with one name
+    sender: str  # of whom the numbers of processes and of batches are: another one after each start of an agent
+    number: int | None  # how many batches its sender had made before; None where it does not say
+    clock: tuple[int, int, int] | None  # CLOCK_MONOTONIC, CLOCK_REALTIME, half the bracket, ns; None where it has none
+    time_s: float  # when it was made, by its host's wall clock; 0.0 where it does not say
+    settings: int  # the version of the settings that its sender has
+    has_ended: bool  # does its host say goodbye?
 
-    head: Mapping[str, Any]
-    parts: Sequence[tuple[str, int, bytes]]
-    size_bytes: int = 0
-
-    @property
-    def host(self) -> str:
-        """Who sends."""
-        return text_of(self.head.get("host"))[:_NAME_AT_MOST]
-
-    @property
-    def boot(self) -> str:
-        """Of the kernel, whose CLOCK_MONOTONIC its times are on."""
-        return text_of(self.head.get("boot"))[:_NAME_AT_MOST]
-
-    @property
-    def place(self) -> str:
-        """Which host it is, and which of several with one name."""
-        return text_of(self.head.get("place"))[:_NAME_AT_MOST] or self.host
-
-    @property
-    def time_s(self) -> float:
-        """When it was made, by its host's wall clock; 0.0 where it does not say."""
-        clock = self.clock
-        return 0.0 if clock is None else clock[1] / 1e9
-
-    @property
-    def sender(self) -> str:
-        """Of whom the numbers of processes and of batches are: another one after each start of an agent."""
-        return text_of(self.head.get("sender"))[:_NAME_AT_MOST] or self.host
-
-    @property
-    def number(self) -> int | None:
-        """How many batches its sender had made before; None where it does not say."""
-        return small_number(self.head.get("number"))
-
-    @property
-    def clock(self) -> tuple[int, int, int] | None:
-        """CLOCK_MONOTONIC, CLOCK_REALTIME, half the bracket, ns; None where it has none."""
-        pair = [whole_number(value) for value in list_of(self.head.get("clock"))]
-        return (pair[0], pair[1], pair[2]) if len(pair) == 3 and pair[0] and pair[1] else None
-
-    @property
-    def settings(self) -> int:
-        """The version of the settings that its sender has."""
-        return small_number(self.head.get("settings")) or 0
-
-    @property
-    def has_ended(self) -> bool:
-        """Does its host say goodbye?"""
-        return self.head.get("goodbye") is True
+    @classmethod
+    def of(cls, head: Mapping[str, Any], parts: Sequence[tuple[str, int, bytes]], size_bytes: int = 0) -> Batch:
+        """What a head says of its batch."""
+        host, boot, place, sender = (_read_name(head.get(key)) for key in ("host", "boot", "place", "sender"))
+        times = tuple(map(whole_number, list_of(head.get("clock"))))
+        clock = times if len(times) == 3 and times[0] and times[1] else None
+        return cls(
+            head, parts, size_bytes, host, boot, place or host, sender or host, small_number(head.get("number")), clock,
+            clock[1] / 1e9 if clock else 0.0, values.count_of(head.get("settings")), head.get("goodbye") is True,
+        )  # fmt: skip
 
     def processes(self) -> Iterator[HandingProcess]:
         """Those that are new or have changed."""
@@ -155,8 +117,7 @@ class Batch(NamedTuple):
 
     def numbers(self, key: str) -> list[int]:
         """Numbers of processes, under a key of the head."""
-        numbers = (small_number(value) for value in list_of(self.head.get(key))[:PROCESSES_AT_MOST])
-        return [number for number in numbers if number is not None]
+        return list(values.small_numbers(list_of(self.head.get(key))[:PROCESSES_AT_MOST]))
 
 
 def encode(head: Mapping[str, Any], parts: Sequence[tuple[str, int, bytes]]) -> bytes:
@@ -172,40 +133,29 @@ def encode(head: Mapping[str, Any], parts: Sequence[tuple[str, int, bytes]]) -> 
 
 
 class Decoded(NamedTuple):
-    """What was in some bytes.
+    """What was in some bytes."""
 
-    Args:
-        batches: Whole ones.
-        used_bytes: From there on the end of the last one may still come.
-        damaged_bytes: That are no batch.
-    """
-
-    batches: list[Batch]
-    used_bytes: int
-    damaged_bytes: int
+    batches: list[Batch]  # whole ones
+    used_bytes: int  # from there on the end of the last one may still come
+    damaged_bytes: int  # that are no batch
 
 
 def decode(data: bytes, run_id: str = "") -> Decoded:
     """The batches in these bytes, whatever else is in them; those of another run ("": any) are damage. Never raises."""
     batches: list[Batch] = []
-    at, damaged = 0, 0
-    while True:
-        start = data.find(MAGIC, at)
-        if start < 0:  # its magic may be half there
-            used = max(at, len(data) - len(MAGIC) + 1)
-            return Decoded(batches, used, damaged + used - at)
-        damaged += start - at
+    end = damaged = 0
+    begun: int | None = None  # where one begins whose end may still come, unless a whole one follows
+    start = data.find(MAGIC)
+    while start >= 0:
         batch = _batch_at(data, start, run_id)
-        if batch is None and _may_go_on(data, start):
-            end = _next_whole(data, start + 1, run_id)
-            if end is None:
-                return Decoded(batches, start, damaged)
-            damaged, at = damaged + end - start, end
-        elif batch is None:
-            damaged, at = damaged + 1, start + 1
-        else:
+        if batch is not None:
             batches.append(batch)
-            at = start + batch.size_bytes
+            damaged, end, begun = damaged + start - end, start + batch.size_bytes, None
+        elif begun is None and _may_go_on(data, start):
+            begun = start
+        start = data.find(MAGIC, max(end, start + 1))
+    used = max(end, len(data) - len(MAGIC) + 1) if begun is None else begun  # its magic may be half there
+    return Decoded(batches, used, damaged + used - end)
 
 
 def _may_go_on(data: bytes, start: int) -> bool:
@@ -214,15 +164,6 @@ def _may_go_on(data: bytes, start: int) -> bool:
         return True
     _, head, body, _ = _FRAME.unpack_from(data, start)
     return bool(head <= HEAD_AT_MOST and body <= BODY_AT_MOST and start + _FRAME.size + head + body > len(data))
-
-
-def _next_whole(data: bytes, at: int, run_id: str) -> int | None:
-    """Where a whole batch begins behind what looks like the beginning of one, which then will have no end."""
-    while (at := data.find(MAGIC, at)) >= 0:
-        if _batch_at(data, at, run_id) is not None:
-            return at
-        at += 1
-    return None
 
 
 def _batch_at(data: bytes, start: int, run_id: str) -> Batch | None:
@@ -239,7 +180,7 @@ def _batch_at(data: bytes, start: int, run_id: str) -> Batch | None:
     if head.get("format") != FORMAT or (run_id and head.get("run") != run_id):
         return None
     parts = _split_body(head, data, middle, end)
-    return None if parts is None else Batch(head, parts, end - start)
+    return None if parts is None else Batch.of(head, parts, end - start)
 
 
 def _split_body(head: Mapping[str, Any], data: bytes, at: int, end: int) -> list[tuple[str, int, bytes]] | None:
@@ -257,15 +198,9 @@ def _split_body(head: Mapping[str, Any], data: bytes, at: int, end: int) -> list
 
 
 class BatchFile:
-    """Follows one growing file of a host. Nothing is kept open, nothing of it is kept in memory.
-
-    Args:
-        path: `<host>-<digest>.mxb`.
-        run_id: Batches of other runs are damage.
-        was_at: `position` of an earlier reader: begin `READ_AGAIN_BYTES` before that; None: with its older part.
-
-    Attributes:
-        damaged_bytes: That are no batch, so far.
+    """Follows one growing file of a host. Nothing is kept open, nothing of it is kept in memory. Batches of other runs
+    are damage.
+    `was_at`: `position` of an earlier reader: begin `READ_AGAIN_BYTES` before that; None: with its older part.
     """
 
     def __init__(self, path: Path, run_id: str, was_at: tuple[int, int] | None = None) -> None:
@@ -273,7 +208,7 @@ class BatchFile:
         self._old = path.with_name(path.name[: -len(layout.SUMMARIES_SUFFIX)] + OLD_SUFFIX)
         self._which: tuple[int, int] | None = None
         self._at, self._size = 0, -1
-        self.damaged_bytes = 0
+        self.damaged_bytes = 0  # that are no batch, so far
 
     @property
     def position(self) -> tuple[int, int]:
@@ -283,22 +218,19 @@ class BatchFile:
     def read(self) -> Iterator[Batch]:
         """What has come since the last time. What cannot be read now is read later."""
         try:
-            yield from self._read_batches()
+            status = os.lstat(self._path)
+            which = status.st_dev, status.st_ino
+            if which == self._which and status.st_size == self._size:
+                return
+            if self._which is None and which[1] != self._was_at[0]:
+                yield from self._of_old(None)
+            elif self._which is not None and which != self._which:
+                yield from self._of_old(self._which)  # it has been put aside since: its rest first
+                self._at = 0
+            with documents.closing(documents.open_regular(self._path)) as descriptor:
+                yield from self._read_rest(descriptor)
         except (OSError, FormatError):
             self._size = -1
-
-    def _read_batches(self) -> Iterator[Batch]:
-        status = os.lstat(self._path)
-        which = status.st_dev, status.st_ino
-        if which == self._which and status.st_size == self._size:
-            return
-        if self._which is None and which[1] != self._was_at[0]:
-            yield from self._of_old(None)
-        elif self._which is not None and which != self._which:
-            yield from self._of_old(self._which)  # it has been put aside since: its rest first
-            self._at = 0
-        with documents.closing(documents.open_regular(self._path)) as descriptor:
-            yield from self._read_rest(descriptor)
 
     def _read_rest(self, descriptor: int) -> Iterator[Batch]:
         status = os.fstat(descriptor)

@@ -38,19 +38,12 @@ class IndexEntry(NamedTuple):
 
 
 class Indexed(NamedTuple):
-    """Blocks that are appended in one write, with what the index of their file will say of them.
+    """Blocks that are appended in one write, with what the index of their file will say of them."""
 
-    Args:
-        data: The blocks' bytes.
-        records: So many records are in them.
-        entries: One each; places are counted from the first byte of `data`.
-        about: The newest meta of their process.
-    """
-
-    data: bytes
-    records: int = 0
-    entries: tuple[IndexEntry, ...] = ()
-    about: Mapping[str, Any] = {}
+    data: bytes  # the blocks' bytes
+    records: int = 0  # so many records are in them
+    entries: tuple[IndexEntry, ...] = ()  # one each; places are counted from the first byte of `data`
+    about: Mapping[str, Any] = {}  # the newest meta of their process
 
     def __add__(self, other: object) -> Indexed:
         """The blocks of both, one after the other."""
@@ -71,13 +64,13 @@ def block(kind: int, meta: Mapping[str, Any], payload: bytes = b"", records: int
 
 
 class Growing:
-    """The index of a file that is being written. `size_bytes`: its length when this begins: that of its header."""
+    """The index of a file that is being written, from its header on."""
 
-    def __init__(self, size_bytes: int = segment.FILE_HEADER_BYTES) -> None:
+    def __init__(self) -> None:
         self._entries: list[IndexEntry] = []
         self._about: dict[str, Any] = {}
         self._anchors: dict[tuple[int, ...], None] = {}
-        self._end: int | None = size_bytes
+        self._end: int | None = segment.FILE_HEADER_BYTES
         self._indexed_bytes = self._indexed_blocks = self._last_bytes = 0
 
     def add(self, added: Indexed, size_bytes: int) -> None:
@@ -150,16 +143,14 @@ def read(data: bytes, head: segment.Head) -> FileIndex:
         listed = [list_of(columns.get(name)) for name in (*_PLACES, *FIELDS)]
     except (ValueError, TypeError, AttributeError, RecursionError) as exc:
         raise FormatError("an index that is none", head.offset) from exc
-    entries = [_read_entry(row) for row in zip(*listed)]
+    entries = []
+    for kind, payload_at, size, crc, *rest in zip(*listed):
+        fields = {name: value for name, value in zip(FIELDS, rest) if value is not None}
+        kind, payload_at, size, crc = map(whole_number, (kind, payload_at, size, crc))
+        entries.append(IndexEntry(kind, payload_at, size, crc, fields))
     if len({len(column) for column in listed}) != 1 or not _lie_within(entries, head.offset):
         raise FormatError("an index that does not fit its file", head.offset)
     return FileIndex({**meta, "clock": {**table_of(meta.get("clock")), "anchors": anchors}}, entries)
-
-
-def _read_entry(row: tuple[Any, ...]) -> IndexEntry:
-    kind, payload_at, size, crc = (whole_number(value) for value in row[: len(_PLACES)])
-    fields = {name: value for name, value in zip(FIELDS, row[len(_PLACES) :]) if value is not None}
-    return IndexEntry(kind, payload_at, size, crc, fields)
 
 
 def _lie_within(entries: list[IndexEntry], end: int) -> bool:

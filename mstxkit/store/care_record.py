@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any, Iterator, NamedTuple
 
 from ..host import folders, identity
-from . import documents, layout
-from .values import table_of, text_of, whole_number
+from . import documents, layout, values
+from .values import list_of, text_of, whole_number
 
 # Of the run as a whole: no host's name is followed by nothing.
 RUN = "run"
@@ -36,54 +36,36 @@ class Cost(NamedTuple):
 
 
 class CareRecord(NamedTuple):
-    """What a record says.
+    """What a record says."""
 
-    Args:
-        host: Whose it is; "" of the run as a whole.
-        folder, token: On its own disk, where sealed files are until they are moved; "" where it has none.
-        files, bytes: So much is there.
-        problem: Why it stays there, where something keeps it; "".
-        as_of_ns: Its host's wall clock, when that was so.
-        removed: By process.
-        removing: By the name of each file that is just being removed.
-    """
-
-    host: str
+    host: str  # whose it is; "" of the run as a whole
+    # folder, token: on its own disk, where sealed files are until they are moved; "" where it has none
     folder: str = ""
     token: str = ""
+    # files, bytes: so much is there
     files: int = 0
     bytes: int = 0
-    problem: str = ""
-    as_of_ns: int = 0
-    removed: dict[str, Cost] = {}
-    removing: dict[str, Cost] = {}
+    problem: str = ""  # why it stays there, where something keeps it
+    as_of_ns: int = 0  # its host's wall clock, when that was so
+    removed: dict[str, Cost] = {}  # by process
+    removing: dict[str, Cost] = {}  # by the name of each file that is just being removed
 
 
 class SealedCare(NamedTuple):
-    """What is to be done with the sealed files of a run on this host.
-
-    Args:
-        run: The run folder.
-        run_id: Its id.
-        live: Where the live files of this host are.
-        place: Where sealed files are written on this host's own disk; None: they are written into the run.
-        mb_s: So many megabytes a second go from there into the run; 0: they stay.
-        quota_bytes: Of each process, here and in the run together.
-        host_bytes, run_bytes: Of all processes of this host, here and in the run; of all in the run. 0: no limit.
-        keep_days: What was last written to so long ago is removed; 0: nothing is.
-        every_s: How often this is done.
-    """
+    """What is to be done with the sealed files of a run on this host."""
 
     run: Path
     run_id: str
-    live: Path
+    live: Path  # where the live files of this host are
+    # Where sealed files are written on this host's own disk; None: they are written into the run.
     place: Path | None = None
-    mb_s: float = 20.0
-    quota_bytes: int = 0
+    mb_s: float = 20.0  # so many megabytes a second go from there into the run; 0: they stay
+    quota_bytes: int = 0  # of each process, here and in the run together
+    # host_bytes, run_bytes: of all processes of this host, here and in the run; of all in the run. 0: no limit
     host_bytes: int = 0
     run_bytes: int = 0
-    keep_days: float = 0.0
-    every_s: float = 120.0
+    keep_days: float = 0.0  # what was last written to so long ago is removed; 0: nothing is
+    every_s: float = 120.0  # how often this is done
 
     def as_words(self) -> list[str]:
         """For a command line."""
@@ -141,15 +123,14 @@ def write_file(file: Path, run_id: str, record: CareRecord) -> None:
 def read_file(file: Path, run_id: str) -> CareRecord | None:
     """One record, wherever it is kept; None where there is none that can be read."""
     fields = documents.find_document(file, run_id)
-    return None if fields is None else _of_fields(fields)
+    return None if fields is None else _read_record(fields)
 
 
 def records(run: Path, run_id: str, host: str = "") -> Iterator[CareRecord]:
     """All records of a run, or of one host, that can be read."""
     for name in documents.names_in(run / layout.CARE, layout.CARE_SUFFIX):
         is_asked_for = not name.startswith(".") and name.startswith(f"{host}-" if host else "")
-        record = read_file(run / layout.CARE / name, run_id) if is_asked_for else None
-        if record is not None:
+        if is_asked_for and (record := read_file(run / layout.CARE / name, run_id)):
             yield record
 
 
@@ -168,17 +149,13 @@ def _as_json(record: CareRecord, run_id: str) -> bytes:
     return json.dumps(fields).encode("utf-8", "backslashreplace")
 
 
-def _of_fields(fields: dict[str, Any]) -> CareRecord:
-    host, folder, token, problem = (text_of(fields.get(key)) for key in ("host", "folder", "token", "problem"))
-    files, size, as_of_ns = (whole_number(fields.get(key)) for key in ("files", "bytes", "as_of_ns"))
-    removed, removing = (
-        {text_of(name): _read_cost(cost) for name, cost in table_of(fields.get(key)).items()}
-        for key in ("removed", "removing")
-    )
-    return CareRecord(host, folder, token, files, size, problem, as_of_ns, removed, removing)
-
-
 def _read_cost(value: Any) -> Cost:
     """Three whole numbers, whatever stands there."""
-    numbers = [whole_number(number) for number in value[:3]] if isinstance(value, list) else []
+    numbers = [whole_number(number) for number in list_of(value)[:3]]
     return Cost(*numbers) if len(numbers) == len(Cost._fields) else Cost()
+
+
+_read_record = values.record_with(CareRecord, {
+    text_of: "host folder token problem", whole_number: "files bytes as_of_ns",
+    values.table_with(_read_cost): "removed removing",
+})  # fmt: skip

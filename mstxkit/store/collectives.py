@@ -16,6 +16,7 @@ from typing import Any, Iterable, Iterator, Mapping, NamedTuple
 
 from . import documents, layout
 from .handed_over import GROUPS
+from .values import table_of
 
 ROW = struct.Struct("<IIqqHHI")
 ROW_BYTES = ROW.size
@@ -88,36 +89,27 @@ def ranks_as_text(ranks: Iterable[int]) -> str:
 
 def ranks_in(text: object) -> tuple[int, ...]:
     """The ranks of `ranks_as_text`, or of a pair, "3>4", who sends and who receives; () for what is no such text."""
-    ranks: list[int] = []
-    if isinstance(text, str) and (pair := _PAIR.fullmatch(text)):
-        return int(pair[1]), int(pair[2])
     parts = text.split(",") if isinstance(text, str) else []
-    for part in parts:
-        match = _RUN.fullmatch(part)
-        if match is None or len(parts) > _RUNS_AT_MOST:
-            return ()
-        first = int(match[1])
-        run = range(first, int(match[2] or first) + 1, max(1, int(match[3] or 1)))
-        if len(ranks) + len(run) > _RANKS_AT_MOST:
-            return ()
-        ranks += run
-    return tuple(ranks)
+    if len(parts) == 1 and (pair := _PAIR.fullmatch(parts[0])):
+        return int(pair[1]), int(pair[2])
+    matches = [match for part in parts if (match := _RUN.fullmatch(part))]
+    runs = [range(int(m[1]), int(m[2] or m[1]) + 1, max(1, int(m[3] or 1))) for m in matches]
+    if len(runs) < len(parts) or len(runs) > _RUNS_AT_MOST or sum(map(len, runs)) > _RANKS_AT_MOST:
+        return ()
+    return tuple(rank for run in runs for rank in run)
 
 
 def groups_in(document: Mapping[str, Any]) -> dict[int, tuple[int, ...]]:
     """Number of each group to its ranks, as the document beside the rows says it; what is none is left out."""
-    groups = document.get(GROUPS)
     return {
         int(number): ranks_in(fields.get("ranks"))
-        for number, fields in (groups.items() if isinstance(groups, dict) else ())
+        for number, fields in table_of(document.get(GROUPS)).items()
         if number.isdecimal() and len(number) <= 10 and isinstance(fields, dict)
     }
 
 
 def ask(folder: Path) -> None:
-    """Ask all processes whose live files are in this folder to hand over what is new in their rings, within seconds.
-    Raises OSError: it cannot be written.
-    """
+    """Have all processes of this live folder hand over what is new in their rings. Raises OSError: it cannot be."""
     documents.replace_file(folder / layout.ASKED_FOR_RINGS, b"")
 
 

@@ -17,7 +17,7 @@ from .. import faults
 from ..errors import CaptureError, MstxkitError
 from ..host import folders
 from . import documents, layout, report
-from .documents import FORMAT, LIMIT_BYTES, Unusable, WrittenByNewer, document_in
+from .documents import LIMIT_BYTES, Unusable, WrittenByNewer, document_in
 from .report import Acknowledgement
 
 MESSAGES_AT_MOST, ID_AT_MOST = 1000, 200
@@ -25,11 +25,8 @@ _SEND_WITHIN_S, _TRIES = 10.0, 5
 
 
 class ControlFolder:
-    """The control folder of one run (resolved).
-
-    Args:
-        run_id: Files that name another one are not looked at. "": any.
-        is_private: Read only what nobody but this user can write to, as those must who act on it.
+    """The control folder of one run (resolved). Files that name another run are not looked at, unless `run_id` is "".
+    `is_private`: read only what nobody but this user can write to, as those must who act on it.
     """
 
     def __init__(self, run: Path, run_id: str, is_private: bool = True) -> None:
@@ -89,21 +86,17 @@ class ControlFolder:
 
     def acknowledgement(self, rank: int, role: str = "") -> Acknowledgement | None:
         """What a rank said last, in an earlier process of its too; None when that cannot be read."""
-        return self._read_acknowledgement(layout.ack_name(rank, role), [])
+        return next(documents.each_usable([layout.ack_name(rank, role)], self._read_acknowledgement), None)
 
     def acknowledgements(self, unusable: list[Unusable] | None = None, of: int | None = None) -> list[Acknowledgement]:
         """What every rank, or this one in each role, said last, by rank and role; `unusable` gets what is no use."""
         names = documents.names_in(self.path / layout.ACKS)
         names = [name for name in names if (who := layout.ack_of(name)) and of in (None, who[0])]
-        acks = (self._read_acknowledgement(name, [] if unusable is None else unusable) for name in names)
+        acks = documents.each_usable(names, self._read_acknowledgement, unusable)
         return sorted(filter(None, acks), key=lambda ack: (ack.rank, ack.role))
 
-    def _read_acknowledgement(self, name: str, unusable: list[Unusable]) -> Acknowledgement | None:
-        try:
-            return report.read(self.path / layout.ACKS / name, self.run_id, self._is_private)
-        except Unusable as exc:
-            unusable.append(exc)
-            return None
+    def _read_acknowledgement(self, name: str) -> Acknowledgement | None:
+        return report.read(self.path / layout.ACKS / name, self.run_id, self._is_private)
 
 
 def _find_missing(several: list[dict[str, Any]], sent: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -122,7 +115,7 @@ def messages_in(content: bytes, file: Path, run_id: str) -> list[dict[str, Any]]
 def encoded(run_id: str, messages: list[dict[str, Any]]) -> bytes:
     """The content of a file of the newest of these messages that fit."""
     while True:
-        content = json.dumps({"format": FORMAT, "run": run_id, "messages": messages}).encode()
+        content = documents.encoded(run_id, {"messages": messages})
         if len(content) <= LIMIT_BYTES:
             return content
         del messages[: max(1, len(messages) // 8)]
@@ -138,8 +131,7 @@ def fit_to_send(message: Mapping[str, Any]) -> dict[str, Any]:
         raise MstxkitError(f"message {message['id']} cannot be written as JSON: {exc}") from exc
     if len(text) > LIMIT_BYTES // 2:
         raise MstxkitError(f"message {message['id']} has {len(text)} characters; {LIMIT_BYTES // 2} at most")
-    fit: dict[str, Any] = json.loads(text)
-    return fit
+    return dict(json.loads(text))
 
 
 def is_id(value: object) -> bool:

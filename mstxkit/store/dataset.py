@@ -9,7 +9,6 @@ A manifest is written last: what has none is no part of the dataset, and is remo
 
 from __future__ import annotations
 
-import json
 import re
 from datetime import datetime, timezone
 from pathlib import Path
@@ -31,24 +30,16 @@ _FILE = re.compile(r"(\d{1,9})\.\d{1,9}\.parquet", re.ASCII)
 
 
 class CompactedBatch(NamedTuple):
-    """What a manifest says of one batch.
+    """What a manifest says of one batch."""
 
-    Args:
-        host: Whose sealed files.
-        number: Which batch of that host's, from 0 on.
-        sources: The sealed files that it holds all of.
-        files: Its Parquet files, relative to `compact/`.
-        processes: Of each process what the metas of its blocks said, by its name: `about`, and `end` once it has ended.
-        removed: Are the sealed files gone, or about to be?
-        holders: Of each file, by the first row of a group of rows, the processes that have rows in it.
-    """
-
-    host: str
-    number: int
-    sources: tuple[str, ...]
-    files: tuple[str, ...]
+    host: str  # whose sealed files
+    number: int  # which batch of that host's, from 0 on
+    sources: tuple[str, ...]  # the sealed files that it holds all of
+    files: tuple[str, ...]  # its Parquet files, relative to `compact/`
+    # Of each process what the metas of its blocks said, by its name: `about`, and `end` once it has ended.
     processes: dict[str, Any]
-    removed: bool = False
+    removed: bool = False  # are the sealed files gone, or about to be?
+    # Of each file, by the first row of a group of rows, the processes that have rows in it.
     holders: Mapping[str, Any] = {}
 
     def of(self, kind: str) -> list[str]:
@@ -120,9 +111,8 @@ def write(run: Path, run_id: str, batch: CompactedBatch) -> None:
     Raises OSError, MstxkitError: it cannot be written.
     """
     folders.make_folder(run / FOLDER)
-    fields = {"format": documents.FORMAT, "run": run_id, **batch._asdict()}
-    content = json.dumps(fields).encode()
-    documents.replace_file(run / FOLDER / f"{batch.host}.{batch.number}{MANIFEST_SUFFIX}", content, True)
+    file = run / FOLDER / f"{batch.host}.{batch.number}{MANIFEST_SUFFIX}"
+    documents.replace_file(file, documents.encoded(run_id, batch._asdict()), True)
 
 
 def drafts_of(run: Path, host: str) -> Iterator[Path]:
@@ -133,6 +123,5 @@ def drafts_of(run: Path, host: str) -> Iterator[Path]:
 def files_of(run: Path, host: str) -> Iterator[tuple[int, Path]]:
     """Every Parquet file of a host, with the number of its batch, also of batches that have no manifest."""
     for file in sorted((run / FOLDER).glob(f"*/day=*/role=*/host={host}/*{SUFFIX}")):
-        match = _FILE.fullmatch(file.name)
-        if match is not None:
+        if match := _FILE.fullmatch(file.name):
             yield int(match[1]), file

@@ -14,11 +14,13 @@ import threading
 import time
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, Iterator
+from typing import Any, Callable, Iterable, Iterator, Mapping, TypeVar
 
 from ..errors import CaptureError, FormatError, MstxkitError
 from .values import whole_number
 
+Item = TypeVar("Item")
+Content = TypeVar("Content")
 FORMAT = 1
 FILE_MODE = 0o640
 LIMIT_BYTES = 1 << 20
@@ -77,9 +79,7 @@ def names_in(path: str | os.PathLike[str], suffix: str = "") -> list[str]:
 
 def listed(path: str | os.PathLike[str], suffix: str = "") -> list[str]:
     """The names in a folder that end in `suffix`, sorted, for who removes something by what is there.
-
-    Raises:
-        OSError: it cannot be listed, is no folder, or a link to one. One that is not there holds nothing.
+    Raises OSError: it cannot be listed, is no folder, or a link to one. One that is not there holds nothing.
     """
     try:
         descriptor = open_folder(path)
@@ -214,6 +214,18 @@ def find_document(file: Path, run_id: str, limit_bytes: int = LIMIT_BYTES) -> di
         return None
 
 
+def each_usable(
+    items: Iterable[Item], read: Callable[[Item], Content], unusable: list[Unusable] | None = None
+) -> Iterator[Content]:
+    """What is read of each; where that is `Unusable`, it is left out, and why is added to these."""
+    for item in items:
+        try:
+            yield read(item)
+        except Unusable as exc:
+            if unusable is not None:
+                unusable.append(exc)
+
+
 def document_in(content: bytes, file: Path, run_id: str, what: str = "file") -> dict[str, Any]:
     """The JSON object of format 1 and of this run ("": any) that a file's content is. Unusable: it is none."""
     try:
@@ -228,6 +240,11 @@ def document_in(content: bytes, file: Path, run_id: str, what: str = "file") -> 
     if run_id and fields.get("run") != run_id:
         raise Unusable(file, "belongs to another run")
     return fields
+
+
+def encoded(run_id: str, fields: Mapping[str, Any]) -> bytes:
+    """A document of format 1 and of this run with these fields."""
+    return json.dumps({"format": FORMAT, "run": run_id, **fields}).encode()
 
 
 def object_in(content: bytes | str) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Callable, Iterable, Mapping, NamedTuple, Optional, Sequence
@@ -30,7 +31,7 @@ from .messages import CancelReceived, RequestReceived
 from .report import END_STATES, OPEN_STATES, Acknowledgement, Report, Standing
 from .request import Request
 from .session_file import RecordedSession
-from .values import small_number, step_number, table_of, whole_number
+from .values import grouped, small_number, step_number, table_of, whole_number
 
 NS = 10**9
 # How much longer than it should a rank may be silent: three of its words are lost, or clocks of hosts differ so much.
@@ -41,11 +42,6 @@ _WEIGHTS = (states.DONE, states.REFUSED, states.EXPIRED, states.CANCELLED, state
 
 # Does the process of this identity (host, pid, what `life.of_this` says) still run? None where nobody can tell.
 Liveness = Callable[[Mapping[str, Any]], Optional[bool]]
-
-
-def alive_here(who: Mapping[str, Any]) -> bool | None:
-    """As this host alone can tell."""
-    return life.is_alive(dict(who))
 
 
 class Heard(NamedTuple):
@@ -108,14 +104,13 @@ class Progress:
 
 
 def heard(
-    control: ControlFolder, is_alive: Liveness = alive_here, unusable: list[Unusable] | None = None
+    control: ControlFolder, is_alive: Liveness = life.is_alive, unusable: list[Unusable] | None = None
 ) -> list[Heard]:
     """What every process said last, by rank and role; what cannot be read is left out, and added to `unusable`."""
-    spoken = (speaker_of(ack, is_alive) for ack in control.acknowledgements(unusable))
-    return [speaker for speaker in spoken if speaker is not None]
+    return list(filter(None, (speaker_of(ack, is_alive) for ack in control.acknowledgements(unusable))))
 
 
-def speaker_of(ack: Acknowledgement, is_alive: Liveness = alive_here) -> Heard | None:
+def speaker_of(ack: Acknowledgement, is_alive: Liveness = life.is_alive) -> Heard | None:
     """Who wrote an acknowledgement; None where it says nothing that can be read."""
     try:
         standing = Standing.read(ack.document)
@@ -132,14 +127,12 @@ def asked(control: ControlFolder) -> list[Asked]:
     received: list[RequestReceived] = []
     cancels: dict[str, str] = {}
     for fields in control.messages():
-        try:
+        with suppress(ConfigError):
             message = messages.read(fields)
-        except ConfigError:
-            continue
-        if isinstance(message, RequestReceived):
-            received.append(message)
-        elif isinstance(message, CancelReceived):
-            cancels[message.id] = message.reason
+            if isinstance(message, RequestReceived):
+                received.append(message)
+            elif isinstance(message, CancelReceived):
+                cancels[message.id] = message.reason
     return [Asked(message.request, message.suspects, cancels.get(message.request.id)) for message in received]
 
 
@@ -150,28 +143,21 @@ def world_size(speakers: Sequence[Heard]) -> int:
 
 
 class Fates:
-    """How requests stand, by all that is known of a run.
-
-    Args:
-        speakers: What `heard` gave.
-        sessions: Gives the run's sessions; asked for where a rank says nothing of a request.
-        is_alive: As for `heard`.
-        now_ns: Wall clock; default: this host's.
+    """How requests stand, by all that is known of a run: what `heard` gave, and the run's sessions, which are asked for
+    where a rank says nothing of a request. `now_ns`: wall clock; default: this host's.
     """
 
     def __init__(
         self, speakers: Sequence[Heard], sessions: Callable[[], Iterable[RecordedSession]] = tuple,
-        is_alive: Liveness = alive_here, now_ns: int | None = None,
+        is_alive: Liveness = life.is_alive, now_ns: int | None = None,
     ) -> None:  # fmt: skip
         self._sessions, self._is_alive = sessions, is_alive
         self._now_ns = time.time_ns() if now_ns is None else now_ns
         self._world_size = world_size(speakers)
         self._is_over = bool(speakers) and all(speaker.is_alive is False for speaker in speakers)
-        self._words: dict[str, list[tuple[Heard, frozenset[str], Report]]] = {}
-        for speaker in speakers:
-            seen = frozenset(speaker.keys)
-            for report in filter(is_sound, speaker.standing.reports):
-                self._words.setdefault(report.id, []).append((speaker, seen, report))
+        seen = ((speaker, frozenset(speaker.keys)) for speaker in speakers)
+        words = ((*by, report) for by in seen for report in filter(is_sound, by[0].standing.reports))
+        self._words = grouped(words, lambda word: word[2].id)
 
     @property
     def ids(self) -> Iterable[str]:
@@ -256,10 +242,7 @@ class Fates:
 
     @cached_property
     def _list_recorded(self) -> dict[tuple[str, int | None], list[RecordedSession]]:
-        recorded: dict[tuple[str, int | None], list[RecordedSession]] = {}
-        for session in self._sessions():
-            recorded.setdefault((session.key[0], session.key[2]), []).append(session)
-        return recorded
+        return grouped(self._sessions(), lambda session: (session.key[0], session.key[2]))
 
     def _by_sessions(self, silent: Report, recorded: Sequence[RecordedSession], request: Request | None) -> Report:
         recording = [kept.document for kept in recorded if kept.document.get("state") == session_file.RECORDING]

@@ -12,6 +12,7 @@ import os
 import shutil
 import stat
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Callable, Iterator, NamedTuple
 
@@ -95,7 +96,6 @@ class _Move:
         return count
 
     def _bring_over(self, name: str) -> int:
-        """One file or folder of the source."""
         source, place = self._source / name, self._folder / name
         if name == SESSION_FILE or name.endswith((_PART, _DRAFT)):
             raise MstxkitError(f"{source} has the name of a file of ours")
@@ -127,14 +127,11 @@ class _Move:
         documents.replace_file(self._folder / SESSION_FILE, session_file.as_text(self._document))
 
     def _prune_empty(self) -> None:
-        """Folders in which nothing is left."""
         folder = self._source.parent
-        while folder != self._root:
-            try:
+        with suppress(OSError):
+            while folder != self._root:
                 os.rmdir(folder)
-            except OSError:
-                return
-            folder = folder.parent
+                folder = folder.parent
 
 
 def _copy_paced(source: Path, place: Path, pace: Pace) -> int:

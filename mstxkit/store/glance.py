@@ -28,19 +28,12 @@ _NOT_LOOKED_AT = (parts.POOL, parts.DATALOADER)
 
 
 class Glimpse(NamedTuple):
-    """What was to be seen of a process.
+    """What was to be seen of a process."""
 
-    Args:
-        identity: As it has told it.
-        step: The newest that it has recorded; None before its first.
-        stage: Key of the innermost stage that is open, of several the latest; None while none is.
-        since_ns: CLOCK_MONOTONIC, when that stage was entered; None while none is open.
-    """
-
-    identity: dict[str, Any]
-    step: int | None
-    stage: str | None
-    since_ns: int | None
+    identity: dict[str, Any]  # as it has told it
+    step: int | None  # the newest that it has recorded; None before its first
+    stage: str | None  # key of the innermost stage that is open, of several the latest; None while none is
+    since_ns: int | None  # CLOCK_MONOTONIC, when that stage was entered; None while none is open
 
 
 class LiveGlance:
@@ -130,14 +123,7 @@ def open_slots(head: bytes, header: livefile.Header, used: bytes) -> list[livefi
 
 
 def newest_records(descriptor: int, at: int, bank: livefile.BankHead, at_most: int) -> Iterator[records.Record]:
-    """The ranges and marks among so many of the newest records of a bank, the newest first.
-
-    Args:
-        descriptor: Of the live file.
-        at: Where in it the bank begins.
-        bank: Its head.
-        at_most: So many records are looked at.
-    """
+    """The ranges and marks among so many of the newest records of the bank `at` this offset, the newest first."""
     first, raw = _newest_raw(descriptor, at, bank, at_most)
     for index in reversed(range(len(raw) // records.RECORD_BYTES)):
         w0, w1, w2 = records.WORDS.unpack_from(raw, index * records.RECORD_BYTES)

@@ -21,16 +21,11 @@ _RANKS_AT_MOST = 1 << 20
 
 
 class Group(NamedTuple):
-    """One of several groups.
+    """One of several groups."""
 
-    Args:
-        kind: RANKS, HOST, ROLE, PEERS, or one of DIMENSIONS.
-        name: Of a host or role, or as it was written.
-        first, last: Numbers: ranks, or the index in a dimension, FIRST being 0 and LAST -1.
-    """
-
-    kind: str
-    name: str
+    kind: str  # RANKS, HOST, ROLE, PEERS, or one of DIMENSIONS
+    name: str  # of a host or role, or as it was written
+    # first, last: numbers: ranks, or the index in a dimension, FIRST being 0 and LAST -1
     first: int = 0
     last: int = 0
 

@@ -54,36 +54,25 @@ OF_COLLECTIVES = RowKind(MAGIC_OF_RINGS, COLLECTIVE_BYTES)
 
 
 class NewSummaries(NamedTuple):
-    """What a process has handed over since it was last read.
+    """What a process has handed over since it was last read."""
 
-    Args:
-        rows: Whole rows of 40 bytes, the oldest first: numpy reads them with `summaries.FIELDS`.
-        missed: How many rows were overwritten before they were read.
-        document: `stages`: keys, in the order of their ids from 1; `step`: in force, or None; `end`: is it over? And
-            what else the judge should know. {} while nothing whole was ever read. Of a file that nobody vouches for.
-    """
-
-    rows: bytes
-    missed: int
+    rows: bytes  # whole rows of 40 bytes, the oldest first: numpy reads them with `summaries.FIELDS`
+    missed: int  # how many rows were overwritten before they were read
+    # `stages`: keys, in the order of their ids from 1; `step`: in force, or None; `end`: is it over? And what else the
+    # judge should know. {} while nothing whole was ever read. Of a file that nobody vouches for.
     document: dict[str, Any]
 
 
 class _Head(NamedTuple):
     capacity: int
     written: int
-    length: int
-    crc: int
     begun: int
     nonce: bytes
 
 
 class HandedOver:
     """The reading end of one process's ring.
-
-    Args:
-        path: `<live folder>/<process>.sums`.
-        position: Rows that were read before, as `position` said then. What is read twice replaces itself.
-        kind: What its rows are.
+    `position`: rows that were read before, as it said then. What is read twice replaces itself.
     """
 
     def __init__(self, path: str | os.PathLike[str], position: int = 0, kind: RowKind = OF_SUMMARIES) -> None:
@@ -147,13 +136,13 @@ class HandedOver:
         raw = documents.read_part(descriptor, 0, _HEAD.size)
         if len(raw) < _HEAD.size or raw[: len(MAGIC)] != self._kind.magic:
             raise Unusable(self.path, "is no file of its kind, or is being made")
-        _, version, capacity, written, length, crc, begun, nonce = _HEAD.unpack(raw)
+        _, version, capacity, written, _, _, begun, nonce = _HEAD.unpack(raw)
         if version != VERSION:
             raise Unusable(self.path, f"is of format {version}, not {VERSION}")
         size = os.fstat(descriptor).st_size
         if not 0 < capacity <= ROWS_AT_MOST or size < ROWS_AT + capacity * self._kind.row_bytes:
             raise Unusable(self.path, "has sizes that do not fit it")
-        return _Head(capacity, written, length, crc, max(begun, written), nonce)
+        return _Head(capacity, written, max(begun, written), nonce)
 
     def _read_document(self, descriptor: int) -> bool:
         """False: it is being replaced, and is looked at again; True at the second time: its writer was killed in it."""
@@ -184,12 +173,7 @@ def _read_rows(descriptor: int, first: int, head: _Head, row_bytes: int) -> byte
 
 
 class SummaryRing:
-    """The writing end, of one process. The file is made when there is something to put into it.
-
-    Args:
-        path: `<live folder>/<process>.sums`.
-        capacity: Rows that it holds.
-        kind: What they are.
+    """The writing end, of one process. The file is made when there is something to put into it. `capacity`: in rows.
 
     Threads/fork: one thread at a time. A forked child makes its own, elsewhere; nothing is open or mapped in between.
     """

@@ -25,16 +25,11 @@ _DIGITS_AT_MOST = 12
 
 
 class Patience(NamedTuple):
-    """How long the other ranks wait for one.
+    """How long the other ranks wait for one."""
 
-    Args:
-        seconds: Infinite: for ever.
-        source: Which variable says so, and where it is from, in words.
-        pauses_s: Preset to how long start and stop of a session with it took together, the longest.
-    """
-
-    seconds: float
-    source: str
+    seconds: float  # infinite: for ever
+    source: str  # which variable says so, and where it is from, in words
+    # Preset to how long start and stop of a session with it took together, the longest.
     pauses_s: Mapping[str | None, float] = {}
 
     def bound_s(self, preset: str | None) -> float:
@@ -71,12 +66,8 @@ def seconds(variables: Mapping[str, str], name: str) -> float | None:
 def patience(
     variables: Mapping[str, str], where: str, is_connecting: bool, pauses_s: Mapping[str | None, float]
 ) -> Patience:
-    """The patience of ranks with these variables.
-
-    Args:
-        where: These are set, in words.
-        is_connecting: The first step has not ended: first connections may still be made, with less patience.
-        pauses_s: As `Patience` has them.
+    """The patience of ranks with these variables, which are set there, in words.
+    `is_connecting`: the first step has not ended: first connections may still be made, with less patience.
     """
     names = (EXEC, CONNECT) if is_connecting else (EXEC,)
     shortest_s, name = min((seconds(variables, name) or DEFAULTS_S[name], name) for name in names)

@@ -12,7 +12,7 @@ import re
 from pathlib import Path
 from typing import Any, Mapping, NamedTuple
 
-from . import documents, layout
+from . import documents, layout, values
 from .documents import FORMAT, Unusable
 from .stacks import signal_name
 from .values import list_of, small_number, step_number, table_of, text_of, whole_number
@@ -25,35 +25,23 @@ _NAME = re.compile(r"\d{8}T\d{6}\.\d{3}", re.ASCII)
 
 
 class Incident(NamedTuple):
-    """What an incident comes to.
+    """What an incident comes to."""
 
-    Args:
-        incident: Its folder's name.
-        time_ns: When it was opened; wall clock of who opened it.
-        kind: One of KINDS.
-        stage, range: Where it happened; "" where that is not known.
-        rank, role: The cause; None and "" where nobody alone is.
-        since_ns: When the range was entered in which it happened; wall clock. 0: not known.
-        waits_for: Who waits for whom, in words.
-        reports: How many processes have reported.
-        reason: Why it was opened, and by what the cause is known, in words.
-        over_ns: When a hang went on, or its ranks began anew; 0 while it lasts.
-        details: What the page shows beside that, plain values.
-    """
-
-    incident: str
-    time_ns: int
-    kind: str
+    incident: str  # its folder's name
+    time_ns: int  # when it was opened; wall clock of who opened it
+    kind: str  # one of KINDS
+    # stage, range: where it happened; "" where that is not known
     stage: str = ""
     range: str = ""
+    # rank, role: the cause; None and "" where nobody alone is
     rank: int | None = None
     role: str = ""
-    since_ns: int = 0
-    waits_for: str = ""
-    reports: int = 0
-    reason: str = ""
-    over_ns: int = 0
-    details: Mapping[str, Any] = {}
+    since_ns: int = 0  # when the range was entered in which it happened; wall clock. 0: not known
+    waits_for: str = ""  # who waits for whom, in words
+    reports: int = 0  # how many processes have reported
+    reason: str = ""  # why it was opened, and by what the cause is known, in words
+    over_ns: int = 0  # when a hang went on, or its ranks began anew; 0 while it lasts
+    details: Mapping[str, Any] = {}  # what the page shows beside that, plain values
 
     @property
     def page(self) -> str:
@@ -73,7 +61,7 @@ class Incident(NamedTuple):
             "who": text_of(details.get("who")), "process": text_of(details.get("process")),
             "step": next((step for step in steps if step is not None), None),
             "signal": signal_name(details.get("signal"), text_of(details.get("fatal"))) or None,
-            "oom_kills": small_number(details.get("oom_kills")) or 0, "held": text_of(details.get("how")),
+            "oom_kills": values.count_of(details.get("oom_kills")), "held": text_of(details.get("how")),
         }  # fmt: skip
 
     def as_json(self, run_id: str) -> bytes:
@@ -84,17 +72,13 @@ class Incident(NamedTuple):
     @classmethod
     def read(cls, name: str, fields: Mapping[str, Any]) -> Incident | None:
         """Of that content; None where it is none."""
-        kind = fields.get("kind")
-        if kind not in KINDS:
-            return None
-        texts: dict[str, Any] = {
-            key: text_of(fields.get(key))[:_TEXT_AT_MOST] for key in ("stage", "range", "role", "waits_for", "reason")
-        }
-        numbers: dict[str, Any] = {key: whole_number(fields.get(key)) for key in ("time_ns", "since_ns", "over_ns")}
-        return cls(
-            incident=name, kind=kind, rank=small_number(fields.get("rank")), **texts, **numbers,
-            reports=small_number(fields.get("reports")) or 0, details=table_of(fields.get("details")),
-        )  # fmt: skip
+        return _read_incident({**fields, "incident": name}) if fields.get("kind") in KINDS else None
+
+
+_read_incident = values.record_with(Incident, {
+    values.short_text(_TEXT_AT_MOST): "incident kind stage range role waits_for reason", small_number: "rank",
+    whole_number: "time_ns since_ns over_ns", values.count_of: "reports", table_of: "details",
+})  # fmt: skip
 
 
 def is_name(text: str) -> bool:
@@ -126,14 +110,7 @@ def summary(run: Path, name: str, run_id: str) -> Incident | None:
 
 def read(run: Path, run_id: str, unusable: list[Unusable] | None = None) -> list[Incident]:
     """Every incident of a run that has come to something, oldest first; files that cannot be used are added."""
-    incidents = []
-    for name in names(run):
-        try:
-            incidents.append(summary(run, name, run_id))
-        except Unusable as exc:
-            if unusable is not None:
-                unusable.append(exc)
-    return [incident for incident in incidents if incident is not None]
+    return list(filter(None, documents.each_usable(names(run), lambda name: summary(run, name, run_id), unusable)))
 
 
 def reports_of(run: Path, name: str, run_id: str) -> dict[str, list[dict[str, Any]]]:

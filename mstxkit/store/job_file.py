@@ -6,15 +6,13 @@ rights may have written it, so what is no number or text is left out, and everyt
 
 from __future__ import annotations
 
-import json
 import os
 import time
 from pathlib import Path
 from typing import Any, Mapping, NamedTuple
 
-from . import documents, layout
-from .documents import FORMAT
-from .values import finite_number, list_of, small_number, step_number, table_of, text_of, whole_number
+from . import documents, layout, values
+from .values import finite_number, list_of, small_number, step_number, table_of, whole_number
 
 ROLES_AT_MOST, STAGES_AT_MOST, LATE_AT_MOST, SILENT_AT_MOST, NOTES_AT_MOST = 64, 64, 8, 16, 8
 _NAME_AT_MOST, _NOTE_AT_MOST = 200, 400
@@ -23,27 +21,20 @@ _STAGES_IN_ALL, _LIMIT_BYTES = 2048, 8 << 20
 
 
 class StageFigures(NamedTuple):
-    """A stage of a role in the step that was judged last.
+    """A stage of a role in the step that was judged last."""
 
-    Args:
-        stage: Its canonical key.
-        max_s, median_s: Over the members; of a controller's own where there are none.
-        slowest_rank: Whose time is the longest; where they wait for each other, who came last: they wait for that one.
-        begin_ns, end_ns: The first member's begin, the last one's end; wall clock.
-        members: How many were in it and worked: a controller only waits.
-        tokens_per_s: Of all members together; None where no tokens are known.
-        mfu_ratio: Share of the devices' peak; None where FLOPs are not known.
-    """
-
-    stage: str
+    stage: str  # its canonical key
+    # max_s, median_s: over the members; of a controller's own where there are none
     max_s: float
     median_s: float
+    # Whose time is the longest; where they wait for each other, who came last: they wait for that one.
     slowest_rank: int | None = None
+    # begin_ns, end_ns: the first member's begin, the last one's end; wall clock
     begin_ns: int = 0
     end_ns: int = 0
-    members: int = 0
-    tokens_per_s: float | None = None
-    mfu_ratio: float | None = None
+    members: int = 0  # how many were in it and worked: a controller only waits
+    tokens_per_s: float | None = None  # of all members together; None where no tokens are known
+    mfu_ratio: float | None = None  # share of the devices' peak; None where FLOPs are not known
 
 
 class Latecomer(NamedTuple):
@@ -56,52 +47,38 @@ class Latecomer(NamedTuple):
 
 
 class RoleFigures(NamedTuple):
-    """A role in the step that was judged last.
-
-    Args:
-        members: How many took part and worked.
-        wait_ratio: Share of the step that a member waits for others, in the mean.
-        late: Who came last where that was worst, the latest first.
-        judged_steps: So many of its steps could lead to a verdict; None: who wrote this did not say.
-    """
+    """A role in the step that was judged last."""
 
     role: str
     step: int
-    members: int = 0
-    wait_ratio: float = 0.0
+    members: int = 0  # how many took part and worked
+    wait_ratio: float = 0.0  # share of the step that a member waits for others, in the mean
     begin_ns: int = 0
     end_ns: int = 0
     stages: tuple[StageFigures, ...] = ()
-    late: tuple[Latecomer, ...] = ()
-    judged_steps: int | None = None
+    late: tuple[Latecomer, ...] = ()  # who came last where that was worst, the latest first
+    judged_steps: int | None = None  # so many of its steps could lead to a verdict; None: who wrote this did not say
 
 
 class JobState(NamedTuple):
-    """The job.
+    """The job."""
 
-    Args:
-        roles: In the order in which they came.
-        hosts, ended: Hosts that have handed anything over, and of those the ones that said goodbye.
-        silent: Hosts of which nothing comes any more although they have said no goodbye; the first few of `silences`.
-        missed_rows, dropped_batches: What did not reach who judges: lost figures, never lost training.
-        written_ns: Wall clock of who judges.
-        notes: What there is to say of where figures go: the port, what is missing, what was dropped.
-        is_final: Was all judged that there was?
-        read: How far the files of the hosts were read, `BatchFile.position` by their names.
-        clocks: What makes the wall clock of CLOCK_MONOTONIC, ns, by boot id, of hosts whose own wall clock is wrong.
-    """
-
-    roles: tuple[RoleFigures, ...] = ()
+    roles: tuple[RoleFigures, ...] = ()  # in the order in which they came
+    # hosts, ended: hosts that have handed anything over, and of those the ones that said goodbye
     hosts: int = 0
     ended: int = 0
     silences: int = 0
+    # Hosts of which nothing comes any more although they have said no goodbye; the first few of `silences`.
     silent: tuple[str, ...] = ()
+    # missed_rows, dropped_batches: what did not reach who judges: lost figures, never lost training
     missed_rows: int = 0
     dropped_batches: int = 0
-    written_ns: int = 0
-    is_final: bool = False
-    notes: tuple[str, ...] = ()
+    written_ns: int = 0  # wall clock of who judges
+    is_final: bool = False  # was all judged that there was?
+    notes: tuple[str, ...] = ()  # what there is to say of where figures go: the port, what is missing, what was dropped
+    # How far the files of the hosts were read, `BatchFile.position` by their names.
     read: Mapping[str, tuple[int, int]] = {}
+    # What makes the wall clock of CLOCK_MONOTONIC, ns, by boot id, of hosts whose own wall clock is wrong.
     clocks: Mapping[str, int] = {}
 
     @property
@@ -118,7 +95,7 @@ class JobState(NamedTuple):
              "late": [rank._asdict() for rank in role.late]}
             for role in kept
         ]  # fmt: skip
-        return json.dumps({"format": FORMAT, "run": run_id, **self._asdict(), "roles": roles}).encode()
+        return documents.encoded(run_id, {**self._asdict(), "roles": roles})
 
 
 def write(run: Path, run_id: str, state: JobState) -> None:
@@ -137,60 +114,37 @@ def show(run: Path, run_id: str) -> None:
 def read(run: Path, run_id: str) -> JobState | None:
     """What was said last; None where nothing was, or it cannot be used."""
     fields = documents.find_document(run / layout.VERDICTS / layout.JOB, run_id, _LIMIT_BYTES)
-    return None if fields is None else _state_of(fields)
+    return None if fields is None else _read_state(fields)
 
 
-def _state_of(fields: Mapping[str, Any]) -> JobState:
-    hosts, ended, silences = (small_number(fields.get(name)) or 0 for name in ("hosts", "ended", "silences"))
-    wholes = ("missed_rows", "dropped_batches", "written_ns")
-    missed, dropped, written_ns = (whole_number(fields.get(name)) for name in wholes)
-    roles = tuple(_role_of(table_of(role)) for role in list_of(fields.get("roles"))[:ROLES_AT_MOST])
-    silent = tuple(_name(host) for host in list_of(fields.get("silent"))[:SILENT_AT_MOST])
-    return JobState(
-        roles, hosts, ended, silences, silent, missed, dropped, written_ns,
-        fields.get("is_final") is True,
-        tuple(text_of(note)[:_NOTE_AT_MOST] for note in list_of(fields.get("notes"))[:NOTES_AT_MOST]),
-        {name: _position_of(at) for name, at in table_of(fields.get("read")).items()},
-        {text_of(boot): whole_number(ns) for boot, ns in table_of(fields.get("clocks")).items()},
-    )  # fmt: skip
+def _read_positions(value: Any) -> dict[str, tuple[int, int]]:
+    wholes = {name: (*map(whole_number, list_of(at)), 0, 0) for name, at in table_of(value).items()}
+    return {name: (which, at) for name, (which, at, *_) in wholes.items()}
 
 
-def _role_of(fields: Mapping[str, Any]) -> RoleFigures:
-    stages = (_stage_of(table_of(stage)) for stage in list_of(fields.get("stages"))[:STAGES_AT_MOST])
-    late = (table_of(rank) for rank in list_of(fields.get("late"))[:LATE_AT_MOST])
-    return RoleFigures(
-        _name(fields.get("role")), step_number(fields.get("step")) or 0, small_number(fields.get("members")) or 0,
-        min(1.0, _number(fields.get("wait_ratio")) or 0.0), *_read_span(fields), tuple(stages),
-        tuple(
-            Latecomer(small_number(r.get("rank")), _name(r.get("host")), _name(r.get("stage")),
-                     _number(r.get("late_s")) or 0.0)
-            for r in late
-        ), small_number(fields.get("judged_steps")),
-    )  # fmt: skip
-
-
-def _stage_of(fields: Mapping[str, Any]) -> StageFigures:
-    return StageFigures(
-        _name(fields.get("stage")), _number(fields.get("max_s")) or 0.0, _number(fields.get("median_s")) or 0.0,
-        small_number(fields.get("slowest_rank")), *_read_span(fields), small_number(fields.get("members")) or 0,
-        _number(fields.get("tokens_per_s")), _number(fields.get("mfu_ratio")),
-    )  # fmt: skip
-
-
-def _position_of(value: Any) -> tuple[int, int]:
-    which, at = (*map(whole_number, list_of(value)), 0, 0)[:2]
-    return which, at
-
-
-def _read_span(fields: Mapping[str, Any]) -> tuple[int, int]:
-    return whole_number(fields.get("begin_ns")), whole_number(fields.get("end_ns"))
-
-
-def _name(value: Any) -> str:
-    return text_of(value)[:_NAME_AT_MOST]
-
-
-def _number(value: Any) -> float | None:
+def _read_number(value: Any) -> float | None:
     """From 0 on, finite."""
     number = finite_number(value)
     return number if number is not None and 0 <= number < 1e18 else None
+
+
+def _read_amount(value: Any) -> float:
+    return _read_number(value) or 0.0
+
+
+_read_name = values.short_text(_NAME_AT_MOST)
+_read_stage = values.record_with(StageFigures, {
+    _read_name: "stage", _read_amount: "max_s median_s", _read_number: "tokens_per_s mfu_ratio",
+    small_number: "slowest_rank", values.count_of: "members", whole_number: "begin_ns end_ns",
+})  # fmt: skip
+_read_late = values.record_with(Latecomer, {_read_name: "host stage", _read_amount: "late_s", small_number: "rank"})
+_read_role = values.record_with(RoleFigures, {
+    _read_name: "role", values.count_of: "members", small_number: "judged_steps", whole_number: "begin_ns end_ns",
+    values.list_with(_read_stage, STAGES_AT_MOST): "stages", values.list_with(_read_late, LATE_AT_MOST): "late",
+}, step=lambda step: step_number(step) or 0, wait_ratio=lambda ratio: min(1.0, _read_amount(ratio)))  # fmt: skip
+_read_state = values.record_with(JobState, {
+    whole_number: "missed_rows dropped_batches written_ns", values.count_of: "hosts ended silences",
+    values.list_with(_read_role, ROLES_AT_MOST): "roles", values.list_with(_read_name, SILENT_AT_MOST): "silent",
+    values.list_with(values.short_text(_NOTE_AT_MOST), NOTES_AT_MOST): "notes", _read_positions: "read",
+    values.table_with(whole_number): "clocks", values.is_true: "is_final",
+})  # fmt: skip

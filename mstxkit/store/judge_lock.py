@@ -10,7 +10,7 @@ from . import documents, layout
 
 def take(run: Path) -> int | None:
     """As `documents.taken`; None: somebody else judges this run. Where there are no locks, the later life is the one
-    that counts (`judge_life.py`).
+    that counts (`verdicts.py`).
     """
     folders.make_folder(run / layout.VERDICTS)
     return documents.taken(run / layout.VERDICTS / layout.JUDGE_LOCK)

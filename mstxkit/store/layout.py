@@ -7,7 +7,7 @@
 <run>/now/<host>-<digest>.json                in which step and stage the processes of a host are
 <run>/summaries/<host>-<digest>.mxb           what the processes of a host handed over, step by step
 <run>/summaries/<host>-<digest>.old.mxb       the part before that, once there was too much of it
-<run>/verdicts/<who>[.<life>].jsonl           what was judged of the job (store/judge_files.py)
+<run>/verdicts/<who>[.<life>].jsonl           what was judged of the job (store/verdicts.py)
 <run>/verdicts/figures.json                   figures of the step that was judged last, and what settings were in force
 <run>/verdicts/job.json                       the job as who judges it sees it, for `mstxkit top`
 <run>/verdicts/judge.lock                     held by who judges it now
@@ -152,11 +152,9 @@ def session_parts(stage: str, step: int | None, rank: int) -> tuple[str, str, st
 
 
 def request_parts(request: str, stage: str, step: int | None, nth: int, is_only: bool) -> tuple[str, ...]:
-    """The folders on the way from the run to the data of one session of a request, where tools look.
-
-    Args:
-        nth: Which session of this stage, step and rank it is, from 1 on.
-        is_only: Can there be one window alone? Else each has a folder: tools take one profile of a rank in a folder.
+    """The folders on the way from the run to the data of one session of a request, where tools look: of the `nth` of
+    this stage, step and rank, from 1 on.
+    `is_only`: can there be one window alone? Else each has a folder: tools take one profile of a rank in a folder.
     """
     top = (PROFILES, stage_in_names(request))
     if is_only and nth == 1:
@@ -166,11 +164,8 @@ def request_parts(request: str, stage: str, step: int | None, nth: int, is_only:
 
 
 def data_parts(session: tuple[str, ...], output: str, request: str) -> tuple[str, ...] | None:
-    """Where the output lies that a session names, below profiles/; None where it may not name that.
-
-    Args:
-        session: The parts of its folder below profiles/.
-        output: What its session.json says: a name, or the way to the request's folder.
+    """Where the `output` lies that the session.json in this folder below profiles/ names, itself or by the way to the
+    request's folder; below profiles/ as well; None where it may not name that.
     """
     if output in ("", ".", "..") or "\0" in output:
         return None

@@ -51,11 +51,7 @@ class SessionLimits(NamedTuple):
 
 
 class Policy(NamedTuple):
-    """What a rank does not exceed, whatever it is asked.
-
-    Args:
-        transport_s: Seconds a message may take to every rank; where steps are short, the lead is at least that long.
-    """
+    """What a rank does not exceed, whatever it is asked."""
 
     cooldown_s: float = 30.0  # seconds without a session after each request that had one
     session_s: float = SESSION_S  # seconds after which any session is ended, whatever its request says
@@ -64,6 +60,7 @@ class Policy(NamedTuple):
     run_bytes: Optional[int] = None  # the same in bytes of raw data; None: no limit
     agreement_s: float = 120.0  # seconds in which all ranks of a request have to be ready for a step together
     lead_steps: int = 2  # steps that an agreed step is ahead of all ranks, at least
+    # Seconds a message may take to every rank; where steps are short, the lead is at least that long.
     transport_s: float = 4.0
     queue: int = 64  # requests that wait on one rank; more are refused
 

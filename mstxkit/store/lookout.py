@@ -24,13 +24,8 @@ EVERY_S = 5.0
 
 
 class Lookout:
-    """Of one process, that looks at all of its host.
-
-    Args:
-        run: The run folder.
-        run_id: Its id.
-        folder: The live files of this host.
-        is_told: Does somebody else say the same? Asked when it is due.
+    """Of one process, that looks at all live files of its host, in `folder`.
+    `is_told`: does somebody else say the same? Asked when it is due.
 
     Threads/fork: any thread; one that comes while another is at it does nothing. A forked child makes a new one.
     """

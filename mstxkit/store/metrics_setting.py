@@ -61,15 +61,10 @@ class Outlet(NamedTuple):
 
 
 class Flops(NamedTuple):
-    """What is needed for MFU; 0, and a stage that is not there: not known.
+    """What is needed for MFU; 0, and a stage that is not there: not known."""
 
-    Args:
-        per_token: FLOPs that a token takes in a stage.
-        peak: FLOPs a second that one rank's devices can do.
-    """
-
-    per_token: ByStage = 0.0
-    peak: ByStage = 0.0
+    per_token: ByStage = 0.0  # FLOPs that a token takes in a stage
+    peak: ByStage = 0.0  # FLOPs a second that one rank's devices can do
 
     def mfu_ratio(self, stage: str, tokens_per_s: float, members: int) -> float | None:
         """Share of the peak of all members that the work of a stage took; None where that is not known."""
@@ -94,17 +89,12 @@ class MetricsSetting(NamedTuple):
 def checked(metrics: Any = None, flops_per_token: Any = None, peak_flops: Any = None) -> MetricsSetting:
     """What was given. Raises SettingError: one of them cannot be; the message says what can."""
     flops = Flops(by_stage(flops_per_token, "flops_per_token"), by_stage(peak_flops, "peak_flops"))
-    return MetricsSetting(outlets_in(metrics), flops)
-
-
-def outlets_in(text: Any) -> tuple[Outlet, ...]:
-    """The ways out that a text names. SettingError: it is no such text."""
-    if text is None or text == "":
-        return (Outlet(AUTO),)
-    words = [word.strip() for word in text.split(",")] if isinstance(text, str) else [repr(text)]
+    if metrics is None or metrics == "":
+        return MetricsSetting(flops=flops)
+    words = [word.strip() for word in metrics.split(",")] if isinstance(metrics, str) else [repr(metrics)]
     if len(words) > _OUTLETS_AT_MOST:
-        raise SettingError("metrics", repr(str(text)[:_SHOWN]), f"{_OUTLETS_AT_MOST} ways out are the most")
-    return tuple(_read_outlet(word) for word in words)
+        raise SettingError("metrics", repr(str(metrics)[:_SHOWN]), f"{_OUTLETS_AT_MOST} ways out are the most")
+    return MetricsSetting(tuple(map(_read_outlet, words)), flops)
 
 
 def _read_outlet(word: str) -> Outlet:

@@ -29,10 +29,7 @@ class Moved(NamedTuple):
 
 class Writers:
     """Which processes may still write to their files: those that live, and those whose rest is still to be sealed.
-
-    Args:
-        run: The run folder.
-        live: The live files of this host.
+    `live`: the folder of the live files of this host.
     """
 
     def __init__(self, run: Path, live: Path) -> None:
@@ -52,11 +49,7 @@ class Writers:
 
 def announced_by(name: str) -> str:
     """The process whose pointer this is, whole, half made, or claimed by an adopter."""
-    name = name.partition(_ADOPTING)[0] if _ADOPTING in name else name
-    for suffix in (layout.POINTER, layout.BEING_MADE):
-        if name.endswith(suffix):
-            return name[: -len(suffix)]
-    return name
+    return name.partition(_ADOPTING)[0].removesuffix(layout.POINTER).removesuffix(layout.BEING_MADE)
 
 
 def finished(names: list[str], writers: Writers) -> list[str]:

@@ -28,21 +28,14 @@ _ALLOWED = {FLAG: "true, false", NAMES: "a list of names", NUMBER: "a number fro
 
 
 class Term(NamedTuple):
-    """What a profiler calls an option.
+    """What a profiler calls an option."""
 
-    Args:
-        name: Its parameter.
-        call: Which call has this parameter: PROFILE or DEEP.
-        words: Its words for our values; a value that is not here is the same there.
-        enum: The enumeration in the profiler's module that has these words as members; empty: they are plain values.
-        before: The parameter of versions that do not have `name` yet.
-    """
-
-    name: str
-    call: str = DEEP
-    words: Mapping[str, Any] = {}
+    name: str  # its parameter
+    call: str = DEEP  # which call has this parameter: PROFILE or DEEP
+    words: Mapping[str, Any] = {}  # its words for our values; a value that is not here is the same there
+    # The enumeration in the profiler's module that has these words as members; empty: they are plain values.
     enum: str = ""
-    before: str = ""
+    before: str = ""  # the parameter of versions that do not have `name` yet
 
     def translated(self, value: Any) -> Any:
         """A value of ours in the profiler's words; a tuple becomes a list."""
@@ -52,44 +45,28 @@ class Term(NamedTuple):
 
 
 class Lacking(NamedTuple):
-    """A profiler has no such option.
+    """A profiler has no such option."""
 
-    Args:
-        why: What the note on a lost value says; empty: nothing is lost.
-        name: What the note calls the option, where not by our name.
-        always: Is the default value noted, too?
-    """
-
-    why: str
-    name: str = ""
-    always: bool = False
+    why: str  # what the note on a lost value says; empty: nothing is lost
+    name: str = ""  # what the note calls the option, where not by our name
+    always: bool = False  # is the default value noted, too?
 
 
 class Option(NamedTuple):
-    """One option, as presets, requests and configurations name it, and what each profiler calls it.
-
-    Args:
-        kind: FLAG, ONE_OF, SOME_OF, NAMES or NUMBER (from 0, or null).
-        values: The allowed words; empty where any, or none, is.
-        default: In a configuration. A list that is not empty here may not be empty anywhere.
-        preset_default: In a preset, where it differs.
-        where: Who may set it.
-        needs_cpu: Is it about operators on the host, so that it needs the activity cpu?
-        short: What people write for a value, besides the value itself.
-    """
+    """One option, as presets, requests and configurations name it, and what each profiler calls it."""
 
     name: str
     meaning: str
     torch_npu: Term | Lacking = Lacking("torch_npu has no such option")
     mindspore: Term | Lacking = Lacking("MindSpore has no such option")
     torch: Term | Lacking = Lacking("torch.profiler has no such option")
-    kind: str = FLAG
-    values: tuple[str, ...] = ()
-    default: Any = False
-    preset_default: Any = None
-    where: tuple[str, ...] = (CONFIG,)
-    needs_cpu: bool = False
-    short: Mapping[Any, Any] = {}
+    kind: str = FLAG  # FLAG, ONE_OF, SOME_OF, NAMES or NUMBER (from 0, or null)
+    values: tuple[str, ...] = ()  # the allowed words; empty where any, or none, is
+    default: Any = False  # in a configuration. A list that is not empty here may not be empty anywhere
+    preset_default: Any = None  # in a preset, where it differs
+    where: tuple[str, ...] = (CONFIG,)  # who may set it
+    needs_cpu: bool = False  # is it about operators on the host, so that it needs the activity cpu?
+    short: Mapping[Any, Any] = {}  # what people write for a value, besides the value itself
 
     @property
     def preset_value(self) -> Any:

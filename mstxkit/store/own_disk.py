@@ -19,13 +19,7 @@ _TOKEN, _TOKEN_DIGITS = ".place", 16
 
 class OwnDisk:
     """Where the recorder of this process has sealed files written, before they go into the run.
-
-    Args:
-        setting: What `sealed=` was given.
-        run, run_id: The run folder, and its id.
-
-    Raises:
-        SettingError: no such folder can be had.
+    `setting`: what `sealed=` was given. Raises SettingError: no such folder can be had.
     """
 
     def __init__(self, setting: str, run: Path, run_id: str) -> None:

@@ -47,23 +47,14 @@ class _Chunk(NamedTuple):
 
 
 class RowGroup(NamedTuple):
-    """Rows that lie together in a file, and what it says of their values.
+    """Rows that lie together in a file, and what it says of their values."""
 
-    Args:
-        first: The first of them.
-        rows: So many.
-        names: Its columns.
-        bounds: The least and the greatest value of a column, where that is said.
-        empty: Columns of which no row has a value, where that is said.
-        chunks: Where its values lie.
-    """
-
-    first: int
-    rows: int
-    names: frozenset[str]
-    bounds: dict[str, tuple[Any, Any]]
-    empty: frozenset[str]
-    chunks: tuple[_Chunk, ...]
+    first: int  # the first of them
+    rows: int  # so many
+    names: frozenset[str]  # its columns
+    bounds: dict[str, tuple[Any, Any]]  # the least and the greatest value of a column, where that is said
+    empty: frozenset[str]  # columns of which no row has a value, where that is said
+    chunks: tuple[_Chunk, ...]  # where its values lie
 
     def between(self, name: str) -> tuple[int, int] | None:
         """The least and the greatest of a column of whole numbers; None where that is not said."""
@@ -245,7 +236,11 @@ class _Reading:
         if kind == _BINARY:
             return self._bytes(self._read_varint())
         if kind in _LISTS:
-            return self._read_list(deep + 1)
+            head = self._read_byte()
+            count = self._read_varint() if head >> 4 == 15 else head >> 4
+            if count > len(self._content) - self.at:
+                raise self._say_wrong("claims more than it holds")
+            return [self._value(head & 15, deep + 1) for _ in range(count)]
         if kind == _STRUCT:
             return self.struct(deep + 1)
         if kind in (_TRUE, _FALSE, _BYTE):
@@ -253,13 +248,6 @@ class _Reading:
         if kind == _DOUBLE:
             return self._bytes(8)
         raise self._say_wrong("holds a kind of value that there is not")
-
-    def _read_list(self, deep: int) -> list[Any]:
-        head = self._read_byte()
-        count = self._read_varint() if head >> 4 == 15 else head >> 4
-        if count > len(self._content) - self.at:
-            raise self._say_wrong("claims more than it holds")
-        return [self._value(head & 15, deep) for _ in range(count)]
 
     def _bytes(self, size: int) -> bytes:
         if size > len(self._content) - self.at:

@@ -30,7 +30,8 @@ def parse(raw: bytes) -> list[tuple[Any, ...]]:
     """The fields of each target, as texts, and its calls, where known. Raises FormatError: it is no such record."""
     try:
         targets = json.loads(raw)["targets"]
-        return [(*(_text(target.get(name, "")) for name in FIELDS), _calls(target.get("calls"))) for target in targets]
+        calls = [n if type(n := target.get("calls")) is int and 0 <= n < 1 << 63 else None for target in targets]
+        return [(*(_text(target.get(name, "")) for name in FIELDS), n) for target, n in zip(targets, calls)]
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as exc:
         raise FormatError(f"the record of patches cannot be read: {exc}") from None
 
@@ -44,10 +45,6 @@ def parse_settings(raw: bytes) -> dict[str, str]:
         return {_text(name)[:_NAME_CHARACTERS]: _text(value)[:_NAME_CHARACTERS] for name, value in settings}
     except (ValueError, TypeError, AttributeError, RecursionError) as exc:
         raise FormatError(f"the record of patches cannot be read: {exc}") from None
-
-
-def _calls(value: Any) -> int | None:
-    return value if type(value) is int and 0 <= value < 1 << 63 else None
 
 
 def _text(value: Any) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Iterable, Iterator, Mapping, NamedTuple
 
@@ -29,47 +30,53 @@ _TYPES = {"rank": int, "role": str, "host": str, "pid": int, "written_ns": int, 
 
 
 class Report(NamedTuple):
-    """What became of a request, by its id, on one rank, up to now.
-
-    Args:
-        state: One of OPEN_STATES and END_STATES.
-        step: The rank's step; None before its first.
-        ready: Queued, and waiting for all ranks to agree on a step.
-        first_step, last_step: The window; None where it is not decided, or occurrences are counted.
-        recorded, recorded_steps: Sessions that were recorded, and in which steps, each once.
-        bytes: Raw data of these, as far as told.
-        reason: Why it waits, or ended as it did; notes on sessions that were cut short.
-    """
+    """What became of a request, by its id, on one rank, up to now."""
 
     id: str
     rank: int
-    state: str
-    step: int | None = None
-    ready: bool = False
+    state: str  # one of OPEN_STATES and END_STATES
+    step: int | None = None  # the rank's step; None before its first
+    ready: bool = False  # queued, and waiting for all ranks to agree on a step
+    # first_step, last_step: the window; None where it is not decided, or occurrences are counted
     first_step: int | None = None
     last_step: int | None = None
+    # recorded, recorded_steps: sessions that were recorded, and in which steps, each once
     recorded: int = 0
     recorded_steps: tuple[int, ...] = ()
-    bytes: int = 0
-    reason: str = ""
+    bytes: int = 0  # raw data of these, as far as told
+    reason: str = ""  # why it waits, or ended as it did; notes on sessions that were cut short
 
     @property
     def has_ended(self) -> bool:
         """Is this the last word of that rank?"""
         return self.state in END_STATES
 
-    def as_json(self) -> dict[str, Any]:
-        """A plain dict; `Report.read` makes an equal report of it."""
-        return self._asdict()
-
     @classmethod
     def read(cls, fields: Mapping[str, Any]) -> Report:
-        """Of what `as_json` gave, after JSON; what is more is left out. ValueError or TypeError where it is none."""
+        """Of its `_asdict`, after JSON; what is more is left out. ValueError or TypeError where it is none."""
         own = {name: fields[name] for name in cls._fields if name in fields}
         report = cls(**{**own, "recorded_steps": tuple(fields.get("recorded_steps", ()))})
         if report.state not in OPEN_STATES + END_STATES:
             raise ValueError(f"no state of a request: {report.state!r}")
         return report
+
+
+class EscalationNews(NamedTuple):
+    """One request in a state that it has just come to: from who judges a run to who exports what he says."""
+
+    request: str  # its id
+    state: str  # one of OPEN_STATES and END_STATES, of all ranks together
+    # time_ns, asked_ns: wall clock: when that was seen, and when it was asked for
+    time_ns: int
+    asked_ns: int
+    counts: str = ""  # `armed 3, done 5 of 8`
+    reason: str = ""  # of a rank in that state, in its words; "" for none
+    # stages, ranks, preset: what was asked for
+    stages: tuple[str, ...] = ()
+    ranks: tuple[int, ...] = ()
+    preset: str = ""
+    asks: str = ""  # why, in the asker's words
+    verdict: str = ""  # id of the verdict that asks; "" for none
 
 
 class StepPace(NamedTuple):
@@ -87,32 +94,24 @@ class StepPace(NamedTuple):
 
 
 class Standing(NamedTuple):
-    """What a rank says of itself: the document of its acknowledgement.
+    """What a rank says of itself: the document of its acknowledgement."""
 
-    Args:
-        world_size: Ranks of the run, as this one knows.
-        step, step_ns: Its step when this was written, and how long one took last; None: not known.
-        stages: Keys of the stages that it has entered.
-        phase: idle, armed, running, draining or cooldown.
-        backend, why_no_backend: Name of the profiler of its sessions; where none can record (None), why each cannot.
-        reports: Of every request that it knows, and of those it speaks for; newest last.
-        groups, why_no_group: Its place in the job's parallel dimensions, as `host.parallel.Place` has it.
-        timeouts: HCCL's as its environment sets them (`store/hccl.py`); None where it does not say.
-        act: May verdicts ask for profiles of it? One of `limits.ACTS`.
-    """
-
-    world_size: int
+    world_size: int  # ranks of the run, as this one knows
+    # step, step_ns: its step when this was written, and how long one took last; None: not known
     step: int | None
     step_ns: int | None
-    stages: tuple[str, ...]
-    phase: str
+    stages: tuple[str, ...]  # keys of the stages that it has entered
+    phase: str  # idle, armed, running, draining or cooldown
+    # backend, why_no_backend: name of the profiler of its sessions; where none can record (None), why each cannot
     backend: str | None
     why_no_backend: Mapping[str, str]
-    reports: tuple[Report, ...]
+    reports: tuple[Report, ...]  # of every request that it knows, and of those it speaks for; newest last
+    # groups, why_no_group: its place in the job's parallel dimensions, as `host.parallel.Place` has it
     groups: Mapping[str, tuple[int, int]] = {}
     why_no_group: str = ""
+    # HCCL's as its environment sets them (`store/hccl.py`); None where it does not say.
     timeouts: Mapping[str, str] | None = None
-    act: str = OBSERVE
+    act: str = OBSERVE  # may verdicts ask for profiles of it? One of `limits.ACTS`
 
     @property
     def is_connecting(self) -> bool:
@@ -121,7 +120,7 @@ class Standing(NamedTuple):
 
     def as_json(self) -> dict[str, Any]:
         """A plain dict; `Standing.read` makes an equal one of it."""
-        reports = [report.as_json() for report in self.reports[-_REPORTS_AT_MOST:]]
+        reports = [report._asdict() for report in self.reports[-_REPORTS_AT_MOST:]]
         plain = {"stages": list(self.stages), "why_no_backend": dict(self.why_no_backend), "reports": reports}
         return {**self._asdict(), **plain}
 
@@ -207,7 +206,5 @@ def _newer(listed: list[Any]) -> list[Any]:
 
 def _read_reports(listed: Iterable[Any]) -> Iterator[Report]:
     for fields in listed:
-        try:
+        with suppress(TypeError, ValueError, AttributeError):
             yield Report.read(fields)
-        except (TypeError, ValueError, AttributeError):
-            continue

@@ -44,29 +44,21 @@ class Known(NamedTuple):
 
 
 class Sample(NamedTuple):
-    """Which part of each occurrence of a stage is recorded.
+    """Which part of each occurrence of a stage is recorded."""
 
-    Args:
-        per: `micro_batch`, `mini_batch` or `decode_step`: what is counted, from 0 in each occurrence.
-        skip, record: How many of these pass first, and how many are recorded then.
-    """
-
-    per: str
+    per: str  # `micro_batch`, `mini_batch` or `decode_step`: what is counted, from 0 in each occurrence
+    # skip, record: how many of these pass first, and how many are recorded then
     skip: int = 0
     record: int = 1
 
 
 class Planned(NamedTuple):
-    """When a window begins that a configuration names: every rank knows it from the start.
+    """When a window begins that a configuration names: every rank knows it from the start."""
 
-    Args:
-        first_step: As the configuration counts it, from 1.
-        counted_from: What step 1 is: `training`, the first step ever; `process`, the first one after this start.
-        framework: Whose own section it is from: where that carries it out itself, the request is refused. "": nobody's.
-    """
-
-    first_step: int
+    first_step: int  # as the configuration counts it, from 1
+    # What step 1 is: `training`, the first step ever; `process`, the first one after this start.
     counted_from: str = "training"
+    # Whose own section it is from: where that carries it out itself, the request is refused. "": nobody's.
     framework: str = ""
 
 
@@ -75,42 +67,32 @@ _UNLIMITED = SessionLimits()
 
 @dataclass(frozen=True)
 class Request:
-    """One request: which stages of which ranks are profiled how, for how long.
+    """One request: which stages of which ranks are profiled how, for how long."""
 
-    Args:
-        stages: Canonical keys, sorted.
-        ranks: Global ranks, sorted; or `"all"`; or `"suspect+peer"`: whom the analysis suspects, and one to compare;
-            or groups, `"dp:3,host:node7"` (groups.py). Whom words mean goes with the message that asks.
-        steps: Every occurrence of the stages in so many steps in a row; None where occurrences are counted.
-        occurrences: The next so many occurrences of each stage; None where steps are.
-        preset, options: A preset's name, and options over it by name, sorted; without a preset these say it all.
-        sample: A part of each occurrence only.
-        limits: What ends a session early.
-        planned: The step at which its window begins, where a configuration says so; None: as soon as it may.
-        reason: In the asker's words; not part of the id.
-        occasion: Which of several equal calls this is: the id's only part that no one reads. The step at which a
-            program asks, the time at which a person does.
-        created_ns, expires_ns: Wall clock of the asker, as ranks ask at slightly different times, and after which no
-            session begins; not part of the id.
-        force: Let sessions take what they may, however long other ranks wait for these.
-        role: For processes of this role alone, where several roles have these ranks; "": of any.
-    """
-
-    stages: tuple[str, ...]
+    stages: tuple[str, ...]  # canonical keys, sorted
+    # Global ranks, sorted; or `"all"`; or `"suspect+peer"`: whom the analysis suspects, and one to compare; or
+    # groups, `"dp:3,host:node7"` (groups.py). Whom words mean goes with the message that asks.
     ranks: Ranks
+    # Every occurrence of the stages in so many steps in a row; None where occurrences are counted.
     steps: int | None = 1
-    occurrences: int | None = None
+    occurrences: int | None = None  # the next so many occurrences of each stage; None where steps are
+    # preset, options: a preset's name, and options over it by name, sorted; without a preset these say it all
     preset: str | None = DEFAULT_PRESET
     options: tuple[tuple[str, Any], ...] = ()
-    sample: Sample | None = None
-    limits: SessionLimits = _UNLIMITED
-    reason: str = ""
+    sample: Sample | None = None  # a part of each occurrence only
+    limits: SessionLimits = _UNLIMITED  # what ends a session early
+    reason: str = ""  # in the asker's words; not part of the id
+    # Which of several equal calls this is: the id's only part that no one reads. The step at which a program
+    # asks, the time at which a person does.
     occasion: str = ""
+    # The step at which its window begins, where a configuration says so; None: as soon as it may.
     planned: Planned | None = None
+    # created_ns, expires_ns: wall clock of the asker, as ranks ask at slightly different times, and after which
+    # no session begins; not part of the id
     created_ns: int = 0
     expires_ns: int = LIVES_S * 10**9
-    force: bool = False
-    role: str = ""
+    force: bool = False  # let sessions take what they may, however long other ranks wait for these
+    role: str = ""  # for processes of this role alone, where several roles have these ranks; "": of any
 
     @property
     def id(self) -> str:
@@ -154,14 +136,8 @@ class Request:
 
 def checked(fields: Any, names: Known, source: str = "request", now_ns: int | None = None) -> Request:
     """A request from a dict that came from anywhere, from a file or of what `escalate()` was given.
-
-    Args:
-        names: Which stages, ranks and presets there are.
-        source: What messages call it: its file's name.
-        now_ns: As `created_ns` where that is left out; default: this host's wall clock.
-
-    Raises:
-        ConfigError: with one `Problem` for each thing in it that is wrong or unknown.
+    `source`: what messages call it. `now_ns`: as `created_ns` where that is left out; default: this host's wall clock.
+    Raises ConfigError: with one `Problem` for each thing in it that is wrong or unknown.
     """
     return _RequestFields(fields, names, source, time.time_ns() if now_ns is None else now_ns).request()
 
@@ -225,24 +201,20 @@ class _RequestFields:
         elif isinstance(ranks, str) and ranks in (ALL, SUSPECT_AND_PEER):
             return ranks
         elif groups.are_groups(ranks):
-            return self._read_groups(str(ranks))
+            try:
+                return groups.plain(str(ranks))
+            except ValueError as exc:
+                self._wrong("ranks", ranks, f"{exc}; give numbers, {', '.join(groups.FORMS)}")
         elif not isinstance(ranks, (list, tuple)) or not ranks:
             self._wrong("ranks", ranks, "must be a list of ranks, or a word", (ALL, SUSPECT_AND_PEER, *groups.FORMS))
         else:
             return self._check_numbered(ranks)
         return ()
 
-    def _read_groups(self, words: str) -> Ranks:
-        try:
-            return groups.plain(words)
-        except ValueError as exc:
-            self._wrong("ranks", words, f"{exc}; give numbers, {', '.join(groups.FORMS)}")
-            return ()
-
     def _check_numbered(self, ranks: Collection[Any]) -> tuple[int, ...]:
         for rank in ranks:
             if type(rank) is not int or rank not in self.names.ranks:
-                self._wrong("ranks", rank, "no rank of this run", _join_spans(self.names.ranks))
+                self._wrong("ranks", rank, "no rank of this run", spans(self.names.ranks, " to "))
         distinct = sorted({rank for rank in ranks if type(rank) is int})
         if not self.problems and len(distinct) < len(ranks):
             self._wrong("ranks", list(ranks), "a rank is given twice")
@@ -362,10 +334,3 @@ _DEMANDS = {
     **dict.fromkeys((SOME_OF, NAMES), "must be a list of names, none of them empty"),
 }  # fmt: skip
 _KEYS = ("id", "stage", *Request.__dataclass_fields__)
-
-
-def _join_spans(ranks: Collection[int]) -> tuple[str, ...]:
-    """0, 1, 2, 5 -> `0 to 2`, `5`: a run may have thousands."""
-    if isinstance(ranks, range) and ranks.step == 1 and len(ranks) > 1:
-        return (f"{ranks[0]} to {ranks[-1]}",)  # not one by one: where any rank may be named, these are billions
-    return tuple(spans(ranks, " to "))

@@ -10,7 +10,7 @@ import os
 import shutil
 import time
 from pathlib import Path
-from typing import Any, Iterable, NamedTuple
+from typing import Iterable, NamedTuple
 
 from ..host import folders, identity
 from . import documents, layout
@@ -33,16 +33,8 @@ class _Kept(NamedTuple):
     session: RecordedSession
     path: Path
     bytes: int
-
-    @property
-    def end_ns(self) -> int:
-        return whole_number(self.session.document.get("end_ns"))
-
-    @property
-    def series(self) -> tuple[str, str, Any]:
-        """Of these the newest stays."""
-        request, stage, rank = self.session.key
-        return request, "" if request else stage, rank
+    end_ns: int
+    series: tuple[str, str, int | None]  # of these the newest stays
 
 
 def make_room(run: Path, run_id: str, limit_bytes: int, root: Path | None = None) -> list[Removed]:
@@ -60,11 +52,10 @@ def make_room(run: Path, run_id: str, limit_bytes: int, root: Path | None = None
 
 def _too_much(present: list[_Kept], limit_bytes: int) -> list[_Kept]:
     """What is to go, the oldest first."""
-    newest: dict[tuple[str, str, Any], _Kept] = {}
-    for kept in sorted(present, key=lambda kept: kept.end_ns):
-        newest[kept.series] = kept
+    oldest_first = sorted(present, key=lambda kept: kept.end_ns)
+    newest = {kept.series: kept for kept in oldest_first}
     total, chosen = sum(kept.bytes for kept in present), []
-    for kept in sorted(present, key=lambda kept: kept.end_ns):
+    for kept in oldest_first:
         may_go = has_ended(kept.session.document) and kept is not newest[kept.series]
         if total > limit_bytes and may_go and kept.bytes:
             chosen.append(kept)
@@ -88,7 +79,9 @@ def _find_kept(run: Path, session: RecordedSession, root: Path | None) -> _Kept 
         return None
     if (documents.read_json(run / session.folder / layout.ANALYSIS_FILE) or {}).get("state") == "parsing":
         return None
-    return _Kept(session, path, folders.size_bytes(path))
+    request, stage, rank = session.key
+    series = request, "" if request else stage, rank
+    return _Kept(session, path, folders.size_bytes(path), whole_number(document.get("end_ns")), series)
 
 
 def _remove_kept(run: Path, kept: _Kept, limit_bytes: int) -> Removed:

@@ -7,7 +7,6 @@ start; inside it no link is followed.
 
 from __future__ import annotations
 
-import json
 import os
 import time
 from contextlib import suppress
@@ -22,13 +21,8 @@ _NAMED = 3  # of the runs in a folder that is none
 
 def open_run_folder(path: str | os.PathLike[str], new_id: str = "") -> tuple[Path, str]:
     """Make or check a run folder and return it, resolved, with the run's id.
-
-    Args:
-        path: The folder.
-        new_id: What its id becomes, where it is no run yet; default: as `likely_id`.
-
-    Raises:
-        CaptureError: it cannot be made, is not a folder, belongs to somebody else, or is not writable.
+    `new_id`: what its id becomes, where it is no run yet; default: as `likely_id`.
+    Raises CaptureError: it cannot be made, is not a folder, belongs to somebody else, or is not writable.
     """
     asked = Path(path)
     try:
@@ -81,17 +75,13 @@ def why_none(run: str | os.PathLike[str]) -> str:
     if not os.path.isdir(run):
         why = "no such folder"
     elif not layout.is_run(run):
-        why = f"not a run: it has neither {layout.RUN_FILE} nor {layout.SEALED}/ nor {layout.LIVE}/{_runs_in(run)}"
+        runs = [name for name in documents.names_in(os.path.realpath(run)) if layout.is_run(os.path.join(run, name))]
+        more = f"{len(runs) - _NAMED} more and " if len(runs) > _NAMED else ""
+        meant = f"; runs in it: {more}{', '.join(runs[-_NAMED:])}" if runs else ""
+        why = f"not a run: it has neither {layout.RUN_FILE} nor {layout.SEALED}/ nor {layout.LIVE}/{meant}"
     else:
         why = f"a damaged run: its {layout.RUN_FILE} does not say its id"
     return f"{os.fspath(run)}: {why}; a run is the folder that was given to capture() or MSTXKIT_RUN"
-
-
-def _runs_in(folder: str | os.PathLike[str]) -> str:
-    """The last ones by name of what may be meant, where it holds runs."""
-    runs = [name for name in documents.names_in(os.path.realpath(folder)) if layout.is_run(os.path.join(folder, name))]
-    more = f"{len(runs) - _NAMED} more and " if len(runs) > _NAMED else ""
-    return f"; runs in it: {more}{', '.join(runs[-_NAMED:])}" if runs else ""
 
 
 def is_run_id(value: object) -> bool:
@@ -116,5 +106,4 @@ def _agreed_id(folder: Path, new_id: str) -> str:
 
 
 def _write_run(folder: Path, run_id: str) -> bool:
-    content = {"format": documents.FORMAT, "run": run_id, "created_ns": time.time_ns()}
-    return documents.write_new(folder / layout.RUN_FILE, json.dumps(content).encode())
+    return documents.write_new(folder / layout.RUN_FILE, documents.encoded(run_id, {"created_ns": time.time_ns()}))

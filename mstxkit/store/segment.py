@@ -72,18 +72,12 @@ class Payload(NamedTuple):
 
 
 class Content(NamedTuple):
-    """What becomes the content of a records block: texts as they are stored, planes, attributes, one after the other.
+    """What becomes the content of a records block: texts as they are stored, planes, attributes, one after another."""
 
-    Args:
-        stream: All of it.
-        texts: The texts as they lay in the bank.
-        text_bytes: How much of `stream` the stored texts are.
-        n, m, extent: As in a `Payload`.
-    """
-
-    stream: Buffer
-    texts: bytes
-    text_bytes: int
+    stream: Buffer  # all of it
+    texts: bytes  # the texts as they lay in the bank
+    text_bytes: int  # how much of `stream` the stored texts are
+    # n, m, extent: as in a `Payload`
     n: int
     m: int
     extent: Extent = NOTHING
@@ -158,11 +152,8 @@ def check_file_header(data: Buffer) -> None:
 
 
 def head_of(data: Buffer, offset: int, file_bytes: int) -> Head | BlockDamage:
-    """What the header of a block says, or why there is none.
-
-    Args:
-        data: The bytes from `offset` on, `HEAD_AT_MOST_BYTES` of them where the file has so many.
-        file_bytes: The length of the file.
+    """What the header of a block says, or why there is none, in a file of so many bytes.
+    `data`: the bytes from `offset` on, `HEAD_AT_MOST_BYTES` of them where the file has so many.
     """
     if len(data) < BLOCK_HEADER_BYTES:
         return BlockDamage(offset, file_bytes - offset, "file ends inside a block's header")
@@ -186,19 +177,17 @@ def meta_of(data: Buffer, head: Head) -> dict[str, Any] | BlockDamage:
     """
     text = data[head.meta_at - head.offset : head.payload_at - head.offset]
     size = head.end - head.offset
-    if not _is_as_summed(data, text, head):
+    if head.version == JOINT:
+        is_as_summed = zlib.crc32(data[head.meta_at - head.offset : size]) == head.crc
+    else:
+        is_as_summed = zlib.crc32(text) == _CRC.unpack_from(data, BLOCK_HEADER_BYTES)[0]
+    if not is_as_summed:
         return BlockDamage(head.offset, size, NO_MATCH)
     try:
         meta = json.loads(bytes(text))
     except (ValueError, RecursionError):  # a checksum that holds does not say who wrote it
         meta = None
     return meta if isinstance(meta, dict) else BlockDamage(head.offset, size, "a block's content is no JSON object")
-
-
-def _is_as_summed(data: Buffer, meta: Buffer, head: Head) -> bool:
-    if head.version == JOINT:
-        return zlib.crc32(data[head.meta_at - head.offset : head.end - head.offset]) == head.crc
-    return bool(zlib.crc32(meta) == _CRC.unpack_from(data, BLOCK_HEADER_BYTES)[0])
 
 
 def _block_at(data: Buffer, at: int) -> Block | BlockDamage:
@@ -286,25 +275,19 @@ def join(payload: Payload) -> bytes:
 
 def split(stream: bytes, meta: dict[str, Any]) -> Payload:
     """Cut a records block's uncompressed stream into its parts; planes and attributes stay where they are in it.
-
-    Raises:
-        FormatError: the meta does not say how long they are, the stream is not as long as it says, or texts that are
-            stored as columns are none.
+    Raises FormatError: the meta does not say how long they are, the stream is not as long as it says, or texts that are
+    stored as columns are none.
     """
-    n, m, text_bytes = (_size_at(meta, name) for name in ("records", "attributes", "text_bytes"))
+    for name in ("records", "attributes", "text_bytes"):
+        if not isinstance(meta.get(name), int) or meta[name] < 0:
+            raise FormatError(f"a block whose {name!r} is no size: {str(meta.get(name))[:40]}")
+    n, m, text_bytes = meta["records"], meta["attributes"], meta["text_bytes"]
     planes_end = text_bytes + n * records.RECORD_BYTES
     if len(stream) != planes_end + m * records.RECORD_BYTES:
         raise FormatError("a block whose content is not as long as it says")
     texts = text_columns.read(stream[:text_bytes])
     view = memoryview(stream)
     return Payload(texts, view[text_bytes:planes_end], view[planes_end:], n, m)
-
-
-def _size_at(meta: dict[str, Any], name: str) -> int:
-    size = meta.get(name)
-    if not isinstance(size, int) or size < 0:
-        raise FormatError(f"a block whose {name!r} is no size: {str(size)[:40]}")
-    return size
 
 
 def compress(stream: Buffer) -> tuple[str, bytes]:

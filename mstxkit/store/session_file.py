@@ -35,79 +35,57 @@ _ROOM_BYTES = 16384
 
 
 class SessionStart(NamedTuple):
-    """What `session.json` says of a session from its beginning on.
+    """What `session.json` says of a session from its beginning on."""
 
-    Args:
-        run_id, rank, world_size, role: Of this process.
-        stage, step: What it covers; the step is None before the first.
-        request, reason: Why; empty for light capture.
-        preset, options, notes: Its name (None: the options are the request's own); by the profiler's own names what it
-            became, and what it drops or changes.
-        seconds, bytes: Its limits; None: no limit.
-        bytes_enforceable: Does the profiler write while it records? Else no limit of bytes can hold.
-        backend, backend_version, version: What records; mstxkit's.
-        distributed: `parallel.distributed_args`.
-        is_only_window: Is the request for one window alone?
-        local: The folder on each host's own disk that was given for data (`local_place`); None: the run.
-    """
-
+    # run_id, rank, world_size, role: of this process
     run_id: str
     rank: int
     world_size: int
     role: str
+    # stage, step: what it covers; the step is None before the first
     stage: str
     step: int | None
+    # request, reason: why; empty for light capture
     request: str
     reason: str
+    # preset, options, notes: its name (None: the options are the request's own); by the profiler's own names what it
+    # became, and what it drops or changes
     preset: str | None
     options: dict[str, Any]
     notes: Sequence[str]
+    # seconds, bytes: its limits; None: no limit
     seconds: float | None
     bytes: int | None
-    bytes_enforceable: bool
+    bytes_enforceable: bool  # does the profiler write while it records? Else no limit of bytes can hold
+    # backend, backend_version, version: what records; mstxkit's
     backend: str
     backend_version: str
     version: str
-    distributed: dict[str, Any]
-    is_only_window: bool = True
+    distributed: dict[str, Any]  # `parallel.distributed_args`
+    is_only_window: bool = True  # is the request for one window alone?
+    # The folder on each host's own disk that was given for data (`local_place`); None: the run.
     local: Path | None = None
 
 
 class SessionOutcome(NamedTuple):
-    """What became of a session. Nothing of it is raised: what went wrong is in `problems`.
+    """What became of a session. Nothing of it is raised: what went wrong is in `problems`."""
 
-    Attributes:
-        folder: What the profiler wrote; None if it wrote nothing.
-        steps: Training steps that were really recorded, as they were told to `ProfilerSession.stop`.
-        start_ns: When recording began, Unix time; 0 if it never did.
-        end_ns: When it ended, before the profiler began to write.
-        start_cost_ns, stop_cost_ns: How long the training thread was held up; at the stop, data are written.
-        bytes: Raw data on disk.
-        problems: What went wrong, a sentence each; empty if the data can be relied on.
-        is_whole: Is there an output that holds what it must? Problems may remain all the same.
-        notes: What is good to know, and no problem.
-    """
-
-    folder: Path | None
-    steps: tuple[int, ...]
-    start_ns: int
-    end_ns: int
+    folder: Path | None  # what the profiler wrote; None if it wrote nothing
+    steps: tuple[int, ...]  # training steps that were really recorded, as they were told to `ProfilerSession.stop`
+    start_ns: int  # when recording began, Unix time; 0 if it never did
+    end_ns: int  # when it ended, before the profiler began to write
+    # start_cost_ns, stop_cost_ns: how long the training thread was held up; at the stop, data are written
     start_cost_ns: int
     stop_cost_ns: int
-    bytes: int
-    problems: tuple[str, ...]
-    is_whole: bool = False
-    notes: tuple[str, ...] = ()
+    bytes: int  # raw data on disk
+    problems: tuple[str, ...]  # what went wrong, a sentence each; empty if the data can be relied on
+    is_whole: bool = False  # is there an output that holds what it must? Problems may remain all the same
+    notes: tuple[str, ...] = ()  # what is good to know, and no problem
 
 
 class SessionFile:
-    """A session's folder, made anew in a run, and the document in it.
-
-    Attributes:
-        data: Where the profiler is to write: that folder, or one on this host's own disk.
-
-    Raises:
-        OSError, CaptureError: the folder or the file cannot be made.
+    """A session's folder, made anew in a run, and the document in it. The profiler is to write into `data`: that
+    folder, or one on this host's own disk. Raises OSError, CaptureError: the folder or the file cannot be made.
     """
 
     def __init__(self, run: Path, start: SessionStart) -> None:
@@ -265,11 +243,8 @@ class RecordedSession(NamedTuple):
 def sessions(
     run: str | os.PathLike[str], run_id: str, unusable: list[Unusable] | None = None
 ) -> Iterator[RecordedSession]:
-    """Every profile of a run, light ones too, by stage, step, rank and start.
-
-    Args:
-        run_id: The run's id; "" where that is unknown: then none is of another run.
-        unusable: What cannot be read is added here.
+    """Every profile of a run, light ones too, by stage, step, rank and start; what cannot be read is added to
+    `unusable`. `run_id`: "" where it is unknown: then none is of another run.
     """
     top, unusable = os.path.join(run, layout.PROFILES), [] if unusable is None else unusable
     for count, place in enumerate(_list_folders(top, layout.SESSION_DEPTH)):

@@ -5,16 +5,15 @@
 
 from __future__ import annotations
 
-import json
 import time
 from pathlib import Path
 from typing import Any, Mapping, NamedTuple
 
 from ..errors import CaptureError, MstxkitError
 from ..host import folders
-from . import documents, layout
-from .documents import FORMAT, Unusable, WrittenByNewer
-from .values import finite_number, small_number, step_number, table_of, text_of
+from . import documents, layout, values
+from .documents import Unusable, WrittenByNewer
+from .values import finite_number, step_number, table_of, text_of
 
 VALUES_AT_MOST, FIGURES_AT_MOST, NAME_AT_MOST = 256, 4096, 300
 _WITHIN_S = 10.0
@@ -28,27 +27,18 @@ class LiveSettings(NamedTuple):
 
 
 class Figures(NamedTuple):
-    """What who judges says to all hosts.
+    """What who judges says to all hosts."""
 
-    Args:
-        step: That was judged last.
-        values: By their public names.
-        settings: The version by which it was judged.
-        written_ns: Wall clock.
-        is_final: Was all judged that there was, by who has left off since?
-        asks: How often rings were asked for: once more than before, and each host asks its processes.
-    """
-
-    step: int | None = None
-    values: Mapping[str, float] = {}
-    settings: int = 0
-    written_ns: int = 0
-    is_final: bool = False
-    asks: int = 0
+    step: int | None = None  # that was judged last
+    values: Mapping[str, float] = {}  # by their public names
+    settings: int = 0  # the version by which it was judged
+    written_ns: int = 0  # wall clock
+    is_final: bool = False  # was all judged that there was, by who has left off since?
+    asks: int = 0  # how often rings were asked for: once more than before, and each host asks its processes
 
     def as_json(self, run_id: str) -> bytes:
         """Its file."""
-        return json.dumps({"format": FORMAT, "run": run_id, **self._asdict(), "values": dict(self.values)}).encode()
+        return documents.encoded(run_id, {**self._asdict(), "values": dict(self.values)})
 
 
 def read_settings(run: Path, run_id: str) -> LiveSettings:
@@ -56,7 +46,7 @@ def read_settings(run: Path, run_id: str) -> LiveSettings:
     fields = documents.document(run / layout.CONTROL / layout.SETTINGS, run_id, is_private=True)
     if fields is None:
         return LiveSettings()
-    return LiveSettings(small_number(fields.get("version")) or 0, _read_numbers(fields.get("values"), VALUES_AT_MOST))
+    return LiveSettings(values.count_of(fields.get("version")), _read_numbers(fields.get("values"), VALUES_AT_MOST))
 
 
 def change_settings(run: Path, run_id: str, changed: Mapping[str, float]) -> LiveSettings:
@@ -65,23 +55,19 @@ def change_settings(run: Path, run_id: str, changed: Mapping[str, float]) -> Liv
     try:
         folders.make_folder(folder)
         with documents.locked(folder / f"{layout.SETTINGS}.lock", _WITHIN_S):
-            before = _usable_settings(run, run_id)
+            try:
+                before = read_settings(run, run_id)
+            except WrittenByNewer:
+                raise
+            except Unusable:
+                # Its version is not known: no acknowledgement of an older one may count for the new one.
+                before = LiveSettings(int(time.time()) % (1 << 31))
             after = LiveSettings(before.version + 1, {**before.values, **changed})
-            fields = {"format": FORMAT, "run": run_id, "written_ns": time.time_ns(), **after._asdict()}
-            documents.replace_file(folder / layout.SETTINGS, json.dumps(fields).encode())
+            fields = {"written_ns": time.time_ns(), **after._asdict()}
+            documents.replace_file(folder / layout.SETTINGS, documents.encoded(run_id, fields))
             return after
     except (OSError, CaptureError) as exc:
         raise MstxkitError(f"settings cannot be left in {folder}: {exc}") from exc
-
-
-def _usable_settings(run: Path, run_id: str) -> LiveSettings:
-    try:
-        return read_settings(run, run_id)
-    except WrittenByNewer:
-        raise
-    except Unusable:
-        # Its version is not known: no acknowledgement of an older one may count for the new one.
-        return LiveSettings(int(time.time()) % (1 << 31))
 
 
 def read_figures(file: Path, run_id: str) -> Figures | None:
@@ -90,17 +76,13 @@ def read_figures(file: Path, run_id: str) -> Figures | None:
     return None if fields is None else figures_of(fields)
 
 
-def figures_of(fields: Mapping[str, Any]) -> Figures:
-    """Of its JSON."""
-    written_ns = fields.get("written_ns")
-    return Figures(
-        step_number(fields.get("step")), _read_numbers(fields.get("values"), FIGURES_AT_MOST),
-        small_number(fields.get("settings")) or 0, written_ns if type(written_ns) is int else 0,
-        fields.get("is_final") is True, small_number(fields.get("asks")) or 0,
-    )  # fmt: skip
-
-
-def _read_numbers(values: Any, at_most: int) -> dict[str, float]:
-    kept = list(table_of(values).items())[:at_most]
-    numbers = ((text_of(name)[:NAME_AT_MOST], finite_number(value)) for name, value in kept)
+def _read_numbers(value: Any, at_most: int = FIGURES_AT_MOST) -> dict[str, float]:
+    kept = list(table_of(value).items())[:at_most]
+    numbers = ((text_of(name)[:NAME_AT_MOST], finite_number(number)) for name, number in kept)
     return {name: number for name, number in numbers if number is not None}
+
+
+# Of their JSON.
+figures_of = values.record_with(Figures, {
+    step_number: "step", values.count_of: "settings asks", values.is_true: "is_final", _read_numbers: "values",
+}, written_ns=lambda time_ns: time_ns if type(time_ns) is int else 0)  # fmt: skip

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, Mapping, NamedTuple
 
 from . import documents, layout
-from .values import list_of, small_number, text_of
+from .values import count_of, list_of, short_text, small_number
 
 BEGIN, THREADS, EXCEPTION, TOLD, GONE = "begin", "threads", "exception", "told", "gone"
 # Who says that one is gone, where no process of the run does.
@@ -31,6 +31,7 @@ FATAL, KILL, TERMINATE = frozenset(_CALLED), 9, 15
 LIMIT_BYTES = 1 << 20
 FRAMES_AT_MOST, THREADS_AT_MOST, _TEXT_AT_MOST = 64, 128, 300
 _MARK = "@mstxkit "
+_short = short_text(_TEXT_AT_MOST)
 _ADDS = os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
 # What is written into the pipe of a process: that its threads are wanted, its ring as well; that there is news to log.
 ASK_THREADS, ASK_ALL, NEWS = b"?", b"!", b"n"
@@ -48,18 +49,12 @@ class StackFrame(NamedTuple):
 
 
 class ThreadStack(NamedTuple):
-    """What a thread was at, innermost call first.
+    """What a thread was at, innermost call first."""
 
-    Args:
-        ident: Python's number of the thread.
-        tid: The kernel's; 0 where it is not known.
-        name: Python's; "" where it is not known.
-    """
-
-    ident: int
+    ident: int  # Python's number of the thread
     frames: tuple[StackFrame, ...] = ()
-    tid: int = 0
-    name: str = ""
+    tid: int = 0  # the kernel's; 0 where it is not known
+    name: str = ""  # Python's; "" where it is not known
 
     def as_json(self) -> dict[str, Any]:
         """Plain values."""
@@ -69,33 +64,21 @@ class ThreadStack(NamedTuple):
     def read(cls, fields: Mapping[str, Any]) -> ThreadStack:
         """Of these; what is none is left out."""
         frames = [frame for frame in map(list_of, list_of(fields.get("frames"))[:FRAMES_AT_MOST]) if len(frame) == 3]
-        read = (
-            StackFrame(_short(text_of(file)), small_number(line) or 0, _short(text_of(function)))
-            for file, line, function in frames
-        )
-        return cls(0, tuple(read), small_number(fields.get("tid")) or 0, _short(text_of(fields.get("name"))))
+        read = (StackFrame(_short(file), count_of(line), _short(function)) for file, line, function in frames)
+        return cls(0, tuple(read), count_of(fields.get("tid")), _short(fields.get("name")))
 
 
 class LastWords(NamedTuple):
-    """All that a file says.
+    """All that a file says."""
 
-    Args:
-        threads: As they were written last.
-        exceptions: Of each that nobody caught: `type`, `text`, `thread`, `is_main`, `time_ns`, `who`.
-        fatal: The signal that ended it, in CPython's words; "" where none did.
-        signal: Whoever sends this one has all threads written; 0: nobody is there to do so.
-        answers: How often it has written them itself, as it was asked, with the GIL.
-        full_answers: How often it has also said who it is, and handed over its ring where that was asked for.
-        gone: Of whoever saw that it was gone: `by`, `gone_ns`, `watched`, `signal`.
-    """
-
-    threads: tuple[ThreadStack, ...] = ()
+    threads: tuple[ThreadStack, ...] = ()  # as they were written last
+    # Of each that nobody caught: `type`, `text`, `thread`, `is_main`, `time_ns`, `who`.
     exceptions: tuple[Mapping[str, Any], ...] = ()
-    fatal: str = ""
-    signal: int = 0
-    answers: int = 0
-    full_answers: int = 0
-    gone: Mapping[str, Any] = {}
+    fatal: str = ""  # the signal that ended it, in CPython's words; "" where none did
+    signal: int = 0  # whoever sends this one has all threads written; 0: nobody is there to do so
+    answers: int = 0  # how often it has written them itself, as it was asked, with the GIL
+    full_answers: int = 0  # how often it has also said who it is, and handed over its ring where that was asked for
+    gone: Mapping[str, Any] = {}  # of whoever saw that it was gone: `by`, `gone_ns`, `watched`, `signal`
 
     @property
     def death(self) -> dict[str, Any]:
@@ -119,12 +102,9 @@ def line_of(word: str, fields: Mapping[str, Any]) -> bytes:
 
 
 def add_death(live_file: Path, by: str, gone_ns: int, **more: Any) -> None:
-    """Say that the process of a live file is gone. Never raises: whoever seals that says when he saw it.
-
-    Args:
-        by: Who saw it: a process of the run by its name, or WATCHMAN.
-        gone_ns: CLOCK_MONOTONIC.
-        more: `watched`, was it seen at that moment, and `signal`.
+    """Say that the process of a live file is gone, as a process of the run of this name, or WATCHMAN, saw. Never
+    raises: whoever seals that says when he saw it. `gone_ns`: CLOCK_MONOTONIC. `more`: `watched`, was it seen at that
+    moment, and `signal`.
     """
     line = b"\n" + line_of(GONE, {"by": by, "gone_ns": gone_ns, **more})
     for suffix, made in ((layout.STACKS_SUFFIX, 0), (layout.TOLD_SUFFIX, os.O_CREAT)):
@@ -187,12 +167,4 @@ def read(text: str) -> LastWords:
 def _read_threads(fields: Mapping[str, Any]) -> dict[int, tuple[int, str]]:
     """(tid, name) of each thread by Python's number of it."""
     listed = [list_of(row) for row in list_of(fields.get(THREADS))[:THREADS_AT_MOST]]
-    return {
-        row[0]: (small_number(row[1]) or 0, _short(text_of(row[2])))
-        for row in listed
-        if len(row) == 3 and type(row[0]) is int
-    }
-
-
-def _short(text: str) -> str:
-    return text[:_TEXT_AT_MOST]
+    return {row[0]: (count_of(row[1]), _short(row[2])) for row in listed if len(row) == 3 and type(row[0]) is int}

@@ -35,27 +35,18 @@ COARSE, COARSE_SHIFT, _US = 1 << 31, 10, 1000
 
 
 class StageSummary(NamedTuple):
-    """One stage of one step in one process.
+    """One stage of one step in one process."""
 
-    Args:
-        step: None: in no step.
-        stage: The process's own id of it.
-        occurrences: Outermost occurrences that have ended.
-        entered_ns, left_ns: First begin and last end, CLOCK_MONOTONIC of its host.
-        total_ns: The union of their time.
-        busy_ns: Time really spent inside; None where that is not measured apart.
-        longest_ns: The longest occurrence.
-        tokens, responses, longest_response: Work done, as its ranges say; None where they do not.
-    """
-
-    step: int | None
-    stage: int
-    occurrences: int
+    step: int | None  # None: in no step
+    stage: int  # the process's own id of it
+    occurrences: int  # outermost occurrences that have ended
+    # entered_ns, left_ns: first begin and last end, CLOCK_MONOTONIC of its host
     entered_ns: int
     left_ns: int
-    total_ns: int
-    busy_ns: int | None
-    longest_ns: int
+    total_ns: int  # the union of their time
+    busy_ns: int | None  # time really spent inside; None where that is not measured apart
+    longest_ns: int  # the longest occurrence
+    # tokens, responses, longest_response: work done, as its ranges say; None where they do not
     tokens: int | None = None
     responses: int | None = None
     longest_response: int | None = None

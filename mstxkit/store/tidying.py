@@ -41,12 +41,7 @@ def beyond(files: Iterable[SealedFile], limit_bytes: int) -> list[SealedFile]:
 def too_old(
     files: Iterable[SealedFile], before_ns: int, may_write: Callable[[str], bool], newest: set[str]
 ) -> list[SealedFile]:
-    """What was last written to before that time.
-
-    Args:
-        may_write: May this process still write to its newest file?
-        newest: Names of the newest files of each process.
-    """
+    """What was last written to before that time, but for the newest file of a process that `may_write` to it."""
     old = [file for file in sorted(files, key=_age_of) if file.mtime_ns < before_ns]
     return [file for file in old if file.name not in newest or not may_write(layout.sealed_process(file.name))]
 

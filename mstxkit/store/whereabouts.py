@@ -5,7 +5,6 @@ One small file a host, replaced as a whole. What it says is as old as it is: eve
 
 from __future__ import annotations
 
-import json
 import math
 import os
 import time
@@ -14,7 +13,7 @@ from typing import Any, Iterable, Mapping, NamedTuple
 
 from ..host import folders, identity, parts
 from . import documents, layout
-from .documents import FORMAT, Unusable
+from .documents import Unusable
 from .report import Acknowledgement
 from .values import list_of, small_number, step_number, table_of, text_of, whole_number
 
@@ -25,16 +24,11 @@ _CLOCKS_AGREE_S = 1.0
 
 
 class Age(NamedTuple):
-    """How long ago something was written.
+    """How long ago something was written."""
 
-    Args:
-        seconds: By the writer's clock and the reader's: where these are two, and differ, it is as wrong, and it may be
-            below 0.
-        is_exact: Was one clock enough, as both are on one host?
-    """
-
+    # By the writer's clock and the reader's: where these are two, and differ, it is as wrong, and it may be below 0.
     seconds: float
-    is_exact: bool
+    is_exact: bool  # was one clock enough, as both are on one host?
 
     @property
     def words(self) -> str:
@@ -45,29 +39,20 @@ class Age(NamedTuple):
 
 
 class Whereabouts(NamedTuple):
-    """Where one process was, and when that was seen.
+    """Where one process was, and when that was seen."""
 
-    Args:
-        host, pid, rank, role, part: Of the process; None where that is not known.
-        step: Its newest; None before its first.
-        stage: The innermost that is open; None between two of them.
-        in_stage_s: How long it had been in it.
-        written_ns: Wall clock of its host.
-        age: At the moment of reading.
-        under: What it works under; docs of `host/parts.py`.
-    """
-
+    # host, pid, rank, role, part: of the process; None where that is not known
     host: str
     pid: int
     rank: int | None
     role: str
     part: str
-    step: int | None
-    stage: str | None
-    in_stage_s: float | None
-    written_ns: int
-    age: Age
-    under: str = ""
+    step: int | None  # its newest; None before its first
+    stage: str | None  # the innermost that is open; None between two of them
+    in_stage_s: float | None  # how long it had been in it
+    written_ns: int  # wall clock of its host
+    age: Age  # at the moment of reading
+    under: str = ""  # what it works under; docs of `host/parts.py`
 
     @property
     def who(self) -> tuple[int | None, str, str]:
@@ -97,25 +82,20 @@ def write(run: Path, run_id: str, folder: Path, processes: Iterable[Mapping[str,
     Raises OSError, CaptureError: it cannot be written; FileNotFoundError where there is no such run.
     """
     about = {
-        "format": FORMAT, "run": run_id, "host": identity.host(), "boot": identity.boot_id(),
-        "timens": identity.namespace("time"), "keeper": os.getpid(),
-        "written_ns": time.time_ns(), "mono_ns": time.monotonic_ns(), "processes": list(processes)[:PROCESSES_AT_MOST],
+        "host": identity.host(), "boot": identity.boot_id(), "timens": identity.namespace("time"),
+        "keeper": os.getpid(), "written_ns": time.time_ns(), "mono_ns": time.monotonic_ns(),
+        "processes": list(processes)[:PROCESSES_AT_MOST],
     }  # fmt: skip
     os.stat(run)  # what somebody has removed is not made anew here
     folders.make_folder(run / layout.NOW)
     name = layout.name_of_host(folder, layout.NOW_SUFFIX)
-    documents.replace_file(run / layout.NOW / name, json.dumps(about).encode())
+    documents.replace_file(run / layout.NOW / name, documents.encoded(run_id, about))
 
 
 def seen(run: Path, run_id: str, unusable: list[Unusable] | None = None) -> list[Whereabouts]:
     """Where the processes of a run were last, by rank and host; files that cannot be used are added to `unusable`."""
-    places: list[Whereabouts] = []
-    for file in files_in(run):
-        try:
-            places += in_file(file, run_id)
-        except Unusable as exc:
-            if unusable is not None:
-                unusable.append(exc)
+    each = documents.each_usable(files_in(run), lambda file: in_file(file, run_id), unusable)
+    places = [where for of_host in each for where in of_host]
     return sorted(places, key=lambda where: (where.rank is None, where.rank or 0, where.host, where.pid))
 
 
@@ -131,13 +111,15 @@ def in_file(file: Path, run_id: str) -> list[Whereabouts]:
     if fields is None:
         return []
     host, written_ns = text_of(fields.get("host")), whole_number(fields.get("written_ns"))
-    age = _age_of(fields)
+    written, here = age(host, written_ns), (identity.boot_id(), identity.namespace("time"))
+    if here[0] and (fields.get("boot"), fields.get("timens")) == here:  # CLOCK_MONOTONIC tells, which nobody sets
+        written = Age((time.monotonic_ns() - whole_number(fields.get("mono_ns"))) / _NS, True)
     processes = map(table_of, list_of(fields.get("processes"))[:PROCESSES_AT_MOST])
     return [
         Whereabouts(
             text_of(process.get("host")) or host, whole_number(process.get("pid")), small_number(process.get("rank")),
             text_of(process.get("role")), text_of(process.get("part")), step_number(process.get("step")),
-            text_of(process.get("stage")) or None, _read_seconds(process.get("in_stage_ns")), written_ns, age,
+            text_of(process.get("stage")) or None, _read_seconds(process.get("in_stage_ns")), written_ns, written,
             text_of(process.get("under")),
         )
         for process in processes
@@ -146,14 +128,6 @@ def in_file(file: Path, run_id: str) -> list[Whereabouts]:
 
 def _read_seconds(value: Any) -> float | None:
     return value / _NS if type(value) is int and 0 <= value < 1 << 63 else None
-
-
-def _age_of(fields: Mapping[str, Any]) -> Age:
-    """On the kernel that wrote it CLOCK_MONOTONIC tells, which nobody sets."""
-    here = (identity.boot_id(), identity.namespace("time"))
-    if here[0] and (fields.get("boot"), fields.get("timens")) == here:
-        return Age((time.monotonic_ns() - whole_number(fields.get("mono_ns"))) / _NS, True)
-    return age(text_of(fields.get("host")), whole_number(fields.get("written_ns")))
 
 
 def of_speaker(

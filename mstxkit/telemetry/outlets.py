@@ -16,9 +16,9 @@ from ..host import folders
 from ..reading import otlp_spans
 from ..reading.otlp_spans import JobSpan
 from ..store import documents, layout
-from ..store.escalation_news import EscalationNews
 from ..store.job_file import JobState, RoleFigures
 from ..store.metrics_setting import AUTO, OTLP, PAGE, RAY, TARGETS, TEXTFILE, MetricsSetting, Outlet, of_word
+from ..store.report import EscalationNews
 from ..store.verdicts import Verdict
 from . import discovery, exposition, samples
 from .endpoint import Endpoint

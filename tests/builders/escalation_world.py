@@ -129,7 +129,7 @@ class Rank:
     def _say(self, report: Report) -> None:
         if report.rank == self.number:
             self.said.append(report)
-        self.world.reports.append(Report.read(json.loads(json.dumps(report.as_json()))))
+        self.world.reports.append(Report.read(json.loads(json.dumps(report._asdict()))))
         self.world.publish(moves.Acknowledged(report), but=self.number)
 
     def kill(self) -> None:

@@ -17,7 +17,7 @@ AT = np.array([1000], dtype=np.int64)
 
 def batch(place: str, boot: str, number: int = 0, **head: Any) -> Batch:
     about = {"host": place, "place": place, "boot": boot, "sender": "s", "number": number, **head}
-    return Batch(about, ())
+    return Batch.of(about, ())
 
 
 def test_containers_of_one_kernel_have_one_clock() -> None:

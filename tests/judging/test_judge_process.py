@@ -14,7 +14,7 @@ import mstxkit
 from mstxkit.judging import judge_process
 from mstxkit.recorder import adopt
 from mstxkit.store import documents, job_file, layout, process_pointer, run_file
-from mstxkit.store.judge_life import JudgeLife
+from mstxkit.store.verdicts import JudgeLife
 
 STEPS = """
     import itertools, sys, time, mstxkit

@@ -12,8 +12,7 @@ from builders.run_files import RUN_ID
 from mstxkit.judging import acting, request_news
 from mstxkit.judging.request_news import RequestNews
 from mstxkit.store import messages
-from mstxkit.store.escalation_news import EscalationNews
-from mstxkit.store.report import ARMED, DONE, EXPIRED, FAILED, QUEUED, RUNNING, Report
+from mstxkit.store.report import ARMED, DONE, EXPIRED, FAILED, QUEUED, RUNNING, EscalationNews, Report
 from mstxkit.store.verdicts import Verdict
 
 

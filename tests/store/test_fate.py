@@ -11,7 +11,7 @@ import pytest
 from builders.escalated_run import GONE, NS, STAGES, control, left, run_of, say, session
 
 from mstxkit.escalation import asking
-from mstxkit.host import identity
+from mstxkit.host import identity, life
 from mstxkit.store import fate
 from mstxkit.store.fate import LATE_S, Asked, Fates
 from mstxkit.store.limits import SESSION_S
@@ -27,7 +27,7 @@ def run(tmp_path: Path) -> Path:
     return run_of(tmp_path / "run")
 
 
-def judged(run: Path, request: Request, after_s: float = 0.0, is_alive: Any = fate.alive_here) -> tuple[str, str]:
+def judged(run: Path, request: Request, after_s: float = 0.0, is_alive: Any = life.is_alive) -> tuple[str, str]:
     """State and reason of the only rank that is asked, so many seconds from now."""
     said = fate.heard(control(run), is_alive)
     judge = Fates(said, lambda: sessions(run, ""), is_alive, time.time_ns() + int(after_s * NS))

@@ -10,9 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from mstxkit.store import judge_files, layout, verdicts
-from mstxkit.store.judge_life import JudgeLife
-from mstxkit.store.verdicts import COMPUTE, Verdict
+from mstxkit.store import layout, verdicts
+from mstxkit.store.verdicts import COMPUTE, JudgeLife, Verdict
 
 WHO = "controller"
 
@@ -107,7 +106,7 @@ def test_no_first_line_ends_what_is_not_before_it(tmp_path: Path, first: bytes) 
 
 
 def test_a_life_is_the_last_number_of_the_name() -> None:
-    assert judge_files.life_of("hang-h.0.12-ab.jsonl") == ("hang-h.0.12-ab", 0)
-    assert judge_files.life_of("controller.0012.jsonl") == (WHO, 12)
-    assert judge_files.LifeName(WHO, 12).file == "controller.0012.jsonl"
-    assert json.loads(judge_files.fence({"a": 3})) == {"before": {"a": 3}}
+    assert verdicts.life_of("hang-h.0.12-ab.jsonl") == ("hang-h.0.12-ab", 0)
+    assert verdicts.life_of("controller.0012.jsonl") == (WHO, 12)
+    assert verdicts.LifeName(WHO, 12).file == "controller.0012.jsonl"
+    assert json.loads(verdicts.fence({"a": 3})) == {"before": {"a": 3}}

@@ -78,14 +78,14 @@ def test_what_a_rank_says_of_itself_comes_back() -> None:
 
 def test_a_report_that_is_none_is_left_out() -> None:
     said = Standing(4, None, None, (), "idle", "torch", {}, ()).as_json()
-    said["reports"] = [{"id": "ab"}, {"state": "elsewhere"}, 3, Report("cd", 0, "armed").as_json()]
+    said["reports"] = [{"id": "ab"}, {"state": "elsewhere"}, 3, Report("cd", 0, "armed")._asdict()]
 
     assert [report.id for report in Standing.read(said).reports] == ["cd"]
 
 
 def test_a_report_of_a_newer_version_that_says_more_is_read() -> None:
     said = Standing(4, None, None, (), "idle", "torch", {}, ()).as_json()
-    said["reports"] = [{**Report("ab", 3, "running").as_json(), "of_a_newer_version": 1}]
+    said["reports"] = [{**Report("ab", 3, "running")._asdict(), "of_a_newer_version": 1}]
 
     assert Standing.read(said).reports == (Report("ab", 3, "running"),)
 

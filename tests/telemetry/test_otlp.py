@@ -19,10 +19,13 @@ trace_service_pb2 = pytest.importorskip("opentelemetry.proto.collector.trace.v1.
 from mstxkit.judging import request_news  # noqa: E402
 from mstxkit.judging.desk import Desk  # noqa: E402
 from mstxkit.reading import otlp_spans  # noqa: E402
-from mstxkit.store.escalation_news import EscalationNews  # noqa: E402
 from mstxkit.store.job_file import JobState  # noqa: E402
 from mstxkit.store.metrics_setting import checked  # noqa: E402
-from mstxkit.store.report import DONE, Report  # noqa: E402
+from mstxkit.store.report import (  # noqa: E402
+    DONE,
+    EscalationNews,
+    Report,
+)
 from mstxkit.telemetry import otlp  # noqa: E402
 from mstxkit.telemetry.otlp import WAITING_AT_MOST, OtlpSender  # noqa: E402
 from mstxkit.telemetry.outlets import Outlets  # noqa: E402

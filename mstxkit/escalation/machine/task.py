@@ -242,7 +242,7 @@ class Task:
             "suspects": list(self.suspects),
             "had_session": self.had_session or self.is_announced,
             "first_step": self.first_step if self.needs_agreement or self.request.planned is not None else None,
-            "report": self.report(rank, step).as_json(),
+            "report": self.report(rank, step)._asdict(),
         }
 
     @property
@@ -338,7 +338,7 @@ class Ledger:
     def memory(self) -> dict[str, Any]:
         """As plain data, for a restart."""
         return {
-            "ended": [report.as_json() for report in self.ended.values()],
+            "ended": [report._asdict() for report in self.ended.values()],
             "elsewhere": list(self.elsewhere),
             "early": {"commits": self.commits, "cancels": self.cancels},
         }
