@@ -38,54 +38,29 @@ class _Start(NamedTuple):
     launch: str
     members: list[_Member]
 
-    @property
-    def last_ns(self) -> int:
-        return max(member.last_ns for member in self.members)
-
-
-class _Attempt:
-    """The one that is being put together."""
-
-    def __init__(self, number: int, restart: int) -> None:
-        self.number, self.restart, self.over_ns = number, restart, -1
-        self._ends: dict[_Place, int] = {}
-        self._launches: set[str] = set()
-
-    def add(self, start: _Start) -> None:
-        """It belongs to this one."""
-        self.over_ns, self.restart = max(self.over_ns, start.last_ns), max(self.restart, start.restart)
-        self._launches.add(start.launch)
-        for member in start.members:
-            if member.place is not None:
-                self._ends[member.place] = max(member.last_ns, self._ends.get(member.place, 0))
-
-    def is_over_before(self, start: _Start) -> bool:
-        """Did it end before this start, whose launcher does not say that they belong together?"""
-        is_of_one_launch = bool(start.launch) and start.launch in self._launches
-        return start.first_ns > self.over_ns + _LIVED_ON_NS and not is_of_one_launch
-
-    def has_a_rank_again(self, start: _Start) -> bool:
-        """Does this start bring a rank that had ended in it?"""
-        return any(member.first_ns > self._ends.get(member.place, member.first_ns) for member in start.members
-                   if member.place is not None)  # fmt: skip
-
 
 def number(processes: Sequence[tuple[Mapping[str, Any], int, int]]) -> list[int]:
     """The attempt of each process, from 0 on, in the order in which they began.
     `processes`: identity, first and last sign of life in ns, of each.
     """
-    attempts, current = [0] * len(processes), None
-    for start in sorted(_find_starts(processes)):
-        if current is None:
-            current = _Attempt(0, start.restart)
-        elif current.has_a_rank_again(start):
-            # Somebody has counted it, here or on another host.
-            current = _Attempt(current.number + 1, max(current.restart + 1, start.restart))
-        elif start.restart > current.restart or current.is_over_before(start):
-            current = _Attempt(current.number + 1, start.restart)
-        current.add(start)
+    attempts, current, restart, over_ns = [0] * len(processes), 0, 0, -1
+    ends: dict[_Place, int] = {}
+    launches: set[str] = set()
+    for at, start in enumerate(sorted(_find_starts(processes))):
+        own = ((member.place, member.first_ns) for member in start.members if member.place is not None)
+        has_a_rank_again = any(first_ns > ends.get(place, first_ns) for place, first_ns in own)
+        is_of_one_launch = bool(start.launch) and start.launch in launches
+        is_later = start.first_ns > over_ns + _LIVED_ON_NS and not is_of_one_launch
+        if at and (has_a_rank_again or start.restart > restart or is_later):
+            current, over_ns, ends, launches = current + 1, -1, {}, set()
+            # Where a rank comes again, somebody has counted it, here or on another host.
+            restart = max(restart + 1, start.restart) if has_a_rank_again else start.restart
+        restart, over_ns = max(restart, start.restart), max(over_ns, *(member.last_ns for member in start.members))
+        launches.add(start.launch)
         for member in start.members:
-            attempts[member.which] = current.number
+            attempts[member.which] = current
+            if member.place is not None:
+                ends[member.place] = max(member.last_ns, ends.get(member.place, 0))
     _tell_apart(processes, attempts)
     return attempts
 

@@ -19,12 +19,6 @@ _TEXTS = (records.TEXT, records.OTHER)
 COALESCED = '{"coalesced":'
 
 
-def busy_ticks(attributes: Attributes) -> tuple[I64, I64]:
-    """(rows, ticks really spent inside) of the ranges that have them."""
-    is_busy = attributes.value_type == records.BUSY
-    return attributes.owner[is_busy], attributes.value[is_busy].view(np.int64)
-
-
 def json_texts(attributes: Attributes, texts: dict[int, str]) -> tuple[I64, list[str]]:
     """(rows, JSON objects) of the ranges that have attributes. *Cost*: about half a microsecond an attribute."""
     wanted = np.isin(attributes.value_type, records.SHOWN)

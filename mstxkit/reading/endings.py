@@ -139,20 +139,16 @@ def of_run(
     by_name = {process.name: (process, start_ns) for process, (start_ns, _) in zip(processes, spans)}
     lives = []
     for process, (start_ns, last_ns) in zip(processes, spans):
-        was_seen = _was_outlived(process, last_ns, *by_name.get(process.sealed_by, (None, 0)))
+        by, by_start_ns = by_name.get(process.sealed_by, (None, 0))
+        # Did who saw it live on in the same start of the job, not in one that came shortly after?
+        was_seen = process.sealed_by == stacks.WATCHMAN or (
+            by is not None and by.attempt == process.attempt
+            and (by_start_ns < last_ns or (by.identity.get("job") or "") == process.identity.get("job"))
+        )  # fmt: skip
         gone_ns = process.gone_ns + process.offset_ns if was_seen else None
         seen_ns = time.time_ns() if process.state == RUNNING else last_ns
         lives.append(Life(process, start_ns, seen_ns, gone_ns, last_open_ns.get(process.index), process.was_watched))
     return judge(lives)
-
-
-def _was_outlived(process: Process, last_ns: int, by: Process | None, by_start_ns: int) -> bool:
-    """Did who saw it live on in the same start of the job, not in one that came shortly after?"""
-    if process.sealed_by == stacks.WATCHMAN:
-        return True
-    if by is None or by.attempt != process.attempt:
-        return False
-    return by_start_ns < last_ns or (by.identity.get("job") or "") == process.identity.get("job")
 
 
 def judge(lives: Sequence[Life]) -> dict[int, Fate]:
@@ -169,7 +165,9 @@ class _Judge:
         self._silent = [life for life in lives if life.process.index not in self.endings]
         here = (life for life in lives if life.process.state != LOST)
         self._by_place = grouped(here, lambda life: (life.process.host, life.process.pid))
-        self._drivers = {life.process.attempt: life for life in lives if life.process.is_driver}
+        self._drivers = {
+            life.process.attempt: life for life in lives if life.process.identity.get("under") == parts.RAY_DRIVER
+        }
         self._attempts = grouped(lives, lambda life: life.process.attempt)
         # When the first of an attempt was gone on a host, without a word and inside of a range.
         silent_inside = (life for life in self._silent if life.is_inside)
@@ -303,7 +301,8 @@ def _by_its_own_word(life: Life) -> Fate | None:
         return Fate(process.state)
     if status is not None:
         return Fate(KILLED if status or life.is_inside else LEFT, f"by os._exit({status})")
-    if process.is_of_pool and not life.is_inside:
+    # Workers of pools and data loaders end by their owner's signal.
+    if process.identity.get("under") in (parts.POOL, parts.DATALOADER) and not life.is_inside:
         return Fate(LEFT, WITH_ITS_POOL)
     return None
 

@@ -100,7 +100,15 @@ class Finisher:
 
     def __init__(self, processes: list[Process], vocabulary: Vocabulary) -> None:
         sites = vocabulary.sites
-        self._by_process, self._driver = process_columns(processes), len(processes)
+        self._driver = len(processes)
+        # One element a process; of rank and part one more, of a driver that waits.
+        self._by_process = {
+            "rank": pl.Series("rank", [*map(rank_of, processes), None], dtype=pl.Int32),
+            "host": categorical("host", [process.host for process in processes]),
+            "pid": pl.Series("pid", [process.pid for process in processes], dtype=pl.Int32),
+            "role": categorical("role", list(map(role_of, processes))),
+            "part": categorical("part", [*map(part_of, processes), parts.DRIVER]),
+        }
         domains, names = (categorical(name, [getattr(site, name) for site in sites]) for name in ("domain", "name"))
         self._is_stage = pl.Series("is_stage", [site.is_stage for site in sites], dtype=pl.Boolean)
         # What the code of a row's site, or of its stage, stands for.
@@ -129,14 +137,11 @@ class Finisher:
         """Those rows with texts, and with `process`."""
         return self._pick(self._add_owners(rows), (*STAGE_ROW_COLUMNS, *more))
 
-    def archived_ranges(self, rows: pl.DataFrame) -> pl.DataFrame:
-        """All that is known of ranges: what tables of ranges and of stages are made of."""
+    def archived_rows(self, rows: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
+        """All that is known of ranges, and of marks: what tables of these and of stages are made of."""
         kept = self._add_owners(rows.filter(pl.col("flags") & IS_MARK == 0))
-        return self._pick(kept, ("process", "is_stage", *RANGE_COLUMNS, *_WORK, WAITS_FOR))
-
-    def archived_marks(self, rows: pl.DataFrame) -> pl.DataFrame:
-        """All that is known of marks."""
-        return self._pick(only_marks(rows), ("process", "depth", "role", *MARK_COLUMNS))
+        ranges = self._pick(kept, ("process", "is_stage", *RANGE_COLUMNS, *_WORK, WAITS_FOR))
+        return ranges, self._pick(only_marks(rows), ("process", "depth", "role", *MARK_COLUMNS))
 
     def _add_owners(self, rows: pl.DataFrame) -> pl.DataFrame:
         """With `owner`: whose rank and part a row has, its process's; what a controller waits for is the driver's."""
@@ -185,11 +190,6 @@ class Finisher:
 _OF_OWNER = ("rank", "part")
 
 
-def says_waits() -> pl.Expr:
-    """Is `waits_for` among the attributes? Cheap where not. In a text of a user's, the quotes have backslashes."""
-    return pl.col("attributes").str.contains('"waits_for":', literal=True)
-
-
 _WAITS_FOR = pl.col(NAMED + WAITS_FOR).cast(pl.String)
 
 
@@ -207,17 +207,6 @@ _EXPRESSIONS: dict[str, Callable[[], pl.Expr]] = {
     "open": lambda: pl.col("flags") & IS_OPEN != 0,
     "error": lambda: pl.col("flags") & IS_ERROR != 0,
 }
-
-
-def process_columns(processes: list[Process]) -> dict[str, pl.Series]:
-    """rank, host, pid, role and part, one element a process; of rank and part one more, of a driver that waits."""
-    return {
-        "rank": pl.Series("rank", [*(rank_of(p) for p in processes), None], dtype=pl.Int32),
-        "host": categorical("host", [p.host for p in processes]),
-        "pid": pl.Series("pid", [p.pid for p in processes], dtype=pl.Int32),
-        "role": categorical("role", [role_of(p) for p in processes]),
-        "part": categorical("part", [*(part_of(p) for p in processes), parts.DRIVER]),
-    }
 
 
 def categorical(name: str, values: list[str] | list[str | None]) -> pl.Series:

@@ -119,18 +119,12 @@ def _without_hangs(roles: Roles, stored: list[Verdict]) -> JobVerdicts:
         return of_job if stored else JobVerdicts(NOBODY, why_not=ANEW)
     of_tables = from_steps(roles.steps_inside, roles.by_judge, any(of.is_of_ray for of in roles.files.processes))
     if of_tables.by == NOBODY and not stored:
-        of_job = of_job._replace(roles=_roles_of_job(Path(roles.files.path), roles.files.id))
+        # As the job's judge left word of them: what its processes recorded may lie elsewhere.
+        state = job_file.read(Path(roles.files.path), roles.files.id) or JobState()
+        counted = ((role, ENOUGH_STEPS if role.judged_steps is None else role.judged_steps) for role in state.roles)
+        compared = (JudgedRole(of.role, of.step, steps) for of, steps in counted if of.members > 1 or of.judged_steps)
+        of_job = of_job._replace(roles=tuple(compared))
     return of_job if (stored or of_job.roles) and not of_tables.blaming else of_tables
-
-
-def _roles_of_job(run: Path, run_id: str) -> tuple[JudgedRole, ...]:
-    """As the job's judge left word of them: what its processes recorded may lie elsewhere."""
-    state = job_file.read(run, run_id) or JobState()
-    compared = (role for role in state.roles if role.members > 1 or role.judged_steps)
-    return tuple(
-        JudgedRole(role.role, role.step, ENOUGH_STEPS if role.judged_steps is None else role.judged_steps)
-        for role in compared
-    )  # fmt: skip
 
 
 def from_steps(steps: list[RoleStep], by_judge: JudgedSteps | None = None, is_of_ray: bool = False) -> JobVerdicts:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from itertools import count
-from typing import Any, Iterator, Mapping, Sequence
+from typing import Any, Mapping, Sequence
 
 from ..host import parts
 from ..store.values import grouped
@@ -34,7 +34,13 @@ def of_tracks(rows: Sequence[Row]) -> list[str]:
     """
     labels = [""] * len(rows)
     for of_process in grouped(range(len(rows)), lambda at: rows[at]["process"]).values():
-        for at, label in zip(of_process, _choose_unlike([_forms_of_track(rows[at]) for at in of_process])):
+        forms = []
+        for row in (rows[at] for at in of_process):
+            name, thread = shown(row.get("name")).strip(), f"thread {row['thread']}"
+            name += " and others" if name and row.get("is_shared") else ""
+            short = f"{'task on ' if row['is_task'] else ''}{name or thread}"
+            forms.append((short, f"{short} ({thread})" if name else short, f"{short} (track {row['track']})"))
+        for at, label in zip(of_process, _choose_unlike(forms)):
             labels[at] = label
     return labels
 
@@ -53,14 +59,6 @@ def order_of_tracks(rows: Sequence[Row]) -> list[int]:
         return row["process"], row["thread"] != row["pid"], begun, row["is_task"], row["track"]
 
     return sorted(range(len(rows)), key=place)
-
-
-def _forms_of_track(row: Row) -> tuple[str, ...]:
-    name, thread = shown(row.get("name")).strip(), f"thread {row['thread']}"
-    name += " and others" if name and row.get("is_shared") else ""
-    task = "task on " if row["is_task"] else ""
-    short = f"{task}{name or thread}"
-    return short, f"{short} ({thread})" if name else short, f"{short} (track {row['track']})"
 
 
 def _list_forms(row: Row) -> tuple[str, ...]:
@@ -88,15 +86,9 @@ def _choose_unlike(forms: Sequence[tuple[str, ...]]) -> list[str]:
     for level in range(1, len(forms[0]) if forms else 0):
         counts = Counter(labels)
         labels = [own[level] if counts[label] > 1 else label for own, label in zip(forms, labels)]
-    return list(_number_alike(labels))
-
-
-def _number_alike(labels: Sequence[str]) -> Iterator[str]:
     counts, numbers = Counter(labels), {label: count(1) for label in labels}
-    for label in labels:
-        if counts[label] == 1:
-            yield label
-            continue
-        numbered = next(text for number in numbers[label] if (text := f"{label} #{number}") not in counts)
-        counts[numbered] += 1
-        yield numbered
+    for at, label in enumerate(labels):
+        if counts[label] > 1:
+            labels[at] = next(text for number in numbers[label] if (text := f"{label} #{number}") not in counts)
+            counts[labels[at]] += 1
+    return labels

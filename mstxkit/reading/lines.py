@@ -135,18 +135,13 @@ class TrackLines:
         def fits(drawn: Drawn) -> tuple[bool, bool, int, int]:
             return drawn.depth + 1 == coming.depth, drawn.line.is_apart, drawn.depth, drawn.start
 
-        return max(self._find_holding(coming), key=fits, default=own)
-
-    def _find_holding(self, coming: Drawn) -> list[Drawn]:
-        """Of each line beside the track the innermost that may be around; where none is nearer to the ground, by time
-        alone: a body may be resumed nearer to it than it began.
-        """
+        # Of each line beside the track the innermost that may be around; where none is nearer to the ground, by time
+        # alone: a body may be resumed nearer to it than it began.
         for holds in (Drawn.may_hold, Drawn.encloses):
             innermost = (next((d for d in reversed(line.inside) if holds(d, coming)), None) for line in self._beside)
-            holding = [drawn for drawn in innermost if drawn is not None]
-            if holding:
-                return holding
-        return []
+            if holding := [drawn for drawn in innermost if drawn is not None]:
+                return max(holding, key=fits)
+        return own
 
 
 class Suspended:
@@ -173,19 +168,13 @@ class Suspended:
         """Take the next ranges, in the order of their ends."""
         is_coalesced = pl.col("attributes").str.starts_with(COALESCED).fill_null(False)
         ended = ranges.filter(~pl.col("open") & ~is_coalesced)
-        if ended["busy_ns"].null_count() == ended.height:
-            last = ended.group_by("process", "track", "depth").agg(pl.col("start_ns").max())
-            for process, track, depth, start_ns in last.iter_rows():
-                self._has_begun(self._latest.setdefault((process, track), {}), depth, start_ns)
-            return
+        if ended["busy_ns"].null_count() == ended.height:  # then when the last of each depth began is enough
+            ended = ended.group_by(_COLUMNS[:3]).agg(pl.col("start_ns").max(), pl.col("busy_ns").first())
         for process, track, depth, start_ns, busy_ns in zip(*(ended[name].to_list() for name in _COLUMNS)):
             if busy_ns is not None:
                 self.see(process, track, depth, start_ns)
-            self._has_begun(self._latest.setdefault((process, track), {}), depth, start_ns)
-
-    def _has_begun(self, latest: dict[int, int], depth: int, start_ns: int) -> None:
-        if start_ns > latest.get(depth, start_ns - 1):
-            latest[depth] = start_ns
+            latest = self._latest.setdefault((process, track), {})
+            latest[depth] = max(start_ns, latest.get(depth, start_ns))
 
     def see(self, process: int, track: int, depth: int, start_ns: int) -> None:
         """Judge one that ends now, or is open when all that have ended are known."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any, Iterator
+from typing import Any
 
 from ..errors import FormatError
 from ..host import identity, life
@@ -132,21 +132,16 @@ def state_of(pointer: dict[str, Any]) -> str:
 
 def losses(processes: list[Process]) -> list[Damage]:
     """What is missing of live files, once it is known how their processes ended and what was sealed."""
+    from . import decode
+
     damage = []
     for process in processes:
         if process.live_path_gone and not process.ended and process.state != ENDED:
             reason = "the live file is not there: what was not sealed is lost, or out of reach from here"
             damage.append(Damage(process.live_path, 0, 0, reason))
-        if process.state != RUNNING:
-            damage += _damaged_banks(process)
+        # In a running process records whose check bits do not hold may be half written.
+        for bank in process.unsealed() if process.state != RUNNING else ():
+            if lost := decode.from_bank(bank)[1]:
+                reason = f"{lost} records of bank {bank.seq} whose check bits do not hold"
+                damage.append(Damage(process.live_path, 0, lost * records.RECORD_BYTES, reason))
     return damage
-
-
-def _damaged_banks(process: Process) -> Iterator[Damage]:
-    """Records that were written and whose check bits do not hold. In a running process they may be half written."""
-    from . import decode
-
-    for bank in process.unsealed():
-        if lost := decode.from_bank(bank)[1]:
-            reason = f"{lost} records of bank {bank.seq} whose check bits do not hold"
-            yield Damage(process.live_path, 0, lost * records.RECORD_BYTES, reason)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -13,7 +13,7 @@ from ..store.values import small_number, text_of, whole_number
 from .folder import Damage, Folder
 from .processes import BlockRef, Process
 from .rows import ALL, IS_OPEN, NO_DURATION, Blocks, Chunk, Need, all_sources, bank_of
-from .sealed import Allowance, payload_of
+from .sealed import Allowance, checked
 from .selection import Selection
 from .vocabulary import UNKNOWN_SITE, UNKNOWN_TEXT, Vocabulary
 
@@ -61,19 +61,18 @@ def _still_open(process: Process, blocks: Blocks) -> list[livefile.Slot]:
     sources = ((process, source) for source in all_sources(process) if bank_of(source) >= first_bank)
     for columns, texts, *_ in blocks.whole(sources):
         process.learn_texts(livefile.Texts({**texts.sites, **process.texts.sites}, {}, {}, {}))
-        left -= {slot for slot in left if _has_record(slot, columns)}
+        for slot in list(left):
+            late = columns.end - columns.duration - np.int64(slot.start)
+            same = (columns.site == slot.site) & (columns.track == slot.track) & (columns.step == slot.step)
+            if (same & (late >= 0) & (late < np.where(columns.scaled, _SCALE_TICKS, 1))).any():
+                left.discard(slot)
     return sorted(left)
-
-
-def _has_record(slot: livefile.Slot, columns: Any) -> bool:
-    late = columns.end - columns.duration - np.int64(slot.start)
-    same = (columns.site == slot.site) & (columns.track == slot.track) & (columns.step == slot.step)
-    return bool((same & (late >= 0) & (late < np.where(columns.scaled, _SCALE_TICKS, 1))).any())
 
 
 def _from_block(ref: BlockRef, allowance: Allowance, sealed: Folder, damage: list[Damage]) -> list[UnfinishedRange]:
     try:
-        raw = segment.decompress(str(ref.meta.get("codec")), payload_of(sealed, ref), allowance.most(ref))
+        packed = sealed.read(ref.file, ref.offset, ref.size)
+        raw = segment.decompress(str(ref.meta.get("codec")), checked(packed, ref), allowance.most(ref))
         allowance.grant(ref, len(raw))
         listed = json.loads(raw)
         if not isinstance(listed, list):
@@ -81,20 +80,17 @@ def _from_block(ref: BlockRef, allowance: Allowance, sealed: Folder, damage: lis
     except (FormatError, OSError, ValueError, RecursionError, MemoryError) as exc:
         Damage.because(sealed.path_of(ref.file), exc, ref.offset, ref.size).note_in(damage)
         return []
-    return [_parse_range(fields) for fields in listed if isinstance(fields, dict)]
-
-
-def _parse_range(fields: dict[str, Any]) -> UnfinishedRange:
-    own = 1 if fields.get("own_stage") else 0
-    stage, step = fields.get("stage"), fields.get("step")
-    return UnfinishedRange(
-        livefile.SiteText(text_of(fields.get("name")), text_of(fields.get("domain")), own),
-        text_of(stage) if isinstance(stage, str) else None,
-        whole_number(fields.get("start")),
-        (small_number(fields.get("track")) or 0) & records.TRACK_MAX,
-        step if isinstance(step, int) and 0 <= step <= records.STEP_MAX else records.NO_STEP,
-        min(small_number(fields.get("depth")) or 0, records.DEPTH_MAX),
-    )
+    ranges = []
+    for get in (fields.get for fields in listed if isinstance(fields, dict)):
+        stage, step = get("stage"), get("step")
+        ranges.append(UnfinishedRange(
+            livefile.SiteText(text_of(get("name")), text_of(get("domain")), 1 if get("own_stage") else 0),
+            text_of(stage) if isinstance(stage, str) else None, whole_number(get("start")),
+            (small_number(get("track")) or 0) & records.TRACK_MAX,
+            step if isinstance(step, int) and 0 <= step <= records.STEP_MAX else records.NO_STEP,
+            min(small_number(get("depth")) or 0, records.DEPTH_MAX),
+        ))  # fmt: skip
+    return ranges
 
 
 def as_chunk(ranges: list[tuple[Process, UnfinishedRange]], vocabulary: Vocabulary, need: Need = ALL) -> Chunk:

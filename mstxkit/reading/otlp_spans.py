@@ -20,7 +20,7 @@ import math
 from typing import Any, Iterable, Iterator, Mapping, NamedTuple, Union
 
 from ..store.collectives import ranks_as_text
-from ..store.job_file import RoleFigures, StageFigures
+from ..store.job_file import RoleFigures
 from ..store.report import EscalationNews
 from ..store.verdicts import Verdict
 
@@ -69,17 +69,13 @@ def of_role(run_id: str, role: RoleFigures) -> Iterator[JobSpan]:
     yield JobSpan("step", trace, root, role.begin_ns, role.end_ns, {**about, **more})
     for stage in role.stages:
         own = span_id(run_id, role.role, role.step, stage.stage)
-        attributes = {**about, **_of_stage(role.role, stage)}
+        attributes = {
+            **about, "mstxkit.stage": stage.stage, "mstxkit.members": stage.members, "mstxkit.time_s.max": stage.max_s,
+            "mstxkit.time_s.median": stage.median_s, "mstxkit.slowest_rank": stage.slowest_rank,
+            "mstxkit.tokens_per_s": stage.tokens_per_s, "mstxkit.mfu_ratio": stage.mfu_ratio,
+            "state_name": stage.stage, "state_lane_id": role.role or "job",
+        }  # fmt: skip
         yield JobSpan(stage.stage or "stage", trace, own, stage.begin_ns, stage.end_ns, attributes, root)
-
-
-def _of_stage(role: str, stage: StageFigures) -> dict[str, Value | None]:
-    return {
-        "mstxkit.stage": stage.stage, "mstxkit.members": stage.members, "mstxkit.time_s.max": stage.max_s,
-        "mstxkit.time_s.median": stage.median_s, "mstxkit.slowest_rank": stage.slowest_rank,
-        "mstxkit.tokens_per_s": stage.tokens_per_s, "mstxkit.mfu_ratio": stage.mfu_ratio,
-        "state_name": stage.stage, "state_lane_id": role or "job",
-    }  # fmt: skip
 
 
 def of_verdict(run_id: str, verdict: Verdict) -> Iterator[JobSpan]:
@@ -118,22 +114,22 @@ def of_escalation(run_id: str, news: EscalationNews) -> JobSpan:
 
 def as_json(spans: Iterable[JobSpan], resource: Mapping[str, Value | None]) -> dict[str, Any]:
     """An `ExportTraceServiceRequest` as OTLP/JSON. `resource`: attributes of the job: `resource_of`."""
-    scope = {"scope": {"name": SCOPE}, "spans": [_span_as_json(span) for span in spans]}
+    listed = [
+        {
+            "traceId": span.trace_id.hex(), "spanId": span.span_id.hex(), "name": _cut_text(span.name),
+            "kind": _INTERNAL, "startTimeUnixNano": str(span.begin_ns),
+            "endTimeUnixNano": str(max(span.begin_ns, span.end_ns)), "attributes": _as_json(span.attributes),
+            **({"parentSpanId": span.parent_id.hex()} if span.parent_id else {}),
+        }
+        for span in spans
+    ]  # fmt: skip
+    scope = {"scope": {"name": SCOPE}, "spans": listed}
     return {"resourceSpans": [{"resource": {"attributes": _as_json(resource)}, "scopeSpans": [scope]}]}
 
 
 def resource_of(run: str, run_id: str) -> dict[str, Value | None]:
     """What all spans of a job have."""
     return {"service.name": "mstxkit", "mstxkit.run": run, "mstxkit.run_id": run_id}
-
-
-def _span_as_json(span: JobSpan) -> dict[str, Any]:
-    fields = {
-        "traceId": span.trace_id.hex(), "spanId": span.span_id.hex(), "name": _cut_text(span.name), "kind": _INTERNAL,
-        "startTimeUnixNano": str(span.begin_ns), "endTimeUnixNano": str(max(span.begin_ns, span.end_ns)),
-        "attributes": _as_json(span.attributes),
-    }  # fmt: skip
-    return {**fields, "parentSpanId": span.parent_id.hex()} if span.parent_id else fields
 
 
 def _as_json(attributes: Mapping[str, Value | None]) -> list[dict[str, Any]]:

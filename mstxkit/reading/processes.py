@@ -96,16 +96,6 @@ class Process:
         """Is it a worker of a Ray job?"""
         return self.identity.get("under") == parts.RAY
 
-    @property
-    def is_driver(self) -> bool:
-        """Has it started a Ray job?"""
-        return self.identity.get("under") == parts.RAY_DRIVER
-
-    @property
-    def is_of_pool(self) -> bool:
-        """Is it a worker of a pool or a data loader, which ends by its owner's signal?"""
-        return self.identity.get("under") in (parts.POOL, parts.DATALOADER)
-
     @cached_property
     def clock(self) -> Clock:
         """Its ticks as CLOCK_MONOTONIC; made at first use, when all anchors are known."""
@@ -287,6 +277,8 @@ def row_of(process: Process, last_open_ns: int, ending: tuple[str, str | None]) 
     lived_ns = last_seen_ns - start_ns
     counted = {name: process.counters.get(name, 0) for name in COUNTERS}
     own_cost_ns, native = counted.pop("own_cost_ns"), identity.get("native")
+    own = [f"{name} {version}" for name in ("python", "mstxkit") if (version := text_of(identity.get(name)))]
+    versions = ", ".join(filter(None, [*own, text_of(identity.get("versions"))]))
     return {
         "rank": rank_of(process), "host": process.host, "pid": process.pid, "role": role_of(process),
         "part": part_of(process), "place": text_of(identity.get("place")) or None,
@@ -296,15 +288,8 @@ def row_of(process: Process, last_open_ns: int, ending: tuple[str, str | None]) 
         "native": bool(native) if native is not None else None, "clock_error_ns": process.clock.error_ns,
         "own_cost_ratio": own_cost_ns / lived_ns if lived_ns > 0 else None,
         "state": ending[0], "ending": ending[1], "attempt": process.attempt,
-        "clock": CLOCKS.get(process.clock_kind), "process": process.name, "versions": versions_of(process), **counted,
+        "clock": CLOCKS.get(process.clock_kind), "process": process.name, "versions": versions or None, **counted,
     }  # fmt: skip
-
-
-def versions_of(process: Process) -> str | None:
-    """`python 3.11.7, mstxkit 0.1.0, torch 2.13.0`: what it ran with, as far as it said so."""
-    own = {"python": process.identity.get("python"), "mstxkit": process.identity.get("mstxkit")}
-    named = [f"{name} {text_of(version)}" for name, version in own.items() if text_of(version)]
-    return ", ".join([*named, *filter(None, [text_of(process.identity.get("versions"))])]) or None
 
 
 def part_of(process: Process) -> str | None:

@@ -8,7 +8,6 @@ import numpy as np
 
 from ..store.records import NO_STEP
 from ..store.values import list_of
-from .opened import UnfinishedRange
 from .processes import BlockRef
 from .rows import DecodedBlock, Source
 from .vocabulary import UNKNOWN_TEXT
@@ -50,9 +49,3 @@ def read_from(block: DecodedBlock) -> Reach:
     numbers = np.unique(block.columns.stage).tolist()
     stages = frozenset(block.texts.stages.get(number, UNKNOWN_TEXT) for number in numbers if number)
     return Reach(int(steps.min()), int(steps.max()), stages) if len(steps) else Reach(None, None, stages)
-
-
-def of_open(range_: UnfinishedRange) -> Reach:
-    """What a range says that has not ended."""
-    step = None if range_.step == NO_STEP else range_.step
-    return Reach(step, step, frozenset(filter(None, [range_.stage])))

@@ -12,7 +12,7 @@ import numpy as np
 from ..judging import replay
 from ..judging.inside import entries_of
 from ..judging.measuring import HANDED
-from ..judging.replay import Course, Less, Place
+from ..judging.replay import Less, Place
 from .role_runs import RoleRun, Seconds, Whole
 
 # What is taken away of each step.
@@ -37,7 +37,7 @@ def lengths_s(run: RoleRun, own_s: Seconds) -> Seconds:
     `own_s`: (T, M, K) own seconds of each member in each piece; NaN counts as none.
     """
     held_s = np.where(run.waits, 0.0, run.wait_s)
-    return run.length_s() - _won_s(run, [run], taken(run, run.own_s - own_s + held_s))
+    return run.lengths_s - _won_s(run, [run], taken(run, run.own_s - own_s + held_s))
 
 
 def saved_s(runs: Sequence[RoleRun], run: RoleRun, less: Taken, steps: Sequence[int] | Whole) -> tuple[float, float]:
@@ -57,19 +57,15 @@ def saved_s(runs: Sequence[RoleRun], run: RoleRun, less: Taken, steps: Sequence[
 
 def _won_s(run: RoleRun, runs: Sequence[RoleRun], less: Taken) -> Seconds:
     """(T,) by how much shorter each step would be."""
-    every = [_with_entries(each, at, less) for each in runs for at in range(len(each.courses))]
+    every = []
+    for course, step in (pair for each in runs for pair in zip(each.courses, each.parts)):
+        is_inside = any(part.is_inside for part in less.get(course.place, ()))
+        if is_inside and course.entered is None and step.collectives is not None:  # it matters what lies between them
+            course = course._replace(entered=entries_of(step, step.collectives))
+        every.append(course)
     every.sort(key=lambda course: float(np.nanmedian(course.ended_s)))
     leads = replay.earlier(every, less) if less else {}
     won = np.zeros(len(run.courses))
     for at, course in enumerate(run.courses if leads else ()):
         won[at] = replay.won_s(course, np.nan_to_num(leads[course.place]), np.isfinite(course.ended_s))
     return won
-
-
-def _with_entries(run: RoleRun, at: int, less: Taken) -> Course:
-    """With the entries into collectives, where it matters what lies between them."""
-    course, step = run.courses[at], run.parts[at]
-    is_inside = any(part.is_inside for part in less.get(course.place, ()))
-    if not is_inside or course.entered is not None or step.collectives is None:
-        return course
-    return course._replace(entered=entries_of(step, step.collectives))

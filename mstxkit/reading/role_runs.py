@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from itertools import compress
-from typing import Any, Callable, Iterable, Iterator, Sequence, TypeVar, cast
+from typing import Any, Iterable, Iterator, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -26,7 +27,6 @@ from ..triggers.late_rank import middle_of
 Seconds = npt.NDArray[np.float64]
 Truths = npt.NDArray[np.bool_]
 Whole = npt.NDArray[np.int64]
-T = TypeVar("T")
 
 _Link = tuple[int, int, tuple[int, ...], float]
 # Of each step, member and piece.
@@ -65,7 +65,7 @@ class RoleRun:
         parts: (T,) the steps of which it is made, without controllers.
         courses: (T,) how members have gone through them.
         rows_of: Of each of them, the places of its members among those of the role.
-        kept: What `once` has made.
+        last: What `came_last` has found.
     """
 
     role: str
@@ -90,7 +90,7 @@ class RoleRun:
     parts: tuple[RoleStep, ...]
     courses: tuple[Course, ...]
     rows_of: tuple[Whole, ...]
-    kept: dict[str, Any] = field(default_factory=dict, repr=False)
+    last: dict[int, Whole] = field(default_factory=dict, repr=False)
 
     @property
     def ranks(self) -> list[int | None]:
@@ -135,17 +135,18 @@ class RoleRun:
 
     def hiding_stages(self) -> list[str]:
         """Those in which one may be slow unseen: no small share of a step, left at once, and nothing tells more."""
+        hiding = []
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # a step in which nobody was there
-            return [stage for stage, at in self.stages().items() if self.mode[at[-1]] != FREE and self._may_hide(at)]
-
-    def _may_hide(self, pieces: list[int]) -> bool:
-        last, own_s = pieces[-1], self.own_of(pieces)
-        done_s, labels = self.done_s[:, :, last].T, self.labels[:, last]
-        apart_s = meeting.by_group(done_s, labels, lambda part: np.broadcast_to(np.ptp(part, axis=0), part.shape))
-        lasts_s, is_told = np.nanmedian(np.nanmin(own_s, axis=1)), np.isfinite(self.inside_s[:, :, pieces]).any()
-        apart = np.nanmedian(apart_s[np.bincount(labels)[labels] > 1]) / np.nanmedian(own_s)
-        return bool(not is_told and lasts_s >= _HIDES_FROM * self.step_s() and apart <= _AT_ONCE)
+            for stage, pieces in ((stage, at) for stage, at in self.stages().items() if self.mode[at[-1]] != FREE):
+                last, own_s = pieces[-1], self.own_of(pieces)
+                done_s, labels = self.done_s[:, :, last].T, self.labels[:, last]
+                apart_s = meeting.by_group(done_s, labels, lambda part: np.broadcast_to(np.ptp(part, 0), part.shape))
+                apart = np.nanmedian(apart_s[np.bincount(labels)[labels] > 1]) / np.nanmedian(own_s)
+                is_long = np.nanmedian(np.nanmin(own_s, axis=1)) >= _HIDES_FROM * self.step_s()
+                is_told = np.isfinite(self.inside_s[:, :, pieces]).any()
+                hiding += [stage] if is_long and apart <= _AT_ONCE and not is_told else []
+        return hiding
 
     def base_s(self) -> float:
         """Times are compared as logarithms of so much more: what is shorter is all alike."""
@@ -168,12 +169,6 @@ class RoleRun:
         with np.errstate(all="ignore"):
             return np.asarray((own_s + least_s) / (self.expected_s(excess, own_s) + least_s) - 1)
 
-    def once(self, name: str, make: Callable[[], T]) -> T:
-        """What is computed of it for several tables, and kept under that name."""
-        if name not in self.kept:
-            self.kept[name] = make()
-        return cast("T", self.kept[name])
-
     def without(self, steps: Iterable[int]) -> RoleRun:
         """The same without these steps."""
         keep = ~np.isin(self.steps, list(steps))
@@ -184,7 +179,7 @@ class RoleRun:
         links = tuple((int(places[at]), piece, who, took) for at, piece, who, took in self.links if keep[at])
         kept: dict[str, Any] = {name: getattr(self, name)[keep] for name in names}
         kept |= {name: tuple(compress(getattr(self, name), keep)) for name in ("parts", "courses", "rows_of")}
-        return replace(self, **kept, links=links, kept={})
+        return replace(self, **kept, links=links, last={})
 
     def since_met(self, piece: int) -> Whole:
         """Pieces since members waited before, that one too, the latest first: after it each has a rest of its own.
@@ -196,20 +191,19 @@ class RoleRun:
 
     def came_last(self, piece: int) -> Whole:
         """(T, M) who came last there of those that each member meets; -1: it meets nobody, or was not there."""
-        return self.once(f"who came last to {piece}", lambda: most_of(self.came_s[:, :, piece], self.labels[:, piece]))
+        if piece not in self.last:
+            self.last[piece] = most_of(self.came_s[:, :, piece], self.labels[:, piece])
+        return self.last[piece]
 
     @property
     def busy_s(self) -> Seconds:
         """(T, M, K) own seconds; 0 in a piece that others of the step are in, and a member of it is not."""
         return np.where(np.isfinite(self.came_s).any(axis=2, keepdims=True), np.nan_to_num(self.own_s), np.nan)
 
-    @property
+    @cached_property
     def more_s(self) -> Seconds:
         """(T, M, K) by how much longer than the middle of those that it meets each was in a piece, of its own time."""
-        pieces = range(len(self.kinds))
-        return self.once(
-            "more", lambda: np.stack([self.over_middle(self.busy_s[:, :, at], at) for at in pieces], axis=2)
-        )
+        return np.stack([self.over_middle(self.busy_s[:, :, at], at) for at in range(len(self.kinds))], axis=2)
 
     def over_middle(self, values: Seconds, piece: int) -> Seconds:
         """(T, M) each value less the middle of those whom that member meets in a piece."""
@@ -226,11 +220,9 @@ class RoleRun:
             began = np.fmin.reduce(np.fmin.reduce(self.came_s, axis=2), axis=1)
             return began, np.fmax.reduce(np.fmax.reduce(self.done_s, axis=2), axis=1)
 
-    def length_s(self) -> Seconds:
+    @cached_property
+    def lengths_s(self) -> Seconds:
         """(T,) seconds of each step: since the end of the one before, where a member of it did that; else its begin."""
-        return self.once("lengths of steps", self._length_s)
-
-    def _length_s(self) -> Seconds:
         began, ended = self.spans_s()
         here = np.isfinite(self.came_s).any(axis=2)
         goes_on = (here & np.roll(here, 1, axis=0)).any(axis=1)
@@ -239,8 +231,7 @@ class RoleRun:
 
     def step_s(self) -> float:
         """Seconds that a step takes, in the mean; 0 where that is not known."""
-        lengths = self.length_s()
-        lasting = lengths[np.isfinite(lengths)]
+        lasting = self.lengths_s[np.isfinite(self.lengths_s)]
         return float(lasting.mean()) if len(lasting) else 0.0
 
 

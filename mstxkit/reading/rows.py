@@ -103,10 +103,6 @@ class Chunk:
             self.columns[name][self.rows : self.rows + count] = value
         self.rows += count
 
-    def is_rather_of_others(self, process: int) -> bool:
-        """Has it many rows, the last of another process? Many rows of one process are finished faster."""
-        return 4 * self.rows >= self.capacity and self.columns["process"][self.rows - 1] != process
-
 
 class Blocks:
     """All blocks and live banks of a run's processes, decoded one after the other into chunks.
@@ -125,7 +121,10 @@ class Blocks:
         sources = ((process, source) for process in processes for source in self._list_sources(process))
         for process, decoded in self._decode_sources(sources, need, min(chunk_rows, _ROWS_TOGETHER)):
             rows = len(decoded.columns.end)
-            if chunk.rows and (chunk.rows + rows > chunk.capacity or chunk.is_rather_of_others(process.index)):
+            # Has it many rows, the last of another process? Many rows of one process are finished faster.
+            is_large = 4 * chunk.rows >= chunk.capacity
+            is_of_others = is_large and chunk.columns["process"][chunk.rows - 1] != process.index
+            if chunk.rows and (chunk.rows + rows > chunk.capacity or is_of_others):
                 yield chunk
                 chunk = Chunk(chunk_rows, need)
             if rows > chunk.capacity:
@@ -306,18 +305,20 @@ class Blocks:
         if not len(start_ns):
             return
         self._put_sparse(chunk, process.clock, columns, texts)
+        site, stage = self._vocabulary.block_codes(columns.site, columns.stage, texts)
         chunk.add(
             process=process.index, track=columns.track, depth=columns.depth, step=columns.step,
-            site=self._vocabulary.site_codes(columns.site, texts),
-            stage=self._vocabulary.stage_codes(columns.stage, texts),
+            site=site, stage=stage,
             flags=columns.is_mark * np.uint8(IS_MARK) | columns.error * np.uint8(IS_ERROR),
             start_ns=start_ns, duration_ns=duration_ns,
         )  # fmt: skip
 
     def _put_sparse(self, chunk: Chunk, clock: Clock, columns: decode.Columns, texts: livefile.Texts) -> None:
-        if not len(columns.attributes.owner):
+        own = columns.attributes
+        if not len(own.owner):
             return
-        rows, ticks = attributes.busy_ticks(columns.attributes)
+        is_busy = own.value_type == records.BUSY
+        rows, ticks = own.owner[is_busy], own.value[is_busy].view(np.int64)  # really spent inside
         if len(rows):
             end = columns.end[rows]
             chunk.busy.append((rows + chunk.rows, clock.to_monotonic(end) - clock.to_monotonic(end - ticks)))

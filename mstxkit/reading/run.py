@@ -214,14 +214,14 @@ class Run:
         of each target of `autopatch` in each process. No rows for a process in which nothing was patched. `version`: in
         words, where autopatch does not know it; `calls`: null where they were not counted for the target alone.
         """
-        return tables.patches.table(self.files)
+        return tables.processes.patch_table(self.files)
 
     def trainer_settings(self) -> dict[str, list[str]]:
         """Numbers and switches of trainers that `autopatch` knows, by name; several values where processes differ.
 
         Empty where nobody knows. Texts are not kept, and no setting that is called like a secret.
         """
-        return tables.patches.trainer_settings(self.files)
+        return tables.processes.trainer_settings(self.files)
 
     def escalations(self) -> pl.DataFrame:
         """`request, stage, rank, state, first_step, last_step, start_ns, end_ns, preset, folder, reason`.

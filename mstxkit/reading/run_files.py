@@ -13,6 +13,7 @@ import polars as pl
 from ..store import job_file, layout
 from ..store.dataset import MARKS, RANGES
 from ..store.job_file import JobState
+from ..store.records import NO_STEP
 from . import frames, live, opened, places, reach, replicas, sealed
 from .dataset.joining import CompactedRows, gathered
 from .dataset.parts import CompactedParts
@@ -84,7 +85,8 @@ class RunFiles:
         by_index = [reach.said_of(source) for _, source in sources]
         silent = (each for each, its_reach in zip(sources, by_index) if its_reach is None)
         read = map(reach.read_from, self._blocks.whole(silent))
-        unfinished = (reach.of_open(range_) for _, range_ in self._opened_ranges)
+        steps = ((None if of.step == NO_STEP else of.step, of.stage) for _, of in self._opened_ranges)
+        unfinished = (Reach(step, step, frozenset(filter(None, [stage]))) for step, stage in steps)
         return reduce(Reach.and_also, chain(filter(None, by_index), read, unfinished), self._compacted.reach())
 
     def who_may_have(self, attribute: str) -> frozenset[int]:

@@ -62,21 +62,16 @@ def _open_files(
     """
     files = []
     for name in reversed(names):
-        contents = _read_contents(folder, name, damage)
+        path, contents = folder.path_of(name), list[_Told]()
+        try:
+            with folder.opened(name) as fd:
+                contents = _SealedFile(name, fd, path, damage).contents()
+        except (FormatError, OSError, MemoryError) as exc:
+            damage.append(Damage.because(path, exc))
         if is_wanted and contents and not is_wanted(table_of(contents[-1][0].get("identity"))):
             break
         files.append((name, contents))
     return files
-
-
-def _read_contents(folder: Folder, name: str, damage: list[Damage]) -> list[_Told]:
-    path = folder.path_of(name)
-    try:
-        with folder.opened(name) as fd:
-            return _SealedFile(name, fd, path, damage).contents()
-    except (FormatError, OSError, MemoryError) as exc:
-        damage.append(Damage.because(path, exc))
-        return []
 
 
 class _SealedFile:
@@ -174,32 +169,19 @@ def _take_blocks(meta: dict[str, Any], refs: list[tuple[int, BlockRef]], process
         elif kind == segment.OPEN_RANGES:
             process.open_block = ref
         elif kind == segment.END:
-            _take_end(meta, process)
+            take_end(meta, process)
 
 
-def _take_end(meta: dict[str, Any], process: Process) -> None:
+def take_end(meta: dict[str, Any], process: Process) -> None:
+    """What the block that a process ends with says of it."""
     process.learn_end(meta)
     if process.state != RUNNING:  # by its lock: it was adopted by mistake
         process.state = ENDINGS.get(text_of(meta.get("ended")), ENDED)
 
 
-def take_about(about: dict[str, Any], end: dict[str, Any] | None, process: Process) -> None:
-    """What metas of blocks that are no longer there said of a process, and that of its end."""
-    process.learn(about, math.inf)
-    if end is not None:
-        _take_end({**about, **end}, process)
-
-
 def of_ranks(ranks: frozenset[int]) -> IsWanted:
     """Only processes of these ranks."""
     return lambda identity: small_number(identity.get("rank")) in ranks
-
-
-def payload_of(folder: Folder, ref: BlockRef) -> bytes:
-    """A block's payload; its file may be gone or another one by now.
-    Raises FormatError: these are not the bytes that were written; OSError: the file cannot be read.
-    """
-    return checked(folder.read(ref.file, ref.offset, ref.size), ref)
 
 
 def checked(payload: bytes, ref: BlockRef) -> bytes:

@@ -125,10 +125,12 @@ def selection(
     ranks: Numbers, steps: Numbers, since: Moment, until: Moment, stages: str | Iterable[str] | None
 ) -> Selection:
     """Checked, from what a user gave `open_run`. Raises ReadError: one of them is not what it should be."""
-    keys = [stages] if isinstance(stages, str) else stages
+    keys: list[Any] | None = None if stages is None else [stages] if isinstance(stages, str) else list(stages)
+    if wrong := [key for key in keys or () if not isinstance(key, str)]:
+        raise ReadError(f"open_run(stages=…): {wrong[0]!r} is no name of a stage")
     return Selection(
         _read_numbers("ranks", ranks, (1 << 31) - 1), _read_numbers("steps", steps, STEP_MAX), _moment("since", since),
-        _moment("until", until), None if keys is None else frozenset(map(_read_stage, keys)),
+        _moment("until", until), None if keys is None else frozenset(map(stage_keys.canonical, keys)),
     )  # fmt: skip
 
 
@@ -153,9 +155,3 @@ def _moment(name: str, asked: Moment) -> int | None:
         return int(seconds) * 1_000_000_000 + round(rest * 1e6) * 1000
     allowed = "whole nanoseconds since 1970, or a datetime with a time zone"
     raise ReadError(f"open_run({name}={asked!r}): a time is {allowed}")
-
-
-def _read_stage(asked: Any) -> str:
-    if not isinstance(asked, str):
-        raise ReadError(f"open_run(stages=…): {asked!r} is no name of a stage")
-    return stage_keys.canonical(asked)

@@ -71,17 +71,7 @@ def blamed(judgement: JobVerdicts, rows: pl.DataFrame, wanted: Collection[str]) 
     upstream = [(verdict, canonical(verdict.waits_for.rpartition(" in ")[2])) for verdict in blaming]
     places = [(verdict, key) for verdict, key in (*own, *upstream) if key in wanted]
     accused = {verdict.rank for verdict in blaming}
-    return next(filter(None, (_with_peer(verdict, key, rows, accused) for verdict, key in places)), None)
-
-
-def _with_peer(verdict: Verdict, key: str, rows: pl.DataFrame, accused: Collection[int | None]) -> Suspicion | None:
-    """The rank in the middle of those of its group that are healthy; None where it, or all others, are not there."""
-    of_rank, steps = _step_times(rows, key)
-    healthy = [r for r in of_rank if r not in accused and (not verdict.group or r in verdict.group)]
-    if verdict.rank not in of_rank or not healthy or verdict.rank is None:
-        return None
-    peer = healthy[len(healthy) // 2]
-    return Suspicion(key, verdict.rank, peer, of_rank[verdict.rank], of_rank[peer], steps, len(of_rank), verdict)
+    return next(filter(None, (_with_peer(rows, key, verdict, accused) for verdict, key in places)), None)
 
 
 def suspicion(rows: pl.DataFrame, wanted: Collection[str]) -> Suspicion:
@@ -91,7 +81,7 @@ def suspicion(rows: pl.DataFrame, wanted: Collection[str]) -> Suspicion:
     is as slow as they are: look at a stage without collectives first. `rows` and `wanted` as of `blamed`.
     Raises ReadError: fewer than two ranks have ended one of these stages.
     """
-    suspicions = list(filter(None, (_find_slowest(rows, key) for key in sorted(wanted))))
+    suspicions = list(filter(None, (_with_peer(rows, key) for key in sorted(wanted))))
     if not suspicions:
         names = " and ".join(sorted(wanted))
         ended = rows.select("stage", "rank").drop_nulls().unique()["stage"].value_counts().iter_rows()
@@ -103,17 +93,12 @@ def suspicion(rows: pl.DataFrame, wanted: Collection[str]) -> Suspicion:
     return max(suspicions, key=lambda suspicion: suspicion.suspect_ns / max(suspicion.peer_ns, 1))
 
 
-def _find_slowest(rows: pl.DataFrame, key: str) -> Suspicion | None:
-    of_rank, steps = _step_times(rows, key)
-    if len(of_rank) < 2:
-        return None
-    ranks = list(of_rank)
-    suspect, peer = ranks[0], ranks[len(ranks) // 2]
-    return Suspicion(key, suspect, peer, of_rank[suspect], of_rank[peer], steps, len(ranks))
-
-
-def _step_times(rows: pl.DataFrame, key: str) -> tuple[dict[int, float], int]:
-    """Rank to its time a step in a stage, ns, the slowest first; and over how many steps."""
+def _with_peer(
+    rows: pl.DataFrame, key: str, verdict: Verdict | None = None, accused: Collection[int | None] = ()
+) -> Suspicion | None:
+    """Whom a verdict blames, and the rank in the middle of those of its group that are healthy; without one the slowest
+    in a stage and the rank in the middle. None where it, or all others, are not there.
+    """
     import polars as pl
 
     from .tables import stages  # after `open_run`, which says so where polars is missing
@@ -124,7 +109,14 @@ def _step_times(rows: pl.DataFrame, key: str) -> tuple[dict[int, float], int]:
     if len(numbers):
         rows = rows.filter(pl.col("step").is_in(numbers.implode()))
     means = stages.per_step(rows.with_columns(stage=pl.lit(key)), "rank").select("rank", "step_ns")
-    return dict(means.iter_rows()), len(numbers)
+    of_rank: dict[int, float] = dict(means.iter_rows())  # the slowest first
+    group = [rank for rank in of_rank if verdict is None or not verdict.group or rank in verdict.group]
+    suspect = next(iter(of_rank), None) if verdict is None else verdict.rank
+    healthy = [rank for rank in group if rank not in accused]
+    if suspect is None or suspect not in of_rank or len(healthy) < (2 if verdict is None else 1):
+        return None
+    peer = healthy[len(healthy) // 2]
+    return Suspicion(key, suspect, peer, of_rank[suspect], of_rank[peer], len(numbers), len(of_rank), verdict)
 
 
 def in_words(suspicion: Suspicion) -> str:

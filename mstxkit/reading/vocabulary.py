@@ -58,13 +58,11 @@ class Vocabulary:
         """The code of a stage's key; any text is one, also an empty one."""
         return self._stages.setdefault(key, len(self._stages) + 1)
 
-    def site_codes(self, ids: U16, texts: Texts) -> U32:
-        """Codes of a block's site ids, element by element."""
-        return _translate_ids(ids, self._make_tables(texts)[0], lambda: self.site_code(UNKNOWN_SITE))
-
-    def stage_codes(self, ids: U16, texts: Texts) -> U32:
-        """Codes of a block's stage ids, element by element; 0 stays 0."""
-        return _translate_ids(ids, self._make_tables(texts)[1], lambda: self.stage_code(UNKNOWN_TEXT))
+    def block_codes(self, sites: U16, stages: U16, texts: Texts) -> tuple[U32, U32]:
+        """Codes of a block's site ids and stage ids, element by element; stage 0 stays 0."""
+        of_sites, of_stages = self._make_tables(texts)
+        codes = _translate_ids(sites, of_sites, lambda: self.site_code(UNKNOWN_SITE))
+        return codes, _translate_ids(stages, of_stages, lambda: self.stage_code(UNKNOWN_TEXT))
 
     def _make_tables(self, texts: Texts) -> tuple[Codes, Codes]:
         """Of all sites and of all stages of a block; of the last texts they are kept, as blocks often share theirs."""

@@ -134,7 +134,7 @@ def test_what_is_waited_is_told_as_the_tables_tell_it_afterwards(shape: JobShape
         judge.close(step)
         seen.setdefault(step.step, figures.of_step(step, modes=judge.modes(role), wait_ratio=judge.wait_ratio(step)))
     run, told = role_of(shape, steps=40, role=role), [seen[step] for step in range(20, 40)]
-    waited = float((np.nansum(run.wait_s, axis=2).mean(axis=1) / run.length_s())[20:].mean())
+    waited = float((np.nansum(run.wait_s, axis=2).mean(axis=1) / run.lengths_s)[20:].mean())
 
     assert np.mean([of_role.wait_ratio for of_role in told]) == pytest.approx(waited, abs=0.05)
     assert waited or not any(of_role.late for of_role in told)

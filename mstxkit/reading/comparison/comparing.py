@@ -74,7 +74,16 @@ def compared(before: Side, after: Side) -> Comparison:
 
 def _check_sides(before: Side, after: Side) -> None:
     for side in (before, after):
-        _check_steps(side)
+        what = f"{side.path}, steps {side.wanted}" if side.wanted is not None else side.path
+        if not side.steps:
+            raise ReadError(
+                f"{what}: no step is over in which a stage has ended; a step is what mstxkit.step() or a patched "
+                "framework counts (mstxkit report shows what there is)"
+            )
+        most = max(int((lengths(steps).values > 0).sum()) for steps in side.steps.values())
+        if most < STEPS_NEEDED:
+            needed = f"what is not at least {STEPS_NEEDED} steps long cannot be compared"
+            raise ReadError(f"{what}: only {most} steps; {needed}")
     common = [role for role in before.steps if role in after.steps]
     if not common:
         roles = [", ".join(role or "no role" for role in side.steps) for side in (before, after)]
@@ -90,18 +99,6 @@ def _check_sides(before: Side, after: Side) -> None:
             f"{before.path}: the two sides have steps of one run in common; give two parts of it that do not overlap, "
             "--before 0:99 --after 100:199 say"
         )
-
-
-def _check_steps(side: Side) -> None:
-    what = f"{side.path}, steps {side.wanted}" if side.wanted is not None else side.path
-    if not side.steps:
-        raise ReadError(
-            f"{what}: no step is over in which a stage has ended; a step is what mstxkit.step() or a patched framework "
-            "counts (mstxkit report shows what there is)"
-        )
-    most = max(int((lengths(steps).values > 0).sum()) for steps in side.steps.values())
-    if most < STEPS_NEEDED:
-        raise ReadError(f"{what}: only {most} steps; what is not at least {STEPS_NEEDED} steps long cannot be compared")
 
 
 def _left_out(before: Side, after: Side) -> Iterator[str]:

@@ -86,7 +86,14 @@ def between(before: Seconds, after: Seconds, confidence: float = 0.95) -> Differ
 
 def _standard_error(logs: Seconds) -> tuple[float, float]:
     """Standard error of the median of logarithms, and how many values that do not depend on each other they are."""
-    off = _level_parts(logs)
+    off = logs - np.median(logs)
+    sums, counts = np.cumsum(off)[:-1], np.arange(1, len(off))
+    at = int(np.argmax((sums - counts * off.mean()) ** 2 / (counts * (len(off) - counts)))) + 1
+    # Off the middles of two parts, where they have changed for good in between.
+    middles = [float(np.median(part)) for part in (logs[:at], logs[at:])]
+    parts = np.concatenate((logs[:at] - middles[0], logs[at:] - middles[1]))
+    if min(at, len(off) - at) >= STEPS_NEEDED and abs(middles[0] - middles[1]) > _FOR_GOOD * _measure_spread(parts):
+        off = parts
     spread = _measure_spread(off)
     near = np.clip(off, -3 * spread, 3 * spread)
     energy = float(near @ near)
@@ -99,18 +106,6 @@ def _measure_spread(off: Seconds) -> float:
     """How far values lie from their middle, as a standard deviation would say it of normal ones."""
     quartiles = np.quantile(off, (0.25, 0.75))
     return max(_OF_MAD * float(np.median(np.abs(off))), _OF_QUARTILES * float(np.ptp(quartiles)), _GRAIN)
-
-
-def _level_parts(logs: Seconds) -> Seconds:
-    """Values off their middle; off the middles of two parts, where they have changed for good in between."""
-    off = logs - np.median(logs)
-    sums, counts = np.cumsum(off)[:-1], np.arange(1, len(off))
-    gains = (sums - counts * off.mean()) ** 2 / (counts * (len(off) - counts))
-    at = int(np.argmax(gains)) + 1
-    parts = [part - np.median(part) for part in (logs[:at], logs[at:])]
-    apart = abs(float(np.median(logs[:at]) - np.median(logs[at:])))
-    has_two = min(at, len(off) - at) >= STEPS_NEEDED and apart > _FOR_GOOD * _measure_spread(np.concatenate(parts))
-    return np.concatenate(parts) if has_two else off
 
 
 def onset(before: float, after: Seconds, ratio: float) -> int:

@@ -7,7 +7,6 @@ from typing import Iterator, NamedTuple
 import numpy as np
 
 from ...judging.meeting import left_together
-from ..role_runs import Seconds
 from . import sides
 from .difference import Difference, between, onset
 from .sides import Series, Side
@@ -77,7 +76,23 @@ def of_sides(before: Side, after: Side, confidence: float) -> list[ComparedTime]
     """
     pairs = list(_pair_values(before, after))
     own = {of: 1 - (1 - confidence) / max(1, sum(pair[0] == of for pair in pairs)) for of in (STEP, STAGE, RANK)}
-    return [row for pair in pairs if (row := _make_row(*pair, own[pair[0]])) is not None]
+    rows = []
+    for of, role, stage, rank, waits, first, second, tokens in pairs:
+        if (time := between(first.values, second.values, own[of])) is None:
+            continue
+        row, each = ComparedTime(of, role, stage, rank, time, waits), second.values
+        if tokens is not None:
+            counts = [np.where(tokens_of.values > 0, tokens_of.values, np.nan) for tokens_of in tokens]
+            each = second.values / counts[1]
+            per_token = between(first.values / counts[0], each, own[of])
+            work = between(tokens[0].values, tokens[1].values, own[of])
+            row = row._replace(tokens=work, per_token=per_token)
+        if row.verdict != "alike":
+            changed = row.telling  # by what has decided it
+            since = onset(changed.before, second.values if changed is row.time else each, changed.ratio)
+            row = row._replace(since_step=second.steps[since])
+        rows.append(row)
+    return rows
 
 
 _Pair = tuple[str, str, "str | None", "int | None", bool, Series, Series, "tuple[Series, Series] | None"]
@@ -115,28 +130,3 @@ def _list_beside(role: str, before: Side, after: Side) -> Iterator[_Pair]:
             first, second = (sides.of_stage(steps, stage) for steps in groups)
             tokens = sides.tokens_of(groups[0], stage), sides.tokens_of(groups[1], stage)
             yield STAGE, role, stage, None, False, first, second, tokens
-
-
-def _make_row(
-    of: str, role: str, stage: str | None, rank: int | None, waits: bool, before: Series, after: Series,
-    tokens: tuple[Series, Series] | None, confidence: float,
-) -> ComparedTime | None:  # fmt: skip
-    time = between(before.values, after.values, confidence)
-    if time is None:
-        return None
-    row, each = ComparedTime(of, role, stage, rank, time, waits), after.values
-    if tokens is not None:
-        work = between(tokens[0].values, tokens[1].values, confidence)
-        each = _of_each(after.values, tokens[1].values)
-        per_token = between(_of_each(before.values, tokens[0].values), each, confidence)
-        row = row._replace(tokens=work, per_token=per_token)
-    if row.verdict == "alike":
-        return row
-    changed = row.telling  # by what has decided it
-    since = onset(changed.before, after.values if changed is row.time else each, changed.ratio)
-    return row._replace(since_step=after.steps[since])
-
-
-def _of_each(values: Seconds, tokens: Seconds) -> Seconds:
-    """How long one token takes; NaN where there is none."""
-    return values / np.where(tokens > 0, tokens, np.nan)

@@ -53,25 +53,17 @@ def side_of(run: Run, wanted: Bounds | None = None) -> Side:
     *Cost*: a table of stages and about a millisecond a step.
     """
     processes = run.processes()
-    by_group = _by_group(role_steps.of_run(run.files.stage_rows, processes, has_beside=True), wanted, processes)
+    beside_of = {entry["process"]: role_steps.beside(entry) for entry in processes.to_dicts()}
+    numbered: dict[tuple[str, str], dict[int, RoleStep]] = {}
+    for step in role_steps.of_run(run.files.stage_rows, processes, has_beside=True):  # the last attempt has each
+        if wanted is None or wanted.first <= step.step <= wanted.last:
+            numbered.setdefault((step.role, beside_of.get(step.members[0].process, "")), {})[step.step] = step
+    by_group = {group: [steps[number] for number in sorted(steps)] for group, steps in numbered.items()}
     own: dict[str, str] = {}  # which group of a role is compared: of its ranks' own processes, where there are any
     for role, beside in sorted(by_group, key=lambda group: (group[1] != "", -len(stages_of(by_group[group])))):
         own.setdefault(role, beside)
-    steps = {role: by_group[role, beside] for role, beside in own.items()}
     others = {group: steps for group, steps in by_group.items() if own[group[0]] != group[1]}
-    return Side(run.path, wanted, run, steps, others, processes)
-
-
-def _by_group(
-    steps: Iterable[RoleStep], wanted: Bounds | None, processes: pl.DataFrame
-) -> dict[tuple[str, str], list[RoleStep]]:
-    """Steps in order, by role and by what they are who work beside a rank's own; the last attempt has each."""
-    beside = {entry["process"]: role_steps.beside(entry) for entry in processes.to_dicts()}
-    groups: dict[tuple[str, str], dict[int, RoleStep]] = {}
-    for step in steps:  # attempt by attempt
-        if wanted is None or wanted.first <= step.step <= wanted.last:
-            groups.setdefault((step.role, beside.get(step.members[0].process, "")), {})[step.step] = step
-    return {group: [numbered[number] for number in sorted(numbered)] for group, numbered in groups.items()}
+    return Side(run.path, wanted, run, {role: by_group[role, own[role]] for role in own}, others, processes)
 
 
 def lengths(steps: list[RoleStep]) -> Series:
@@ -126,18 +118,15 @@ def works(before: list[RoleStep], after: list[RoleStep]) -> tuple[Series, Series
 
     A stage counts as its tokens do, by its share of a step's length; the rest of a step is as much work in each.
     """
-    stages = {stage: parts for stage in stages_of(before) if (parts := _share(stage, before, after)) is not None}
+    stages = {}  # of a step's length what a stage takes, and how many tokens it has, as medians before; by member?
+    for stage in stages_of(before):
+        is_each = is_by_member(before, after, stage)
+        tokens = tokens_of(before, stage, is_each).values
+        shares = of_stage(before, stage).values / lengths(before).values
+        kept = (tokens > 0) & np.isfinite(shares)
+        if kept.any() and (tokens_of(after, stage).values > 0).any():
+            stages[stage] = float(np.median(shares[kept])), float(np.median(tokens[kept])), is_each
     return (_make_series(before, stages), _make_series(after, stages)) if stages else None
-
-
-def _share(stage: str, before: list[RoleStep], after: list[RoleStep]) -> tuple[float, float, bool] | None:
-    """Of a step's length what a stage takes, and how many tokens it has; both before, as medians. And: by member?"""
-    is_each = is_by_member(before, after, stage)
-    tokens, shares = tokens_of(before, stage, is_each).values, of_stage(before, stage).values / lengths(before).values
-    kept = (tokens > 0) & np.isfinite(shares)
-    if not kept.any() or not (tokens_of(after, stage).values > 0).any():
-        return None
-    return float(np.median(shares[kept])), float(np.median(tokens[kept])), is_each
 
 
 def _make_series(steps: list[RoleStep], stages: dict[str, tuple[float, float, bool]]) -> Series:
@@ -154,25 +143,15 @@ def of_ranks(steps: list[RoleStep], stage: str) -> dict[int, tuple[Series, Serie
     Seconds: the longest, where it has several processes; and the most tokens.
     """
     numbers = tuple(step.step for step in steps)
-    own = [_find_ranks(step) for step in steps]
-    places = {rank: place for place, rank in enumerate(sorted({rank for ranks, _ in own for rank in ranks}))}
+    own = [{at: p.rank for at, p in enumerate(s.members) if p.rank is not None and not p.is_controller} for s in steps]
+    places = {rank: place for place, rank in enumerate(sorted({rank for ranks in own for rank in ranks.values()}))}
     table = np.full((len(places), 2, len(steps)), np.nan)
-    for number, ((step, at), (ranks, members)) in enumerate(zip(_at(steps, stage), own)):
+    for number, ((step, at), ranks) in enumerate(zip(_at(steps, stage), own)):
         if at >= 0:
-            rows = [places[rank] for rank in ranks]
+            rows, members = [places[rank] for rank in ranks.values()], list(ranks)
             values = np.stack((step.total_s[members, at], step.work.tokens[members, at]), axis=1)
             np.fmax.at(table[:, :, number], rows, values)
     return {rank: (Series(numbers, table[row, 0]), Series(numbers, table[row, 1])) for rank, row in places.items()}
-
-
-def _find_ranks(step: RoleStep) -> tuple[list[int], list[int]]:
-    """Of a step's members those that have a rank, and compute; which members they are."""
-    own = [
-        (peer.rank, member)
-        for member, peer in enumerate(step.members)
-        if peer.rank is not None and not peer.is_controller
-    ]
-    return [rank for rank, _ in own], [member for _, member in own]
 
 
 def is_by_own_tokens(*both: dict[int, tuple[Series, Series]]) -> bool:

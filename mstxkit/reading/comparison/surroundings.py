@@ -5,7 +5,7 @@ profiled meanwhile. Of a training's own configuration there is what `patching/tr
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Iterable, Iterator, NamedTuple
+from typing import Iterable, Iterator, NamedTuple
 
 import polars as pl
 
@@ -29,38 +29,28 @@ class SideChange(NamedTuple):
 
 def changes(before: Side, after: Side, rows: Iterable[ComparedTime]) -> list[SideChange]:
     """What is different, what explains most first."""
-    different = [*_work(rows, before, after), *_of_both(_count_ranks, before, after), *_trainer_settings(before, after)]
-    for look in (_list_versions, _list_settings, _count_patches, _count_profiles):
-        different += _of_both(look, before, after)
-    return different
-
-
-def _work(rows: Iterable[ComparedTime], before: Side, after: Side) -> Iterator[SideChange]:
+    different = []
     for row in rows:
         tokens = row.tokens
         if row.of == STAGE and tokens is not None and tokens.is_changed:
             each = "a step" + " in each" * is_by_member(before.steps[row.role], after.steps[row.role], row.stage or "")
-            yield SideChange(f"tokens of {row.stage}", f"{tokens.before:.0f} {each}", f"{tokens.after:.0f} {each}")
-
-
-def _trainer_settings(before: Side, after: Side) -> Iterator[SideChange]:
-    """One change where only one side knows any."""
+            figures = (f"{tokens.before:.0f} {each}", f"{tokens.after:.0f} {each}")
+            different.append(SideChange(f"tokens of {row.stage}", *figures))
+    different += _list_differences(_count_ranks(before), _count_ranks(after))
     both = [side.run.trainer_settings() for side in (before, after)]
-    if any(both) and not all(both):
-        yield SideChange("settings of the trainer", *(f"{len(names)} known" if names else "" for names in both))
-        return
-    for name in dict.fromkeys((*both[0], *both[1])):
-        values = [" and ".join(side.get(name, ())[:_NAMED_AT_MOST]) for side in both]
-        if values[0] != values[1]:
-            yield SideChange(f"trainer's {name}", *values)
+    named = [{f"trainer's {name}": " and ".join(of[:_NAMED_AT_MOST]) for name, of in each.items()} for each in both]
+    if any(both) and not all(both):  # one change where only one side knows any
+        named = [{"settings of the trainer": f"{len(each)} known"} if each else {} for each in both]
+    different += _list_differences(*named)
+    for look in (_list_versions, _list_settings, _count_patches, _count_profiles):
+        different += _list_differences(look(before), look(after))
+    return different
 
 
-def _of_both(look: Any, before: Side, after: Side) -> Iterator[SideChange]:
-    values = look(before), look(after)
-    for what in dict.fromkeys((*values[0], *values[1])):
-        first, second = (side.get(what, "") for side in values)
-        if first != second:
-            yield SideChange(what, first, second)
+def _list_differences(before: dict[str, str], after: dict[str, str]) -> Iterator[SideChange]:
+    for what in dict.fromkeys((*before, *after)):
+        if before.get(what, "") != after.get(what, ""):
+            yield SideChange(what, before.get(what, ""), after.get(what, ""))
 
 
 def _count_ranks(side: Side) -> dict[str, str]:

@@ -55,12 +55,9 @@ def _write_headline(row: ComparedTime, other_work: bool) -> Text:
         word, style = _WORDS[row.verdict]
     whose = f" of {shown(row.role)}" if row.role else ""
     took = f"a step{whose} takes {duration(1e9 * time.after)}, before {duration(1e9 * time.before)}"
-    of_work = f"; for the same work {_with_interval(each)}" if percent(each.ratio) != percent(time.ratio) else ""
-    return Text.assemble((f"{word}: ", style), took, f": {_with_interval(time)}{of_work}")
-
-
-def _with_interval(time: Difference) -> str:
-    return f"{percent(time.ratio)} ({interval(time)})"
+    by, of_same = (f"{percent(of.ratio)} ({interval(of)})" for of in (time, each))
+    of_work = f"; for the same work {of_same}" if percent(each.ratio) != percent(time.ratio) else ""
+    return Text.assemble((f"{word}: ", style), took, f": {by}{of_work}")
 
 
 def _tell_first(comparison: Comparison) -> list[Text]:
@@ -108,7 +105,13 @@ def _draw_table(rows: list[ComparedTime], first: str, name: Callable[[ComparedTi
 
 def _find_ranks(comparison: Comparison, everything: bool) -> list[RenderableType]:
     """Ranks that have changed, where the others have not by as much: what most have in common is the stage's."""
-    rows = [row for row in comparison.of(RANK) if everything or _stands_out(row, comparison)]
+    every = comparison.of(RANK)
+    rows = [row for row in every if everything]
+    for row in (row for row in every if not everything and row.verdict != "alike"):
+        own, others = row.telling, [other for other in every if (other.role, other.stage) == (row.role, row.stage)]
+        ratios = sorted((other.time if row.has_other_work else other.judged).ratio for other in others)
+        middle = ratios[(len(ratios) - 1) // 2] if own.ratio > 0 else ratios[len(ratios) // 2]
+        rows += [row] if (own.low > middle if own.ratio > 0 else own.high < middle) else []
     if not rows:
         return []
     rows.sort(key=lambda row: (row.has_other_work, -abs(row.telling.ratio)))
@@ -117,16 +120,6 @@ def _find_ranks(comparison: Comparison, everything: bool) -> list[RenderableType
     table = _draw_table(kept, "rank", lambda row: for_rich(whose.format(row)))
     more = [Text(f"… and {len(rows) - len(kept)} more (--all)", "dim")] if len(rows) > len(kept) else []
     return [Text(), table, *more]
-
-
-def _stands_out(row: ComparedTime, comparison: Comparison) -> bool:
-    if row.verdict == "alike":
-        return False
-    others = [other for other in comparison.of(RANK) if (other.role, other.stage) == (row.role, row.stage)]
-    own = row.telling
-    ratios = sorted((other.time if row.has_other_work else other.judged).ratio for other in others)
-    middle = ratios[(len(ratios) - 1) // 2] if own.ratio > 0 else ratios[len(ratios) // 2]
-    return own.low > middle if own.ratio > 0 else own.high < middle
 
 
 def percent(ratio: float) -> str:

@@ -47,18 +47,15 @@ def coded(
     owned = rows.with_columns(process)
     if (process < 0).any():
         owned = owned.filter(pl.col("process") >= 0)
-    whole = _from_marks(owned) if kind == MARKS else owned.with_columns(flags=pl.lit(0))
+    whole = owned.with_columns(flags=pl.lit(0))
+    if kind == MARKS:
+        whole = owned.with_columns(
+            **({"name": pl.col("message")} if "message" in owned.columns else {}), start_ns="time_ns",
+            duration_ns=pl.lit(0), **dict.fromkeys(("is_stage", "open", "error"), pl.lit(False)),
+            busy_ns=pl.lit(None, dtype=pl.Int64), flags=pl.lit(IS_MARK), waits_for=pl.lit(None, dtype=pl.String),
+        )  # fmt: skip
     kept = whole.filter(pl.col("is_stage").fill_null(False)) if need.own_stages else whole
     return _of_one_form(kept, vocabulary, need)
-
-
-def _from_marks(marks: pl.DataFrame) -> pl.DataFrame:
-    named = {"name": pl.col("message")} if "message" in marks.columns else {}
-    return marks.with_columns(
-        **named, start_ns="time_ns", duration_ns=pl.lit(0), is_stage=pl.lit(False), open=pl.lit(False),
-        error=pl.lit(False), busy_ns=pl.lit(None, dtype=pl.Int64), flags=pl.lit(IS_MARK),
-        waits_for=pl.lit(None, dtype=pl.String),
-    )  # fmt: skip
 
 
 def _of_one_form(rows: pl.DataFrame, vocabulary: Vocabulary, need: Need) -> pl.DataFrame:

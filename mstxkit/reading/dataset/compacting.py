@@ -164,7 +164,13 @@ def _compact_batch(run: Path, own_id: str, host: str, names: list[str]) -> Compa
     part = RunFiles(str(run), sealed_files=frozenset(names))
     writer = _Writer(run, host, number)
     try:
-        _write_all(writer, part)
+        for piece in part.pieces(_ROWS_A_FILE, frames.ARCHIVE_NEED):
+            ranges, marks = (_name_processes(part, rows) for rows in part.finisher().archived_rows(piece))
+            writer.write(RANGES, ranges, "start_ns")
+            writer.write(MARKS, marks, "time_ns")
+        summed = _name_processes(part, summaries.of_stage_rows(part.decoded_stage_rows("busy_ns")))
+        writer.write(SUMMARIES, summed, "start_ns")
+        writer.write(DAYS, summaries.of_days(summed), "start_ns")
         # Of what could not be read nothing changes: these files stay as they are, and so does what is said of them.
         damaged = frozenset(names) & {os.path.basename(loss.path) for loss in part.damage}
         if damaged:
@@ -180,16 +186,6 @@ def _compact_batch(run: Path, own_id: str, host: str, names: list[str]) -> Compa
     sealed = places.SealedFolder(str(run), own_id)
     size = sum(_size_of(sealed, name) for name in names)
     return Compacted(1, len(names), size, writer.rows[RANGES], writer.rows[SUMMARIES], writer.bytes)
-
-
-def _write_all(writer: _Writer, part: RunFiles) -> None:
-    for piece in part.pieces(_ROWS_A_FILE, frames.ARCHIVE_NEED):
-        finisher = part.finisher()
-        writer.write(RANGES, _name_processes(part, finisher.archived_ranges(piece)), "start_ns")
-        writer.write(MARKS, _name_processes(part, finisher.archived_marks(piece)), "time_ns")
-    summed = _name_processes(part, summaries.of_stage_rows(part.decoded_stage_rows("busy_ns")))
-    writer.write(SUMMARIES, summed, "start_ns")
-    writer.write(DAYS, summaries.of_days(summed), "start_ns")
 
 
 def _name_processes(part: RunFiles, rows: pl.DataFrame) -> pl.DataFrame:
@@ -247,21 +243,18 @@ class _Writer:
         for of_place in placed.partition_by("_day", "_role", maintain_order=True):
             day, role = of_place["_day"][0], of_place["_role"][0] or ""
             folder = dataset.folder_of(kind, dataset.day_of((day or 0) * summaries.DAY_NS), role, self._host)
-            self._write_rows(folder, of_place.drop("_day", "_role"))
+            name = f"{folder}/{self._number}.{len(self.files)}{dataset.SUFFIX}"
+            file = self._base / name
+            for inner in reversed([file.parent, *list(file.parent.parents)[: folder.count("/")]]):
+                folders.make_folder(inner)
+            texts = of_place.drop("_day", "_role").with_columns(pl.col(pl.Categorical).cast(pl.String))
+            content = in_memory(texts, compression="zstd", statistics=True, row_group_size=_ROWS_A_GROUP)
+            groups = [(group.first, texts["process"][group.first :][: group.rows]) for group in parquet.look(content)]
+            self.holders[name] = {first: processes.unique().to_list() for first, processes in groups}
+            self.files.append(name)
+            documents.replace_file(file, content.getvalue(), is_lasting=True)
+            self.bytes += file.stat().st_size
             self.rows[kind] += of_place.height
-
-    def _write_rows(self, folder: str, rows: pl.DataFrame) -> None:
-        name = f"{folder}/{self._number}.{len(self.files)}{dataset.SUFFIX}"
-        file = self._base / name
-        for inner in reversed([file.parent, *list(file.parent.parents)[: folder.count("/")]]):
-            folders.make_folder(inner)
-        texts = rows.with_columns(pl.col(pl.Categorical).cast(pl.String))
-        content = in_memory(texts, compression="zstd", statistics=True, row_group_size=_ROWS_A_GROUP)
-        groups = [(group.first, rows["process"][group.first :][: group.rows]) for group in parquet.look(content)]
-        self.holders[name] = {first: processes.unique().to_list() for first, processes in groups}
-        self.files.append(name)
-        documents.replace_file(file, content.getvalue(), is_lasting=True)
-        self.bytes += file.stat().st_size
 
     def forget(self) -> None:
         """Remove what is there so far."""

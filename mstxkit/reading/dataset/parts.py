@@ -6,10 +6,11 @@ of them are gone, the batch stands for all of them.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, Callable, Iterable, Iterator, Sequence, TypeVar
+from typing import Callable, Iterable, Iterator, Sequence, TypeVar
 
 import polars as pl
 
@@ -57,8 +58,16 @@ class CompactedParts:
             for name, about in batch.processes.items():
                 meta, end = table_of(about.get("about")), about.get("end")
                 process = self._processes[name] = processes.of(meta.get("identity"), name)
-                sealed.take_about(dict(meta), end if isinstance(end, dict) else None, process)
-                process.learn_texts(Texts({}, {}, {}, dict(_read_tracks(list_of(about.get("tracks"))))))
+                process.learn(dict(meta), math.inf)
+                if isinstance(end, dict):
+                    sealed.take_end({**meta, **end}, process)
+                listed = (row for row in list_of(about.get("tracks")) if isinstance(row, list) and len(row) == 5)
+                tracks = {
+                    track: TrackText(whole_number(thread), is_task is True, text_of(text), is_shared is True)
+                    for track, thread, is_task, text, is_shared in listed
+                    if small_number(track) is not None and 0 <= track <= records.TRACK_MAX
+                }
+                process.learn_texts(Texts({}, {}, {}, tracks))
 
     def groups(self, only_open: bool = False) -> list[CompactedGroup]:
         """Rows that lie together and may be asked for, oldest batch first, as their files say; looked at once.
@@ -121,11 +130,8 @@ class CompactedParts:
         if left_out:
             reason = f"{_name_batch(group.batch)}: {left_out} rows with numbers that cannot be"
             Damage.of(str(self._base / group.file), reason).note_in(self.damage)
-        return rows if rows is None else self._at_its_time(group, rows)
-
-    def _at_its_time(self, group: CompactedGroup, rows: pl.DataFrame) -> pl.DataFrame:
         off_ns, time = self._off_ns(group.batch), group.time
-        if time not in rows.columns or not any(off_ns.values()):
+        if rows is None or time not in rows.columns or not any(off_ns.values()):
             return rows
         each = pl.col("process").replace_strict(off_ns, default=0, return_dtype=pl.Int64)
         off = each if len({*off_ns.values()}) > 1 else next(iter(off_ns.values()))
@@ -148,13 +154,6 @@ class CompactedParts:
                 stages = frozenset(rows["stage"].drop_nulls().unique().to_list())
                 reach = reach.and_also(Reach(rows["step"].min(), rows["step"].max(), stages))  # type: ignore[arg-type]
         return reach
-
-
-def _read_tracks(listed: list[Any]) -> Iterator[tuple[int, TrackText]]:
-    """What a manifest says of tracks, by number."""
-    for track, thread, is_task, name, is_shared in (row for row in listed if isinstance(row, list) and len(row) == 5):
-        if small_number(track) is not None and 0 <= track <= records.TRACK_MAX:
-            yield track, TrackText(whole_number(thread), is_task is True, text_of(name), is_shared is True)
 
 
 def _name_batch(batch: CompactedBatch) -> str:
@@ -193,13 +192,10 @@ class CompactedGroup:
             return False
         if chosen.stages is not None and stages[0] == stages[1] and canonical(str(stages[0])) not in chosen.stages:
             return False
-        return not chosen.has_time or self._may_be_in_time(chosen, least_off_ns, most_off_ns)
-
-    def _may_be_in_time(self, chosen: Selection, least_off_ns: int, most_off_ns: int) -> bool:
         starts = self.rows.between(self.time)
-        lasts = (0, 0) if self.kind == MARKS else self.rows.between("duration_ns")
-        if starts is None:
+        if starts is None or not chosen.has_time:
             return True
+        lasts = (0, 0) if self.kind == MARKS else self.rows.between("duration_ns")
         longest = FOREVER_NS if self.has_open or lasts is None else lasts[1]
         is_before_end = chosen.until_ns is None or starts[0] + least_off_ns < chosen.until_ns
         return is_before_end and (chosen.since_ns is None or starts[1] + most_off_ns + longest >= chosen.since_ns)

@@ -100,7 +100,13 @@ def table(
         *map(stages.summed, map(pl.col, _SUMMED)), pl.col("longest_ns", *steps).max(),
         mean_ns=pl.col("total_ns").sum() / (pl.col("rows").sum() if steps else pl.struct(_KEY).n_unique()),
     )  # fmt: skip
-    quantiles = _find_quantiles(_count_buckets(rows, key), key, {"p50_ns": 0.5, "p99_ns": 0.99})
+    until, every = pl.col("n").cum_sum().over(key), pl.col("n").sum().over(key)
+    below = _count_buckets(rows, key).sort("bucket").with_columns(until=until, all=every)
+    shares = {"p50_ns": 0.5, "p99_ns": 0.99}  # of the occurrences that are below it
+    least = (pl.col("bucket").filter(pl.col("until") >= share * pl.col("all")).min() for share in shares.values())
+    # In the middle of a bucket: no more than ERROR_RATIO off any duration in it.
+    octaves = ((bucket.cast(pl.Float64) + 0.5) / PER_OCTAVE for bucket in least)
+    quantiles = below.group_by(key).agg(pl.lit(2.0).pow(of).alias(name) for name, of in zip(shares, octaves))
     together = sums.join(quantiles, on=key, how="left", nulls_equal=True)
     named = (*key, *steps, "count", "total_ns", "busy_ns", "longest_ns", "mean_ns", "p50_ns", "p99_ns", "tokens")
     return together.select(named).sort("total_ns", *key, descending=[True] + [False] * len(key), nulls_last=True)
@@ -145,15 +151,3 @@ def _count_buckets(rows: pl.DataFrame, key: list[str]) -> pl.DataFrame:
     options = {"empty_as_null": False} if is_known else {}
     lists = several.explode("bucket", "n", **options).select(*key, "bucket", pl.col("n").cast(pl.UInt64))
     return pl.concat([singles, lists]).group_by(*key, "bucket").agg(pl.col("n").sum())
-
-
-def _find_quantiles(counted: pl.DataFrame, key: list[str], shares: dict[str, float]) -> pl.DataFrame:
-    """A column for each share, in ns: that of all occurrences of each key. `counted`: as `_count_buckets` gives them;
-    `shares`: the name of each column, and which share of the occurrences is below it.
-    """
-    until, every = pl.col("n").cum_sum().over(key), pl.col("n").sum().over(key)
-    below = counted.sort("bucket").with_columns(until=until, all=every)
-    least = {name: pl.col("bucket").filter(pl.col("until") >= share * pl.col("all")) for name, share in shares.items()}
-    # In the middle of a bucket: no more than ERROR_RATIO off any duration in it.
-    middle = ((buckets.min().cast(pl.Float64) + 0.5) / PER_OCTAVE for buckets in least.values())
-    return below.group_by(key).agg(pl.lit(2.0).pow(octaves).alias(name) for name, octaves in zip(least, middle))

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import zlib
 from pathlib import Path
 from typing import Any, Iterable
 
@@ -121,7 +122,7 @@ class AscendFile:
         tables: dict[str, Iterable[tuple[Any, ...]]] = {
             "ENUM_MSTX_EVENT_TYPE": _TYPES,
             "SESSION_TIME_INFO": [(self.first_ns, self.last_ns)],
-            "HOST_INFO": [(file.host_uid, clean(file.host_name))],
+            "HOST_INFO": [(str(zlib.crc32(file.host.encode())), clean(file.host_name))],
             "NPU_INFO": [(max(file.number, 0), "Ascend")],
             "RANK_DEVICE_MAP": [(file.number, max(file.number, 0))],
             "META_DATA": [*_VERSION, *((name, clean(value)) for name, value in more.items())],

@@ -46,7 +46,12 @@ def merged(run: Run, folder: Path, source: Path) -> int:
     try:
         with closing(sqlite3.connect(target)) as base, base:
             profile = _read_window(base, source)
-            _forget_what_insight_computed(base)
+            # What Insight computed of a profile that it opened goes: else it takes its depths for whole, and added rows
+            # have none. Source: msinsight July 2026: what `status_info` does not say is finished is computed anew.
+            if base.execute("select 1 from pragma_table_info('MSTX_EVENTS') where name = 'depth'").fetchone():
+                base.execute("update MSTX_EVENTS set depth = null")
+            if base.execute("select 1 from pragma_table_info('status_info')").fetchone():
+                base.execute("delete from status_info")
         count = _add_ranges(run, target, profile)
     except (sqlite3.Error, UnicodeError, OverflowError) as exc:
         raise MstxkitError(f"{source}: not a profile that can be added to: {exc}") from exc
@@ -108,17 +113,6 @@ def _read_window(base: sqlite3.Connection, source: Path) -> ProfileTime:
     if not isinstance(rank, int) or not all(isinstance(moment, int) for moment in window):
         raise MstxkitError(f"{source} says neither in its name nor in its tables which rank it is of, or when it was")
     return ProfileTime(rank, *window)
-
-
-def _forget_what_insight_computed(base: sqlite3.Connection) -> None:
-    """Of a profile that it opened: else it takes its depths for whole, and added rows have none.
-
-    Source: msinsight July 2026: what `status_info` does not say is finished is computed anew.
-    """
-    if base.execute("select 1 from pragma_table_info('MSTX_EVENTS') where name = 'depth'").fetchone():
-        base.execute("update MSTX_EVENTS set depth = null")
-    if base.execute("select 1 from pragma_table_info('status_info')").fetchone():
-        base.execute("delete from status_info")
 
 
 def _add_ranges(run: Run, target: Path, profile: ProfileTime) -> int:

@@ -77,8 +77,12 @@ class EvenLanes:
         row, is_begin = _nesting.in_order(piece)
         if not len(row):
             return
-        self._tell_names(columns)
-        lanes = columns["lane"][row]
+        process, lanes = columns["lane"] >> TRACK_BITS, columns["lane"][row]
+        for begin, end in runs_of(process):
+            codes = (columns[name][begin:end] for name in ("site", "stage"))
+            sites, stages = (np.flatnonzero(np.bincount(c)) if len(c) > _MANY_ROWS else np.unique(c) for c in codes)
+            used = [*self._of_site[:, sites].ravel().tolist(), *self._of_stage[stages].tolist()]
+            self._names.tell(self._places.sequence(int(process[begin])), used)
         at = np.where(is_begin, columns["start"][row], columns["end"][row]) - self._first_ns
         made = self._encode_events(columns, row, is_begin, at)
         tails_used = columns["tail"][row][is_begin | (columns["flags"][row] & IS_MARK != 0)]
@@ -90,23 +94,18 @@ class EvenLanes:
         self, columns: Columns, row: Ints, is_begin: npt.NDArray[np.bool_], at: Ints
     ) -> tuple[memoryview, npt.NDArray[np.int64]]:
         lane, flags, site = columns["lane"], columns["flags"], columns["site"]
+        lanes, places = np.unique(lane, return_inverse=True)
+        tracks = np.array([self._places.of_lane(each) for each in lanes.tolist()], dtype=np.int64)
         ends = np.where(flags & IS_MARK != 0, events.INSTANT, events.END)
         by_row = {
             "sequence": (lane >> TRACK_BITS) + self._places.sequence(0),
-            "track": self._places.of_lanes(lane),
+            "track": tracks[places],
             "name": self._of_site[0][site], "category": self._of_site[1][site],
             "stage": self._of_stage[columns["stage"]], "step": columns["step"],
             "error": flags & IS_ERROR, "busy": columns["busy"], "tail": columns["tail"],
         }  # fmt: skip
         kind = np.where(is_begin, events.BEGIN, ends[row])
         return events.encode({"kind": kind, "at": at, "row": row}, by_row, self._tails)
-
-    def _tell_names(self, columns: Columns) -> None:
-        process = columns["lane"] >> TRACK_BITS
-        for begin, end in runs_of(process):
-            used = [self._of_site[:, _distinct_codes(columns["site"][begin:end])]]
-            iids = [*used[0].ravel().tolist(), *self._of_stage[_distinct_codes(columns["stage"][begin:end])].tolist()]
-            self._names.tell(self._places.sequence(int(process[begin])), iids)
 
     def _add_packets(
         self, lanes: Ints, at: Ints, packets: memoryview, offsets: npt.NDArray[np.int64], first_process: int
@@ -135,10 +134,6 @@ def runs_of(values: npt.NDArray[Any]) -> Iterator[tuple[int, int]]:
         changes = np.flatnonzero(values[1:] != values[:-1]) + 1
         edges = [0, *changes.tolist(), len(values)]
         yield from zip(edges, edges[1:])
-
-
-def _distinct_codes(codes: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    return np.flatnonzero(np.bincount(codes)) if len(codes) > _MANY_ROWS else np.unique(codes)
 
 
 def rows_of(piece: Any, columns: Columns) -> Columns:

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import heapq
-from typing import Any
+from itertools import count
 
-import numpy as np
-import numpy.typing as npt
 import polars as pl
 
 from .. import labels
@@ -28,34 +26,25 @@ class Places:
     """
 
     def __init__(self, packets: Packets, processes: pl.DataFrame, tracks: pl.DataFrame, pids: list[int]) -> None:
-        self._packets, self._pids, self._last = packets, pids, 0
+        self._packets, self._pids, self._next_uuid = packets, pids, count(1).__next__
         self.process = [self._next_uuid() for _ in pids]
         self._of_lane: dict[int, int] = {}
         # Per parent and name: lines that may be used again, and when what is on them begins; the latest first.
         self._free: dict[tuple[int, str], list[tuple[int, int]]] = {}
         self._of_line: dict[int, int] = {}
         self._at_process = -1
-        self._counters: dict[tuple[int, str], int] = {}
-        self._groups: dict[int, int] = {}
+        self._below: dict[tuple[int, str], int] = {}
         for order, (uuid, row) in enumerate(zip(self.process, processes.iter_rows(named=True))):
             where = f"{row['host']}:{row['pid']} {row['state']}"
             packets.add(_packets.process_track(uuid, pids[order], row["label"], where, order))
-        self._describe_lanes(tracks.to_dicts())
-
-    def _next_uuid(self) -> int:
-        self._last += 1
-        return self._last
-
-    def _describe_lanes(self, rows: list[dict[str, Any]]) -> None:
-        names = labels.of_tracks(rows)
-        threads: dict[tuple[int, int], int] = {}
+        rows = tracks.to_dicts()
+        names, threads = labels.of_tracks(rows), dict[tuple[int, int], int]()
         for order, at in enumerate(labels.order_of_tracks(rows)):
             row, uuid = rows[at], self._next_uuid()
-            process, lane = row["process"], row["process"] << TRACK_BITS | row["track"]
+            lane, thread = row["process"] << TRACK_BITS | row["track"], (row["process"], row["thread"])
             self._of_lane[lane] = uuid
-            thread = process, row["thread"]
             if row["is_task"] and thread in threads:
-                self._packets.add(_packets.plain_track(uuid, threads[thread], names[at], order))
+                packets.add(_packets.plain_track(uuid, threads[thread], names[at], order))
                 continue
             self._describe_thread(lane, names[at], order)
             threads.setdefault(thread, uuid)
@@ -69,11 +58,6 @@ class Places:
     def sequence(self, process: int) -> int:
         """The number of a process's packets."""
         return process + _FIRST_SEQUENCE
-
-    def of_lanes(self, lanes: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
-        """The tracks of lanes, element by element."""
-        different, places = np.unique(lanes, return_inverse=True)
-        return np.array([self.of_lane(lane) for lane in different.tolist()], dtype=np.int64)[places]
 
     def of_lane(self, lane: int) -> int:
         """The track of a lane; one that nothing describes is a thread that has no name."""
@@ -102,16 +86,9 @@ class Places:
         heapq.heappush(free, (-row.start_ns, uuid))
         return uuid
 
-    def samples(self, process: int) -> int:
-        """The track below which a process's samples are."""
-        if process not in self._groups:
-            self._groups[process] = self._next_uuid()
-            self._packets.add(_packets.plain_track(self._groups[process], self.process[process], SAMPLES, 1 << 20))
-        return self._groups[process]
-
-    def counter(self, process: int, name: str, unit: str) -> int:
-        """The track of a counter."""
-        if (process, name) not in self._counters:
-            self._counters[process, name] = uuid = self._next_uuid()
-            self._packets.add(_packets.plain_track(uuid, self.process[process], name, unit=unit))
-        return self._counters[process, name]
+    def track_below(self, process: int, name: str, order: int = 0, unit: str = "") -> int:
+        """The one track of that name below a process; with a `unit`, of a counter."""
+        if (process, name) not in self._below:
+            self._below[process, name] = uuid = self._next_uuid()
+            self._packets.add(_packets.plain_track(uuid, self.process[process], name, order, unit))
+        return self._below[process, name]

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import json
 import os
-import zlib
 from datetime import datetime
 from pathlib import Path
 from typing import Iterable, NamedTuple
@@ -58,11 +57,6 @@ class RankFile(NamedTuple):
         """Its start in 17 digits, local time, as the tools write it."""
         moment = datetime.fromtimestamp(min(max(self.start_ns, 0), 1 << 62) / 1e9)
         return f"{moment:%Y%m%d%H%M%S}{moment.microsecond // 1000:03d}"
-
-    @property
-    def host_uid(self) -> str:
-        """A number for the host, as a text."""
-        return str(zlib.crc32(self.host.encode()))
 
     @property
     def host_name(self) -> str:
@@ -147,12 +141,6 @@ def how_to_import(target: Path) -> list[str]:
     if wrong or os.path.realpath(path) != path:
         lines.append(f"MindStudio Insight takes nothing from {path}: the path {what}; export to another one with -o")
     return lines
-
-
-def most_ranges(folder: Path) -> int:
-    """How many ranges the largest file of an export has; 0 where none is said."""
-    file = folder / RANKS
-    return int(pl.read_csv(file, columns=["ranges"])["ranges"].max() or 0) if file.exists() else 0  # type: ignore[arg-type]
 
 
 def number_of(file: RankFile) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Iterator, NamedTuple, Sequence
+from typing import Iterator, NamedTuple, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -81,17 +81,12 @@ class RankRowReader:
         is_mark = piece["flags"].to_numpy() & IS_MARK != 0
         track, places = np.unique(piece["track"].to_numpy(), return_inverse=True)
         threads = np.array([self._thread(process << TRACK_BITS | number) for number in track.tolist()], dtype=np.int64)
-        name, domain = self._texts_of(piece, is_mark)
-        step = piece["step"].to_numpy().astype(np.int64)
-        return RankRows(process, start, start + np.maximum(duration, 0), is_mark, name, domain, threads[places], step)
-
-    def _texts_of(self, piece: pl.DataFrame, is_mark: Any) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-        site, stage = (piece[name].to_numpy().astype(np.int64) for name in ("site", "stage"))
+        site, stage, step = (piece[name].to_numpy().astype(np.int64) for name in ("site", "stage", "step"))
         is_own = ~is_mark & piece[NAMED + WAITS_FOR].is_null().to_numpy()
         is_many = piece[NAMED + COALESCED].is_not_null().to_numpy()
-        keys, places = np.unique(site << 16 | stage << 2 | is_own << 1 | is_many, return_inverse=True)
-        pairs = np.array([self._pair_of(key) for key in keys.tolist()], dtype=np.int64).reshape(-1, 2)
-        return pairs[places, 0], pairs[places, 1]
+        keys, texts = np.unique(site << 16 | stage << 2 | is_own << 1 | is_many, return_inverse=True)
+        name, domain = np.array([self._pair_of(key) for key in keys.tolist()], dtype=np.int64).reshape(-1, 2)[texts].T
+        return RankRows(process, start, start + np.maximum(duration, 0), is_mark, name, domain, threads[places], step)
 
     def _pair_of(self, key: int) -> tuple[int, int]:
         if key not in self._by_key:

@@ -51,17 +51,13 @@ class Flows:
         rows = work.sort("stage", "process", "start_ns")
         stage, process, start = (rows[name].to_numpy() for name in ("stage", "process", "start_ns"))
         for first, last in runs_of(stage.astype(np.int64) << 32 | process):
-            self._see_of(int(stage[first]), int(process[first]), start[first:last])
-
-    def _see_of(self, stage: int, process: int, start: Ints) -> None:
-        """Those of one process and stage."""
-        first, last = (int(np.searchsorted(self._stage, stage, side)) for side in ("left", "right"))
-        last = first + int(np.searchsorted(self._start[first:last], start[-1], "right"))
-        waits = first + np.flatnonzero((self._end[first:last] > start[0]) & (self._process[first:last] != process))
-        begun = start[np.searchsorted(start, self._start[waits])]
-        is_meanwhile = begun < self._end[waits]
-        waits, begun = waits[is_meanwhile], begun[is_meanwhile]
-        self._pairs.append(np.stack((waits, np.full(len(waits), process), begun)))
+            own, its_process = start[first:last], int(process[first])
+            begin, end = (int(np.searchsorted(self._stage, int(stage[first]), side)) for side in ("left", "right"))
+            end = begin + int(np.searchsorted(self._start[begin:end], own[-1], "right"))
+            waits = begin + np.flatnonzero((self._end[begin:end] > own[0]) & (self._process[begin:end] != its_process))
+            begun = own[np.searchsorted(own, self._start[waits])]
+            waits, begun = (values[begun < self._end[waits]] for values in (waits, begun))
+            self._pairs.append(np.stack((waits, np.full(len(waits), its_process), begun)))
 
     def finish(self) -> None:
         """All have been seen: of each process the first one of a wait counts."""

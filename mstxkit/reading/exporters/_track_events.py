@@ -106,19 +106,11 @@ def encode(events: Columns, rows: Columns, tails: Mapping[int, bytes]) -> tuple[
     offsets = np.concatenate(([0], np.cumsum(sizes)))
     if not ends:
         return fixed, offsets
-    whole = _with_tails(fixed, offsets[with_tail + 1].tolist(), ends)
+    edges = [0, *offsets[with_tail + 1].tolist()]
+    parts = [part for begin, end, tail in zip(edges, edges[1:], ends) for part in (fixed[begin:end], tail)]
+    whole = b"".join([*parts, fixed[edges[-1] :]])
     offsets[1:] += np.cumsum(np.where(forms & _TAIL_BIT != 0, longer[row], 0))
     return memoryview(whole), offsets
-
-
-def _with_tails(fixed: memoryview, places: list[int], tails: list[bytes]) -> bytes:
-    """Bytes with a tail put in at each of these places."""
-    parts: list[bytes | memoryview] = []
-    begin = 0
-    for end, tail in zip(places, tails):
-        parts += [fixed[begin:end], tail]
-        begin = end
-    return b"".join([*parts, fixed[begin:]])
 
 
 def _widths(events: Columns, rows: Columns) -> dict[str, int]:

@@ -12,13 +12,15 @@ from __future__ import annotations
 import sqlite3
 from pathlib import Path
 
+import polars as pl
+
 from ...errors import MstxkitError
 from ...store.values import grouped
 from ..run import Run
 from . import FOLDER, Exporter, _rank_files
 from ._ascend_file import AscendFile
 from ._ascend_merge import merged
-from ._rank_files import RankFile, how_to_import, most_ranges, number_of, profile_folder, write_beside
+from ._rank_files import RANKS, RankFile, how_to_import, number_of, profile_folder, write_beside
 from ._rank_rows import RankRowReader, RankRows, StepTimes
 from .chrome import trace_pids
 
@@ -119,7 +121,8 @@ class _Folder:
 
 def advice(target: Path) -> list[str]:
     """How to open a folder, and when it is too much for msprof-analyze."""
-    most = most_ranges(target)
+    file = target / RANKS
+    most = int(max(pl.read_csv(file, columns=["ranges"])["ranges"], default=0)) if file.exists() else 0
     too_many = f"msprof-analyze: a rank has {most:,} ranges, and mstx_sum takes their square: export some --steps"
     return [*how_to_import(target), *([too_many] if most > _MANY else [])]
 

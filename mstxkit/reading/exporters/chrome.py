@@ -11,7 +11,7 @@ Perfetto (v52) tells async events apart by `cat` too: those that nest have the d
 from __future__ import annotations
 
 from functools import lru_cache
-from itertools import chain
+from itertools import chain, count
 from typing import IO, Iterator
 
 import polars as pl
@@ -37,8 +37,12 @@ def write(run: Run, file: IO[str]) -> int:
     assert isinstance(base_ns, int)
     about = f'{{"run":{for_json(run.id)},"base_ns":"{base_ns}"}}'
     file.write(f'{{"displayTimeUnit":"ns","otherData":{about},"traceEvents":[\n')
-    pids, count = trace_pids(processes), 0
-    file.write(",\n".join((*_process_events(processes, pids), *_track_events(run.tracks(), pids))))
+    pids, events = trace_pids(processes), 0
+    rows = enumerate(zip(pids, processes.iter_rows(named=True)))
+    named = (
+        name_process(pid, row["label"], f"{row['host']}:{row['pid']} {row['state']}", at) for at, (pid, row) in rows
+    )
+    file.write(",\n".join((*named, *_track_events(run.tracks(), pids))))
     slices = Slices(Events(pids, base_ns), Suspended.of(run.batches()))
     each = (
         slices.take(*(rows_backwards(piece, run.files.vocabulary, wanted) for wanted in (0, IS_MARK)))
@@ -46,30 +50,18 @@ def write(run: Run, file: IO[str]) -> int:
     )
     for event in chain(chain.from_iterable(each), slices.finish()):
         file.write(",\n" + event)
-        count += 1
+        events += 1
     file.write("\n]}\n")
-    return count
+    return events
 
 
 def trace_pids(processes: pl.DataFrame) -> list[int]:
     """One number a process: its own pid, or a free one where two hosts use the same."""
-    pids: dict[int, None] = {}
-    numbers = processes["pid"].to_list()
-    free = max(numbers, default=0)
+    pids, numbers = dict[int, None](), processes["pid"].to_list()
+    free = count(max(numbers, default=0) + 1)
     for number in numbers:
-        if number in pids:
-            free += 1
-            number = free
-        pids[number] = None
+        pids[next(free) if number in pids else number] = None
     return list(pids)
-
-
-def _process_events(processes: pl.DataFrame, pids: list[int]) -> Iterator[str]:
-    for order, (pid, process) in enumerate(zip(pids, processes.iter_rows(named=True))):
-        where = f"{process['host']}:{process['pid']} {process['state']}"
-        yield metadata("process_name", pid, name=process["label"])
-        yield metadata("process_labels", pid, labels=where)
-        yield metadata("process_sort_index", pid, sort_index=order)
 
 
 def _track_events(tracks: pl.DataFrame, pids: list[int]) -> Iterator[str]:
@@ -130,6 +122,12 @@ class Events:
 def trace_tid(pid: int, track: int) -> int:
     """A track's number. The thread with its process's number would be the same as thread 0, the main one."""
     return track if track != pid else track + TRACK_MAX + 1
+
+
+def name_process(pid: int, name: str, labels: str, order: int) -> str:
+    """What a process is called, and its place in the order: three events."""
+    named = metadata("process_name", pid, name=name), metadata("process_labels", pid, labels=labels)
+    return ",\n".join((*named, metadata("process_sort_index", pid, sort_index=order)))
 
 
 def metadata(kind: str, pid: int, tid: int = 0, **arguments: str | int) -> str:

@@ -68,21 +68,16 @@ class _RunSpans:
     def _make_spans(self, rows: Columns, around: Any, places: Any) -> Iterator[tuple[int, list[JobSpan]]]:
         by_process: dict[int, list[JobSpan]] = {}
         for place in places.tolist():
-            parent = int(around[place])
-            process = int(rows["lane"][place]) >> TRACK_BITS
-            by_process.setdefault(process, []).append(self._make_span(rows, place, parent))
+            parent, trace = int(around[place]), self._trace_of(rows, place)
+            site = self._run.files.vocabulary.sites[int(rows["site"][place])]
+            flags, start_ns = int(rows["flags"][place]), int(rows["start"][place])
+            end_ns = start_ns if flags & IS_OPEN else int(rows["end"][place])
+            has_parent = parent != NONE and self._trace_of(rows, parent) == trace
+            own, above = self._id_of(rows, place), self._id_of(rows, parent) if has_parent else b""
+            attributes = self._list_attributes(rows, place, site.domain, flags)
+            span = JobSpan(site.name, trace, own, start_ns, end_ns, attributes, above)
+            by_process.setdefault(int(rows["lane"][place]) >> TRACK_BITS, []).append(span)
         yield from by_process.items()
-
-    def _make_span(self, rows: Columns, place: int, parent: int) -> JobSpan:
-        site = self._run.files.vocabulary.sites[int(rows["site"][place])]
-        flags, start_ns = int(rows["flags"][place]), int(rows["start"][place])
-        end_ns = start_ns if flags & IS_OPEN else int(rows["end"][place])
-        trace = self._trace_of(rows, place)
-        has_parent = parent != NONE and self._trace_of(rows, parent) == trace
-        own, above = self._id_of(rows, place), self._id_of(rows, parent) if has_parent else b""
-        return JobSpan(
-            site.name, trace, own, start_ns, end_ns, self._list_attributes(rows, place, site.domain, flags), above
-        )
 
     def _trace_of(self, rows: Columns, place: int) -> bytes:
         process, step = self._processes[int(rows["lane"][place]) >> TRACK_BITS], int(rows["step"][place])

@@ -10,6 +10,7 @@ Times are ns from the first range on; the trace says when that was. Source of th
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import IO, Iterator
 
 import numpy as np
@@ -22,7 +23,7 @@ from ..lines import Line
 from ..rows import IS_MARK, IS_OPEN, Need
 from ..run import Run
 from ..vocabulary import Vocabulary
-from . import BYTES, Exporter, _survey
+from . import BYTES, Exporter, _places, _survey
 from . import _track_events as events
 from ._even import EvenLanes, rows_of, runs_of
 from ._nesting import TRACK_BITS
@@ -53,37 +54,34 @@ def write(run: Run, file: IO[bytes]) -> int:
     range of a lane that has some that do not.
     """
     trace, count = _Trace(run, file), 0
-    for some in trace.in_turn(run.processes().height):
+    # Controllers first: of a wait and a worker that begin at one instant, a viewer begins the flow at the first.
+    controllers = trace.controllers
+    others = frozenset(range(len(run.files.processes))) - controllers
+    for some in [controllers, others] if controllers else [None]:
         for piece in run.files.coded(_NEED, only=some):
             if piece.height:
                 count += piece.height
                 trace.draw(piece)
         trace.finish()
-    trace.flush()
+    trace.packets.flush()
     return count
 
 
 class _Trace:
     def __init__(self, run: Run, file: IO[bytes]) -> None:
         self._survey = survey = _survey.of_run(run)
+        self.controllers = survey.flows.controllers
         self._uneven = np.array(sorted(survey.uneven), dtype=np.int64)
         self._vocabulary, processes = run.files.vocabulary, run.processes()
-        self._packets = Packets(file)
-        self._packets.add(snapshot(survey.first_ns))
-        names = TraceNames(self._packets)
-        self._places = Places(self._packets, processes, run.tracks(), trace_pids(processes))
+        self.packets = Packets(file)
+        self.packets.add(snapshot(survey.first_ns))
+        names = TraceNames(self.packets)
+        self._places = Places(self.packets, processes, run.tracks(), trace_pids(processes))
         for process in range(processes.height):
             names.begin(self._places.sequence(process))
-        self._even = EvenLanes(self._packets, names, self._places, run.files.vocabulary, survey.first_ns)
+        self._even = EvenLanes(self.packets, names, self._places, run.files.vocabulary, survey.first_ns)
         self._one_by_one = LaneEvents(names, self._places, survey.first_ns, survey.flows, run.files.vocabulary)
         self._slices = Slices(self._one_by_one, survey.suspended)
-
-    def in_turn(self, processes: int) -> list[frozenset[int] | None]:
-        """Controllers, then the others: of a wait and a worker that begin at one instant, a viewer takes the first in
-        the file for where the flow begins.
-        """
-        controllers = self._survey.flows.controllers
-        return [controllers, frozenset(range(processes)) - controllers] if controllers else [None]
 
     def draw(self, piece: pl.DataFrame) -> None:
         """The next rows, backwards."""
@@ -91,28 +89,25 @@ class _Trace:
         is_even = piece[NAMED + _survey.COALESCED].is_null().to_numpy()
         if len(self._uneven):
             is_even = is_even & ~np.isin(columns["lane"], self._uneven)
-        for packets in counters(piece, self._places, self._survey.first_ns):
-            self._packets.add(packets)
-        for packets in samples(piece, self._vocabulary, self._places, self._one_by_one):
-            self._packets.add(packets)
+        made = chain(
+            counters(piece, self._places, self._survey.first_ns),
+            samples(piece, self._vocabulary, self._places, self._one_by_one),
+        )
         first_process = int(piece["process"][0])
         if not is_even.all():
             uneven = (rows_backwards(piece.filter(~is_even), self._vocabulary, kind) for kind in (0, IS_MARK))
-            for packets in self._slices.take(*uneven):
-                self._packets.add(packets)
+            made = chain(made, self._slices.take(*uneven))
             piece, columns = piece.filter(is_even), {name: values[is_even] for name, values in columns.items()}
+        for packets in made:
+            self.packets.add(packets)
         if piece.height:
             self._even.take({**rows_of(piece, columns), "tail": self._write_tails(piece)}, first_process)
 
     def finish(self) -> None:
         """What is left when there are no more of some processes."""
         for packets in self._slices.finish():
-            self._packets.add(packets)
+            self.packets.add(packets)
         self._even.finish()
-
-    def flush(self) -> None:
-        """Write the last packets."""
-        self._packets.flush()
 
     def _write_tails(self, piece: pl.DataFrame) -> npt.NDArray[np.int64]:
         """Attributes and flows."""
@@ -120,20 +115,16 @@ class _Trace:
         endings: dict[int, bytes] = {}
         for place, text in zip(np.flatnonzero(texts.is_not_null().to_numpy()).tolist(), texts.drop_nulls().to_list()):
             endings[place] = events.attributes_tail(text)
-        for place, tail in self._flow_tails(piece) if flows.controllers else ():
-            endings[place] = endings.get(place, b"") + tail
+        if self.controllers:
+            process, start, stage, site = (piece[name].to_numpy() for name in ("process", "start_ns", "stage", "site"))
+            own = np.flatnonzero(np.array([site.is_stage for site in self._vocabulary.sites])[site])
+            for first, last in runs_of(process[own]):
+                places = own[first:last]
+                for place, tail in flows.tails(int(process[places[0]]), start[places], stage[places]):
+                    endings[int(places[place])] = endings.get(int(places[place]), b"") + tail
         for place, ending in endings.items():
             tails[place] = self._even.tail(ending)
         return tails
-
-    def _flow_tails(self, piece: pl.DataFrame) -> Iterator[tuple[int, bytes]]:
-        """Where flows begin or end, with them."""
-        process, start, stage, site = (piece[name].to_numpy() for name in ("process", "start_ns", "stage", "site"))
-        own = np.flatnonzero(np.array([site.is_stage for site in self._vocabulary.sites])[site])
-        for first, last in runs_of(process[own]):
-            places = own[first:last]
-            for place, tail in self._survey.flows.tails(int(process[places[0]]), start[places], stage[places]):
-                yield int(places[place]), tail
 
 
 class LaneEvents:
@@ -208,7 +199,7 @@ def counters(piece: pl.DataFrame, places: Places, first_ns: int) -> Iterator[byt
                 continue
             process = rows["process"].to_numpy().astype(np.int64)
             different, place = np.unique(process, return_inverse=True)
-            tracks = np.array([places.counter(each, name, unit) for each in different.tolist()])[place]
+            tracks = np.array([places.track_below(each, name, unit=unit) for each in different.tolist()])[place]
             at = rows["start_ns"].to_numpy() + np.maximum(rows["duration_ns"].to_numpy(), 0) - first_ns
             values = rows[attribute].cast(pl.Float64).to_numpy()
             yield events.counters(values, at=at, track=tracks, sequence=process + places.sequence(0))
@@ -222,5 +213,5 @@ def samples(piece: pl.DataFrame, vocabulary: Vocabulary, places: Places, lanes: 
     is_range = pl.col("flags") & (IS_OPEN | IS_MARK) == 0
     shown = piece.with_columns(shown=sample).filter(pl.col("shown").is_not_null() & is_generation & is_range)
     for row, name in zip(rows_backwards(shown, vocabulary, 0), shown["shown"].to_list()[::-1]):
-        track = places.alone(row, "sample", places.samples(row.process))
+        track = places.alone(row, "sample", places.track_below(row.process, _places.SAMPLES, 1 << 20))
         yield lanes.once_more(row._replace(name=name), track)

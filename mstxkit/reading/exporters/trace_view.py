@@ -18,7 +18,7 @@ from ..run import Run
 from . import FOLDER, Exporter, _rank_files
 from ._rank_files import clean, how_to_import, profile_folder, write_beside
 from ._rank_rows import RankRowReader, RankRows
-from .chrome import metadata, microseconds, trace_pids
+from .chrome import microseconds, name_process, trace_pids
 
 
 def write(run: Run, folder: Path) -> int:
@@ -30,12 +30,8 @@ def write(run: Run, folder: Path) -> int:
     labels, pids = processes["label"].to_list(), trace_pids(processes)
     for order, (process, path) in enumerate(sorted(paths.items())):
         with open(path, "a", encoding="utf-8") as file:
-            names = (
-                metadata("process_name", pids[process], name=clean(labels[process])),
-                metadata("process_labels", pids[process], labels="CPU"),
-                metadata("process_sort_index", pids[process], sort_index=order),
-            )
-            file.write((",\n" if file.tell() else "[\n") + ",\n".join(names))
+            names = name_process(pids[process], clean(labels[process]), "CPU", order)
+            file.write((",\n" if file.tell() else "[\n") + names)
     counts: dict[int, int] = {}
     reader = RankRowReader(run)
     numbers = {process: file.number for file in files for process in file.processes}

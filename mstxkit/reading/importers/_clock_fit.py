@@ -79,7 +79,12 @@ def fit(theirs: NamedStretches, ours: NamedStretches, own_error_ns: int) -> Cloc
     matched = _are_near(pairs, np.full(len(pairs.starts), float(middle)))
     count = len(np.unique(pairs.theirs[matched]))
     if count < _ENOUGH:
-        return _of_few(pairs, matched, own_error_ns) if count == there and not rival_ns else None
+        differences, more = pairs.differences[matched] + pairs.more[matched] // 2, pairs.more[matched]
+        offset = int(np.median(differences))
+        error = int(np.abs(differences - offset).max() + np.abs(more).max()) + _CLOSE_NS + own_error_ns
+        note = f"its clock goes by {count} range{'s' * (count > 1)} alone"
+        few = ClockFit(offset, 0.0, 0, error, count, FEW_RANGES, note)
+        return few if count == there and not rival_ns else None
     line = _fit_line(pairs, float(middle), own_error_ns, rival_ns)
     return line if line.matches >= _ENOUGH_RATIO * there else None
 
@@ -130,15 +135,6 @@ def _find_peak(pairs: _Pairs) -> tuple[int, int]:
 
 def _are_near(pairs: _Pairs, expected: _Floats) -> npt.NDArray[np.bool_]:
     return np.asarray(np.abs(pairs.differences - expected) <= _CLOSE_NS)
-
-
-def _of_few(pairs: _Pairs, matched: Any, own_error_ns: int) -> ClockFit:
-    differences = pairs.differences[matched] + pairs.more[matched] // 2
-    offset = int(np.median(differences))
-    error = int(np.abs(differences - offset).max() + np.abs(pairs.more[matched]).max())
-    count = len(np.unique(pairs.theirs[matched]))
-    note = f"its clock goes by {count} range{'s' * (count > 1)} alone"
-    return ClockFit(offset, 0.0, 0, error + _CLOSE_NS + own_error_ns, count, FEW_RANGES, note)
 
 
 def _fit_line(pairs: _Pairs, middle: float, own_error_ns: int, rival_ns: int) -> ClockFit:

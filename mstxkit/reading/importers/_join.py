@@ -120,7 +120,15 @@ def join(trace: DeviceTrace, candidates: Sequence[HostProcess]) -> JoinedTrace:
     if refused := _why_not(trace, extent, host, clock, stranger):
         return JoinedTrace([], clock, f"{refused}: is it of this run?")
     rows = _make_rows(trace, extent, host, clock)
-    return JoinedTrace(rows, clock, "" if rows else _why_none(extent, host, clock), stranger)
+    if rows:
+        return JoinedTrace(rows, clock, "", stranger)
+    starts, ends = _stages_there(host, clock)
+    apart_s, rank = max(int(starts.min()) - extent[1], extent[0] - int(ends.max())) / 1e9, rank_of(host.process)
+    if apart_s <= 0:
+        return JoinedTrace([], clock, f"was recorded while rank {rank} was in no stage", stranger)
+    by = "by the wall clock" if clock.how == _clock_fit.WALL else "by its ranges"
+    why = f"lies {apart_s:.1f} s outside of all stages of rank {rank}, {by}: is it of this run?"
+    return JoinedTrace([], clock, why, stranger)
 
 
 def _fit_of(trace: DeviceTrace, host: HostProcess) -> ClockFit:
@@ -162,8 +170,10 @@ def _is_of_host(trace: DeviceTrace, host: HostProcess) -> bool:
 def _why_not(trace: DeviceTrace, extent: tuple[int, int], host: HostProcess, clock: ClockFit, stranger: str) -> str:
     """Why it is not joined though its time may fit: it is another job's, or its place is not known."""
     if clock.how == _clock_fit.WALL:
-        is_here = _is_of_host(trace, host)
-        if not (is_here and trace.pid == host.process.pid) and _does_contradict(trace, extent, host):
+        is_here, names, ours = _is_of_host(trace, host), {*trace.ranges.names}, host.ranges
+        same = np.isin(ours.codes, [code for code, name in enumerate(ours.names) if name in names])
+        are_then = (same & (ours.starts < extent[1]) & (ours.ends > extent[0])).any()
+        if are_then and not (is_here and trace.pid == host.process.pid):
             return "has ranges called as the run's, and at that time none of them agrees"
         return "" if is_here or not trace.host or trace.spans is not None else stranger  # spans may be anybody's
     is_sure = clock.how == _clock_fit.RANGES and not clock.rival_ns
@@ -174,48 +184,24 @@ def _why_not(trace: DeviceTrace, extent: tuple[int, int], host: HostProcess, clo
     return ""
 
 
-def _does_contradict(trace: DeviceTrace, extent: tuple[int, int], host: HostProcess) -> bool:
-    """Has the process ranges of such names at that time, by the wall clock?"""
-    names, ours = {*trace.ranges.names}, host.ranges
-    same = np.isin(ours.codes, [code for code, name in enumerate(ours.names) if name in names])
-    return bool((same & (ours.starts < extent[1]) & (ours.ends > extent[0])).any())
-
-
 def _stages_there(host: HostProcess, clock: ClockFit) -> tuple[Times, Times]:
     """Begins and ends of all occurrences, on the recording's clock."""
     starts = host.stages["start_ns"].to_numpy()
     return clock.to_theirs(starts), clock.to_theirs(starts + host.stages["duration_ns"].to_numpy())
 
 
-def _why_none(extent: tuple[int, int], host: HostProcess, clock: ClockFit) -> str:
-    starts, ends = _stages_there(host, clock)
-    apart_s = max(int(starts.min()) - extent[1], extent[0] - int(ends.max())) / 1e9
-    if apart_s <= 0:
-        return f"was recorded while rank {rank_of(host.process)} was in no stage"
-    by = "by the wall clock" if clock.how == _clock_fit.WALL else "by its ranges"
-    return f"lies {apart_s:.1f} s outside of all stages of rank {rank_of(host.process)}, {by}: is it of this run?"
-
-
-class _Kinds(NamedTuple):
-    """What a recording tells, each without what wins over it; None where it does not tell."""
-
-    computing: Intervals | None
-    communicating: Intervals | None
-    transfer: Intervals | None
-    waiting: Intervals | None
-    overlapped: Intervals | None
-    spans: Intervals | None
-
-    @classmethod
-    def of(cls, trace: DeviceTrace) -> _Kinds:
-        computing, whole = trace.computing, trace.communicating
-        apart = whole.without(computing) if whole is not None and computing is not None else whole
-        both = whole.cut(computing) if whole is not None and computing is not None else None
-        transfer, waiting = trace.transfer, trace.waiting
-        if apart is not None and transfer is not None and waiting is not None:
-            transfer = transfer.cut(apart)
-            waiting = waiting.cut(apart).without(transfer)
-        return cls(computing, apart, transfer, waiting, both, trace.spans)
+def _tell_kinds(trace: DeviceTrace) -> tuple[Intervals | None, ...]:
+    """What a recording tells, each without what wins over it: computing, communicating, transfer, waiting, overlapped,
+    spans; None where it does not tell.
+    """
+    computing, whole, both = trace.computing, trace.communicating, None
+    if whole is not None and computing is not None:
+        whole, both = whole.without(computing), whole.cut(computing)
+    transfer, waiting = trace.transfer, trace.waiting
+    if whole is not None and transfer is not None and waiting is not None:
+        transfer = transfer.cut(whole)
+        waiting = waiting.cut(whole).without(transfer)
+    return computing, whole, transfer, waiting, both, trace.spans
 
 
 def _make_rows(trace: DeviceTrace, extent: tuple[int, int], host: HostProcess, clock: ClockFit) -> list[dict[str, Any]]:
@@ -228,7 +214,7 @@ def _make_rows(trace: DeviceTrace, extent: tuple[int, int], host: HostProcess, c
     keyed = there.with_columns(start=pl.Series(starts[inside]), end=pl.Series(ends[inside]))
     grouped = keyed.group_by("step", "stage", maintain_order=True).agg("start", "end").sort("step", "stage")
     stretches = [union(*both) for both in grouped.select("start", "end").iter_rows()]
-    figures = _sum_figures(_Kinds.of(trace), trace.bounds, stretches)
+    figures = _sum_figures(_tell_kinds(trace), trace.bounds, stretches)
     who = {"rank": trace.rank, "role": role_of(host.process), "host": host.process.host}
     return [
         {**who, "step": step, "stage": stage, "count": len(begins), **lengths, "clock": clock.how,
@@ -238,7 +224,7 @@ def _make_rows(trace: DeviceTrace, extent: tuple[int, int], host: HostProcess, c
 
 
 def _sum_figures(
-    kinds: _Kinds, bounds: BoundedCollectives | None, stages: list[Intervals]
+    kinds: tuple[Intervals | None, ...], bounds: BoundedCollectives | None, stages: list[Intervals]
 ) -> Iterator[dict[str, int | str | None]]:
     """Lengths of what each stage of a step holds; of all at once, as each kind may have millions of stretches."""
     sizes = [len(stage.starts) for stage in stages]
@@ -253,8 +239,8 @@ def _sum_figures(
         return np.add.reduceat(lengths, first).tolist()  # type: ignore[no-any-return]
 
     columns, limits = [inside(kind) for kind in kinds], [nothing] * 4
-    if kinds.transfer is None and kinds.communicating is not None and bounds is not None:
-        limits = [_sum_lengths(lengths) for lengths in _bounds.inside(bounds, kinds.communicating, starts, ends)]
+    if kinds[2] is None and kinds[1] is not None and bounds is not None:
+        limits = [_sum_lengths(lengths) for lengths in _bounds.inside(bounds, kinds[1], starts, ends)]
     for stage, values, limit in zip(stages, zip(*columns), zip(*limits)):
         computing, communicating, transfer, waiting, overlapped, spans = values
         is_whole = computing is not None and communicating is not None

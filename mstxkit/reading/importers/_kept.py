@@ -86,12 +86,6 @@ def heads(run: Path, run_id: str, damage: list[Damage]) -> Iterator[tuple[str, d
             yield name[: -len(_HEAD)], document
 
 
-def identity_of(document: dict[str, Any]) -> Identity:
-    """Of which file a document is."""
-    get = table_of(document).get
-    return Identity(text_of(get("file")), whole_number(get("size")), whole_number(get("changed_ns")))
-
-
 def table(run: Path, run_id: str, damage: list[Damage]) -> pl.DataFrame:
     """All rows that are kept, of `DEVICE_SCHEMA`; what cannot be read is added to `damage`."""
     folder, parts, count = Folder(str(run / layout.IMPORTS)), [], 0

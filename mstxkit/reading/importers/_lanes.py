@@ -33,11 +33,6 @@ class LaneTimes(NamedTuple):
         """Some of them."""
         return LaneTimes(self.lanes[chosen], self.names[chosen], self.starts[chosen], self.ends[chosen])
 
-    def after(self, base_ns: int) -> LaneTimes:
-        """The same at times that count from there."""
-        starts, ends = (np.where(times < 0, -1, times + base_ns) for times in (self.starts, self.ends))
-        return self._replace(starts=starts, ends=ends)
-
 
 class EventTable:
     """Collects complete events.

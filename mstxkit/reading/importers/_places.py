@@ -142,14 +142,10 @@ def _make_source(path: Path, importer: Importer) -> FileToImport:
     host, pid, status = str(recorder.get("host", "")), small_number(recorder.get("pid")), path.stat()
     matches = map(_IN_NAME.search, reversed(path.absolute().parts[-6:]))
     in_name = next((int(match[1]) for match in matches if match), None)
-    return FileToImport(path, importer, _rank_of(path), host, pid, None, in_name, status.st_size, status.st_mtime_ns)
-
-
-def _rank_of(path: Path) -> int | None:
+    rank = None
     if match := _DATABASE.fullmatch(path.name):
-        return int(match[1] or match[2])
-    if path.parent.name == kinds.OUTPUT:
-        for name in documents.names_in(path.parent.parent, ".json"):
-            if match := _INFO.fullmatch(name):
-                return int(match[1])
-    return None
+        rank = int(match[1] or match[2])
+    elif path.parent.name == kinds.OUTPUT:
+        infos = map(_INFO.fullmatch, documents.names_in(path.parent.parent, ".json"))
+        rank = next((int(match[1]) for match in infos if match), None)
+    return FileToImport(path, importer, rank, host, pid, None, in_name, status.st_size, status.st_mtime_ns)

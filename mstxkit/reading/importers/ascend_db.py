@@ -12,9 +12,8 @@ from __future__ import annotations
 
 import json
 import re
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Callable, Iterator
+from typing import Callable
 
 import numpy as np
 import numpy.typing as npt
@@ -41,10 +40,6 @@ _MARK_TYPES = "0, 3"
 _COMMUNICATION_DOMAIN = "communication"
 _Numbers = npt.NDArray[np.int64]
 _NOTHING: _Numbers = np.zeros(0, dtype=np.int64)
-
-
-def _is_database(path: Path, head: bytes) -> bool:
-    return bool(_NAME.fullmatch(path.name)) or (head.startswith(MAGIC) and not is_of_nsys(path, head))
 
 
 def read(path: Path, advance: Callable[[float], None]) -> list[DeviceTrace]:
@@ -77,18 +72,11 @@ class _RankOfDatabase:
     def trace(self) -> DeviceTrace:
         trace = self._trace
         for part in (self._read_who, self._read_tasks, self._read_operations, self._host_ranges):
-            with self._note_damage():
+            try:  # what cannot be read of one part leaves the others
                 part()
+            except UNREADABLE as exc:
+                Damage.of(trace.file, f"{reason_of(exc)[:200]}: the rest of a table is left out").note_in(trace.damage)
         return trace
-
-    @contextmanager
-    def _note_damage(self) -> Iterator[None]:
-        """What cannot be read of one part leaves the others."""
-        try:
-            yield
-        except UNREADABLE as exc:
-            why = f"{reason_of(exc)[:200]}: the rest of a table is left out"
-            Damage.of(self._trace.file, why).note_in(self._trace.damage)
 
     def _read_who(self) -> None:
         trace, base = self._trace, self._base
@@ -113,7 +101,9 @@ class _RankOfDatabase:
         trace, times, base = self._trace, self._read_times(_TASK), self._base
         if times is None:
             for table in (name for name in (_COMPUTE, _COMM_TASK) if base.column(name, "globalTaskId")):
-                self._note_missing(f"no times of tasks (table {_TASK}), of which {table} tells")
+                Damage.of(trace.file, f"has no times of tasks (table {_TASK}), of which {table} tells").note_in(
+                    trace.damage
+                )
             return
         computing, moving, waiting = (CoveredTime() for _ in range(3))
         try:
@@ -124,9 +114,6 @@ class _RankOfDatabase:
             if (moving.count or waiting.count) and _COMM_TASK not in self._unsure:
                 trace.transfer, trace.waiting = moving.told(), waiting.told()
             trace.lose("tasks have no usable time and are left out", computing, moving, waiting)
-
-    def _note_missing(self, what: str) -> None:
-        Damage.of(self._trace.file, f"has {what}").note_in(self._trace.damage)
 
     def _sort_tasks(
         self, times: tuple[str, str], computing: CoveredTime, moving: CoveredTime, waiting: CoveredTime
@@ -142,7 +129,7 @@ class _RankOfDatabase:
         elif not len(compute.ids) and not len(types):
             self._has_kernels = False
             self._trace.notes.append("it was recorded without kernels (level none): nobody knows what was free")
-        has_untold = bool(type) and communication.has(_UNTOLD)
+        has_untold = bool(type) and _UNTOLD in communication.kinds
         by_type = {kind: self._find_types(*patterns) for kind, *patterns in _KINDS} if has_untold else {}
         columns = (*times, id or times[0], type if has_untold or len(types) else times[0])
         for rows in base.numbers(_TASK, *columns, where=self._of_device(_TASK)):
@@ -164,7 +151,13 @@ class _RankOfDatabase:
 
     def _count_ids(self, every: dict[str, _TaskIds]) -> None:
         for table, ids in every.items():
-            doubled, missing = ids.doubled_and_missing()
+            if not len(ids.ids):
+                continue
+            # How many tasks, or rows about tasks, have the id of one before them, and how many ids no task has.
+            times = np.bincount(np.concatenate([_NOTHING, *ids.places]), minlength=len(ids.ids))
+            is_first = np.append(True, ids.ids[1:] != ids.ids[:-1])
+            doubled = int(np.maximum(times - 1, 0).sum()) + int(np.count_nonzero(~is_first))
+            missing = int(np.count_nonzero(is_first & (times == 0)))
             doubled += int(np.isin(ids.ids, every[_COMPUTE].ids).sum()) if table != _COMPUTE else 0
             self._unsure |= {table} if doubled else set()
             why = f"rows of {_TASK} or {table} have the id of another one: which is meant is not known"
@@ -181,7 +174,9 @@ class _RankOfDatabase:
         types = _distinct_values(rows[:, 1])
         names, kinds = self._base.texts(types), np.zeros(len(rows), dtype=np.int8)
         for type in types:
-            kinds[rows[:, 1] == type] = _kind_of(names.get(type, ""))
+            name = names.get(type, "")
+            kind = next((kind for kind, is_one, but in _KINDS if is_one.search(name) and not but.search(name)), _OTHER)
+            kinds[rows[:, 1] == type] = _UNTOLD if name.strip().upper() in ("", "N/A", "NA") else kind
         return _TaskIds(rows[:, 0], kinds)
 
     def _find_types(self, pattern: re.Pattern[str], but: re.Pattern[str] | None = None) -> _Numbers:
@@ -192,24 +187,24 @@ class _RankOfDatabase:
 
     def _read_operations(self) -> None:
         trace, stretches, column = self._trace, CoveredTime(), NamedColumn()
-        is_there = self._read_times(_COMM) is not None
-        if is_there:
-            self._of_operations(stretches, column)
+        times = self._read_times(_COMM)
+        is_there = times is not None
+        if times is not None:
+            self._of_operations(times, stretches, column)
         if not stretches.count:
             is_there |= self._of_communication_ranges(stretches, column)
         if is_there:
             trace.communicating = stretches.told()
         elif self._base.column(_COMM_TASK, "globalTaskId"):
-            self._note_missing(f"no table {_COMM}, of which {_COMM_TASK} tells: nobody knows what communicated")
+            why = f"has no table {_COMM}, of which {_COMM_TASK} tells: nobody knows what communicated"
+            Damage.of(trace.file, why).note_in(trace.damage)
         elif trace.computing is not None:
             trace.communicating = stretches.all()
             trace.notes.append("it has no table of collectives: what they took, if there were any, counts as free")
         trace.lose("collectives have no usable time and are left out", stretches)
         trace.operations = column.all()
 
-    def _of_operations(self, stretches: CoveredTime, column: NamedColumn) -> None:
-        times = self._read_times(_COMM)
-        assert times is not None
+    def _of_operations(self, times: tuple[str, str], stretches: CoveredTime, column: NamedColumn) -> None:
         if self._device is not None and not self._base.column(_COMM, "deviceId"):
             self._trace.notes.append("its collectives do not say of which device they are: they are left out")
             return
@@ -286,39 +281,19 @@ def _are_among(values: _Numbers, ordered: _Numbers) -> npt.NDArray[np.bool_]:
     return np.asarray(ordered[place] == values)
 
 
-def _kind_of(type: str) -> int:
-    """What a task of a collective does; `_UNTOLD` where its type says nothing, as "N/A" at level 0."""
-    if type.strip().upper() in ("", "N/A", "NA"):
-        return _UNTOLD
-    return next((kind for kind, is_one, but in _KINDS if is_one.search(type) and not but.search(type)), _OTHER)
-
-
 class _TaskIds:
     """Ids of tasks, in order, and what each is; and which of them the table of tasks was found to have."""
 
     def __init__(self, ids: _Numbers, kinds: npt.NDArray[np.int8] | None = None) -> None:
-        self.ids, self._kinds = ids, np.ones(len(ids), dtype=np.int8) if kinds is None else kinds
-        self._found: list[npt.NDArray[np.int32]] = []
-
-    def has(self, kind: int) -> bool:
-        """Is any of this kind?"""
-        return bool((self._kinds == kind).any())
+        self.ids, self.kinds = ids, np.ones(len(ids), dtype=np.int8) if kinds is None else kinds
+        self.places: list[npt.NDArray[np.int32]] = []
 
     def kinds_of(self, tasks: _Numbers) -> npt.NDArray[np.int8]:
         """The kind of each of these tasks; 0 for what is none of them."""
         place = np.minimum(np.searchsorted(self.ids, tasks), len(self.ids) - 1)
         is_one = self.ids[place] == tasks
-        self._found.append(place[is_one].astype(np.int32))
-        return np.where(is_one, self._kinds[place], np.int8(0))
-
-    def doubled_and_missing(self) -> tuple[int, int]:
-        """How many tasks, or rows about tasks, have the id of one before them, and how many ids no task has."""
-        if not len(self.ids):
-            return 0, 0
-        times = np.bincount(np.concatenate([_NOTHING, *self._found]), minlength=len(self.ids))
-        is_first = np.append(True, self.ids[1:] != self.ids[:-1])
-        doubled = np.maximum(times - 1, 0).sum() + np.count_nonzero(~is_first)
-        return int(doubled), int(np.count_nonzero(is_first & (times == 0)))
+        self.places.append(place[is_one].astype(np.int32))
+        return np.where(is_one, self.kinds[place], np.int8(0))
 
 
 def _group_in(message: str) -> str:
@@ -331,4 +306,8 @@ def _group_in(message: str) -> str:
     return text(fields.get("groupName")) if isinstance(fields, dict) else ""
 
 
-IMPORTER = Importer("Ascend DB", _is_database, read, preference=1)
+IMPORTER = Importer(
+    "Ascend DB",
+    lambda path, head: bool(_NAME.fullmatch(path.name)) or (head.startswith(MAGIC) and not is_of_nsys(path, head)),
+    read, preference=1,
+)  # fmt: skip

@@ -30,10 +30,6 @@ _ELAPSED, _TRANSIT = _LENGTHS[:2]
 _TOTAL = "Total Op Info"
 
 
-def _is_communication(path: Path, head: bytes) -> bool:
-    return path.name == "communication.json" or (head.lstrip().startswith(b"{") and _TIMES.encode() in head)
-
-
 def read(path: Path, advance: Callable[[float], None]) -> list[DeviceTrace]:
     """One trace. FormatError: nothing in it could be read."""
     trace, column, communicating = DeviceTrace(str(path), IMPORTER.what), NamedColumn(), CoveredTime()
@@ -78,4 +74,8 @@ def _collective_of(fields: Mapping[str, Any]) -> tuple[int, ...] | None:
     return start, start + elapsed, transit, moved_most, waited_least, elapsed - transit
 
 
-IMPORTER = Importer("communication.json", _is_communication, read, preference=4)
+IMPORTER = Importer(
+    "communication.json",
+    lambda path, head: path.name == "communication.json" or (head.lstrip()[:1] == b"{" and _TIMES.encode() in head),
+    read, preference=4,
+)  # fmt: skip

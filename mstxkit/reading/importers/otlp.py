@@ -22,41 +22,40 @@ from ._json_stream import UNPACKABLE, VALUE_CHARACTERS, opened, read_into
 from ._trace import LATEST_NS, CoveredTime, DeviceTrace, NamedColumn, text
 
 _RANK_KEYS = ("mstxkit.rank", "rank", "process.rank", "distributed.rank")
-_RANKS_AT_MOST = 100_000
+_RANKS_AT_MOST, _LOST = 100_000, "spans have no usable time and are left out"
 
 
 def read(path: Path, advance: Callable[[float], None]) -> list[DeviceTrace]:
     """One trace for each rank that its resources name. FormatError: nothing in it could be read."""
-    by_rank: dict[int | None, _RankSpans] = {}
+    by_rank: dict[int | None, tuple[DeviceTrace, CoveredTime, NamedColumn]] = {}
     whole = DeviceTrace(str(path), IMPORTER.what)
 
     def take(resource: Any) -> None:
         for rank, host, pid, span in _spans_of(table_of(resource)):
             if rank not in by_rank and len(by_rank) < _RANKS_AT_MOST:
-                by_rank[rank] = _RankSpans(DeviceTrace(str(path), IMPORTER.what, rank, host, pid))
+                by_rank[rank] = DeviceTrace(str(path), IMPORTER.what, rank, host, pid), CoveredTime(), NamedColumn()
             if rank in by_rank:
-                by_rank[rank].take(span)
+                _take_span(span, *by_rank[rank])
+
+    def take_all(key: str, _: str, values: list[Any]) -> None:
+        for resource in values if key == "resourceSpans" else ():
+            whole.events += 1
+            take(resource)
 
     with opened(path) as file:
         first = _read_line(file, 0, whole).strip()
     if first in (b"{", codecs.BOM_UTF8 + b"{"):  # printed over many lines
-        _take_whole(whole, take, advance)
+        read_into(whole, take_all, advance, {"resourceSpans": 2})
     else:
         _take_lines(whole, take, advance)
-    traces = [spans.finished() for spans in by_rank.values()]
-    if not traces:
+    if not by_rank:
         raise FormatError("holds no span", offset=whole.damage[0].offset if whole.damage else 0)
+    for trace, stretches, ranges in by_rank.values():
+        trace.spans, trace.ranges = stretches.told(), ranges.all()
+        trace.lose(_LOST, stretches)
+    traces = [trace for trace, _, _ in by_rank.values()]
     traces[0].damage += whole.damage
     return traces
-
-
-def _take_whole(whole: DeviceTrace, take: Callable[[Any], None], advance: Callable[[float], None]) -> None:
-    def take_all(first: str, _: str, values: list[Any]) -> None:
-        for resource in values if first == "resourceSpans" else ():
-            whole.events += 1
-            take(resource)
-
-    read_into(whole, take_all, advance, {"resourceSpans": 2})
 
 
 def _take_lines(whole: DeviceTrace, take: Callable[[Any], None], advance: Callable[[float], None]) -> None:
@@ -84,20 +83,17 @@ def _read_line(file: IO[bytes], offset: int, whole: DeviceTrace) -> bytes:
 
 
 def _spans_of(resource: Mapping[str, Any]) -> Iterator[tuple[int | None, str, int | None, dict[str, Any]]]:
-    attributes = dict(_read_attributes(table_of(resource.get("resource"))))
+    attributes: dict[str, Any] = {}
+    for attribute in map(table_of, list_of(table_of(resource.get("resource")).get("attributes"))):
+        value = table_of(attribute.get("value"))
+        if isinstance(key := attribute.get("key"), str):
+            attributes[key] = _number(value["intValue"]) if "intValue" in value else value.get("stringValue")
     rank = next((small_number(attributes[key]) for key in _RANK_KEYS if key in attributes), None)
     host, pid = text(attributes.get("host.name")), small_number(attributes.get("process.pid"))
     for scope in map(table_of, list_of(resource.get("scopeSpans"))):
         for span in list_of(scope.get("spans")):
             if isinstance(span, dict):
                 yield rank, host, pid, span
-
-
-def _read_attributes(resource: Any) -> Iterator[tuple[str, Any]]:
-    for attribute in map(table_of, list_of(resource.get("attributes"))):
-        value = table_of(attribute.get("value"))
-        if isinstance(attribute.get("key"), str):
-            yield attribute["key"], _number(value.get("intValue")) if "intValue" in value else value.get("stringValue")
 
 
 def _number(value: Any) -> int | None:
@@ -107,26 +103,15 @@ def _number(value: Any) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
-class _RankSpans:
-    """Spans of one rank."""
-
-    def __init__(self, trace: DeviceTrace) -> None:
-        self._trace, self._stretches, self._ranges = trace, CoveredTime(), NamedColumn()
-
-    def take(self, span: dict[str, Any]) -> None:
-        start, end = (_number(span.get(key)) for key in ("startTimeUnixNano", "endTimeUnixNano"))
-        self._trace.events += 1
-        if start is None or end is None or not 0 < start <= end < LATEST_NS:
-            self._trace.lose("spans have no usable time and are left out", count=1)
-            return
-        self._stretches.add(start, end)
-        if isinstance(span.get("name"), str):
-            self._ranges.add(span["name"], start, end)
-
-    def finished(self) -> DeviceTrace:
-        self._trace.spans, self._trace.ranges = self._stretches.told(), self._ranges.all()
-        self._trace.lose("spans have no usable time and are left out", self._stretches)
-        return self._trace
+def _take_span(span: dict[str, Any], trace: DeviceTrace, stretches: CoveredTime, ranges: NamedColumn) -> None:
+    start, end = (_number(span.get(key)) for key in ("startTimeUnixNano", "endTimeUnixNano"))
+    trace.events += 1
+    if start is None or end is None or not 0 < start <= end < LATEST_NS:
+        trace.lose(_LOST, count=1)
+        return
+    stretches.add(start, end)
+    if isinstance(span.get("name"), str):
+        ranges.add(span["name"], start, end)
 
 
 IMPORTER = Importer("OTLP", lambda path, head: b'"resourceSpans"' in head[:4096], read)

@@ -105,7 +105,9 @@ class _TraceReading:
         return kind
 
     def finished(self) -> DeviceTrace:
-        trace, events = self.trace, self._events.all().after(self._base_ns)
+        trace, events = self.trace, self._events.all()
+        starts, ends = (np.where(times < 0, -1, times + self._base_ns) for times in (events.starts, events.ends))
+        events = events._replace(starts=starts, ends=ends)
         kinds = self._events.kinds_of(events)
         where = _KERNELS if np.isin(kinds, (_KERNELS, _KERNELS + 1)).any() else _ON_CPU
         if where == _ON_CPU:

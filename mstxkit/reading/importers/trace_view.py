@@ -43,10 +43,6 @@ def is_named_so(path: Path) -> bool:
     return bool(_NAME.fullmatch(path.name))
 
 
-def _is_view(path: Path, head: bytes) -> bool:
-    return is_named_so(path) or (path.suffix == ".json" and head.lstrip().startswith(b"[") and b'"ph"' in head)
-
-
 def _fields_of(event: dict[str, Any]) -> Any:
     """As `_FIELDS`, of an event that has not all of them."""
     return tuple(map(event.get, _KEYS))
@@ -157,4 +153,8 @@ class _ViewReading:
         return named([group[1] if group else "" for group in groups], mine)
 
 
-IMPORTER = Importer("trace_view.json", _is_view, read, preference=2)
+IMPORTER = Importer(
+    "trace_view.json",
+    lambda path, head: is_named_so(path) or (path.suffix == ".json" and head.lstrip()[:1] == b"[" and b'"ph"' in head),
+    read, preference=2,
+)  # fmt: skip

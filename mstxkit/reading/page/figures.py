@@ -56,32 +56,28 @@ def of_run(
     ]
 
 
-def left_out(run: Run, first: str | None = None) -> list[str]:
-    """The names of the roles for which there is no room."""
-    return [shown(role.role) or ALL for role in in_order(run, first)[ROLES_AT_MOST:]]
-
-
 def _of_role(
     role: RoleRun, detail: Detail, summary: dict[str, Any], path: pl.DataFrame, tails: pl.DataFrame, rates: pl.DataFrame
 ) -> dict[str, Any]:
     columns = bounds(len(role.steps), detail.columns)
     rows = bounds(len(role.members), detail.rows)
-    means = {key: [row for row in summary[key] if row["role"] == role.role] for key in _MEANS}
+    own = {key: [row for row in summary[key] if row["role"] == role.role] for key in _MEANS}
     widest = int(np.diff(columns).max())
     works = [shown(stage) for stage, at in role.stages().items() if np.isfinite(role.work[:, :, at[0]]).any()]
-    names = []
+    names, lines = [], []
     for begin, end in zip(rows[:-1], rows[1:]):
         ranks = [rank for rank in role.ranks[begin:end] if rank is not None]
         names.append(spans(ranks) if ranks else shown(role.members[begin].who))
+    for row in own["throughput"][:STAGES_AT_MOST]:  # tokens a second while in a stage, step by step
+        line = _by_step(role, rates.filter(pl.col("stage") == row["stage"]), "tokens_per_s")
+        lines.append({"stage": shown(row["stage"]), "stage_rate": packed(means(line, columns), "f4")})
     return {
         "role": shown(role.role) or ALL, "members": len(role.members),
         "steps": packed(role.steps[columns[:-1]], "u4"),
         "per_column": "" if widest == 1 else f"each column is the mean of up to {widest} steps",
         "rows": names, "path": _draw_path(role, path, columns),
         "heat": _draw_heat(role, columns, rows),
-        "tails": _draw_tails(role, tails, means["tails"], columns), "works": works,
-        "rates": [_draw_rate(role, rates, row, columns) for row in means["throughput"][:STAGES_AT_MOST]],
-        "means": means,
+        "tails": _draw_tails(role, tails, own["tails"], columns), "works": works, "rates": lines, "means": own,
     }  # fmt: skip
 
 
@@ -96,7 +92,7 @@ def _draw_path(role: RoleRun, path: pl.DataFrame, columns: Any) -> dict[str, Any
         table[number, places[step]] += ns / 1e9
     return {
         "stages": [*map(shown, stages), rest], "seconds": packed(means(table, columns, axis=1), "f4"),
-        "length": packed(means(role.length_s(), columns), "f4"),
+        "length": packed(means(role.lengths_s, columns), "f4"),
     }  # fmt: skip
 
 
@@ -104,9 +100,13 @@ def _draw_heat(role: RoleRun, columns: Any, rows: Any) -> list[dict[str, Any]]:
     """Of each stage, rows × columns: by how many percent longer for the same work, and percent of the step waited."""
     with np.errstate(all="ignore"):
         off, inside = role.longer(), role.longer(is_inside=True)
-        waited = (role.wait_s + role.inside_wait_s) / role.length_s()[:, None, None]
+        waited = (role.wait_s + role.inside_wait_s) / role.lengths_s[:, None, None]
+        spent = np.nan_to_num(np.nansum(role.own_s, axis=(0, 1)) + np.nansum(role.wait_s, axis=(0, 1)))
+    # The stages, and of the gaps those in which time goes by; what takes longest first: it is shown unasked.
+    least = 0.02 * max(float(spent.sum()), 1e-12)
+    pieces = [piece for piece in range(len(role.kinds)) if not role.is_gap(piece) or spent[piece] > least]
     heat = []
-    for piece in _shown_pieces(role):
+    for piece in sorted(pieces, key=lambda piece: -spent[piece])[:STAGES_AT_MOST]:
         values = np.where(np.isfinite(inside[:, :, piece]), inside[:, :, piece], off[:, :, piece])
         tables = [means(table.T, columns, axis=1) for table in (values, waited[:, :, piece])]
         slower, waits = (farthest(each, rows) for each in tables)
@@ -117,21 +117,9 @@ def _draw_heat(role: RoleRun, columns: Any, rows: Any) -> list[dict[str, Any]]:
     return heat
 
 
-def _shown_pieces(role: RoleRun) -> list[int]:
-    """The stages, and of the gaps those in which time goes by; what takes longest first: it is shown unasked."""
-    with np.errstate(all="ignore"):
-        spent = np.nan_to_num(np.nansum(role.own_s, axis=(0, 1)) + np.nansum(role.wait_s, axis=(0, 1)))
-    lasted = max(float(spent.sum()), 1e-12)
-    kept = [k for k in range(len(role.kinds)) if not role.is_gap(k) or spent[k] > 0.02 * lasted]
-    return sorted(kept, key=lambda k: -spent[k])[:STAGES_AT_MOST]
-
-
 def _by_step(role: RoleRun, rows: pl.DataFrame, name: str) -> Any:
-    places = {int(step): at for at, step in enumerate(role.steps)}
-    values = np.full(len(role.steps), np.nan)
-    for step, value in rows.select("step", name).iter_rows():
-        values[places[step]] = np.nan if value is None else value
-    return values
+    steps = pl.DataFrame({"step": role.steps})
+    return steps.join(rows, on="step", how="left", maintain_order="left")[name].cast(pl.Float64).to_numpy()
 
 
 def _draw_tails(role: RoleRun, rows: pl.DataFrame, means_: list[dict[str, Any]], columns: Any) -> dict[str, Any] | None:
@@ -144,13 +132,6 @@ def _draw_tails(role: RoleRun, rows: pl.DataFrame, means_: list[dict[str, Any]],
         "generates": means_[0]["generates"], "stage": shown(means_[0]["stage"]),
         **{name: packed(values, "f4") for name, values in lines.items()},
     }  # fmt: skip
-
-
-def _draw_rate(role: RoleRun, rates: pl.DataFrame, row: dict[str, Any], columns: Any) -> dict[str, Any]:
-    """Tokens a second while in a stage, step by step."""
-    of_stage = rates.filter(pl.col("stage") == row["stage"])
-    line = means(_by_step(role, of_stage, "tokens_per_s"), columns)
-    return {"stage": shown(row["stage"]), "stage_rate": packed(line, "f4")}
 
 
 def packed(values: Any, kind: str) -> dict[str, Any]:

@@ -32,7 +32,10 @@ def steps(summary: dict[str, Any], figures: dict[str, Any]) -> str:
     roles = figures["roles"]
     if not roles:
         return nothing(NO_STEP)
-    select = _role_select(roles, figures["roles_left_out"])
+    left_out = figures["roles_left_out"]
+    options = "".join(f'<option value="{at}">{named(role["role"])}</option>' for at, role in enumerate(roles))
+    more = cut(len(left_out), f"more roles, not shown: {', '.join(map(named, left_out[:ROWS]))}")
+    select = f'<div class="controls"><label>Role <select id="role">{options}</select></label>{more}</div>'
     note = "The critical path: what a step’s time went to, across ranks."
     notes = [f"{note} {text(role['per_column'])}".strip() for role in roles]
     paths = [role["means"]["critical_path"] for role in roles]
@@ -41,18 +44,10 @@ def steps(summary: dict[str, Any], figures: dict[str, Any]) -> str:
     columns: Columns = {"stage": lambda row: named(step_words.place(row)), "a step": "ns", "share": "ratio"}
     first = chart(
         "steps", [f"{label} {words}." for words in most], _by_role(notes, "span"),
-        f'<div class="controls">{select}</div>' if select else "",
+        select if len(roles) > 1 else "",
         _by_role([_list_entries(path, columns, "Critical path, mean of all steps", 2) for path in paths]),
     )  # fmt: skip
     return first + _write_zoom(figures["zoom"])
-
-
-def _role_select(roles: list[dict[str, Any]], left_out: list[str]) -> str:
-    if len(roles) < 2:
-        return ""
-    options = "".join(f'<option value="{at}">{named(role["role"])}</option>' for at, role in enumerate(roles))
-    what = f"more roles, not shown: {', '.join(map(named, left_out[:ROWS]))}"
-    return f'<label>Role <select id="role">{options}</select></label>{cut(len(left_out), what)}'
 
 
 def _write_zoom(zoom: dict[str, Any] | None) -> str:
@@ -63,20 +58,20 @@ def _write_zoom(zoom: dict[str, Any] | None) -> str:
         for at, step in enumerate(zoom["roles"][0]["steps"])
     )
     note = "Ranges of one step on the run’s clock; drag to look closer, double-click to go back."
-    some = _by_role(list(map(_shown_of_zoom, zoom["roles"])), "span")
+    some = []
+    for role in zoom["roles"]:
+        some.append(
+            "" if role["ranks"] >= role["all_ranks"] else " {ranks} of {all_ranks} ranks are shown.".format(**role)
+        )
+        if role["ranges"] < role["all_ranges"]:
+            some[-1] += f" Of their ranges the {role['ranges']} longest in a step are shown."
     other = " Other steps: <code>mstxkit report RUN --html FILE --steps A:B</code>"
     controls = (
         f'<div class="controls"><label>Step <select id="zoom">{options}</select></label>'
         '<output id="zoom-note" for="zoom"></output></div>'
     )
     label = "Ranges of one step, a row for each rank, by time."
-    return "<h3>A step, closely</h3>" + chart("zoom", label, note + some + other, controls)
-
-
-def _shown_of_zoom(role: dict[str, Any]) -> str:
-    ranks = "" if role["ranks"] >= role["all_ranks"] else f" {role['ranks']} of {role['all_ranks']} ranks are shown."
-    is_whole = role["ranges"] >= role["all_ranges"]
-    return ranks + ("" if is_whole else f" Of their ranges the {role['ranges']} longest in a step are shown.")
+    return "<h3>A step, closely</h3>" + chart("zoom", label, note + _by_role(some, "span") + other, controls)
 
 
 def who(summary: dict[str, Any], figures: dict[str, Any]) -> str:
@@ -137,25 +132,25 @@ def tail(summary: dict[str, Any], figures: dict[str, Any]) -> str:
     """The long tail, of generation where that has one."""
     every = [role["means"]["tails"][0] for role in figures["roles"] if role["tails"]]
     tails = next((row for row in every if row["generates"]), every[0] if every else None)
-    samples = _write_samples(summary["samples"])
-    if tails is None:
-        return nothing(text(no_tail(figures["roles"]))) + samples
+    alone, samples = summary["samples"]["longest_alone"][:8], ""
+    if alone:
+        figures_of = {"step": "step", "rank": "rank", "took": "duration_ns", "alone": "alone_ns", "tokens": "tokens"}
+        samples = "<h3>Single samples that went on alone</h3>"
+        samples += _list_entries(alone, figures_of, "Samples that held up a step most", 3)
+        samples += cut(summary["samples"]["alone"] - len(alone), "more: <code>run.samples()</code>")
+    if tails is None:  # why no stage goes on for one rank after the others
+        of_several = (role for role in figures["roles"] if role["members"] > 1)
+        stages = list(dict.fromkeys(stage for role in of_several for stage in role["works"]))
+        some = "of several ranks " if any(role["works"] for role in figures["roles"]) else ""
+        why = not_compared(figures["roles"]) or f"No stage {some}{_NO_WORK}"
+        together = f"The ranks leave {' and '.join(stages[:3])} together: nobody goes on there after the others."
+        return nothing(text(together if stages else why)) + samples
     words = begun(step_words.tail(tails)) + "."
     often = [{"rank": rank, "steps": count} for rank, count in tails["often"]]
     columns = {"last rank": "rank", "in so many steps": "steps"}
     behind = _list_entries(often, columns, f"Who is last, of {tails['steps']} steps", 1)
     note = "Time of the rank in the middle, of nine in ten, and of the last one: what lies between is the tail."
     return f"<p>{text(words)}</p>" + chart("tail", words, note, "", behind) + samples
-
-
-def _write_samples(samples: dict[str, Any]) -> str:
-    alone = samples["longest_alone"][:8]
-    if not alone:
-        return ""
-    columns = {"step": "step", "rank": "rank", "took": "duration_ns", "alone": "alone_ns", "tokens": "tokens"}
-    listed = _list_entries(alone, columns, "Samples that held up a step most", 3)
-    more = cut(samples["alone"] - len(alone), "more: <code>run.samples()</code>")
-    return f"<h3>Single samples that went on alone</h3>{listed}{more}"
 
 
 def rate(summary: dict[str, Any], figures: dict[str, Any]) -> str:
@@ -331,17 +326,4 @@ def not_compared(roles: FiguresOfRoles) -> str:
     """Why no rank can be compared with another one; "" where some can. `roles`: as `figures.of_run` gives them."""
     if not roles:
         return NO_STEP
-    return "" if _of_several(roles) else NO_PEER
-
-
-def no_tail(roles: FiguresOfRoles) -> str:
-    """Why no stage goes on for one rank after the others."""
-    stages = list(dict.fromkeys(stage for role in _of_several(roles) for stage in role["works"]))
-    if stages:
-        return f"The ranks leave {' and '.join(stages[:3])} together: nobody goes on there after the others."
-    has_work = any(role["works"] for role in roles)
-    return not_compared(roles) or f"No stage {'of several ranks ' if has_work else ''}{_NO_WORK}"
-
-
-def _of_several(roles: FiguresOfRoles) -> list[dict[str, Any]]:
-    return [role for role in roles if role["members"] > 1]
+    return "" if any(role["members"] > 1 for role in roles) else NO_PEER

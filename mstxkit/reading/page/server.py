@@ -31,6 +31,7 @@ _HEADERS = {
     "X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer", "Cache-Control": "no-store",
     "Cross-Origin-Resource-Policy": "same-origin", "X-Frame-Options": "DENY",
 }  # fmt: skip
+_NOTHING = {"Content-Length": "0", "Connection": "close"}
 
 
 class Served(NamedTuple):
@@ -98,7 +99,7 @@ class _PageHandler(BaseHTTPRequestHandler):
         token, slash, name = rest.partition("?")[0].partition("/")
         is_known = hmac.compare_digest(token.encode("utf-8", "replace"), self.server.token.encode())
         if self.headers.get("Host", "") not in self.server.hosts or not is_known or not slash:
-            self._send_nothing(HTTPStatus.NOT_FOUND)
+            self._begin(HTTPStatus.NOT_FOUND, _NOTHING)
         elif name == PAGE:
             self._send(self.server.served.page, "text/html; charset=utf-8")
         elif name == HAND_OVER:
@@ -112,33 +113,28 @@ class _PageHandler(BaseHTTPRequestHandler):
         elif name == TRACE:
             self._send_trace()
         else:
-            self._send_nothing(HTTPStatus.NOT_FOUND)
+            self._begin(HTTPStatus.NOT_FOUND, _NOTHING)
 
     def _send_trace(self) -> None:
         try:
             with open(self.server.trace(), "rb") as file:
                 length = file.seek(0, 2)
                 file.seek(0)
-                self._begin(length, "application/octet-stream", {})
+                about = {"Content-Type": "application/octet-stream", "Content-Length": str(length)}
+                self._begin(HTTPStatus.OK, {**about, **_HEADERS})
                 shutil.copyfileobj(file, self.wfile, _CHUNK)
         except OSError:
-            self._send_nothing(HTTPStatus.INTERNAL_SERVER_ERROR)
+            self._begin(HTTPStatus.INTERNAL_SERVER_ERROR, _NOTHING)
 
     def _send(self, content: bytes, kind: str, more: dict[str, str] | None = None) -> None:
-        self._begin(len(content), kind, more or {})
+        about = {"Content-Type": kind, "Content-Length": str(len(content))}
+        self._begin(HTTPStatus.OK, {**about, **_HEADERS, **(more or {})})
         self.wfile.write(content)
 
-    def _begin(self, length: int, kind: str, more: dict[str, str]) -> None:
-        self.send_response(HTTPStatus.OK)
-        headers = {"Content-Type": kind, "Content-Length": str(length), **_HEADERS, **more}
+    def _begin(self, status: HTTPStatus, headers: dict[str, str]) -> None:
+        self.send_response(status)
         for name, value in headers.items():
             self.send_header(name, value)
-        self.end_headers()
-
-    def _send_nothing(self, status: HTTPStatus) -> None:
-        self.send_response(status)
-        self.send_header("Content-Length", "0")
-        self.send_header("Connection", "close")
         self.end_headers()
 
     def log_message(self, format: str, *args: object) -> None:

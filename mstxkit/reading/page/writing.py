@@ -17,6 +17,7 @@ from ...stages import BY_KEY
 from ...store import documents
 from ..report import devices
 from ..report.choice import EVERYTHING
+from ..report.escape import shown
 from ..report.units import size
 from . import document, figures, sections, zoom
 
@@ -33,7 +34,7 @@ def write(run: Run, summary: dict[str, Any], path: Path, choice: ReportChoice = 
     """Write the page of a run in place of the file that is there; its size in bytes. `choice`: steps of it are those
     that can be looked at closely. Raises MstxkitError: the file cannot be written.
     """
-    content = _encode_page(made(run, summary, path.parent, choice))
+    content = made(run, summary, path.parent, choice).encode("utf-8", "backslashreplace")
     try:
         documents.replace_file(path, content)
     except OSError as exc:
@@ -65,7 +66,7 @@ def made(
     page = ""
     for detail in figures.DETAILS:
         page = _make_page(run, whole, others, choice, detail, sources)
-        if len(_encode_page(page)) <= bytes_at_most:
+        if len(page.encode("utf-8", "backslashreplace")) <= bytes_at_most:
             break
     return page
 
@@ -83,13 +84,10 @@ def _make_page(
         "stage_keys": list(BY_KEY),
         "stragglers": [{key: row[key] for key in ("who", "stage", "where")} for row in summary["stragglers"][:1]],
     }  # fmt: skip
-    drawn = {**scripted, **others, "roles": roles, "roles_left_out": figures.left_out(run, first)}
+    left_out = [shown(role.role) or figures.ALL for role in figures.in_order(run, first)[figures.ROLES_AT_MOST :]]
+    drawn = {**scripted, **others, "roles": roles, "roles_left_out": left_out}
     bodies = {key: getattr(sections, key)(summary, drawn) for key, *_ in document.SECTIONS}
     return document.page(summary, scripted, bodies, sources)
-
-
-def _encode_page(page: str) -> bytes:
-    return page.encode("utf-8", "backslashreplace")
 
 
 def _tell_limits(choice: ReportChoice) -> str:
@@ -118,10 +116,8 @@ def _list_escalations(run: Run, requests: pl.DataFrame, folder: Path | None) -> 
     """Requests with what was recorded for them; a link where the profile lies in the run, and is there.
     `folder`: where the page will lie; None: nowhere, so that no link would lead anywhere.
     """
-    sizes: dict[tuple[Any, ...], int] = {}
-    for row in run.profiles().iter_rows(named=True):
-        key = row["request"], row["stage"], row["rank"]
-        sizes[key] = sizes.get(key, 0) + (row["bytes"] or 0)
+    sums = run.profiles().group_by("request", "stage", "rank").agg(pl.col("bytes").sum())
+    sizes = {tuple(key): count for *key, count in sums.iter_rows()}
     entries, by_age = [], requests.with_columns(age=-pl.col("request").rle_id().cast(pl.Int64)).tail(_REQUESTS)
     # The newest request first; rows of one stay in their order.
     for row in by_age.sort("age", maintain_order=True).iter_rows(named=True):

@@ -40,7 +40,11 @@ def _of_role(
     run: Run, role: RoleRun, choice: ReportChoice, stragglers: list[int], names: list[str], at_most: int
 ) -> dict[str, Any]:
     steps, why = _choose_steps(role, choice)
-    ranks = _choose_ranks(role, stragglers)
+    ranks = sorted({rank for rank in role.ranks if rank is not None})
+    if len(ranks) > RANKS_AT_MOST:  # those that must be there, and of the others some, evenly
+        kept = [rank for rank in dict.fromkeys(stragglers) if rank in set(ranks)][: RANKS_AT_MOST // 2]
+        evenly = np.linspace(0, len(ranks) - 1, RANKS_AT_MOST - len(kept)).astype(int)
+        ranks = sorted({*kept, *(ranks[place] for place in evenly)})
     at_most = at_most * STEPS_AT_MOST // max(STEPS_AT_MOST, len(steps))  # more steps are no larger page
     rows = _read_rows(run, role, steps, ranks)
     of_steps = [rows.filter(pl.col("step") == step) for step in steps]
@@ -54,7 +58,7 @@ def _of_role(
 
 
 def _choose_steps(role: RoleRun, choice: ReportChoice) -> tuple[list[int], dict[int, str]]:
-    lengths = np.nan_to_num(role.length_s())
+    lengths = np.nan_to_num(role.lengths_s)
     numbers = role.steps.tolist()
     if choice.steps is not None:
         asked = [step for step in numbers if choice.steps.first <= step <= choice.steps.last][:STEPS_AT_MOST]
@@ -73,16 +77,6 @@ def _choose_steps(role: RoleRun, choice: ReportChoice) -> tuple[list[int], dict[
     for words, place in places:
         why.setdefault(numbers[int(place)], words)
     return sorted(why), why
-
-
-def _choose_ranks(role: RoleRun, wanted: list[int]) -> list[int]:
-    """Those that must be there, and of the others some, evenly."""
-    every = sorted({rank for rank in role.ranks if rank is not None})
-    if len(every) <= RANKS_AT_MOST:
-        return every
-    kept = [rank for rank in dict.fromkeys(wanted) if rank in set(every)][: RANKS_AT_MOST // 2]
-    evenly = [every[int(place)] for place in np.linspace(0, len(every) - 1, RANKS_AT_MOST - len(kept))]
-    return sorted({*kept, *evenly})
 
 
 def _read_rows(run: Run, role: RoleRun, steps: list[int], ranks: list[int]) -> pl.DataFrame:
@@ -111,7 +105,13 @@ def _read_rows(run: Run, role: RoleRun, steps: list[int], ranks: list[int]) -> p
 
 
 def _of_step(rows: pl.DataFrame, names: list[str]) -> dict[str, Any]:
-    lanes, whose = _lay_lanes(rows), rows.select("rank", "role", "part", "label")
+    whose = list(rows.select("rank", "role", "part", "label").iter_rows())
+    lanes: dict[Any, str] = {}
+    for rank, role, part, label in dict.fromkeys(whose):
+        is_plain = part in (None, "", "trainer")
+        words = " ".join(filter(None, (f"rank {rank}", "" if is_plain else shown(part))))
+        lanes[rank, role, part, label] = label or words
+    numbers = {key: number for number, key in enumerate(lanes)}
     begin = int(rows["start_ns"].min() or 0)  # type: ignore[arg-type]
     places = {name: place for place, name in enumerate(names)}
     for name in (*rows["name"].unique(maintain_order=True), *rows["stage"].unique(maintain_order=True)):
@@ -120,19 +120,10 @@ def _of_step(rows: pl.DataFrame, names: list[str]) -> dict[str, Any]:
             names.append(shown(name))
     return {
         "lanes": list(lanes.values()),
-        "lane": packed([list(lanes).index(key) for key in whose.iter_rows()], "u2"),
+        "lane": packed([numbers[key] for key in whose], "u2"),
         "start": packed((rows["start_ns"] - begin).to_numpy() / _NS, "f4"),
         "length": packed(rows["duration_ns"].to_numpy() / _NS, "f4"),
         "depth": packed(rows["depth"].to_numpy(), "u1"),
         "name": packed([places[shown(name)] for name in rows["name"]], "u2"),
         "stage": packed([65535 if name is None else places[shown(name)] for name in rows["stage"]], "u2"),
     }  # fmt: skip
-
-
-def _lay_lanes(rows: pl.DataFrame) -> dict[Any, str]:
-    lanes: dict[Any, str] = {}
-    for rank, role, part, label in rows.select("rank", "role", "part", "label").iter_rows():
-        is_plain = part in (None, "", "trainer")
-        words = " ".join(filter(None, (f"rank {rank}", "" if is_plain else shown(part))))
-        lanes.setdefault((rank, role, part, label), label or words)
-    return lanes

@@ -79,17 +79,16 @@ def means(rows: pl.DataFrame, *keys: str) -> pl.DataFrame:
 
 def texts(row: dict[str, Any], nothing: str, names: tuple[str, ...] = TIMES) -> list[str]:
     """Times of a row of `means` as they are shown: what is bounded with both ends, what is guessed with its mark."""
-    return [_show_bounds(row, name, nothing) for name in names]
-
-
-def _show_bounds(row: dict[str, Any], name: str, nothing: str) -> str:
-    part = name[: -len("_ns")]
-    least, most = row.get(f"{part}_from_ns"), row.get(f"{part}_to_ns")
-    if row[name] is not None:
-        return ("about " if part in _APART and row["known"] == "guessed" else "") + duration(row[name])
-    if least is None or most is None:
-        return nothing
-    return f"{duration(least)} to {duration(most)}" if least else f"up to {duration(most)}"
+    listed = []
+    for part in (name[: -len("_ns")] for name in names):
+        value, least, most = (row.get(f"{part}{end}_ns") for end in ("", "_from", "_to"))
+        if value is not None:
+            listed.append(("about " if part in _APART and row["known"] == "guessed" else "") + duration(value))
+        elif least is None or most is None:
+            listed.append(nothing)
+        else:
+            listed.append(f"{duration(least)} to {duration(most)}" if least else f"up to {duration(most)}")
+    return listed
 
 
 def origin(devices: list[dict[str, Any]]) -> str:

@@ -16,7 +16,7 @@ from . import no_verdict, step_words
 from .account import Account, Matter, Rows
 from .escape import SENTENCE_LIMIT, for_terminal, shown
 from .number_table import percent
-from .sentences import blames, not_come, sentence
+from .sentences import blames, sentence
 from .units import duration, size, spans
 
 STRAGGLER, ALONE, CHANGE, LINK = "straggler", "alone", "change", "link"
@@ -135,23 +135,37 @@ def of_verdict(verdict: Mapping[str, Any]) -> Matter:
     cost = f"{percent(verdict['impact_ratio'])} of each step is lost by it{since}" if verdict["impact_ratio"] else ""
     shares = {"seen in {} of the steps since then": verdict["recurrence_ratio"], "confidence {}": verdict["confidence"]}
     sureness = [words.format(percent(ratio)) for words, ratio in shares.items() if ratio]
+    why_not = for_terminal(verdict["no_request"] or "", SENTENCE_LIMIT)
+    profile = f"none was asked for: {why_not}" if why_not else ""
+    if verdict["request"]:
+        but = f", which did not come: {why_not}" if why_not else ""
+        profile = f"it has asked for one by itself: request {shown(verdict['request'])}{but}"
     return Matter(
         verdict["kind"], sentence(verdict), "nothing goes on" if verdict["kind"] == HANG else cost,
         for_terminal(verdict["waits_for"] or "", SENTENCE_LIMIT), advice.rstrip(" ;:").removesuffix("; or"),
-        _tell_profile(verdict), "; ".join([*sureness, evidence(verdict["evidence"])]), command + rest, blames(verdict),
+        profile, "; ".join([*sureness, evidence(verdict["evidence"])]), command + rest, blames(verdict),
         verdict["impact_ratio"], verdict["stage"], () if verdict["rank"] is None else (verdict["rank"],),
         verdict["since_step"] if verdict["kind"] in (ALL_SLOW, NOT_ENOUGH_EVIDENCE) else None,
     )  # fmt: skip
 
 
 def _by_steps(account: Account, matter: Matter, row: Mapping[str, Any] | None) -> Matter:
-    """As the run's own steps have it, where these tell."""
+    """As the run's own steps have it, where these tell; its cost: `without it a step takes 143 ms, not 262: 45 % less,
+    in steps 150 to 189 (40 of 300)`, or `in 9 of steps …`.
+    """
     if row is None:
         return matter
     is_later = account.steps and row["last_step"] > row["first_step"] > account.steps[0]  # than the first that there is
+    count, (first, last) = row["last_step"] - row["first_step"] + 1, account.steps or (0, -1)
+    part = "" if not account.steps or count > _WHOLE * (last - first + 1) else f" ({count} of {last - first + 1})"
+    less = f"{percent(row['saved_ratio'])}{step_words.error(row)} less"
+    times = f"{duration(row['without_ns'])}, not {duration(row['step_ns'])}"
+    to = f"{row['steps']} of " if row.get("steps") else ""
+    to += f"steps {row['first_step']} to" if count > 1 else "step"
+    cost = f"without it a step takes {times}: {less}, in {to} {row['last_step']}{part}"
     since = row["first_step"] if is_later else None
     # What holds goes on: from now on it costs as much.
-    return matter._replace(cost=_tell_cost(account, row), weight=row["saved_ratio"], since_step=since, blames=True)
+    return matter._replace(cost=cost, weight=row["saved_ratio"], since_step=since, blames=True)
 
 
 def _with_others(matter: Matter, verdict: Mapping[str, Any], alone: float) -> Matter:
@@ -162,14 +176,6 @@ def _with_others(matter: Matter, verdict: Mapping[str, Any], alone: float) -> Ma
     if not matter.blames or together < max(TOLD_FROM[STRAGGLER], 2 * alone):
         return matter
     return matter._replace(cost=f"{matter.cost}; {percent(together)} without all that take longer", weight=together)
-
-
-def _tell_profile(verdict: Mapping[str, Any]) -> str:
-    """What it has asked for by itself, or why it has not."""
-    why_not = for_terminal(verdict["no_request"] or "", SENTENCE_LIMIT)
-    if verdict["request"]:
-        return f"it has asked for one by itself: request {shown(verdict['request'])}{not_come(why_not)}"
-    return f"none was asked for: {why_not}" if why_not else ""
 
 
 def _of_row(account: Account, row: Mapping[str, Any], weight: float) -> Matter:
@@ -185,20 +191,15 @@ def _of_row(account: Account, row: Mapping[str, Any], weight: float) -> Matter:
     whose = f" (role {shown(row['role'])})" if account.roles > 1 and row["role"] else ""
     ranks = () if row["rank"] is None else (row["rank"],)
     gates = [gate for gate in account.held_up_by if kind == BUBBLE and gate["role"] == row["role"]][:1]
-    why, where = _why(account, row, gates), next((gate["stage"] for gate in gates), stage)
-    matter = Matter(kind, words + whose, "", why, _ADVICE.get(kind, ""), stage=where, ranks=ranks)
+    where = next((gate["stage"] for gate in gates), stage)
+    # Of a tail who is last; of waiting for whom most of it is; of a rank that is not blamed any more, why not.
+    gone = (gone for gone in account.judged["withdrawn"] if kind == STRAGGLER and blames(gone) and _is_of(gone, row))
+    why = [
+        *(map(step_words.whose_tail, _find_tails(account, row)) if kind == TAIL else ()),
+        *map(step_words.held_up, gates), *(for_terminal(verdict["withdrawn"], SENTENCE_LIMIT) for verdict in gone),
+    ]  # fmt: skip
+    matter = Matter(kind, words + whose, "", "; ".join(why), _ADVICE.get(kind, ""), stage=where, ranks=ranks)
     return _by_steps(account, matter, row)._replace(weight=weight)
-
-
-def _why(account: Account, row: Mapping[str, Any], gates: Rows) -> str:
-    """Of a tail who is last; of waiting for whom most of it is; of a rank that is not blamed any more, why not."""
-    if row["kind"] == TAIL:
-        return "; ".join(map(step_words.whose_tail, _find_tails(account, row)))
-    if row["kind"] == BUBBLE:
-        return "; ".join(map(step_words.held_up, gates))
-    gone = (gone for gone in account.judged["withdrawn"] if row["kind"] == STRAGGLER and blames(gone))
-    over = (verdict for verdict in gone if _is_of(verdict, row))
-    return "; ".join(for_terminal(verdict["withdrawn"], SENTENCE_LIMIT) for verdict in over)
 
 
 def _share(account: Account, row: Mapping[str, Any]) -> float:
@@ -209,27 +210,15 @@ def _share(account: Account, row: Mapping[str, Any]) -> float:
     return float(min(1.0, longer * (row["last_step"] - row["first_step"] + 1) / (last - first + 1)))
 
 
-def _tell_cost(account: Account, row: Mapping[str, Any]) -> str:
-    """`without it a step takes 143 ms, not 262: 45 % less, in steps 150 to 189 (40 of 300)`, or `in 9 of steps …`."""
-    count, (first, last) = row["last_step"] - row["first_step"] + 1, account.steps or (0, -1)
-    part = "" if not account.steps or count > _WHOLE * (last - first + 1) else f" ({count} of {last - first + 1})"
-    less = f"{percent(row['saved_ratio'])}{step_words.error(row)} less"
-    times = f"{duration(row['without_ns'])}, not {duration(row['step_ns'])}"
-    some = f"{row['steps']} of " if row.get("steps") else ""
-    to = f"{some}steps {row['first_step']} to" if count > 1 else "step"
-    return f"without it a step takes {times}: {less}, in {to} {row['last_step']}{part}"
-
-
 def evidence(numbers: Mapping[str, Any]) -> str:
     """`excess 99 %, lost 20.3 ms, members 2, host node3`, every name escaped; "" where there is none."""
-    return ", ".join(_in_words(name, value) for name, value in numbers.items() if value not in (None, ""))
-
-
-def _in_words(name: str, value: Any) -> str:
-    words = shown(name).replace("_", " ")
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
-        return f"{words} {for_terminal(str(value), 100)}"
-    for ending, written in _BY_ENDING.items():
-        if name.endswith(ending):
-            return f"{words[: -len(ending)]} {written(value)}"
-    return f"{words} {value:g}" if isinstance(value, int) else f"{words} {value:.3g}"
+    texts = []
+    for name, value in numbers.items():
+        words, ending = shown(name).replace("_", " "), next((end for end in _BY_ENDING if name.endswith(end)), "")
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
+            texts += [] if value in (None, "") else [f"{words} {for_terminal(str(value), 100)}"]
+        elif ending:
+            texts.append(f"{words[: -len(ending)]} {_BY_ENDING[ending](value)}")
+        else:
+            texts.append(f"{words} {value:g}" if isinstance(value, int) else f"{words} {value:.3g}")
+    return ", ".join(texts)

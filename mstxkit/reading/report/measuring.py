@@ -114,6 +114,7 @@ def _choose_rows(
 
 def _list_stages(by_process: pl.DataFrame, totals: dict[str, Any], names: list[dict[str, Any]]) -> list[dict[str, Any]]:
     by_stage: dict[str, dict[str, Any]] = {}
+    kept = (*NAMES, "steps", "step_ns")
     for row in by_process.iter_rows(named=True):
         stage = row.pop("stage")
         entry = by_stage.setdefault(stage, {**totals[stage], "total_ns": 0, "stepless": 0, "ranks": []})
@@ -121,19 +122,14 @@ def _list_stages(by_process: pl.DataFrame, totals: dict[str, Any], names: list[d
     for entry in by_stage.values():
         for key in ("total_ns", "stepless"):
             entry[key] = sum(row[key] for row in entry["ranks"])
-        entry.update(_compare_processes(entry["ranks"]))
+        # The process in the middle by time a step, and the slowest one if there are others; the others' distance.
+        rows = [row for row in entry["ranks"] if row["step_ns"] is not None]
+        middle = rows[stages.middle(len(rows))]
+        for row in rows:
+            row["over_middle_ratio"] = row["step_ns"] / middle["step_ns"] - 1 if middle["step_ns"] else None
+        slowest = {**{key: rows[0][key] for key in kept}, "middle_ns": middle["step_ns"]} if len(rows) > 1 else None
+        entry.update(middle={key: middle[key] for key in (*kept, "share_ratio")}, slowest=slowest)
     return list(by_stage.values())
-
-
-def _compare_processes(rows: list[dict[str, Any]]) -> dict[str, Any]:
-    """The process in the middle by time a step, and the slowest one if there are others; the others' distance."""
-    rows = [row for row in rows if row["step_ns"] is not None]
-    middle = rows[stages.middle(len(rows))]
-    for row in rows:
-        row["over_middle_ratio"] = row["step_ns"] / middle["step_ns"] - 1 if middle["step_ns"] else None
-    kept = (*NAMES, "steps", "step_ns")
-    slowest = {**{key: rows[0][key] for key in kept}, "middle_ns": middle["step_ns"]} if len(rows) > 1 else None
-    return {"middle": {key: middle[key] for key in (*kept, "share_ratio")}, "slowest": slowest}
 
 
 def _in_order(by_name: pl.DataFrame, keys: list[str]) -> list[dict[str, Any]]:

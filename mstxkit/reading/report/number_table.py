@@ -63,7 +63,8 @@ class NumberTable(PlainTable):
     def __init__(self, name: str, has_steps: bool, *columns: str) -> None:
         self._has_steps = has_steps
         of_a_step = ("time\na step", "share", "times\na step") if has_steps else ("time\nin all", "times\nin all")
-        super().__init__([_on_two_lines(name)], list(map(_on_two_lines, (*of_a_step, *columns))))
+        headers = [header if "\n" in header else f"\n{header}" for header in (name, *of_a_step, *columns)]
+        super().__init__(headers[:1], headers[1:])
 
     def of_a_step(self, row: dict[str, Any]) -> list[str]:
         """The cells of the first columns. What a table of steps has of what is in no step, is of no step."""
@@ -71,15 +72,14 @@ class NumberTable(PlainTable):
             return [duration(row["total_ns"]), str(row["count"])]
         if not row["steps"]:
             return [NOTHING] * 3
-        return [duration(row["step_ns"]), share(row["share_ratio"]), times(row["step_count"])]
+        # Where calls overlap so that their share is more than the whole: how many at once, 23 at once.
+        ratio = row["share_ratio"]
+        share = percent(ratio) if ratio is None or ratio < 1.5 else f"{ratio:.0f} at once"
+        return [duration(row["step_ns"]), share, times(row["step_count"])]
 
     def add_inner(self, name: Text, *numbers: str) -> None:
         """A row of what belongs to the row above: indented, also where it wraps."""
         self.add_row(Padding(name, (0, 0, 0, 2)), *numbers)
-
-
-def _on_two_lines(header: str) -> str:
-    return header if "\n" in header else f"\n{header}"
 
 
 def percent(ratio: float | None) -> str:
@@ -87,11 +87,6 @@ def percent(ratio: float | None) -> str:
     if ratio is None:
         return NOTHING
     return "<1 %" if 0 < ratio < 0.005 else f"{100 * ratio:.0f} %"
-
-
-def share(ratio: float | None) -> str:
-    """As a percentage; where calls overlap so that it is more than the whole: how many at once, 23 at once."""
-    return percent(ratio) if ratio is None or ratio < 1.5 else f"{ratio:.0f} at once"
 
 
 def times(count: float) -> str:

@@ -114,8 +114,3 @@ def listed(texts: Sequence[str], between: str, at_most: int, what: str = "{} mor
     """The first of them, and how many more there are."""
     more = [f"{what.format(len(texts) - at_most)} (--json lists all)"] if len(texts) > at_most else []
     return between.join([*texts[:at_most], *more])
-
-
-def not_come(why: str) -> str:
-    """What follows on a profile that a verdict has asked for: that it did not come, and why; "" where it did."""
-    return f", which did not come: {why}" if why else ""

@@ -45,21 +45,16 @@ def _add_stage(table: NumberTable, stage: dict[str, Any], work: Any, shown: int)
     table.add_row(Text.assemble(name, f"  middle of {compared}"), *_numbers(table, middle, work, is_middle=True))
     listed = rows if len(rows) <= shown + 1 else rows[:shown]
     for row in listed:
-        table.add_inner(_name_process(row), *_numbers(table, row, work))
+        label, style = str(row["label"]), ""
+        if row["is_cause"]:
+            label, style = f"{label}, the cause", "bold red"
+        elif row["waits_for"] is not None:
+            label, style = f"{label} waits for rank {row['waits_for']['rank']}", "dim"
+        table.add_inner(Text(label, style), *_numbers(table, row, work))
     if rest := rows[len(listed) :]:
         waiting = {row["waits_for"] and row["waits_for"]["rank"] for row in rest}
         whom = f" wait for rank {max(waiting)}" if len(waiting) == 1 and None not in waiting else ""
         table.add_inner(Text(f"… {len(rest)} {'faster' if waiting == {None} else 'more'}{whom} (--all)", "dim"))
-
-
-def _name_process(row: dict[str, Any]) -> Text:
-    """A row's process, and whether it is slow here or only waits."""
-    label = str(row["label"])
-    if row["is_cause"]:
-        return Text(f"{label}, the cause", "bold red")
-    if row["waits_for"] is not None:
-        return Text(f"{label} waits for rank {row['waits_for']['rank']}", "dim")
-    return Text(label)
 
 
 def _numbers(table: NumberTable, row: dict[str, Any], work: Any, is_middle: bool = False) -> list[str]:

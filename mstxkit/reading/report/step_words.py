@@ -41,7 +41,9 @@ def lines(summary: Mapping[str, Any], everything: bool = False) -> list[Renderab
             ("late", _list_first(_name_roles(summary, filter(is_late, summary["lateness"]), late))),
             ("tail", _list_first(_name_roles(summary, summary["tails"], tail), 1, "tails of other stages: {}")),
         ]  # fmt: skip
-    parts += [_what_if(summary)] if everything or is_asked else []
+    if everything or is_asked:
+        changes = _name_roles(summary, ifs(summary), lambda row: f"{supposed(row)}: {saved(row)}")
+        parts.append(("what if", _list_first(changes)))
     parts += [
         ("samples", "; ".join(map(sample, summary["samples"]["longest_alone"][:1]))),
         ("tokens/s", _list_first(_name_roles(summary, summary["throughput"], rate), 4)),
@@ -53,10 +55,6 @@ def lines(summary: Mapping[str, Any], everything: bool = False) -> list[Renderab
 def waited(summary: Mapping[str, Any]) -> str:
     """What ranks wait for others, of all their time: "at least" where stages may hide more of it."""
     return ("at least " if summary["hides_waits"] else "") + percent(summary["wait_ratio"])
-
-
-def _what_if(summary: Mapping[str, Any]) -> tuple[str, str]:
-    return "what if", _list_first(_name_roles(summary, ifs(summary), lambda row: f"{supposed(row)}: {saved(row)}"))
 
 
 def _name_roles(summary: Mapping[str, Any], rows: Iterable[dict[str, Any]], words: Callable[[Any], str]) -> list[str]:

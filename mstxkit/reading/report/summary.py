@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import chain, count
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -139,10 +139,10 @@ def _list_endings(gone: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def _list_gone(processes: pl.DataFrame, open_ranges: pl.DataFrame, stage_rows: pl.DataFrame) -> list[dict[str, Any]]:
     """Every process: how it ended, its `last_step`, and what it was inside of where it is gone without a word."""
-    entered = (rows.select("process", "step").group_by("process").max() for rows in (stage_rows, open_ranges))
-    last_steps: dict[int, int] = {}
-    for row, step in chain.from_iterable(rows.drop_nulls().iter_rows() for rows in entered):
-        last_steps[row] = max(step, last_steps.get(row, step))
+    import polars as pl
+
+    entered = pl.concat([rows.select("process", "step") for rows in (stage_rows, open_ranges)]).drop_nulls()
+    last_steps = dict(entered.group_by("process").max().iter_rows())
     inside = stages.endings(processes, open_ranges).rows_by_key("row", named=True)
     return [
         {key: process[key] for key in (*NAMES, "attempt", "last_seen_ns", "state", "process")}

@@ -106,24 +106,20 @@ def _tell_ended(ending: dict[str, Any]) -> Text:
     alike = ending["processes"]
     text = Text.assemble((f"{len(alike)} {ending['state']} {shown(ending['how'])}".rstrip() + ": ", "bold"))
     text.append(_list_ranks([shown(process["label"]) for process in alike]))
-    inside_of = [
-        f"{shown(process['label'])} in {shown(inside['name'])}{_tell_context(inside)}"
-        for process in alike for inside in process["inside"]
-    ]  # fmt: skip
+    inside_of = []
+    for label, inside in ((of["label"], inside) for of in alike for inside in of["inside"]):
+        place = f"{shown(label)} in {shown(inside['name'])}"
+        place += "" if inside["domain"] == "default" else f" of {shown(inside['domain'])}"
+        place += "" if inside["stage"] is None else f", stage {shown(inside['stage'])}"
+        place += "" if inside["step"] is None else f", step {inside['step']}"
+        # Last seen is a heartbeat: nothing is known of how long the range went on if it began after the last one.
+        entered = f", entered {duration(inside['open_ns'])} before it was last seen" if inside["open_ns"] else ""
+        inside_of.append(place + entered)
     return text.append(f"; open: {_list_ranks(inside_of, '; ')}" if inside_of else "")
 
 
 def _list_ranks(texts: list[str], between: str = ", ") -> str:
     return listed(texts, between, RANK_LIMIT)
-
-
-def _tell_context(inside: dict[str, Any]) -> str:
-    domain = "" if inside["domain"] == "default" else f" of {shown(inside['domain'])}"
-    stage = "" if inside["stage"] is None else f", stage {shown(inside['stage'])}"
-    step = "" if inside["step"] is None else f", step {inside['step']}"
-    # Last seen is a heartbeat: nothing is known of how long the range went on if it began after the last one.
-    entered = f", entered {duration(inside['open_ns'])} before it was last seen" if inside["open_ns"] else ""
-    return f"{domain}{stage}{step}{entered}"
 
 
 def _tell_lost(process: dict[str, Any]) -> Text:

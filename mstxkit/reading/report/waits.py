@@ -59,20 +59,16 @@ def lines(entries: list[dict[str, Any]]) -> list[Text]:
 
 
 def _write_line(entry: dict[str, Any], several: bool) -> Text:
+    """With where the unaccounted time lies, and what other ranges tell of it."""
     steps = max(entry["steps"], 1)
     waited, busy, rest = (duration(entry[name] / steps) for name in ("waited_ns", "busy_ns", "unaccounted_ns"))
     who = f"driver {shown(entry['controller']['label'])}" if several else "driver"
     sentence = f": {who} waited {waited}, workers were busy {busy}, unaccounted {rest}"
-    return Text.assemble((shown(entry["stage"]), "bold"), sentence, (_tell_rest(entry, steps), "dim"))
-
-
-def _tell_rest(entry: dict[str, Any], steps: int) -> str:
-    """Where the unaccounted time lies, and what other ranges tell of it."""
     least_ns = max(_LEAST_SHARE * entry["unaccounted_ns"], 1)
     places = (("before_ns", "before they began"), ("between_ns", "between"), ("after_ns", "after they ended"))
     lying = [(entry[name], text) for name, text in places] if entry["busy_ns"] else []
-    parts = [f"{duration(ns / steps)} {text}" for ns, text in lying if ns >= least_ns]
+    parts = ", ".join(f"{duration(ns / steps)} {text}" for ns, text in lying if ns >= least_ns)
     telling = [other for other in entry["meanwhile"] if other["ns"] >= least_ns][:_MOST_NAMES]
-    names = [f"{shown(other['name'])} {duration(other['ns'] / steps)}" for other in telling]
-    clauses = [", ".join(parts), f"in it {', '.join(names)}" if names else ""]
-    return f" ({'; '.join(filter(None, clauses))})" if parts or names else ""
+    names = ", ".join(f"{shown(other['name'])} {duration(other['ns'] / steps)}" for other in telling)
+    clauses = "; ".join(filter(None, [parts, f"in it {names}" if names else ""]))
+    return Text.assemble((shown(entry["stage"]), "bold"), sentence, (f" ({clauses})" if clauses else "", "dim"))

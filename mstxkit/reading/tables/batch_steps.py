@@ -56,19 +56,16 @@ def joined(steps: list[RoleStep], ringed: list[RoleStep]) -> list[RoleStep]:
         its_stages = {name: number for number, name in enumerate(step.stages)}
         stage = np.array([*(its_stages.get(name, -1) for name in ring.stages), -1], np.int64)[ring.collectives.stage]
         moved = ring.collectives._replace(member=member, stage=stage).only((member >= 0) & (stage >= 0))
-        if (before_s := _moved_by(step, ring, places)) is not None:
+        # By how many seconds the run's tables count otherwise than what was handed over, as far as that is known.
+        apart = [
+            step.entered_s[places[peer.rank], step.stages.index(name)] - ring.entered_s[place, number]
+            for place, peer in enumerate(ring.members)
+            for number, name in enumerate(ring.stages)
+            if peer.rank in places and name in step.stages
+        ]
+        if np.isfinite(apart).any():
+            before_s = float(np.nanmedian(apart))
             moved = moved._replace(entered_s=moved.entered_s + before_s, left_s=moved.left_s + before_s)
             step = step._replace(collectives=moved)
         whole.append(step)
     return whole
-
-
-def _moved_by(step: RoleStep, ring: RoleStep, places: dict[int | None, int]) -> float | None:
-    """By how many seconds the run's tables count otherwise than what was handed over; None: that is not known."""
-    apart = [
-        step.entered_s[places[peer.rank], step.stages.index(name)] - ring.entered_s[place, number]
-        for place, peer in enumerate(ring.members)
-        for number, name in enumerate(ring.stages)
-        if peer.rank in places and name in step.stages
-    ]
-    return float(np.nanmedian(apart)) if np.isfinite(apart).any() else None

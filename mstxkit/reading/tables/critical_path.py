@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
-from ..role_runs import RoleRun, Seconds, Whole
+from ..role_runs import RoleRun
 from .bubbles import ns_column
 
 SCHEMA = {
@@ -23,34 +23,25 @@ def table(runs: tuple[RoleRun, ...], origin_ns: int = 0) -> pl.DataFrame:
     length. `rank` is whose time it was, in the stage or before it (`where`); `more_ns`: by how much that was longer
     than in the middle of those that it meets. `origin_ns`: the instant from which seconds count.
     """
-    parts = [_of_role(run, origin_ns) for run in runs]
-    return pl.concat([pl.DataFrame(schema=SCHEMA), *parts]).sort("step", "role", "place", maintain_order=True)
-
-
-def _of_role(run: RoleRun, origin_ns: int) -> pl.DataFrame:
-    steps = np.arange(len(run.steps))
-    with np.errstate(all="ignore"):
-        ends = np.fmax.reduce(run.done_s, axis=2)
-    member = np.nanargmax(np.where(np.isfinite(ends), ends, -np.inf), axis=1)
-    until, began = ends[steps, member], run.spans_s()[1] - run.length_s()
-    frames = []
-    for piece in reversed(range(len(run.kinds))):
-        last = run.came_last(piece)[steps, member] if run.waits[piece] else member
-        last = np.where(last < 0, member, last)
-        came = run.came_s[steps, last, piece]  # who was not there takes no time
-        since = np.minimum(np.where(np.isfinite(came), np.maximum(came, began), until if piece else began), until)
-        frames.append(_frame(run, piece, member, since, until).with_columns(start_ns=pl.col("start_ns") + origin_ns))
-        member, until = last, since
-    rows = pl.concat(frames).filter(pl.col("duration_ns") > 0)
-    return rows.select(*SCHEMA).cast(SCHEMA)  # type: ignore[arg-type]
-
-
-def _frame(run: RoleRun, piece: int, member: Whole, since: Seconds, until: Seconds) -> pl.DataFrame:
-    """The path's part in one piece: whose, since when, until when."""
-    ranks, more_s = pl.Series(run.ranks, dtype=pl.Int32), run.more_s[np.arange(len(member)), member, piece]
-    columns = {
-        "step": run.steps, "rank": ranks.gather(pl.Series(member)), "start_ns": ns_column(since),
-        "duration_ns": ns_column(until - since), "more_ns": ns_column(more_s),
-    }  # fmt: skip
-    names = {"role": run.role, "stage": run.stage(piece), "where": run.where(piece), "place": piece}
-    return pl.DataFrame(columns).with_columns(pl.lit(value).alias(name) for name, value in names.items())
+    parts = [pl.DataFrame(schema=SCHEMA)]
+    for run in runs:
+        steps, ranks = np.arange(len(run.steps)), pl.Series(run.ranks, dtype=pl.Int32)
+        with np.errstate(all="ignore"):
+            ends = np.fmax.reduce(run.done_s, axis=2)
+        member = np.nanargmax(np.where(np.isfinite(ends), ends, -np.inf), axis=1)
+        until, began = ends[steps, member], run.spans_s()[1] - run.lengths_s
+        for piece in reversed(range(len(run.kinds))):
+            last = run.came_last(piece)[steps, member] if run.waits[piece] else member
+            last = np.where(last < 0, member, last)
+            came = run.came_s[steps, last, piece]  # who was not there takes no time
+            since = np.minimum(np.where(np.isfinite(came), np.maximum(came, began), until if piece else began), until)
+            columns = {
+                "step": run.steps, "rank": ranks.gather(pl.Series(member)), "start_ns": ns_column(since) + origin_ns,
+                "duration_ns": ns_column(until - since), "more_ns": ns_column(run.more_s[steps, member, piece]),
+            }  # fmt: skip
+            names = {"role": run.role, "stage": run.stage(piece), "where": run.where(piece), "place": piece}
+            frame = pl.DataFrame(columns).with_columns(**{name: pl.lit(value) for name, value in names.items()})
+            parts.append(frame.select(*SCHEMA).cast(SCHEMA))  # type: ignore[arg-type]
+            member, until = last, since
+    rows = pl.concat(parts).filter(pl.col("duration_ns") > 0)
+    return rows.sort("step", "role", "place", maintain_order=True)

@@ -13,7 +13,7 @@ import polars as pl
 
 from ...store import layout
 from ...store.session_file import sessions
-from ...store.values import small_number, text_of
+from ...store.values import small_number, text_of, whole_number
 from ..folder import Damage
 from ..importers._kept import Identity
 from ..importers._places import FileToImport
@@ -77,7 +77,8 @@ def own_profiles(files: RunFiles, folder: Path, is_limited: bool = True) -> list
     if not top.is_dir() or top.is_symlink():
         return []
     owners = _find_owners(files.id, folder)
-    kept = {_kept.identity_of(document) for _, document in _kept.heads(folder, files.id, [])}
+    heads = (document.get for _, document in _kept.heads(folder, files.id, []))
+    kept = {(text_of(get("file")), *map(whole_number, (get("size"), get("changed_ns")))) for get in heads}
     new, size = [], 0
     for source in _places.sources([top], damage):
         identity = _kept.Identity.of(source, folder)

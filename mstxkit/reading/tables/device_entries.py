@@ -10,15 +10,12 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from ...store import layout
 from ...store.documents import names_in
 from ...store.session_file import RECORDED, RecordedSession, sessions
 from ...store.values import text_of, whole_number
-
-if TYPE_CHECKING:
-    from ...judging.evidence import Collectives
 
 # The newest of them; each is read from one database a rank.
 WINDOWS_AT_MOST = 64
@@ -86,14 +83,3 @@ def _find_database(run: Path, session: RecordedSession) -> Path | None:
     names = [name for name in names_in(folder, ".db") if kind is not None and kind.database.fullmatch(name)]
     files = [folder / name for name in names if (folder / name).is_file() and not (folder / name).is_symlink()]
     return files[0] if len(files) == 1 else None
-
-
-def entered_in(window: ProfiledWindow) -> tuple[list[int], Collectives] | None:
-    """The ranks of a window that are parsed, and what they entered, by their places among these; None: nothing can be
-    compared. *Cost*: reads each database.
-    """
-    from ...judging import device_lateness
-
-    read = {rank: device_lateness.read(file) for rank, file in window.databases.items() if file is not None}
-    entered = device_lateness.collectives(read)
-    return None if entered is None else (list(read), entered)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import time
 from bisect import bisect_left
-from functools import cached_property
 from pathlib import Path
 from typing import Any, Iterator, NamedTuple, Sequence
 
@@ -28,6 +27,8 @@ ROWS_AT_MOST = 1_000_000
 _LATEST_NS = (1 << 63) - 1
 
 _Place = tuple["str | None", "int | None"]  # stage and rank
+# Host and pid to instants on the host's wall clock, with what is to be added there.
+_Anchors = dict[tuple[str, int], list[tuple[int, int]]]
 
 
 class _Request(NamedTuple):
@@ -67,7 +68,12 @@ def _list_rows(
     is_alive = liveness((process.host, process.pid, process.state) for process in processes)
     kept = [session for session in sessions(run, run_id, unusable) if session.key[0]]
     judge = Fates(fate.heard(control, is_alive, unusable), lambda: kept, is_alive, now_ns)
-    clocks, count, asked = _Clocks(processes), 0, list[Asked]()
+    anchors: _Anchors = {}
+    for process in processes if kept else ():
+        own = ((of.realtime_ns, of.monotonic_ns + process.offset_ns - of.realtime_ns) for of in process.clock.anchors)
+        anchors.setdefault((process.host, process.pid), []).extend(own)
+    anchors = {who: sorted(own) for who, own in anchors.items()}
+    count, asked = 0, list[Asked]()
     try:
         asked = fate.asked(control)
     except Unusable as exc:
@@ -78,7 +84,7 @@ def _list_rows(
                 unusable.append(Unusable(control.path, f"more than {count} rows: the rest is left out"))
                 return
             count += 1
-            yield _make_row(request, place, judge, clocks)
+            yield _make_row(request, place, judge, anchors)
 
 
 def _list_requests(judge: Fates, wanted: Sequence[Asked], kept: Sequence[RecordedSession]) -> Iterator[_Request]:
@@ -88,18 +94,14 @@ def _list_requests(judge: Fates, wanted: Sequence[Asked], kept: Sequence[Recorde
         id, stage, rank = session.key
         recorded.setdefault(id, {}).setdefault((stage, rank), []).append(session)
     by_id = {asked.request.id: asked for asked in wanted}
-    for id in sorted(
-        {*by_id, *judge.ids, *recorded}, key=lambda id: (_since_ns(by_id.get(id), recorded.get(id, {})), id)
-    ):
+    since_ns: dict[str, int] = {}
+    for id, places in recorded.items():
+        begun = (whole_number(each.document.get("start_ns")) for of_place in places.values() for each in of_place)
+        since_ns[id] = min(filter(None, begun), default=0)
+    since_ns.update((id, asked.request.created_ns) for id, asked in by_id.items())
+    for id in sorted({*since_ns, *judge.ids}, key=lambda id: (since_ns.get(id, 0), id)):
         request = by_id[id].request if id in by_id else None
         yield _Request(id, by_id.get(id), judge.words(id, request), recorded.get(id, {}))
-
-
-def _since_ns(asked: Asked | None, recorded: dict[_Place, list[RecordedSession]]) -> int:
-    if asked is not None:
-        return asked.request.created_ns
-    every = (session.document.get("start_ns") for of_place in recorded.values() for session in of_place)
-    return min(filter(None, map(whole_number, every)), default=0)
 
 
 def _list_places(request: _Request, judge: Fates) -> Iterator[_Place]:
@@ -117,57 +119,38 @@ def _list_places(request: _Request, judge: Fates) -> Iterator[_Place]:
             yield stage, None
 
 
-def _make_row(request: _Request, place: _Place, judge: Fates, clocks: _Clocks) -> dict[str, Any]:
+def _make_row(request: _Request, place: _Place, judge: Fates, anchors: _Anchors) -> dict[str, Any]:
     stage, rank = place
     report = (request.words.get(rank) if rank is not None else None) or judge.silence(request.id, rank, request.asked)
     recorded = request.recorded.get(place, [])
+    # As it was asked for; with options over it, as its sessions call that.
+    asked = None if request.asked is None else request.asked.request
+    preset = None if asked is None else asked.preset
+    if asked is None or (asked.preset is not None and asked.options):
+        names = (text_of(session.document.get("preset")) for session in recorded)
+        preset = next(filter(None, names), preset)
     steps = sorted({step for session in recorded for step in session.steps} or set(report.recorded_steps))
     return {
         "request": request.id, "stage": stage, "rank": rank,
         "state": RUNNING if report.state == DRAINING else report.state,
         "first_step": steps[0] if steps else report.first_step, "last_step": steps[-1] if steps else report.last_step,
-        "start_ns": min(clocks.times(recorded, "start_ns"), default=None),
-        "end_ns": max(clocks.times(recorded, "end_ns"), default=None),
-        "preset": _name_preset(request, recorded),
+        "start_ns": min(_align_times(anchors, recorded, "start_ns"), default=None),
+        "end_ns": max(_align_times(anchors, recorded, "end_ns"), default=None),
+        "preset": preset,
         "folder": os.path.commonpath([session.place for session in recorded]) if recorded else None,
         "reason": text_of(report.reason),
     }  # fmt: skip
 
 
-def _name_preset(request: _Request, recorded: Sequence[RecordedSession]) -> str | None:
-    """As it was asked for; with options over it, as its sessions call that."""
-    asked = None if request.asked is None else request.asked.request
-    names = filter(None, (text_of(session.document.get("preset")) for session in recorded))
-    if asked is None or (asked.preset is not None and asked.options):
-        return next(names, None if asked is None else asked.preset)
-    return asked.preset
-
-
-class _Clocks:
-    """Times by the wall clock of a host, on the run's aligned one, by the anchors of the process that told them."""
-
-    def __init__(self, processes: Sequence[Process]) -> None:
-        self._processes = processes
-
-    def times(self, sessions: Sequence[RecordedSession], key: str) -> list[int]:
-        """Those of these sessions that have one, aligned; as they are where nothing is known of their process."""
-        times = ((session, whole_number(session.document.get(key))) for session in sessions)
-        return [self._align_time(session, time_ns) for session, time_ns in times if time_ns]
-
-    def _align_time(self, session: RecordedSession, time_ns: int) -> int:
-        who = (text_of(session.document.get("host")), small_number(session.document.get("pid")) or 0)
-        anchors = self._anchors.get(who, [])
-        at = bisect_left(anchors, (time_ns, 0))
-        near = min(anchors[max(0, at - 1) : at + 1], key=lambda anchor: abs(anchor[0] - time_ns), default=(0, 0))
-        return min(max(0, time_ns + near[1]), _LATEST_NS)
-
-    @cached_property
-    def _anchors(self) -> dict[tuple[str, int], list[tuple[int, int]]]:
-        """Host and pid to instants on the host's wall clock, with what is to be added there."""
-        by_process: dict[tuple[str, int], list[tuple[int, int]]] = {}
-        for process in self._processes:
-            by_process.setdefault((process.host, process.pid), []).extend(
-                (anchor.realtime_ns, anchor.monotonic_ns + process.offset_ns - anchor.realtime_ns)
-                for anchor in process.clock.anchors
-            )
-        return {who: sorted(anchors) for who, anchors in by_process.items()}
+def _align_times(anchors: _Anchors, sessions: Sequence[RecordedSession], key: str) -> list[int]:
+    """Times by the wall clock of a host, of those of these sessions that have one, on the run's aligned clock, by the
+    anchors of the process that told them; as they are where nothing is known of it.
+    """
+    times = []
+    for session in sessions:
+        time_ns, get = whole_number(session.document.get(key)), session.document.get
+        own = anchors.get((text_of(get("host")), small_number(get("pid")) or 0), [])
+        at = bisect_left(own, (time_ns, 0))
+        near = min(own[max(0, at - 1) : at + 1], key=lambda each: abs(each[0] - time_ns), default=(0, 0))
+        times += [min(max(0, time_ns + near[1]), _LATEST_NS)] if time_ns else []
+    return times

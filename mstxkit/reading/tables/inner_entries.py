@@ -54,16 +54,6 @@ def _read_ranges(files: RunFiles, steps: list[RoleStep], keys: set[str]) -> pl.D
     columns = (pl.col("process").cast(pl.UInt32), "step", texts, "start_ns", "duration_ns", "depth")
     is_inside = ~pl.col("is_stage") & pl.col("duration_ns").is_not_null()
     rows = pl.concat([ranges.filter(is_inside).select(*columns) for ranges, _ in part.batches()])
-    rows = rows.join(_list_members(part, steps), on=["process", "step"], how="inner").sort("start_ns")
-    return rows.with_columns(
-        stage=pl.col("stage").replace_strict(named, default=None),
-        end_ns=pl.col("start_ns") + pl.col("duration_ns"),
-        nth=pl.int_range(pl.len()).over("at", "member", "stage", "name"),
-    )
-
-
-def _list_members(part: RunFiles, steps: list[RoleStep]) -> pl.DataFrame:
-    """`at, process, step, member, role` of all who are compared."""
     processes = {process.name: process.index for process in part.processes}
     who = [
         (at, processes[peer.process], step.step, member, step.role)
@@ -71,8 +61,14 @@ def _list_members(part: RunFiles, steps: list[RoleStep]) -> pl.DataFrame:
         for member, peer in enumerate(step.members)
         if peer.process in processes and not peer.is_controller
     ]
-    kinds = (pl.Int64, pl.UInt32, pl.Int64, pl.Int64, pl.String)
-    return pl.DataFrame(who, schema=dict(zip(("at", "process", "step", "member", "role"), kinds)), orient="row")
+    kinds = {"at": pl.Int64, "process": pl.UInt32, "step": pl.Int64, "member": pl.Int64, "role": pl.String}
+    members = pl.DataFrame(who, schema=kinds, orient="row")
+    rows = rows.join(members, on=["process", "step"], how="inner").sort("start_ns")
+    return rows.with_columns(
+        stage=pl.col("stage").replace_strict(named, default=None),
+        end_ns=pl.col("start_ns") + pl.col("duration_ns"),
+        nth=pl.int_range(pl.len()).over("at", "member", "stage", "name"),
+    )
 
 
 def _find_collective(ranges: pl.DataFrame, steps: list[RoleStep]) -> pl.DataFrame:

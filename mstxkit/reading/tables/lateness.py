@@ -9,12 +9,12 @@ they leave much closer together than they entered.
 
 from __future__ import annotations
 
-from typing import Any, Iterator, NamedTuple, Sequence
+from typing import Iterator, NamedTuple, Sequence
 
 import numpy as np
 import polars as pl
 
-from ...judging.device_lateness import bounds_s
+from ...judging import device_lateness
 from ...judging.evidence import STAGE_ENTRY, Collectives, RoleStep
 from ...judging.meeting import Late, late_in, left_together, taking_part
 from ...store.values import grouped
@@ -59,14 +59,15 @@ def table(files: RunFiles, steps: Sequence[RoleStep], ringed: Sequence[RoleStep]
 
 
 def of_device(window: ProfiledWindow) -> list[LatenessRow]:
-    """Those of a window; [] as long as it is not parsed."""
-    seen = device_entries.entered_in(window) if window.is_parsed else None
-    if seen is None:
+    """Those of a window; [] as long as it is not parsed. *Cost*: reads each database."""
+    databases = {rank: file for rank, file in window.databases.items() if file is not None and window.is_parsed}
+    read = {rank: device_lateness.read(file) for rank, file in databases.items()}
+    entered = device_lateness.collectives(read) if read else None
+    if entered is None:  # nothing can be compared
         return []
-    ranks, entered = seen
-    late = late_in(entered, np.zeros(len(ranks)))
-    late = late._replace(error_s=bounds_s(entered)[late.at])
-    return list(_find_latest(window.step, ranks, (window.stage,), entered, late, None))
+    late = late_in(entered, np.zeros(len(read)))
+    late = late._replace(error_s=device_lateness.bounds_s(entered)[late.at])
+    return list(_find_latest(window.step, list(read), (window.stage,), entered, late, None))
 
 
 def rows_of(step: RoleStep) -> Iterator[LatenessRow]:
@@ -113,19 +114,16 @@ def link_table(runs: tuple[RoleRun, ...]) -> pl.DataFrame:
 
     `others_ns`: the middle of the other groups of as many members; null where there are none.
     """
-    rows = [row for run in runs for row in _list_links(run)]
+    rows = []
+    for run in runs:
+        took = grouped(run.links, lambda link: link[1:3])
+        means = {key: float(np.mean([seconds for *_, seconds in links])) for key, links in took.items()}
+        for (piece, members), mean_s in means.items():
+            of_piece = {who: seconds for (at, who), seconds in means.items() if at == piece}
+            others = [s for who, s in of_piece.items() if who != members and len(who) == len(members)]
+            others_s = float(np.median(others)) if others else float("nan")
+            ranks = spans(rank for member in members if (rank := run.members[member].rank) is not None)
+            times = map(shown_ns, (mean_s, others_s, mean_s - others_s))
+            steps = len(took[piece, members])
+            rows.append((run.role, run.kinds[piece].stage, ranks, len(members), steps, *times))
     return pl.DataFrame(rows, schema=LINK_SCHEMA, orient="row").sort("more_ns", descending=True, nulls_last=True)
-
-
-def _list_links(run: RoleRun) -> Iterator[tuple[Any, ...]]:
-    """Every group of a role in every stage, as far as rings tell when collectives were over."""
-    took = grouped(run.links, lambda link: link[1:3])
-    means = {key: float(np.mean([seconds for *_, seconds in links])) for key, links in took.items()}
-    for (piece, members), mean_s in means.items():
-        others = [s for (at, who), s in means.items() if at == piece and who != members and len(who) == len(members)]
-        others_s = float(np.median(others)) if others else float("nan")
-        ranks = (run.members[member].rank for member in members)
-        yield (
-            run.role, run.kinds[piece].stage, spans(rank for rank in ranks if rank is not None), len(members),
-            len(took[piece, members]), *map(shown_ns, (mean_s, others_s, mean_s - others_s)),
-        )  # fmt: skip

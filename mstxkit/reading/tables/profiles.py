@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
-from ...store.session_file import RecordedSession, sessions
+from ...store.session_file import sessions
 from ...store.values import list_of, step_number, table_of, text_of, whole_number
 from ..folder import Damage, noting_unusable
 
@@ -32,24 +32,24 @@ def rows(run: str | os.PathLike[str], run_id: str, damage: list[Damage]) -> list
         damage: What cannot be read is added here, once.
     """
     with noting_unusable(damage) as unusable:
-        return [_make_row(each) for each in sorted(sessions(run, run_id, unusable), key=lambda each: each.key[0])]
-
-
-def _make_row(session: RecordedSession) -> dict[str, Any]:
-    get, (request, stage, rank) = session.document.get, session.key
-    stored, removed = table_of(get("stored")), table_of(get("removed"))
-    kept = HOST if isinstance(get("stored"), dict) else RUN if get("output") else NONE
-    place = REMOVED if isinstance(get("removed"), dict) else kept
-    reasons = [text_of(removed.get("why")), *map(text_of, list_of(get("problems")))]
-    return {
-        "request": request, "stage": stage, "step": step_number(get("step")), "rank": rank,
-        "host": text_of(get("host")), "state": text_of(get("state")), "place": place,
-        "bytes": _time_or_none(removed.get("bytes") if place == REMOVED else get("bytes")),
-        "start_ns": _time_or_none(get("start_ns")), "end_ns": _time_or_none(get("end_ns")),
-        "preset": text_of(get("preset")) or None,
-        "folder": text_of(stored.get("folder")) if place == HOST else session.place,
-        "reason": "; ".join(filter(None, reasons)),
-    }  # fmt: skip
+        recorded = sorted(sessions(run, run_id, unusable), key=lambda each: each.key[0])
+    made = []
+    for session in recorded:
+        get, (request, stage, rank) = session.document.get, session.key
+        stored, removed = table_of(get("stored")), table_of(get("removed"))
+        kept = HOST if isinstance(get("stored"), dict) else RUN if get("output") else NONE
+        place = REMOVED if isinstance(get("removed"), dict) else kept
+        reasons = [text_of(removed.get("why")), *map(text_of, list_of(get("problems")))]
+        made.append({
+            "request": request, "stage": stage, "step": step_number(get("step")), "rank": rank,
+            "host": text_of(get("host")), "state": text_of(get("state")), "place": place,
+            "bytes": _time_or_none(removed.get("bytes") if place == REMOVED else get("bytes")),
+            "start_ns": _time_or_none(get("start_ns")), "end_ns": _time_or_none(get("end_ns")),
+            "preset": text_of(get("preset")) or None,
+            "folder": text_of(stored.get("folder")) if place == HOST else session.place,
+            "reason": "; ".join(filter(None, reasons)),
+        })  # fmt: skip
+    return made
 
 
 def _time_or_none(value: Any) -> int | None:

@@ -39,8 +39,12 @@ def of_ranges(files: RunFiles, chosen: pl.Expr) -> Sums:
     sums_of_names = pl.col("calls", "total_ns", "step_calls", "step_ns").sum(), pl.col("max_ns").max()
     names = _Adding(["process", "stage", "name", "domain"], *sums_of_names)
     coalesced = _Adding(["name"], pl.col("calls", "records").sum())
+    # A row that stands for many calls counts as these, and for the time inside of them.
+    numbers = [pl.col("attributes").str.extract(_COALESCED, group).cast(pl.Int64, strict=False) for group in (1, 2, 3)]
+    ns, max_ns = (number.fill_null(pl.col("duration_ns")) for number in numbers[1:])
+    counted = {"is_coalesced": numbers[0].is_not_null(), "calls": numbers[0].fill_null(1), "ns": ns, "max_ns": max_ns}
     for ranges, _ in files.batches():
-        rows = ranges.filter(pl.col("duration_ns").is_not_null()).with_columns(**_count_calls())
+        rows = ranges.filter(pl.col("duration_ns").is_not_null()).with_columns(**counted)
         ends = rows.select("process", "step", "stage", "start_ns", end_ns=pl.col("start_ns") + pl.col("duration_ns"))
         spans.add(ends.filter(pl.col("step").is_not_null()))
         in_step = pl.col("step").is_not_null()
@@ -51,18 +55,6 @@ def of_ranges(files: RunFiles, chosen: pl.Expr) -> Sums:
         coalesced.add(rows.filter(pl.col("is_coalesced")).select("name", "calls", records=pl.lit(1, pl.Int64)))
     by_calls = coalesced.result().sort("calls", "name", descending=[True, False])
     return Sums(spans.result(), names.result(), by_calls)
-
-
-def _count_calls() -> dict[str, pl.Expr]:
-    """A row that stands for many calls counts as these, and for the time inside of them."""
-    numbers = [pl.col("attributes").str.extract(_COALESCED, group).cast(pl.Int64, strict=False) for group in (1, 2, 3)]
-    total_ns, max_ns = (number.fill_null(pl.col("duration_ns")) for number in numbers[1:])
-    return {
-        "is_coalesced": numbers[0].is_not_null(),
-        "calls": numbers[0].fill_null(1),
-        "ns": total_ns,
-        "max_ns": max_ns,
-    }
 
 
 class _Adding:

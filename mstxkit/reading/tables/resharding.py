@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Iterator
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -26,26 +26,19 @@ def table(runs: tuple[RoleRun, ...], waits: pl.DataFrame) -> pl.DataFrame:
     - `dispatch`: what a controller waited for a stage while none of its workers was at it: before they began, between
       and after they ended; of `Run.waits()`.
     """
-    lengths = {int(step): s for run in runs for step, s in zip(run.steps, run.length_s()) if np.isfinite(s) and s > 0}
-    rows = [row for run in runs for row in _of_role(run)]
+    lengths = {int(step): s for run in runs for step, s in zip(run.steps, run.lengths_s) if np.isfinite(s) and s > 0}
+    rows: list[tuple[Any, ...]] = []
+    for run in runs:
+        lengths_s = run.lengths_s
+        for stage, pieces in run.stages().items():
+            for step, length, own in zip(run.steps.tolist(), lengths_s, run.own_of(pieces)):
+                own = own[np.isfinite(own)]
+                if len(own) and canonical(stage) in STAGES:
+                    middle, last = float(np.median(own)), float(own.max())
+                    ratio = last / length if length > 0 else None
+                    rows.append((step, run.role, WEIGHTS, stage, len(own), shown_ns(middle), shown_ns(last), ratio))
     for wait in waits.iter_rows(named=True):
         cost_ns, step = wait["unaccounted_ns"], wait["step"]
         ratio = cost_ns / 1e9 / lengths[step] if step in lengths else None
         rows.append((step, wait["role"], DISPATCH, str(wait["stage"]), None, cost_ns, cost_ns, ratio))
     return pl.DataFrame(rows, schema=SCHEMA, orient="row").sort("step", "role", "kind", "stage", nulls_last=True)
-
-
-def _of_role(run: RoleRun) -> Iterator[tuple[Any, ...]]:
-    lengths = run.length_s()
-    for stage, pieces in run.stages().items():
-        if canonical(stage) not in STAGES:
-            continue
-        for at, step in enumerate(run.steps.tolist()):
-            own = run.own_of(pieces)[at]
-            own = own[np.isfinite(own)]
-            if len(own):
-                last = float(own.max())
-                yield (
-                    step, run.role, WEIGHTS, stage, len(own), shown_ns(float(np.median(own))), shown_ns(last),
-                    last / lengths[at] if lengths[at] > 0 else None,
-                )  # fmt: skip

@@ -7,7 +7,7 @@ outside while it goes on. Steps that are not over are left out.
 from __future__ import annotations
 
 import re
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -28,23 +28,6 @@ _FIGURES = ("start_ns", "end_ns", "total_ns", "longest_ns", "count", *_WORK)
 _OF = ("process", "step", "stage")
 
 
-class _Members(NamedTuple):
-    """The processes of a run, by their rows in `processes()`.
-
-    Args:
-        group: Of each, which do the same work: attempt of the job, role, and what those beside a rank's own are.
-        peers: As the judge calls them.
-        error_s: Bound of the error of their times against those of others on their host.
-        has_ended, is_running: In order; or it may still add to its last step.
-    """
-
-    group: list[tuple[int, str, str]]
-    peers: list[Peer]
-    error_s: Seconds
-    has_ended: list[bool]
-    is_running: list[bool]
-
-
 def of_run(stage_rows: pl.DataFrame, processes: pl.DataFrame, has_beside: bool = False) -> list[RoleStep]:
     """Every step of every role that is over, attempt by attempt, in the order in which they ended.
 
@@ -54,11 +37,14 @@ def of_run(stage_rows: pl.DataFrame, processes: pl.DataFrame, has_beside: bool =
     names = stage_rows["stage"].cast(pl.String)
     keys = {name: canonical(name) for name in names.unique().drop_nulls().to_list()}
     rows = stage_rows.with_columns(stage=names.replace_strict(keys, default=None, return_dtype=pl.String))
-    members = _list_members(processes, rows)
-    controllers = [place for place, peer in enumerate(members.peers) if peer.is_controller]
+    entries = processes.to_dicts()
+    peers = _list_peers(entries, rows)
+    # Of each process, which do the same work: attempt of the job, role, and what those beside a rank's own are.
+    group_of = [(entry["attempt"] or 0, entry["role"] or "", beside(entry)) for entry in entries]
+    controllers = [place for place, peer in enumerate(peers) if peer.is_controller]
     waiting = rows.filter(pl.col("waits_for").is_not_null() & ~pl.col("process").is_in(controllers))
     waits_for = {
-        (members.group[process], stage): str(whom)
+        (group_of[process], stage): str(whom)
         for process, stage, whom in waiting.select("process", "stage", "waits_for").unique().iter_rows()
     }
     every = rows.filter(pl.col("waits_for").is_null() | ~pl.col("process").is_in(controllers))
@@ -66,21 +52,22 @@ def of_run(stage_rows: pl.DataFrame, processes: pl.DataFrame, has_beside: bool =
     work = stages.outermost(every).filter(pl.col("step").is_not_null())
     if work.is_empty():
         return []
-    groups = list(dict.fromkeys(members.group))
-    numbers = pl.Series([groups.index(group) for group in members.group], dtype=pl.Int64)
+    groups = list(dict.fromkeys(group_of))
+    numbers = pl.Series([groups.index(group) for group in group_of], dtype=pl.Int64)
     figures = _sum_figures(work.with_columns(pl.col("start_ns") - origin_ns(stage_rows)), every).sort("start_ns")
     figures = figures.with_columns(of=numbers.gather(figures["process"]))
     # Of each group its processes, in order, and the first step in which each did anything, and its last one: (3, N).
     last = rows.group_by("process").agg(last=pl.col("step").max())
     did = figures.group_by("of", "process").agg(first=pl.col("step").min()).join(last, on="process").sort("process")
     lives = {part["of"][0]: part.drop("of").cast(pl.Int64).to_numpy().T for part in did.partition_by("of")}
-    over = _find_over(figures, lives, members)
+    over = _find_over(figures, lives, [entry["state"] for entry in entries])
     parted = figures.partition_by("of", "step", maintain_order=True)
     own = {groups[of][:2] for of, _ in over if not groups[of][2]}
     left_out = {of for of, _ in over if groups[of][2] and groups[of][:2] in own and not has_beside}
     kept = [part for part in parted if (part["of"][0], part["step"][0]) in over and part["of"][0] not in left_out]
     kept.sort(key=lambda part: (groups[part["of"][0]][0], part["end_ns"].max()))
-    steps = [_role_step(part, groups[part["of"][0]][1], members, lives[part["of"][0]]) for part in kept]
+    error_s = np.array([(entry["clock_error_ns"] or 0) / _NS for entry in entries])
+    steps = [_role_step(part, groups[part["of"][0]][1], peers, error_s, lives[part["of"][0]]) for part in kept]
     of_each = [groups[part["of"][0]] for part in kept]
     return [
         step._replace(waits_for={key: waits_for[group, key] for key in step.stages if (group, key) in waits_for})
@@ -93,29 +80,17 @@ def origin_ns(stage_rows: pl.DataFrame) -> int:
     return int(stage_rows["start_ns"].min() or 0)  # type: ignore[arg-type]
 
 
-def _list_members(processes: pl.DataFrame, rows: pl.DataFrame) -> _Members:
-    entries = processes.to_dicts()
+def _list_peers(entries: list[dict[str, Any]], rows: pl.DataFrame) -> list[Peer]:
+    """The processes of a run, by their rows in `processes()`, as the judge calls them."""
     works = set(rows.filter(rows["waits_for"].is_null())["process"].to_list())
     drivers = set(rows["process"].to_list()) - works
     drivers.update(rows.filter(rows["waits_for"] == WORKERS)["process"].to_list())
     drivers.update(place for place, entry in enumerate(entries) if entry["under"] == parts.RAY_DRIVER)
-    return _Members(
-        [(entry["attempt"] or 0, entry["role"] or "", beside(entry)) for entry in entries],
-        [
-            Peer(
-                entry["rank"],
-                entry["host"] or "",
-                entry["process"] or str(place),
-                entry["part"] or "",
-                place in drivers,
-                entry["place"] or "",
-            )
-            for place, entry in enumerate(entries)
-        ],
-        np.array([(entry["clock_error_ns"] or 0) / _NS for entry in entries]),
-        [entry["state"] == "ended" for entry in entries],
-        [entry["state"] in ("running", "lost") for entry in entries],
-    )
+    peers = []
+    for at, entry in enumerate(entries):
+        host, name, part, place = (entry[key] or "" for key in ("host", "process", "part", "place"))
+        peers.append(Peer(entry["rank"], host, name or str(at), part, at in drivers, place))
+    return peers
 
 
 def beside(entry: dict[str, Any]) -> str:
@@ -139,20 +114,20 @@ def _sum_figures(work: pl.DataFrame, every: pl.DataFrame) -> pl.DataFrame:
     return figures.with_columns(pl.coalesce(name, f"{name}_inside") for name in _WORK)
 
 
-def _find_over(figures: pl.DataFrame, lives: dict[int, Whole], members: _Members) -> set[tuple[int, int]]:
+def _find_over(figures: pl.DataFrame, lives: dict[int, Whole], states: list[str]) -> set[tuple[int, int]]:
     """Which steps of which groups are over: nobody may still add to them, and nobody was killed in them."""
     over = set()
     for group, steps in figures.group_by("of").agg(pl.col("step").unique()).iter_rows():
         last = dict(lives[group][[0, 2]].T.tolist())
         newest = max(last.values())
-        going_on = (step for process, step in last.items() if members.is_running[process])
+        going_on = (step for process, step in last.items() if states[process] in ("running", "lost"))
         bar = min((step for step in going_on if step >= newest - _STEPS_BEHIND), default=newest + 1)
-        broken = {last[p] for p in last if not members.has_ended[p] and not members.is_running[p]}
+        broken = {last[p] for p in last if states[p] not in ("ended", "running", "lost")}
         over |= {(group, step) for step in steps if step < bar and step not in broken}
     return over
 
 
-def _role_step(part: pl.DataFrame, role: str, members: _Members, lives: Whole) -> RoleStep:
+def _role_step(part: pl.DataFrame, role: str, peers: list[Peer], error_s: Seconds, lives: Whole) -> RoleStep:
     """Of the rows of one group and step, by begin. Who did something before it and after it has not gone."""
     every, first, last = lives
     processes = every[(first <= part["step"][0]) & (last >= part["step"][0])]
@@ -163,11 +138,11 @@ def _role_step(part: pl.DataFrame, role: str, members: _Members, lives: Whole) -
     tables = {name: np.full((len(processes), len(keys)), np.nan) for name in _FIGURES}
     for name, table in tables.items():
         table[at, stage_at] = part[name].cast(pl.Float64).fill_null(float("nan")).to_numpy()
-    total_s, peers = tables["total_ns"] / _NS, tuple(members.peers[process] for process in processes)
-    apart_s = WALL_ERROR_NS / _NS if len({peer.host for peer in peers if not peer.is_controller}) > 1 else 0.0
+    total_s, members = tables["total_ns"] / _NS, tuple(peers[process] for process in processes)
+    apart_s = WALL_ERROR_NS / _NS if len({peer.host for peer in members if not peer.is_controller}) > 1 else 0.0
     return RoleStep(
-        role, int(part["step"][0]), peers, keys,
+        role, int(part["step"][0]), members, keys,
         tables["start_ns"] / _NS, tables["end_ns"] / _NS, total_s, total_s, tables["longest_ns"] / _NS,
         np.nan_to_num(tables["count"]),
-        Work(tables["tokens"], tables["responses"], tables["longest_response"]), members.error_s[processes] + apart_s,
+        Work(tables["tokens"], tables["responses"], tables["longest_response"]), error_s[processes] + apart_s,
     )  # fmt: skip

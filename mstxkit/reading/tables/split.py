@@ -91,7 +91,14 @@ def _has_stages(run: RoleRun, stages: tuple[str, ...]) -> bool:
 
 def _step_s(trainers: RoleRun, rollouts: RoleRun, n: int, m: int) -> float:
     """How long a step takes with so many, in the mean."""
-    uses_s = replay.lengths_s(trainers, _with_share(trainers, len(trainers.members) / n))
+    # Own times with so many times the work for each member, and nothing to wait for before a step.
+    own_s: Seconds = trainers.own_s.copy()
+    own_s[:, :, 0] = np.fmin.reduce(own_s[:, :, 0], axis=0)
+    for piece in _list_stages(trainers):  # who has most says how long all take: they meet
+        most_s, most = (np.fmax.reduce(values[:, :, piece], axis=1) for values in (own_s, trainers.work[..., :1]))
+        cost = _Cost(most_s, most)
+        own_s[:, :, piece] *= (cost.times(most * (len(trainers.members) / n)) / cost.times(most))[:, None]
+    uses_s = replay.lengths_s(trainers, own_s)
     makes_s = _shared_out(rollouts, min(m, max(_MEMBERS_AT_MOST, len(rollouts.members))))
     # So many batches rollouts were seen to be ahead; 1 at least, or else nothing would go on at once.
     begun, used = np.fmin.reduce(rollouts.came_s[:, :, _list_stages(rollouts)], axis=2), trainers.spans_s()[1]
@@ -124,17 +131,6 @@ def _list_stages(run: RoleRun) -> list[int]:
     return [piece for piece in range(len(run.kinds)) if not run.is_gap(piece)]
 
 
-def _with_share(run: RoleRun, share: float) -> Seconds:
-    """(T, M, K) own times with so many times the work for each member, and nothing to wait for before a step."""
-    own: Seconds = run.own_s.copy()
-    own[:, :, 0] = np.fmin.reduce(own[:, :, 0], axis=0)
-    for piece in _list_stages(run):  # who has most says how long all take: they meet
-        most_s, most = (np.fmax.reduce(values[:, :, piece], axis=1) for values in (own, run.work[..., :1]))
-        cost = _Cost(most_s, most)
-        own[:, :, piece] *= (cost.times(most * share) / cost.times(most))[:, None]
-    return own
-
-
 def _shared_out(run: RoleRun, count: int) -> Seconds:
     """(T, count) seconds that so many members need for the same work, shared out among them anew."""
     took_s = np.nan_to_num(run.own_s[:, :, _list_stages(run)]).sum(axis=2)
@@ -142,31 +138,27 @@ def _shared_out(run: RoleRun, count: int) -> Seconds:
     cost, (tokens, longest) = _Cost(took_s, work), np.moveaxis(np.nan_to_num(work), 2, 0)
     there, rows = took_s.shape[1], np.arange(len(work))[:, None]
     edges = np.union1d(np.arange(there + 1) * count, np.arange(count + 1) * there)
-    begin, sizes = edges[:-1], np.diff(edges) / count
-    parts = _Parts(begin // count, begin % count / count, sizes, begin // there)
+    # (P,) of what members had, cut so that others get equal shares: whose, from where in it, how much, for whom.
+    member, begin, share, at = (
+        edges[:-1] // count,
+        edges[:-1] % count / count,
+        np.diff(edges) / count,
+        edges[:-1] // there,
+    )
     # In another step a part is like one of its size: only one part has what was the longest of all.
-    elsewhere = (rows + (_SPREAD * len(work) * np.arange(len(parts.share))).astype(np.int64)) % len(work)
+    elsewhere = (rows + (_SPREAD * len(work) * np.arange(len(share))).astype(np.int64)) % len(work)
     values = np.sort(longest, axis=None)
-    places = ((np.searchsorted(values, longest) + 0.5) / values.size)[elsewhere, parts.member] ** (1 / parts.share)
-    has_longest = (((rows + parts.member) * _SPREAD) % 1 - parts.begin) % 1 < parts.share
-    whole = longest[:, parts.member]
+    places = ((np.searchsorted(values, longest) + 0.5) / values.size)[elsewhere, member] ** (1 / share)
+    has_longest = (((rows + member) * _SPREAD) % 1 - begin) % 1 < share
+    whole = longest[:, member]
     longest_there = np.where(has_longest, whole, np.minimum(np.quantile(values, places), whole))
     others, shares = tokens.copy(), np.zeros((len(work), count, 2))
-    np.subtract.at(others.T, parts.member, longest_there.T)
-    np.add.at(shares[..., 0].T, parts.at, (parts.share * others[:, parts.member] + longest_there).T)
-    np.maximum.at(shares[..., 1].T, parts.at, longest_there.T)
+    np.subtract.at(others.T, member, longest_there.T)
+    np.add.at(shares[..., 0].T, at, (share * others[:, member] + longest_there).T)
+    np.maximum.at(shares[..., 1].T, at, longest_there.T)
     rest = np.ones((len(work), count))
-    rest[:, parts.at] = (took_s / cost.times(work))[np.where(has_longest, rows, elsewhere), parts.member]
+    rest[:, at] = (took_s / cost.times(work))[np.where(has_longest, rows, elsewhere), member]
     return np.asarray(cost.times(shares) * rest)
-
-
-class _Parts(NamedTuple):
-    """(P,) of what members had, cut so that others get equal shares: whose, from where in it, how much, for whom."""
-
-    member: Any
-    begin: Any
-    share: Any
-    at: Any
 
 
 class _Cost:
@@ -183,8 +175,20 @@ class _Cost:
             self._mean_s = float(np.nan_to_num(times_s).sum() / np.isfinite(times_s).sum())
             self._mean = np.nan_to_num(work).sum(axis=axes) / np.isfinite(work).sum(axis=axes)
             longer, more = times_s / self._mean_s - 1, self._more_work(work)
-        is_known = np.isfinite(longer)
-        self._by = _fit_elasticity(more[is_known], longer[is_known])
+        more, longer = more[np.isfinite(longer)], longer[np.isfinite(longer)]
+        # (F,) how much longer a stage takes, for how much more of each there is: by least squares, a second time with
+        # less weight for what lies far out; as far as that is not noise.
+        learnt, weights, rest = np.zeros(more.shape[1]), np.ones(len(longer)), np.zeros(0)
+        ridge = 1e-6 * np.eye(more.shape[1]) * max(1.0, float((more**2).sum()))
+        for _ in range(2):
+            weighted = more * weights[:, None]
+            learnt = np.linalg.lstsq(weighted.T @ more + ridge, weighted.T @ longer, rcond=None)[0]
+            rest = np.abs(longer - more @ learnt)
+            weights = np.minimum(1.0, 3 * np.median(rest) / np.maximum(rest, 1e-12)) if len(rest) else weights
+        noise = max(LEAST_NOISE, float(np.median(rest)) / 0.6745) if len(rest) else 1.0
+        supposed, precision = np.array(_SUPPOSED[: more.shape[1]]), more.T @ more / noise**2
+        prior = np.eye(len(supposed)) / _MORE_OR_LESS**2
+        self._by = supposed + np.linalg.solve(precision + prior, precision @ (learnt - supposed))
 
     def _more_work(self, work: Seconds) -> Seconds:
         with np.errstate(all="ignore"):
@@ -193,26 +197,3 @@ class _Cost:
     def times(self, work: Seconds) -> Seconds:
         """(…) seconds for so much work."""
         return np.asarray(self._mean_s * np.maximum(_SHORTEST, 1 + self._more_work(work) @ self._by))
-
-
-def _fit_elasticity(more: Seconds, longer: Seconds) -> Seconds:
-    """(F,) how much longer a stage takes, for how much more of each there is."""
-    supposed = np.array(_SUPPOSED[: more.shape[1]])
-    learnt = _fit_slopes(more, longer)
-    noise = max(LEAST_NOISE, float(np.median(np.abs(longer - more @ learnt))) / 0.6745) if len(longer) else 1.0
-    precision = more.T @ more / noise**2
-    return supposed + np.linalg.solve(
-        precision + np.eye(len(supposed)) / _MORE_OR_LESS**2, precision @ (learnt - supposed)
-    )
-
-
-def _fit_slopes(features: Seconds, target: Seconds) -> Seconds:
-    """Least squares, and a second time with less weight for what lies far out. *Shape*: (S, F) and (S,) to (F,)."""
-    factors, weights = np.zeros(features.shape[1]), np.ones(len(target))
-    ridge = 1e-6 * np.eye(features.shape[1]) * max(1.0, float((features**2).sum()))
-    for _ in range(2):
-        weighted = features * weights[:, None]
-        factors = np.linalg.lstsq(weighted.T @ features + ridge, weighted.T @ target, rcond=None)[0]
-        rest = np.abs(target - features @ factors)
-        weights = np.minimum(1.0, 3 * np.median(rest) / np.maximum(rest, 1e-12)) if len(rest) else weights
-    return np.asarray(factors)

@@ -146,19 +146,16 @@ def by_process(occurrences: pl.DataFrame) -> pl.DataFrame:
         stepless=pl.col("step").is_null().sum().cast(pl.Int64),
     )
     step_count = (pl.col("count") - pl.col("stepless")) / pl.col("steps")
-    for more in (per_step(by_step(occurrences), "process"), *(_per_work(rows, work) for work in WORK)):
-        per_process = per_process.join(more, on=["stage", "process"], how="left")
+    per_process = per_process.join(per_step(by_step(occurrences), "process"), on=["stage", "process"], how="left")
+    for work in WORK:  # of the occurrences that say how much they did: all of it, and the union of their time over that
+        says_so = rows.filter(pl.col(work).is_finite() & (pl.col(work) > 0)).with_columns(new_ns=new_ns(_STAGE))
+        sums = says_so.group_by("stage", "process").agg(pl.col(work).sum(), ns=pl.col("new_ns").sum())
+        of_one = sums.with_columns((pl.col("ns") / pl.col(work)).alias(f"{work[:-1]}_ns")).drop("ns")
+        per_process = per_process.join(of_one, on=["stage", "process"], how="left")
     per_process = per_process.with_columns(step_count=pl.when(pl.col("steps") > 0).then(step_count))
     ordered = per_process.with_columns(stage_first_ns=pl.col("first_ns").min().over("stage"))
     slowest_first = (-pl.col("step_ns").fill_null(-1), -pl.col("total_ns"), "process")
     return ordered.sort("stage_first_ns", pl.col("stage").cast(pl.String), *slowest_first).drop("stage_first_ns")
-
-
-def _per_work(rows: pl.DataFrame, work: str) -> pl.DataFrame:
-    """Of the occurrences that say how much they did: all of it, and the union of their time over that."""
-    says_so = rows.filter(pl.col(work).is_finite() & (pl.col(work) > 0)).with_columns(new_ns=new_ns(_STAGE))
-    summed = says_so.group_by("stage", "process").agg(pl.col(work).sum(), ns=pl.col("new_ns").sum())
-    return summed.with_columns((pl.col("ns") / pl.col(work)).alias(f"{work[:-1]}_ns")).drop("ns")
 
 
 def totals(occurrences: pl.DataFrame) -> pl.DataFrame:

@@ -5,7 +5,7 @@ what a step's time of each rank goes to, work of its own and waiting for others.
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any, Iterable, Iterator, Mapping
+from typing import Iterable
 
 import numpy as np
 import polars as pl
@@ -34,26 +34,24 @@ def table(runs: tuple[RoleRun, ...], origin_ns: int = 0, processes: Iterable[Pro
     was late, by `gate_more_ns`.
     """
     said_s = {(of.name, first[0]): (first[1] - origin_ns) / 1e9 for of in processes if (first := of.first_step)}
-    rows = [row for run in runs for row in _of_role(run, origin_ns, said_s)]
+    rows = []
+    for run in runs:
+        ended, lengths = run.spans_s()[1], run.lengths_s.copy()
+        begun = (said_s.get((peer.process, int(run.steps[0])), np.inf) for peer in run.members)
+        lengths[0] = max(lengths[0], ended[0] - min(begun))
+        waits = np.nansum(run.wait_s, axis=2) + run.inside_wait_s.sum(axis=2)
+        held = bubbles.held_up(run)
+        gates = zip(held.member.tolist(), held.piece.tolist(), held.more_s.tolist())
+        for at, (step, (gate, piece, more_s)) in enumerate(zip(run.steps.tolist(), gates)):
+            there = np.isfinite(run.own_s[at]).any(axis=1)
+            wait_s, length_s = float(waits[at, there].mean()), float(lengths[at])
+            began, over = ((shown_ns(seconds) or 0) + origin_ns for seconds in (ended[at] - length_s, ended[at]))
+            rows.append((
+                step, run.role, int(there.sum()), began, over, shown_ns(length_s), shown_ns(wait_s),
+                wait_s / length_s if length_s > 0 else None, None if gate < 0 else run.members[gate].rank,
+                None if piece < 0 else run.stage(piece), shown_ns(more_s),
+            ))  # fmt: skip
     return pl.DataFrame(rows, schema=SCHEMA, orient="row").sort("step", "role", maintain_order=True)
-
-
-def _of_role(run: RoleRun, origin_ns: int, said_s: Mapping[tuple[str, int], float]) -> Iterator[tuple[Any, ...]]:
-    ended, lengths = run.spans_s()[1], run.length_s().copy()
-    begun = (said_s.get((peer.process, int(run.steps[0])), np.inf) for peer in run.members)
-    lengths[0] = max(lengths[0], ended[0] - min(begun))
-    waits = np.nansum(run.wait_s, axis=2) + run.inside_wait_s.sum(axis=2)
-    held = bubbles.held_up(run)
-    gates = zip(held.member.tolist(), held.piece.tolist(), held.more_s.tolist())
-    for at, (step, (gate, piece, more_s)) in enumerate(zip(run.steps.tolist(), gates)):
-        there = np.isfinite(run.own_s[at]).any(axis=1)
-        wait_s, length_s = float(waits[at, there].mean()), float(lengths[at])
-        yield (
-            step, run.role, int(there.sum()), (shown_ns(ended[at] - length_s) or 0) + origin_ns,
-            (shown_ns(ended[at]) or 0) + origin_ns, shown_ns(length_s), shown_ns(wait_s),
-            wait_s / length_s if length_s > 0 else None,
-            None if gate < 0 else run.members[gate].rank, None if piece < 0 else run.stage(piece), shown_ns(more_s),
-        )  # fmt: skip
 
 
 def rank_table(runs: tuple[RoleRun, ...]) -> pl.DataFrame:
@@ -63,26 +61,24 @@ def rank_table(runs: tuple[RoleRun, ...]) -> pl.DataFrame:
     much it takes longer than the others for the same work in the stage in which that costs most (`excess_stage`), in
     the middle of all steps. `gated_steps`: in so many steps it came last to where the others waited most.
     """
-    rows = [row for run in runs for row in _sum_role(run)]
+    rows = []
+    for run in runs:
+        gaps, inside = np.array([run.is_gap(piece) for piece in range(len(run.kinds))]), run.inside_wait_s
+        own, waits = np.nan_to_num(run.own_s) - inside, np.nan_to_num(run.wait_s) + inside
+        here = np.asarray(np.isfinite(run.own_s).any(axis=2))
+        steps = here.sum(axis=0)
+        parts = (own[:, :, ~gaps], own[:, :, gaps], waits)
+        work, gap, wait = (values.sum(axis=(0, 2)) / np.maximum(1, steps) for values in parts)
+        with np.errstate(all="ignore"):
+            off = middle_of(run.longer())
+            costs = np.nan_to_num(np.where(gaps & run.is_free, 0.0, off)) * np.nan_to_num(middle_of(run.own_s))
+        most, gated = costs.argmax(axis=1), Counter(bubbles.held_up(run).member.tolist())
+        for member, peer in enumerate(run.members):
+            piece, times = int(most[member]), (work[member], gap[member], wait[member])
+            excess = float(off[member, piece])
+            rows.append((
+                run.role, peer.rank, peer.host, int(steps[member]), *map(shown_ns, times),
+                wait[member] / sum(times) if sum(times) > 0 else None, excess if np.isfinite(excess) else None,
+                run.stage(piece), gated[member],
+            ))  # fmt: skip
     return pl.DataFrame(rows, schema=RANK_SCHEMA, orient="row")
-
-
-def _sum_role(run: RoleRun) -> Iterator[tuple[Any, ...]]:
-    gaps = np.array([run.is_gap(piece) for piece in range(len(run.kinds))])
-    inside = run.inside_wait_s
-    own, waits = np.nan_to_num(run.own_s) - inside, np.nan_to_num(run.wait_s) + inside
-    here = np.asarray(np.isfinite(run.own_s).any(axis=2))
-    steps = np.maximum(1, here.sum(axis=0))
-    work, gap, wait = (values.sum(axis=(0, 2)) / steps for values in (own[:, :, ~gaps], own[:, :, gaps], waits))
-    with np.errstate(all="ignore"):
-        off = middle_of(run.longer())
-        costs = np.nan_to_num(np.where(gaps & run.is_free, 0.0, off)) * np.nan_to_num(middle_of(run.own_s))
-    most, gated = costs.argmax(axis=1), Counter(bubbles.held_up(run).member.tolist())
-    for member, peer in enumerate(run.members):
-        piece, total = int(most[member]), work[member] + gap[member] + wait[member]
-        yield (
-            run.role, peer.rank, peer.host, int(here[:, member].sum()), shown_ns(work[member]), shown_ns(gap[member]),
-            shown_ns(wait[member]), wait[member] / total if total > 0 else None,
-            float(off[member, piece]) if np.isfinite(off[member, piece]) else None, run.stage(piece),
-            gated[member],
-        )  # fmt: skip

@@ -6,7 +6,7 @@ which members wait, what counts is the time since the last of them has come.
 
 from __future__ import annotations
 
-from typing import Iterable, Iterator, NamedTuple, Sequence
+from typing import Iterable, Iterator, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -114,18 +114,13 @@ def _of_verdict(runs: tuple[RoleRun, ...], run: RoleRun, verdict: Verdict) -> It
     places = [(verdict.stage or "", where), *((stage, "") for stage in also_in)]
     each = (_where_slowest(run, verdict, member, *place) for place in places for member in members)
     for together in grouped(filter(None, each), lambda slow: slow.where == INSIDE).values():
-        saved = _seconds_saved(runs, run, together)
+        less_s, is_inside = np.zeros(run.own_s.shape), together[0].where == INSIDE
+        for slow in together:
+            less_s[slow.since : slow.until, slow.member, slow.piece] = slow.too_much_s
+        steps = np.arange(min(slow.since for slow in together), max(slow.until for slow in together))
+        is_told = np.isfinite(run.inside_s[steps]).any(axis=(1, 2)) if is_inside else np.ones(len(steps), bool)
+        saved = replay.saved_s(runs, run, replay.taken(run, less_s, is_inside), steps[is_told])
         yield from (slow._replace(saved=saved) for slow in together)
-
-
-def _seconds_saved(runs: tuple[RoleRun, ...], run: RoleRun, together: Sequence[Straggler]) -> tuple[float, float]:
-    """Seconds that a step took, and that it would have been shorter by without all of these: means."""
-    less_s, is_inside = np.zeros(run.own_s.shape), together[0].where == INSIDE
-    for slow in together:
-        less_s[slow.since : slow.until, slow.member, slow.piece] = slow.too_much_s
-    steps = np.arange(min(slow.since for slow in together), max(slow.until for slow in together))
-    is_told = np.isfinite(run.inside_s[steps]).any(axis=(1, 2)) if is_inside else np.ones(len(steps), bool)
-    return replay.saved_s(runs, run, replay.taken(run, less_s, is_inside), steps[is_told])
 
 
 def _where_slowest(run: RoleRun, verdict: Verdict, member: int, stage: str, where: str) -> Straggler | None:

@@ -7,13 +7,11 @@ is no sample but what encloses them.
 
 from __future__ import annotations
 
-from typing import Any, Iterator
-
 import numpy as np
 import polars as pl
 
 from ...stages import canonical
-from ..role_runs import RoleRun, Seconds, shown_ns
+from ..role_runs import RoleRun, shown_ns
 
 SCHEMA = {
     "step": pl.Int64, "role": pl.String, "stage": pl.String, "ranks": pl.Int32, "middle_ns": pl.Int64,
@@ -34,33 +32,26 @@ def table(runs: tuple[RoleRun, ...]) -> pl.DataFrame:
     `tail_ratio` that over the last. `idle_ns`: what all together wait for the last one; null in a role in which nobody
     waits. Tokens and responses say whether the last rank had more to do; null where nobody does.
     """
-    rows = [row for run in runs for row in _of_role(run)]
-    return pl.DataFrame(rows, schema=SCHEMA, orient="row").sort("step", "role", maintain_order=True)
-
-
-def _of_role(run: RoleRun) -> Iterator[tuple[Any, ...]]:
-    for stage, pieces in run.stages().items():
+    rows = []
+    working = ((run, stage, pieces) for run in runs for stage, pieces in run.stages().items())
+    for run, stage, pieces in working:
         if run.waits[pieces].any() or not np.isfinite(run.work[:, :, pieces[0]]).any():
             continue
-        for at, step in enumerate(run.steps.tolist()):
-            own = run.own_of(pieces)[at]
+        for step, own, work in zip(run.steps.tolist(), run.own_of(pieces), run.work[:, :, pieces[0]]):
             there = np.flatnonzero(np.isfinite(own))
-            if len(there) > 1:
-                yield step, run.role, stage, len(there), *_make_figures(run, at, pieces[0], own[there], there)
-
-
-def _make_figures(run: RoleRun, at: int, piece: int, own: Seconds, there: Any) -> tuple[Any, ...]:
-    last = there[own.argmax()]
-    middle, high, most = np.quantile(own, [0.5, 0.9, 1.0]).tolist()
-    tokens, longest = run.work[at, :, piece, 0], run.work[at, :, piece, 2]
-    return (
-        shown_ns(middle), shown_ns(high), shown_ns(most), shown_ns(most - middle),
-        (most - middle) / most if most > 0 else None,
-        None if run.is_free else shown_ns(float((most - own).sum())), run.members[last].rank,
-        _known_or_none(np.nansum(tokens) if np.isfinite(tokens).any() else np.nan),
-        _known_or_none(np.nanmax(longest) if np.isfinite(longest).any() else np.nan), _known_or_none(tokens[last]),
-        _known_or_none(longest[last]),
-    )  # fmt: skip
+            if len(there) < 2:
+                continue
+            own, last = own[there], there[own[there].argmax()]
+            middle, high, most = np.quantile(own, [0.5, 0.9, 1.0]).tolist()
+            tokens, longest = work[:, 0], work[:, 2]
+            rows.append((
+                step, run.role, stage, len(there), *map(shown_ns, (middle, high, most, most - middle)),
+                (most - middle) / most if most > 0 else None,
+                None if run.is_free else shown_ns(float((most - own).sum())), run.members[last].rank,
+                _known_or_none(np.nansum(tokens) if np.isfinite(tokens).any() else np.nan),
+                _known_or_none(np.fmax.reduce(longest)), _known_or_none(tokens[last]), _known_or_none(longest[last]),
+            ))  # fmt: skip
+    return pl.DataFrame(rows, schema=SCHEMA, orient="row").sort("step", "role", maintain_order=True)
 
 
 def _known_or_none(value: float) -> float | None:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, Iterator
-
 import numpy as np
 import polars as pl
 
 from ...errors import CaptureError, ReadError
 from ...store import metrics_setting
-from ...store.metrics_setting import ByStage, Flops
+from ...store.metrics_setting import ByStage
 from ..role_runs import RoleRun, shown_ns
 
 SCHEMA = {
@@ -32,30 +30,20 @@ def table(
     except CaptureError as exc:
         of_both = f"flops_per_token={flops_per_token!r}, peak_flops={peak_flops!r}"
         raise ReadError(f"{of_both}: numbers above 0 are needed, or one for each stage") from exc
-    rows = [row for run in runs for row in _of_role(run, flops)]
+    rows = []
+    for run in runs:
+        lengths = run.lengths_s.tolist()
+        for stage, (piece, *rest) in run.stages().items():
+            work = run.work[:, :, piece]
+            for at in np.flatnonzero(np.isfinite(work[:, :, 0]).any(axis=1)).tolist():
+                came, done = run.came_s[at, :, piece], np.fmax.reduce(run.done_s[at][:, [piece, *rest]], axis=1)
+                stage_s = float(np.nanmean(done - came) if run.is_free else np.nanmax(done) - np.nanmin(came))
+                total, ranks, responses = float(np.nansum(work[at, :, 0])), int(np.isfinite(came).sum()), work[at, :, 1]
+                per_s, of_step = (total / seconds if seconds > 0 else None for seconds in (stage_s, lengths[at]))
+                rows.append((
+                    int(run.steps[at]), run.role, stage, ranks, total,
+                    float(np.nansum(responses)) if np.isfinite(responses).any() else None, shown_ns(stage_s),
+                    shown_ns(lengths[at]), per_s, of_step,
+                    None if per_s is None else flops.mfu_ratio(stage, per_s, ranks),
+                ))  # fmt: skip
     return pl.DataFrame(rows, schema=SCHEMA, orient="row").sort("step", "role", maintain_order=True)
-
-
-def _of_role(run: RoleRun, flops: Flops) -> Iterator[tuple[Any, ...]]:
-    lengths = run.length_s()
-    for stage, (piece, *rest) in run.stages().items():
-        if not np.isfinite(run.work[:, :, piece, 0]).any():
-            continue
-        for at, step in enumerate(run.steps.tolist()):
-            tokens, responses = run.work[at, :, piece, 0], run.work[at, :, piece, 1]
-            if not np.isfinite(tokens).any():
-                continue
-            came, done = run.came_s[at, :, piece], np.fmax.reduce(run.done_s[at][:, [piece, *rest]], axis=1)
-            stage_s = float(np.nanmean(done - came) if run.is_free else np.nanmax(done) - np.nanmin(came))
-            total, ranks = float(np.nansum(tokens)), int(np.isfinite(came).sum())
-            per_s, of_step = _rate_over(total, stage_s), _rate_over(total, float(lengths[at]))
-            yield (
-                step, run.role, stage, ranks, total,
-                float(np.nansum(responses)) if np.isfinite(responses).any() else None, shown_ns(stage_s),
-                shown_ns(float(lengths[at])), per_s, of_step,
-                None if per_s is None else flops.mfu_ratio(stage, per_s, ranks),
-            )  # fmt: skip
-
-
-def _rate_over(tokens: float, seconds: float) -> float | None:
-    return tokens / seconds if seconds > 0 else None

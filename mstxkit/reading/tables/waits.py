@@ -6,13 +6,12 @@ An occurrence of a stage is a wait where its range has the attribute `waits_for`
 
 from __future__ import annotations
 
-from typing import Any, Iterator, NamedTuple
+from typing import Any, Iterator
 
 import numpy as np
 import polars as pl
 
 from .. import intervals
-from ..frames import says_waits
 from ..intervals import Intervals, Times, summed
 from ..run_files import RunFiles
 from . import stages
@@ -24,21 +23,6 @@ _FIGURES = (
 )  # fmt: skip
 # So many names of ranges tell of the rest, by the sum of their time in it.
 _NAMES = 20
-
-
-class WaitsOfStage(NamedTuple):
-    """What one controller waited for in one stage, in all steps.
-
-    Args:
-        process, stage: which.
-        rows: its occurrences, with `end_ns`.
-        working: those of its workers that count, whenever they were; of that stage, or of all.
-    """
-
-    process: int
-    stage: str
-    rows: pl.DataFrame
-    working: pl.DataFrame
 
 
 def only_work(stage_rows: pl.DataFrame) -> pl.DataFrame:
@@ -68,14 +52,17 @@ def table(stage_rows: pl.DataFrame) -> pl.DataFrame:
     evaluation, say), `slowest_ns` that of the worker which was so longest. `unaccounted_ns` is the rest: `before_ns` of
     it until the first worker began, `after_ns` after the last one ended, `between_ns` all other.
     """
-    tables = [_make_figures(waiting) for waiting in _each_waiting(stage_rows)]
+    tables = [_make_figures(rows, working) for _, rows, working in _each_waiting(stage_rows)]
     empty = only_waits(stage_rows).head(0).select(
         *_KEY, count=pl.lit(0, pl.Int64), **{name: pl.lit(0, pl.Int64) for name in _FIGURES}, start_ns="start_ns"
     )  # fmt: skip
     return pl.concat([empty, *tables]).sort("start_ns", pl.col("stage").cast(pl.String)).drop("start_ns")
 
 
-def _each_waiting(stage_rows: pl.DataFrame) -> Iterator[WaitsOfStage]:
+def _each_waiting(stage_rows: pl.DataFrame) -> Iterator[tuple[tuple[int, str], pl.DataFrame, pl.DataFrame]]:
+    """Of each controller, its process, and stage its waits, and those occurrences of its workers that count, whenever
+    they were; of that stage, or of all. With `end_ns`.
+    """
     end_ns = pl.col("start_ns") + pl.col("duration_ns")
     waits = only_waits(stage_rows).with_columns(end_ns=end_ns)
     work = stages.outermost(only_work(stage_rows)).with_columns(end_ns=end_ns) if waits.height else waits
@@ -84,7 +71,7 @@ def _each_waiting(stage_rows: pl.DataFrame) -> Iterator[WaitsOfStage]:
         others = work.filter(pl.col("process") != process)
         working = others.filter(pl.col("stage").cast(pl.String) == stage)
         is_theirs = unite_rows(working).cut(unite_rows(rows)).total_ns > 0
-        yield WaitsOfStage(process, stage, rows, working if is_theirs else others)
+        yield (process, stage), rows, working if is_theirs else others
 
 
 def unite_rows(rows: pl.DataFrame) -> Intervals:
@@ -97,40 +84,27 @@ def _time_inside(stretches: Intervals, rows: pl.DataFrame) -> pl.Series:
     return pl.Series(stretches.inside(rows["start_ns"].to_numpy(), rows["end_ns"].to_numpy()), dtype=pl.Int64)
 
 
-def _make_figures(waiting: WaitsOfStage) -> pl.DataFrame:
+def _make_figures(waits: pl.DataFrame, working: pl.DataFrame) -> pl.DataFrame:
     """The rows of one controller and stage, with `start_ns`."""
-    keys = waiting.rows.group_by(*_KEY, maintain_order=True).agg(
+    keys = waits.group_by(*_KEY, maintain_order=True).agg(
         pl.len().cast(pl.Int64).alias("count"), first_ns=pl.col("start_ns").min(), starts="start_ns", ends="end_ns"
     )
     stretches = [intervals.union(*columns) for columns in zip(keys["starts"], keys["ends"])]
     row = np.repeat(np.arange(len(stretches)), [len(stretch.starts) for stretch in stretches])
     waited = Intervals(*(np.concatenate(columns) for columns in zip(*stretches)))
-    values = _of_stretches(waited, waiting.working, row, len(stretches))
+    workers = unite_rows(working)
+    (begin, end), busy_ns = workers.reach(*waited), workers.inside(*waited)
+    figures = {
+        "waited_ns": waited.ends - waited.starts, "busy_ns": busy_ns,
+        "before_ns": np.where(busy_ns > 0, begin - waited.starts, 0),
+        "after_ns": np.where(busy_ns > 0, waited.ends - end, 0),
+    }  # fmt: skip
+    values: dict[str, Any] = {name: summed(each, row, len(stretches)) for name, each in figures.items()}
+    values["unaccounted_ns"] = values["waited_ns"] - values["busy_ns"]
+    values["between_ns"] = values["unaccounted_ns"] - values["before_ns"] - values["after_ns"]
+    values["slowest"], values["slowest_ns"] = _find_slowest(waited, working, row, len(stretches))
     columns = [pl.Series(name, values[name], dtype=pl.Int64) for name in _FIGURES]
     return keys.select(*_KEY, "count").with_columns(*columns, start_ns=keys["first_ns"])
-
-
-def _of_stretches(waited: Intervals, working: pl.DataFrame, row: Times, rows: int) -> dict[str, Any]:
-    """Figures of each row, from its stretches of waiting: stretch i belongs to row[i]."""
-    workers = unite_rows(working)
-    begin, end = workers.reach(*waited)
-    busy_ns = workers.inside(*waited)
-    has_any = busy_ns > 0
-    before_ns, after_ns = (np.where(has_any, ns, 0) for ns in (begin - waited.starts, waited.ends - end))
-    figures = {
-        "waited_ns": waited.ends - waited.starts,
-        "busy_ns": busy_ns,
-        "before_ns": before_ns,
-        "after_ns": after_ns,
-    }
-    sums = {name: summed(values, row, rows) for name, values in figures.items()}
-    unaccounted_ns = sums["waited_ns"] - sums["busy_ns"]
-    between_ns = unaccounted_ns - sums["before_ns"] - sums["after_ns"]
-    slowest, slowest_ns = _find_slowest(waited, working, row, rows)
-    return {
-        **sums, "unaccounted_ns": unaccounted_ns, "between_ns": between_ns, "slowest": slowest,
-        "slowest_ns": slowest_ns,
-    }  # fmt: skip
 
 
 def _find_slowest(waited: Intervals, working: pl.DataFrame, row: Times, rows: int) -> tuple[list[int | None], Times]:
@@ -154,32 +128,27 @@ def meanwhile(files: RunFiles, steps: tuple[int, int] | None = None) -> dict[tup
     rows = files.stage_rows
     if steps is not None:
         rows = rows.filter(pl.col("waits_for").is_null() | pl.col("step").is_between(*steps).fill_null(False))
-    waits = [waiting._replace(rows=in_steps(waiting.rows)) for waiting in _each_waiting(rows)]
+    waits = list(_each_waiting(rows))
     if not waits:
         return {}
-    telling = _find_telling(files, {waiting.process for waiting in waits})
-    return {(waiting.process, waiting.stage): _list_told(waiting, telling) for waiting in waits}
-
-
-def _find_telling(files: RunFiles, controllers: set[int]) -> pl.DataFrame:
-    """`process, stage, name, start_ns, end_ns` of all ranges that may tell something."""
-    is_controller = pl.col("process").is_in(list(controllers))
-    waits = says_waits().fill_null(False)
-    kept = (pl.col("depth") == 0) | is_controller
+    is_controller = pl.col("process").is_in(list({process for (process, _), _, _ in waits}))
+    # Is `waits_for` among the attributes? Cheap where not. In a text of a user's, the quotes have backslashes.
+    waits_itself = pl.col("attributes").str.contains('"waits_for":', literal=True).fill_null(False)
+    may_tell = ((pl.col("depth") == 0) | is_controller) & ~waits_itself
     columns = ("process", pl.col("stage", "name").cast(pl.String), "start_ns")
     end_ns = pl.col("start_ns") + pl.col("duration_ns")
-    return pl.concat([
-        ranges.filter(kept & ~waits & pl.col("duration_ns").is_not_null()).select(*columns, end_ns=end_ns)
-        for ranges, _ in files.batches()
-    ])  # fmt: skip
+    every = (ranges.filter(may_tell & pl.col("duration_ns").is_not_null()) for ranges, _ in files.batches())
+    telling = pl.concat([ranges.select(*columns, end_ns=end_ns) for ranges in every])
+    return {whose: _list_told(whose, unite_rows(in_steps(rows)), working, telling) for whose, rows, working in waits}
 
 
-def _list_told(waiting: WaitsOfStage, telling: pl.DataFrame) -> list[dict[str, Any]]:
-    waited = unite_rows(waiting.rows)
-    rest = waited.without(unite_rows(waiting.working))
-    own = telling.filter(pl.col("process") == waiting.process)
+def _list_told(
+    whose: tuple[int, str], waited: Intervals, working: pl.DataFrame, telling: pl.DataFrame
+) -> list[dict[str, Any]]:
+    rest = waited.without(unite_rows(working))
+    own = telling.filter(pl.col("process") == whose[0])
     is_inside = _time_inside(waited, own) == own["end_ns"] - own["start_ns"]
-    others = telling.filter((pl.col("process") != waiting.process) & pl.col("stage").ne_missing(waiting.stage))
+    others = telling.filter((pl.col("process") != whose[0]) & pl.col("stage").ne_missing(whose[1]))
     rows = pl.concat([own.filter(is_inside), others])
     rows = rows.with_columns(ns=_time_inside(rest, rows)).filter(pl.col("ns") > 0)
     longest = rows.group_by("name").agg(pl.col("ns").sum()).sort("ns", "name", descending=[True, False]).head(_NAMES)

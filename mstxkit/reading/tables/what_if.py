@@ -24,7 +24,7 @@ from ...store.verdicts import ALL_SLOW, COMMUNICATION, Verdict
 from ...triggers.late_rank import middle_of
 from .. import replay
 from ..report.units import spans
-from ..role_runs import RoleRun, Seconds, Whole, shown_ns
+from ..role_runs import RoleRun, Seconds, shown_ns
 from . import split, stragglers
 
 STRAGGLER, ALONE, BUBBLE, LINK = "straggler", "alone", "bubble", "link"
@@ -79,11 +79,19 @@ def _of_role(runs: tuple[RoleRun, ...], run: RoleRun, verdicts: Iterable[Verdict
         if run.mode[piece] in (WAITS, FREE, UNKNOWN) and run.stage(piece) not in {row[2] for row in changes}:
             yield from _few_steps(runs, run, piece)
         if run.waits[piece] and np.nansum(run.wait_s[:, :, piece]) > 0:
-            less = replay.taken(run, run.own_s - _balance_times(run, piece))
+            # All come to it at the same time: since they last waited, each takes the mean.
+            own: Seconds = run.busy_s
+            for before in run.since_met(piece).tolist():
+                own[:, :, before] = _mean_met(run, own[:, :, before], before)
+            less = replay.taken(run, run.own_s - own)
             yield _make_row(run, BUBBLE, piece, replay.saved_s(runs, run, less, every), run.where(piece))
         steps_told = np.flatnonzero((run.uneven_s[:, :, piece] > 0).any(axis=1))
         if len(some := steps_told[:: 1 + len(steps_told) // _STEPS_SAMPLED]):
-            less = replay.taken(run, _uneven_times(run, piece, some), is_inside=True)
+            # What each has for itself between the collectives of it, beyond the mean of all.
+            inside_s, uneven_s = run.inside_s[some, :, piece], np.zeros(run.own_s.shape)
+            over_s = np.fmax(inside_s - _mean_met(run, inside_s, piece), run.uneven_s[some, :, piece])
+            uneven_s[some, :, piece] = np.fmin(over_s, inside_s)
+            less = replay.taken(run, uneven_s, is_inside=True)
             yield _make_row(run, BUBBLE, piece, replay.saved_s(runs, run, less, some), INSIDE)
         if not run.waits[piece] and canonical(run.stage(piece)) in TAIL_STAGES and not run.is_gap(piece):
             own_s = run.own_s[:, :, piece]
@@ -153,26 +161,14 @@ def _find_span(run: RoleRun, late: Sequence[int]) -> tuple[tuple[int, int], int 
     return ((since, until), None) if is_dense else ((0, len(run.steps)), len(late))
 
 
-def _balance_times(run: RoleRun, piece: int) -> Seconds:
-    """Own times in which all come to that piece at the same time: since they last waited, each takes the mean."""
-    own: Seconds = run.busy_s
-    for before in run.since_met(piece).tolist():
-        own[:, :, before] = meeting.by_group(own[:, :, before].T, run.labels[:, before], _mean_of).T
-    return own
+def _mean_met(run: RoleRun, own_s: Seconds, piece: int) -> Seconds:
+    """(T, M) the mean of all whom each meets in a piece; NaN where one is not there."""
 
+    def mean(values: Seconds) -> Seconds:
+        count = np.maximum(1, np.isfinite(values).sum(axis=0))
+        return np.where(np.isfinite(values), np.nansum(values, axis=0) / count, np.nan)
 
-def _uneven_times(run: RoleRun, piece: int, steps: Whole) -> Seconds:
-    """(T, M, K) what each has for itself between the collectives of a piece, in these steps, beyond the mean of all."""
-    own_s, uneven_s = run.inside_s[steps, :, piece], np.zeros(run.own_s.shape)
-    mean_s = meeting.by_group(own_s.T, run.labels[:, piece], _mean_of).T
-    uneven_s[steps, :, piece] = np.fmin(np.fmax(own_s - mean_s, run.uneven_s[steps, :, piece]), own_s)
-    return uneven_s
-
-
-def _mean_of(own_s: Seconds) -> Seconds:
-    """(M, T) the mean of all; NaN where one is not there."""
-    count = np.maximum(1, np.isfinite(own_s).sum(axis=0))
-    return np.where(np.isfinite(own_s), np.nansum(own_s, axis=0) / count, np.nan)
+    return np.asarray(meeting.by_group(own_s.T, run.labels[:, piece], mean).T)
 
 
 def _taken_from(run: RoleRun, piece: int, less_s: Seconds, members: Any = slice(None)) -> replay.Taken:

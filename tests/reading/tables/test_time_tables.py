@@ -153,7 +153,7 @@ def test_the_critical_path_adds_up_to_the_step(shape: JobShape) -> None:
     rows = critical_path.table((run,), origin_ns=10**18)
 
     summed = rows.group_by("step").agg(pl.col("duration_ns").sum()).sort("step")["duration_ns"].to_numpy() / 1e9
-    np.testing.assert_allclose(summed, run.length_s(), rtol=1e-6, atol=1e-6)
+    np.testing.assert_allclose(summed, run.lengths_s, rtol=1e-6, atol=1e-6)
     assert (rows["start_ns"] > 10**18).all()
 
 
