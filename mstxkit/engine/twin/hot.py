@@ -10,8 +10,6 @@ from __future__ import annotations
 
 import operator
 import os
-import threading
-from contextvars import ContextVar
 from typing import Any, Callable
 
 from ...host import names
@@ -25,7 +23,6 @@ from .sites import Site, add_cost, flush_coalesced, intern, limit, site_costs, t
 from .stages import stage_keys, stage_waits, stages_seen, take_summaries
 
 NATIVE = False
-Hook = Callable[..., Any]
 _UNGIVEN: Any = object()
 wake = banks.bell.set
 
@@ -213,7 +210,7 @@ def attach(view: Any, nonce: int) -> None:
 def detach() -> None:
     """Let go of the live file; ranges that are open write nothing more."""
     if banks.live is not None and banks.live.pid != os.getpid():
-        _in_child()
+        ranges.leave_parent()
     stop_heartbeat()
     set_recording(False)
     live, banks.live = banks.live, None
@@ -306,7 +303,7 @@ def wait_for_records(seconds: float) -> bool:
     return wait(min(seconds, 2.5))
 
 
-def set_hooks(describe: Hook, utf8: Hook, fault: Hook, decorate: Hook, unpickle: Hook | None = None) -> None:
+def set_hooks(describe: Any, utf8: Any, fault: Any, decorate: Any, unpickle: Any = None) -> None:
     """What the engine needs of the rest of mstxkit; `unpickle` None leaves that one as it is."""
     sites.unpickle = unpickle or sites.unpickle
     sites.describe, banks.utf8 = describe, utf8
@@ -328,25 +325,5 @@ def count_fault() -> None:
     banks.count("faults")
 
 
-def _in_child() -> None:
-    """A forked child touches nothing of its parent's file, tells its tools and hooks nothing, and is inside of nothing.
-
-    All is off until it is switched on there. The thread that goes on has another id.
-    """
-    banks.lock, banks.live, banks.beat = threading.RLock(), None, None
-    listeners.on, listeners.process, listeners.sinks = 0, object(), [None] * len(listeners.sinks)
-    listeners.set_watch(None, None, None)
-    listeners.await_first(None)
-    stages.forget_all()
-    tracks.step, tracks.ambient = records.NO_STEP, ContextVar("mstxkit.ambient", default=(None, None))
-    for track in tracks.tracks:
-        track.open, track.stage, track.parked = [], None, set()
-    life = tracks.local.life
-    life.os_id = threading.get_native_id() & 0xFFFFFFFF
-    for track in [track for track in tracks.tracks if track.life() is life]:
-        track.rename(life)
-
-
-ranges.on_forked = _in_child
 sites.mark = mark
-os.register_at_fork(after_in_child=_in_child)
+os.register_at_fork(after_in_child=ranges.leave_parent)

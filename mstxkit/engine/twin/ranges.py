@@ -9,20 +9,39 @@ Whatever interrupts a begin takes back what has been done; whatever interrupts a
 from __future__ import annotations
 
 import os
+import threading
+from contextvars import ContextVar
 from types import CoroutineType, GeneratorType
 from typing import Any, Callable
 
 from ...host import names
 from ...store import records
 from ..plain_values import settle
-from . import banks, interruptions, listeners, sites, tracks
+from . import banks, interruptions, listeners, sites, stages, tracks
 from .interruptions import begins_with_try
 from .listeners import AWAITED, RECORD, TOOLS, WATCH
 from .tracks import Opened, Track
 
 on_decorate: Callable[[tuple[Any, ...], Any], Any] | None = None
-# Called where a process is found to be a child that was forked past `os.fork`.
-on_forked: Callable[[], None] = lambda: None  # noqa: E731
+
+
+def leave_parent() -> None:
+    """A forked child touches nothing of its parent's file, tells its tools and hooks nothing, and is inside of nothing.
+
+    All is off until it is switched on there. The thread that goes on has another id.
+    """
+    banks.lock, banks.live, banks.beat = threading.RLock(), None, None
+    listeners.on, listeners.process, listeners.sinks = 0, object(), [None] * len(listeners.sinks)
+    listeners.set_watch(None, None, None)
+    listeners.await_first(None)
+    stages.forget_all()
+    tracks.step, tracks.ambient = records.NO_STEP, ContextVar("mstxkit.ambient", default=(None, None))
+    for track in tracks.tracks:
+        track.open, track.stage, track.parked = [], None, set()
+    life = tracks.local.life
+    life.os_id = threading.get_native_id() & 0xFFFFFFFF
+    for track in [track for track in tracks.tracks if track.life() is life]:
+        track.rename(life)
 
 
 def begin(opened: Opened, stream: Any, may_move: bool) -> None:
@@ -37,7 +56,7 @@ def begin(opened: Opened, stream: Any, may_move: bool) -> None:
         return
     live = banks.live if on & RECORD else None
     if live is not None and live.pid != os.getpid():
-        on_forked()
+        leave_parent()  # a child that was forked past `os.fork`
         return
     opened.before, opened.live = banks.now(), live
     site.calls += 1
@@ -96,15 +115,10 @@ def _settle_attributes(opened: Opened) -> None:
 
     What is neither plain nor can be made so stays what it is.
     """
-    together: dict[str, Any] = {}
-    is_lost = False
-    for key, value in tuple(opened.attributes.items()):
-        if issubclass(type(key), str):
-            together[str.__str__(key)] = value
-        else:
-            is_lost = True  # a wrapper's callable may give any dict
-    limited = list(together.items())[: records.ATTRIBUTE_LIMIT]
-    settled, opened.is_lost = settle(limited, is_lost or len(limited) < len(together))
+    given = tuple(opened.attributes.items())
+    named = {str.__str__(key): value for key, value in given if issubclass(type(key), str)}  # it may be any dict
+    limited = list(named.items())[: records.ATTRIBUTE_LIMIT]
+    settled, opened.is_lost = settle(limited, len(limited) < len(given))
     opened.settled = dict(settled)
 
 

@@ -37,8 +37,9 @@ class StepSum:
     def __init__(self, step: int) -> None:
         self.step = step
         self.open: set[Any] = set()
+        # What outermost occurrences say that they did, and what those do that are inside of themselves.
         self.work: dict[str, int] = {}
-        self.own: set[str] = set()  # what of these the outermost occurrences say themselves
+        self.inner_work: dict[str, int] = {}
 
     def ends(self, opened: Any) -> None:
         """An occurrence has ended; without `busy` all of it was spent inside.
@@ -65,10 +66,7 @@ class StepSum:
             self._add_work(opened.attributes, opened.stage, is_outer)
 
     def _add_work(self, attributes: dict[str, Any], stage: StageTotal, is_outer: bool) -> None:
-        """What an occurrence says that it did: only whole numbers count.
-
-        What is inside of itself says it only where no outermost occurrence does: else the same would count twice.
-        """
+        """What an occurrence says that it did: only whole numbers count."""
         waits_for = attributes.get(summaries.WAITS_FOR)
         if waits_for is not None:
             _waits[stage.key] = waits_for if type(waits_for) is str else ""
@@ -77,19 +75,18 @@ class StepSum:
             amount = attributes.get(summaries.PROMPTS if is_prompts else name)
             if not isinstance(amount, int):
                 amount = plain(amount)  # numpy's, say
-            if type(amount) is not int or not 0 <= amount < 1 << 63 or (name in self.own and not is_outer):
-                continue
-            before = self.work.get(name, 0) if name in self.own or not is_outer else 0
-            self.work[name] = max(before, amount) if name == summaries.LONGEST_RESPONSE else before + amount
-            if is_outer:
-                self.own.add(name)
+            if type(amount) is int and 0 <= amount < 1 << 63:
+                work = self.work if is_outer else self.inner_work
+                before = work.get(name, 0)
+                work[name] = max(before, amount) if name == summaries.LONGEST_RESPONSE else before + amount
 
     def pack(self, stage: int) -> bytes:
         """As it is handed over. Where something is open yet: up to the last end, all since its begin is the union's."""
         total = self.total + (max(0, self.last - self.since) if self.open else 0)
+        work = {**self.inner_work, **self.work}  # of both only that of outermost ones: the same would count twice
         return StageSummary(
             None if self.step == records.NO_STEP else self.step, stage, self.count, self.first, self.last, total,
-            self.busy if self.has_busy else None, self.longest, *(self.work.get(name) for name in _WORK),
+            self.busy if self.has_busy else None, self.longest, *(work.get(name) for name in _WORK),
         ).pack()  # fmt: skip
 
     def is_due(self, at: int) -> bool:
