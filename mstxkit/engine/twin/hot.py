@@ -135,7 +135,7 @@ class at_step:
 
     def _be_at(self, step: int | None) -> None:
         if self._step is not None and self._process is listeners.process:  # a forked child is not inside of it
-            tracks.be_inside(tracks.stage_here(), step)
+            tracks.ambient.set((tracks.ambient.get()[0], step))
 
 
 def carried() -> int | None:
@@ -149,7 +149,12 @@ def carry(carried: int | None) -> int | None:
         return None
     before, stage_id = _pack_place(tracks.ambient.get()[1]), carried & 0xFFFF
     stage = list(stages.interned.values())[stage_id - 1] if stage_id else None
-    tracks.be_inside(stage, carried >> 16 & records.NO_STEP if carried >> 48 else None)
+    tracks.ambient.set((stage, carried >> 16 & records.NO_STEP if carried >> 48 else None))
+    track = tracks.own_track()
+    if track is not None and track.open:
+        track.open[-1].inner = stage
+    elif track is not None:
+        track.stage = stage
     return before
 
 
@@ -185,12 +190,9 @@ def stage_times(step: Any = None) -> dict[str, float]:
     None: of the latest step before the one in force that has any, else of the latest that has any.
     """
     times = {stage.key: dict(stage.times) for stage in tuple(stages.interned.values())}
-    if step is not None:
-        wanted = _as_step(step)
-    else:
-        steps, in_force = {step for by_step in times.values() for step in by_step} - {records.NO_STEP}, current_step()
-        finished = [step for step in steps if in_force is not None and step < in_force]
-        wanted = max(finished or steps, default=records.NO_STEP)
+    steps, in_force = {step for by_step in times.values() for step in by_step} - {records.NO_STEP}, current_step()
+    finished = [step for step in steps if in_force is not None and step < in_force]
+    wanted = max(finished or steps, default=records.NO_STEP) if step is None else _as_step(step)
     return {key: by_step[wanted] * 1e-9 for key, by_step in times.items() if wanted in by_step}
 
 

@@ -317,28 +317,25 @@ class Span:
 
     def suspend(self, failed: bool = False) -> None:
         """The body runs up to here."""
-        opened = self._open_range()
-        if opened is not None:
-            self._count_busy(opened)
-            tracks.park(opened, self._parked)
-        self._resumed_at = None
+        self._stop_clock(tracks.park)
 
-    def _count_busy(self, opened: Opened) -> None:
-        since, self._resumed_at = self._resumed_at, None
-        if since is not None:
-            opened.busy += banks.now() - since
+    def _stop_clock(self, move: Callable[[Opened, Track], None]) -> None:
+        """Where the body runs, that was busy until now. What it has open goes off its track, or onto one."""
+        opened, since = self._open_range(), self._resumed_at
+        self._resumed_at = None
+        if opened is not None:
+            opened.busy += 0 if since is None else banks.now() - since
+            move(opened, self._parked)
 
     @begins_with_try
     def end(self, failed: bool) -> None:
         """End the range, where it has begun. Once."""
         try:
-            opened = self._open_range()
-            if opened is not None and not self._is_over:
-                self._count_busy(opened)
-                tracks.unpark(opened, self._parked)
+            if not self._is_over:
+                self._stop_clock(tracks.unpark)
         finally:
             if self.has_begun and not self._is_over:
-                self._is_over, self._resumed_at = True, None
+                self._is_over = True
                 if self._range._entries:
                     self._range.__exit__(RuntimeError if failed else None)
 

@@ -194,16 +194,6 @@ def stage_changed(track: Track) -> None:
         ambient.set((track.inner_stage(), ambient.get()[1]))
 
 
-def be_inside(stage: Any, at: int | None) -> None:
-    """The calling context, and what is created in it, is inside of this stage and step of `at_step` from now on."""
-    ambient.set((stage, at))
-    track = own_track()
-    if track is not None and track.open:
-        track.open[-1].inner = stage
-    elif track is not None:
-        track.stage = stage
-
-
 def park(bottom: Opened, parked: Track) -> None:
     """Take a range, and all that is open inside of it, off its track, where it is on one."""
     track = bottom.track
