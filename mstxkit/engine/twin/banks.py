@@ -219,7 +219,8 @@ class Live:
 
         A text without room goes into a new bank; where there is none, the record goes without it.
         """
-        attributes, spare = entry.settled, len(entry.settled) + 2
+        attributes, is_lost = _settle(entry.attributes or {})
+        spare = len(attributes) + 2
         with lock:
             for is_last in (False, True):
                 bank = self.bank
@@ -227,7 +228,7 @@ class Live:
                     rows = bank.encode(attributes, spare)
                     is_whole = len(rows) == len(attributes)
                     if (is_whole or is_last) and bank.append(entry, rows):
-                        if entry.is_lost or not is_whole:
+                        if is_lost or not is_whole:
                             count("attributes_lost")
                         return
                 if not is_last:
@@ -264,6 +265,17 @@ class Live:
         opened.slot = 0
         del self.open[slot]
         self.free.append(slot)
+
+
+def _settle(given: dict[Any, Any]) -> tuple[dict[str, Any], bool]:
+    """Attributes by exact texts, of plain values, as many as are kept; are any lost?
+
+    What is neither plain nor can be made so stays what it is.
+    """
+    named = {str.__str__(key): value for key, value in tuple(given.items()) if issubclass(type(key), str)}
+    limited = list(named.items())[: records.ATTRIBUTE_LIMIT]
+    settled, is_lost = plain_values.settle(limited, len(limited) < len(given))
+    return dict(settled), is_lost
 
 
 def count(counter: str) -> None:

@@ -16,7 +16,6 @@ from typing import Any, Callable
 
 from ...host import names
 from ...store import records
-from ..plain_values import settle
 from . import banks, interruptions, listeners, sites, stages, tracks
 from .interruptions import begins_with_try
 from .listeners import AWAITED, RECORD, TOOLS, WATCH
@@ -34,7 +33,9 @@ def leave_parent() -> None:
     listeners.on, listeners.process, listeners.sinks = 0, object(), [None] * len(listeners.sinks)
     listeners.set_watch(None, None, None)
     listeners.await_first(None)
-    stages.forget_all()
+    stages.seen.clear()
+    for stage in stages.interned.values():
+        stage.sums, stage.open, stage.times = {}, set(), {}
     tracks.step, tracks.ambient = records.NO_STEP, ContextVar("mstxkit.ambient", default=(None, None))
     for track in tracks.tracks:
         track.open, track.stage, track.parked = [], None, set()
@@ -89,8 +90,6 @@ def finish(opened: Opened) -> None:
         elif opened.is_coalesced:
             sites.add_coalesced(opened)
         else:
-            if opened.attributes:
-                _settle_attributes(opened)
             opened.live.write(opened)
     if opened.slot:
         opened.live.close_slot(opened)
@@ -108,18 +107,6 @@ def finish(opened: Opened) -> None:
         opened.before = 0
     if opened.told_in is not None:
         listeners.tell_left(opened)
-
-
-def _settle_attributes(opened: Opened) -> None:
-    """All attributes of a range in order, within the limit, of plain values.
-
-    What is neither plain nor can be made so stays what it is.
-    """
-    given = tuple(opened.attributes.items())
-    named = {str.__str__(key): value for key, value in given if issubclass(type(key), str)}  # it may be any dict
-    limited = list(named.items())[: records.ATTRIBUTE_LIMIT]
-    settled, opened.is_lost = settle(limited, len(limited) < len(given))
-    opened.settled = dict(settled)
 
 
 def finish_rest(where: str = "range.end", exc: BaseException | None = None, opened: Opened | None = None) -> bool:
@@ -165,7 +152,6 @@ def mark(message: Any, /, *, domain: Any = names.DEFAULT_DOMAIN, stream: Any = N
             instant.take_place(tracks.track_here())
             instant.start = instant.end = banks.now()
             instant.kind = records.MARK
-            _settle_attributes(instant)
             live.write(instant)
             instant.home.let_go()
     except BaseException as exc:
@@ -402,11 +388,11 @@ class Driven:
 
     def close(self) -> None:
         """Close the body, and the range with it."""
-        failed = True
         try:
             if self._span.has_begun:
                 self._span.resume()
             self._body.close()
-            failed = False
-        finally:
-            self._leave(failed)
+        except BaseException:
+            self._leave(True)
+            raise
+        self._leave(False)

@@ -155,7 +155,7 @@ class CoalescedCalls(Opened):
 
     def write(self, live: banks.Live) -> None:
         """Make a record of it; it is empty then."""
-        self.settled = {"coalesced": self.calls, "total_ns": self.total, "max_ns": self.longest}
+        self.attributes = {"coalesced": self.calls, "total_ns": self.total, "max_ns": self.longest}
         self.busy = max(self.total, 1)
         self.calls = self.total = self.longest = 0
         live.write(self)

@@ -189,12 +189,6 @@ def forget_sums() -> None:
 forget_sums()
 
 
-def forget_all() -> None:
-    """In a forked child: it is in no stage, and none was there."""
-    for table in (seen, *(table for stage in interned.values() for table in (stage.sums, stage.open, stage.times))):
-        table.clear()
-
-
 def _changed_sums() -> list[tuple[StageTotal, StepSum]]:
     stages = tuple(interned.values())
     return [(stage, kept) for stage in stages for kept in tuple(stage.sums.values()) if kept.is_changed]

@@ -33,8 +33,6 @@ first_said: list[int] | None = None  # the first that was said since recording b
 class Opened:
     """A range between its begin and its end, or a mark, which ends as it begins."""
 
-    settled: dict[str, Any] = {}  # its attributes as its record has them
-    is_lost = False  # is any of them not there?
     kind = records.RANGE
     ends: Any = None  # how to end it in sinks
     home: Any = None  # the track on which it began
