@@ -219,7 +219,7 @@ class Live:
 
         A text without room goes into a new bank; where there is none, the record goes without it.
         """
-        attributes, is_lost = _settle(entry.attributes or {})
+        attributes, is_lost = _settle(entry.attributes) if entry.attributes else ({}, False)
         spare = len(attributes) + 2
         with lock:
             for is_last in (False, True):
