@@ -100,6 +100,8 @@ def step(n: Any = None) -> int | None:
 
 def _as_step(n: Any) -> int | None:
     """Step n; None, and a fault, where there is no such step."""
+    if type(n) is int and 0 <= n <= records.STEP_MAX:
+        return n  # what is the program's own comes up out of a call, and no call is needed here
     try:
         wanted = operator.index(n)
         if 0 <= wanted <= records.STEP_MAX:

@@ -155,7 +155,7 @@ class StageTotal:
         if not idle:
             return False
         away = min(idle, key=lambda kept: kept.last)
-        if away.open or self.sums.get(away.step) is not away:
+        if away.open or away.step not in self.sums or self.sums[away.step] is not away:
             return self._put_away()  # a signal's handler was faster
         del self.sums[away.step]
         if away.is_changed and len(state.pending) >= PENDING_MAX:
