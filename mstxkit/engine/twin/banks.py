@@ -194,25 +194,23 @@ class Live:
             bank, count = self.bank, self.layout.bank_count
             others = [(bank.index + i) % count for i in range(1, count)]
             is_full = bank.count > 0
-            free = [index for index in others if self.state(index) == livefile.FREE] if is_full else [bank.index]
+            free = [index for index in others if self.words[self.state_at(index)] == livefile.FREE]
+            free = free if is_full else [bank.index]
             if free:
                 bank.count = _CLOSED  # what is about to be written here is written elsewhere
                 self._activate_bank(free[0])
             if free and is_full:
                 # Only now: were it sealed before the new bank knows what is open, a kill would leave that nameless.
-                self.state(bank.index, livefile.FULL)
+                self.words[self.state_at(bank.index)] = livefile.FULL
             if is_full:
                 bell.set()
             return bool(free)
         finally:
             self._is_rotating = False
 
-    def state(self, index: int, state: int | None = None) -> int:
-        """FREE, ACTIVE or FULL; it is made so, where that is said."""
-        at = self.layout.bank_at(index) // 8 + _STATE_AT
-        if state is not None:
-            self.words[at] = state
-        return self.words[at] & 0xFFFFFFFF
+    def state_at(self, index: int) -> int:
+        """The word that says of a bank whether it is FREE, ACTIVE or FULL."""
+        return self.layout.bank_at(index) // 8 + _STATE_AT
 
     def write(self, entry: Any) -> None:
         """Write a record and its attributes into one bank; else count a drop.

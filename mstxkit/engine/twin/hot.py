@@ -236,7 +236,7 @@ def full_bank() -> int:
     live: banks.Live | None = banks.live
     if live is None:
         return -1
-    full = [index for index in range(live.layout.bank_count) if live.state(index) == livefile.FULL]
+    full = [index for index in range(live.layout.bank_count) if live.words[live.state_at(index)] == livefile.FULL]
     return min(full, key=lambda index: live.words[live.layout.bank_at(index) // 8], default=-1)
 
 
@@ -284,8 +284,9 @@ def _copy_bank(index: int) -> tuple[bytes, bytes, int]:
 def release_bank(index: int) -> None:
     """The bank is free again; where there was none to rotate into, records may go on."""
     live = _with_bank(index)
-    if live.state(index) == livefile.FULL:  # in the middle of a rotation `live.bank` is still the full one
-        live.state(index, livefile.FREE)
+    at = live.state_at(index)
+    if live.words[at] == livefile.FULL:  # in the middle of a rotation `live.bank` is still the full one
+        live.words[at] = livefile.FREE
 
 
 def _with_bank(index: int) -> banks.Live:

@@ -43,7 +43,7 @@ class Site:
         self.is_watched = self.own_stage is not None  # see `listeners`
         payload = livefile.site_payload(name_bytes, domain_bytes, self.own_stage.id if self.own_stage else 0)
         self.entry, self.bank = (livefile.SITE, site_id, payload), None
-        self.limits: Any = None  # its SiteLimits
+        self.limits: Any = None  # SiteLimits, once there were any
         self.calls, self.coalesced, self.cost_ns = 0, 0, 0.0
         if isinstance(name, str):
             banks.count_cut(name, name_bytes)
@@ -178,18 +178,16 @@ def throttle(site: Site, on: bool, /) -> None:
 
 def _change_limits(site: Site, **changes: Any) -> None:
     if checked(site).own_stage is None:
-        limits = site.limits or SiteLimits()
-        vars(limits).update(changes)
-        is_any = limits.coalesce or limits.is_throttled or (limits.max_depth, limits.max_per_s) != (None, None)
-        site.limits = limits if is_any else None
+        site.limits = site.limits or SiteLimits()
+        vars(site.limits).update(changes)
 
 
 def look(opened: Opened, around: list[Opened]) -> None:
     """A call of a limited site is about to begin inside of these: is it to be coalesced?"""
-    site, limits = opened.site, opened.site.limits or SiteLimits()  # another thread may just have lifted them
+    site = opened.site
     nests = [other.nest for other in around if other.site is site]
     opened.nest = max(nests[-1], 1) + 1 if nests else 1
-    opened.is_coalesced = limits.is_over(opened.nest)
+    opened.is_coalesced = site.limits.is_over(opened.nest)
     if opened.is_coalesced:
         site.coalesced += 1
         if opened.live is not None:
