@@ -265,14 +265,14 @@ class Live:
         self.free.append(slot)
 
 
-def _settle(given: dict[Any, Any]) -> tuple[dict[str, Any], bool]:
+def _settle(attributes: dict[Any, Any]) -> tuple[dict[str, Any], bool]:
     """Attributes by exact texts, of plain values, as many as are kept; are any lost?
 
     What is neither plain nor can be made so stays what it is.
     """
-    named = {str.__str__(key): value for key, value in tuple(given.items()) if issubclass(type(key), str)}
+    named = {str.__str__(key): value for key, value in tuple(attributes.items()) if issubclass(type(key), str)}
     limited = list(named.items())[: records.ATTRIBUTE_LIMIT]
-    settled, is_lost = plain_values.settle(limited, len(limited) < len(given))
+    settled, is_lost = plain_values.settle(limited, len(limited) < len(attributes))
     return dict(settled), is_lost
 
 
