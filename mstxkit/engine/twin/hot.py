@@ -299,7 +299,8 @@ def _with_bank(index: int) -> banks.Live:
 def wait(seconds: float) -> bool:
     """Sleep until the bell rings, at most so long; did it?"""
     has_rung = banks.bell.wait(seconds)
-    banks.bell.clear()
+    if has_rung:  # else it may have rung since
+        banks.bell.clear()
     return has_rung
 
 
