@@ -223,7 +223,7 @@ class Live:
             for is_last in (False, True):
                 bank = self.bank
                 if self.tell(entry, spare):
-                    rows = bank.encode(attributes, spare)
+                    rows = bank.encode(attributes, spare) if attributes else []
                     is_whole = len(rows) == len(attributes)
                     if (is_whole or is_last) and bank.append(entry, rows):
                         if is_lost or not is_whole:
