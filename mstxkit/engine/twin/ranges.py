@@ -225,13 +225,12 @@ class Range:
         """Decorate `function`: each call of it is a range like this one."""
         if not callable(function) and not hasattr(type(function), "__get__") or on_decorate is None:
             raise TypeError("a range is used in a with statement, or decorates one function")
-        return on_decorate(self._list_settings(dict(self._attributes or {}) or None), function)
+        _, settings = self.__reduce__()
+        return on_decorate(settings, function)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return sites.unpickle, self._list_settings(dict(self._attributes or {}))
-
-    def _list_settings(self, attributes: Any) -> tuple[Any, ...]:
-        return self.name, self.stage, self.domain, self._stream, attributes
+        attributes = dict(self._attributes or {}) or None
+        return sites.unpickle, (self.name, self.stage, self.domain, self._stream, attributes)
 
     def set(self, /, **attributes: object) -> None:
         """Add attributes to the innermost open entry before its end."""
