@@ -79,9 +79,12 @@ def sets_in(
         candidates, key=lambda each: -len(each.places)
     ):  # the one that explains most
         most = mean[members][left[members]].max(initial=0.0)
-        is_slow = builds_up[members] & (mean[members] >= _ALIKE * most)
-        if left[members].any() and 1 < len(members) < there.sum() and is_slow.mean() >= _OF_A_SET:
-            sets.append(SlowSet(members[is_slow], dimension, name))
+        are_alike = mean[members] >= _ALIKE * most
+        is_set = left[members].any() and 1 < len(members) < there.sum()
+        if is_set and (are_alike & builds_up[members]).mean() >= _OF_A_SET:
+            # Of them are those too that build up half as far, or that began to long before, so that their mean is low.
+            of_them = (are_alike & (score[members] > _BUILDS_UP / 2 * threshold)) | (score[members] > threshold)
+            sets.append(SlowSet(members[of_them], dimension, name))
             left[members] = False
     return [*sets, *(SlowSet(np.array([place])) for place in np.flatnonzero(left).tolist())]
 

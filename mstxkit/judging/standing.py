@@ -143,6 +143,8 @@ class StandingVerdict:
             self.coverage += _FOLLOWS * (seen.coverage - self.coverage)
             self.where = seen
         if again is not None:
+            if len(again.members) > len(self.finding.members) > 0:  # of the same host there are more
+                self.finding = self.finding._replace(members=again.members, group=again.group)
             self.evidence = _evidence(again, self.history)
             self.show_all(not again.is_hidden and self.costs_anything(is_alone=True))
 
@@ -241,7 +243,7 @@ class StandingVerdict:
         """Is there more to say than was said last?"""
         moved = abs(self.loss.ratio - self.verdict.impact_ratio)
         is_moved = moved > max(_CHANGED_LEAST, _CHANGED_RATIO * self.verdict.impact_ratio)
-        is_other = self.verdict.kind != self.finding.kind
+        is_other = (self.verdict.kind, self.verdict.group) != (self.finding.kind, self.finding.group)
         return is_other or self.steps >= 2 * self.said_at or (is_moved and self.steps >= self.said_at + 10)
 
     def say(self, run: str, step: int, now_ns: int, withdrawn: str = "") -> Verdict:
@@ -249,7 +251,8 @@ class StandingVerdict:
         self.said_at = max(1, self.steps)
         certainty = min(1.0, 0.5 + 0.25 * min(2.0, self.finding.certainty) * self.times_seen / max(1, self.steps))
         self.verdict = self.verdict._replace(
-            time_ns=now_ns, step=step, kind=self.finding.kind, impact_ratio=round(self.loss.ratio, 4),
+            time_ns=now_ns, step=step, kind=self.finding.kind, group=self.finding.group,
+            impact_ratio=round(self.loss.ratio, 4),
             coverage_ratio=round(self.coverage, 4),
             recurrence_ratio=round(self.times_seen / max(1, self.steps), 4), confidence=round(certainty, 3),
             waits_for=wording.waits_for(self.finding, self.history.members, self.where),
