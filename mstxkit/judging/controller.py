@@ -6,7 +6,7 @@ Of values alone: no file, no clock of its own. What it holds is bounded, whateve
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Callable, NamedTuple
+from typing import Callable, NamedTuple
 
 import numpy as np
 
@@ -23,14 +23,11 @@ from .acting import Acting
 from .cpu_waits import CpuWaits
 from .directory import Directory, SendingHost, missed_rows
 from .entering import EnteredSteps, rows_in
-from .evidence import Peer, RoleStep
+from .evidence import Peer, RoleStep, Seconds, Whole
 from .judge import JobJudge
 from .judged import RINGS, Judged, Want
 from .members import NOBODY, HandingProcesses
 from .steps import ROW, Closing, RoleBook
-
-if TYPE_CHECKING:
-    from .evidence import Seconds, Whole
 
 ROLES_AT_MOST, STAGES_OF_A_PROCESS = 64, 256
 # Rows are worked on together that came within so many seconds, or once there are so many of them.

@@ -18,14 +18,11 @@ import sys
 import time
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Iterator, Mapping, NamedTuple, Sequence
+from typing import Any, Iterator, Mapping, NamedTuple, Sequence
 
 import numpy as np
 
-from .evidence import DEVICE, Collectives
-
-if TYPE_CHECKING:
-    from .evidence import Seconds
+from .evidence import DEVICE, Collectives, Seconds
 
 _DOMAIN = "communication"
 _ROWS_AT_MOST = 1 << 18

@@ -5,7 +5,7 @@ A batch may come twice, by Ray and through the run, and in any order; it counts 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Iterator
+from typing import Iterator
 
 import numpy as np
 
@@ -13,9 +13,7 @@ from ..store.batches import Batch
 from ..store.values import whole_number
 from .bounded import forget_oldest
 from .clock_bounds import HostClocks
-
-if TYPE_CHECKING:
-    from .evidence import Seconds, Whole
+from .evidence import Seconds, Whole
 
 HOSTS_AT_MOST, SENDERS_A_HOST = 8192, 3
 _MISSING_AT_MOST = 256

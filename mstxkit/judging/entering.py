@@ -8,19 +8,15 @@ more has come, those of which a ring tells are given once more.
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, Any, Iterator, Mapping, Sequence
+from typing import Any, Iterator, Mapping, Sequence
 
 import numpy as np
+import numpy.typing as npt
 
 from ..store import collectives
-from .evidence import CALL, FLIGHT_RECORDER, MEET, RECEIVE, SEND, TAKE, Collectives, RoleStep
+from .evidence import CALL, FLIGHT_RECORDER, MEET, RECEIVE, SEND, TAKE, Collectives, RoleStep, Seconds, Whole
 
-if TYPE_CHECKING:
-    import numpy.typing as npt
-
-    from .evidence import Seconds, Whole
-
-    Rows = npt.NDArray[np.void]
+Rows = npt.NDArray[np.void]
 
 # Closed steps that are kept of a role: as long as no ring tells of it, and then; bytes of them; entries that wait, of
 # all roles, groups that are known, and processes that are told apart.

@@ -8,14 +8,14 @@ import math
 from typing import Any, Callable, Collection, Hashable, Iterable, NamedTuple, Sequence
 
 import numpy as np
-import numpy.typing as npt
 
 from ..store.verdicts import ALL_SLOW, SERIAL
 from ..triggers import slow_rank, slow_stage
 from ..triggers.late_rank import middle_of
 from ..triggers.serial import Serial
-from .columns import At, Matrix, Regression, Vector, grown, or_zero
+from .columns import Regression, grown, or_zero
 from .cutting import BEFORE, IN, Piece
+from .evidence import Matrix, Truths, Vector, Whole
 from .feeds import CONTROLLER, Feeds
 from .findings import EVERYTHING, Finding, Key, Surplus
 from .losses import LossRatio, StepLoss
@@ -39,7 +39,7 @@ class LevelsNow(NamedTuple):
         cost: (K, F) by how much the former goes with the latter, as far as it is known from elsewhere.
     """
 
-    at: At
+    at: Whole
     level: Vector
     work: Matrix
     cost: Matrix
@@ -107,7 +107,7 @@ class Levels:
         moved = np.log(np.maximum(np.exp(self.level) - before_s, 0.0) + now_s)
         self.level = np.where(self.seen > 0, moved, self.level)
 
-    def drop(self, columns: At) -> None:
+    def drop(self, columns: Whole) -> None:
         """What has been added up against their history was something else."""
         for part in self.change:
             part[columns] = 0.0
@@ -142,7 +142,7 @@ class Everybody:
 
     def learn(
         self, limits: slow_stage.SlowStage, measured: MeasuredStep, is_judged: bool, explained: Collection[str]
-    ) -> npt.NDArray[np.bool_]:
+    ) -> Truths:
         """(K,): which pieces can be compared with their own history: not those of which it is known why they are slow,
         from which nothing is learned either.
         """

@@ -5,17 +5,19 @@ Live summaries, a run's tables and the simulator all give these; the judge knows
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Mapping, NamedTuple
+from typing import Mapping, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from ..host import parts
 
-if TYPE_CHECKING:
-    import numpy.typing as npt
-
-    Seconds = npt.NDArray[np.float64]
-    Whole = npt.NDArray[np.int64]
+# Arrays of the judge: of one axis or of several, of whole numbers, of what is so or not.
+Seconds = npt.NDArray[np.float64]
+Vector = npt.NDArray[np.float64]
+Matrix = npt.NDArray[np.float64]
+Whole = npt.NDArray[np.int64]
+Truths = npt.NDArray[np.bool_]
 
 FLIGHT_RECORDER, STAGE_ENTRY, DEVICE, CALL = SOURCES = ("flight_recorder", "stage_entry", "device", "call")
 
@@ -70,19 +72,19 @@ class Collectives(NamedTuple):
     source: str = FLIGHT_RECORDER
     kind: Whole | None = None
     waited_s: Seconds | None = None
-    is_of_host: npt.NDArray[np.bool_] | None = None
+    is_of_host: Truths | None = None
 
     @property
-    def is_meeting(self) -> npt.NDArray[np.bool_]:
+    def is_meeting(self) -> Truths:
         """(K,): do all wait for each other in it?"""
         return np.ones(len(self.member), bool) if self.kind is None else self.kind == MEET
 
     @property
-    def is_taking(self) -> npt.NDArray[np.bool_]:
+    def is_taking(self) -> Truths:
         """(K,): does a member wait for something other than the members?"""
         return np.zeros(len(self.member), bool) if self.kind is None else self.kind == TAKE
 
-    def only(self, keep: npt.NDArray[np.bool_] | Whole) -> Collectives:
+    def only(self, keep: Truths | Whole) -> Collectives:
         """Those entries alone: a mask, or their places in the order that is wanted."""
         of_each = {name: getattr(self, name) for name in self._fields if name not in ("groups", "source")}
         return self._replace(**{name: value[keep] for name, value in of_each.items() if value is not None})

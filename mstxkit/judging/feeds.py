@@ -12,14 +12,12 @@ from collections import deque
 from typing import Mapping, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from .cutting import BEFORE, IN, Piece, StepPieces
-from .evidence import RoleStep
+from .evidence import RoleStep, Vector, Whole
 from .measuring import FED
 from .replay import Course, Feed, Place
 
-Vector = npt.NDArray[np.float64]
 # What is known of a role that is named nowhere, as its members only wait and begin stages of others.
 CONTROLLER = "controller"
 # Steps of each other role that are remembered, members that are looked at, and pairs of pieces and sources.
@@ -44,8 +42,8 @@ class _Events(NamedTuple):
 
     at_s: Vector
     took_s: Vector
-    step: npt.NDArray[np.int64]
-    member: npt.NDArray[np.int64]
+    step: Whole
+    member: Whole
 
 
 class _Tie(NamedTuple):
@@ -311,7 +309,7 @@ def _read_events(steps: deque[_Ended], stage: str) -> _Events:
     return _Events(at_s[kept], took_s[kept], of_step[kept], member[kept])
 
 
-def _last_before(events_s: Vector, done_s: Vector) -> npt.NDArray[np.int64]:
+def _last_before(events_s: Vector, done_s: Vector) -> Whole:
     """Which of the events was the last before each; -1: none."""
     return np.asarray(np.searchsorted(events_s, np.where(np.isfinite(done_s), done_s, -np.inf), side="right") - 1)
 

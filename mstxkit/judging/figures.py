@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Iterable, Iterator, Mapping
+from typing import Iterable, Iterator, Mapping
 
 import numpy as np
 
@@ -11,12 +11,9 @@ from ..store.metrics_setting import NOTHING_KNOWN, Flops
 from ..triggers.late_rank import middle_of
 from .columns import or_zero
 from .cutting import IN, Piece
-from .evidence import RoleStep
+from .evidence import RoleStep, Seconds, Whole
 from .measuring import FREE, WAITS
 from .shaping import compared
-
-if TYPE_CHECKING:
-    from .evidence import Seconds, Whole
 
 PREFIX = "mstxkit"
 _NS = 1e9

@@ -8,13 +8,11 @@ before, though when all are done varies far more.
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
 from ..triggers.late_rank import middle_of
+from .evidence import Matrix, Vector, Whole
 
-Vector = npt.NDArray[np.float64]
-Matrix = npt.NDArray[np.float64]
-Rows = npt.NDArray[np.int64]
+Rows = Whole
 # Looked at in so many steps, of no more members than this; rows there must be.
 _STEPS, _MEMBERS_AT_MOST, _ROWS_LEAST = 8, 1024, 3
 _LOOKS = 3 * _STEPS

@@ -9,12 +9,8 @@ from __future__ import annotations
 from typing import Any, NamedTuple, Sequence
 
 import numpy as np
-import numpy.typing as npt
 
-from .evidence import CALL, Collectives, RoleStep
-
-Vector = npt.NDArray[np.float64]
-Whole = npt.NDArray[np.int64]
+from .evidence import CALL, Collectives, Matrix, RoleStep, Truths, Vector, Whole
 
 
 class GroupTime(NamedTuple):
@@ -38,11 +34,11 @@ class Inside(NamedTuple):
         entered: The entries; None: they are kept no more.
     """
 
-    own_s: npt.NDArray[np.float64]
-    between_s: npt.NDArray[np.float64]
-    error_s: npt.NDArray[np.float64]
-    waits_s: npt.NDArray[np.float64]
-    uneven_s: npt.NDArray[np.float64]
+    own_s: Matrix
+    between_s: Matrix
+    error_s: Matrix
+    waits_s: Matrix
+    uneven_s: Matrix
     groups: tuple[GroupTime, ...]
     entered: Entered | None
 
@@ -86,10 +82,10 @@ class Entered(NamedTuple):
     rings: Collectives
     call: Whole
     own_s: Vector
-    has_waited: npt.NDArray[np.bool_]
-    is_crossing: npt.NDArray[np.bool_]
+    has_waited: Truths
+    is_crossing: Truths
     waits_s: Vector
-    behind_s: npt.NDArray[np.float64]
+    behind_s: Matrix
 
 
 def entries_of(step: RoleStep, rings: Collectives) -> Entered:
@@ -115,9 +111,7 @@ def _usable(rings: Collectives, members: int, stages: int) -> Collectives:
     return rings.only(order)
 
 
-def _own_times(
-    step: RoleStep, rings: Collectives, released: Vector
-) -> tuple[Vector, npt.NDArray[np.bool_], npt.NDArray[np.bool_], Vector]:
+def _own_times(step: RoleStep, rings: Collectives, released: Vector) -> tuple[Vector, Truths, Truths, Vector]:
     """(K,) own time that led to each entry, whether it has waited before, whether clocks of two members tell, and what
     it waits there.
 
@@ -165,7 +159,7 @@ def _meanwhile(rings: Collectives, order: Whole) -> Vector:
     return np.roll(np.where(np.isfinite(meanwhile), np.maximum(0.0, meanwhile), 0.0), 1)
 
 
-def _behind(step: RoleStep, rings: Collectives, call: Whole) -> npt.NDArray[np.float64]:
+def _behind(step: RoleStep, rings: Collectives, call: Whole) -> Matrix:
     """(M, S) by how much later than the first of those in its last collective of a stage a member left that stage:
     what it does behind that collective.
     """
@@ -184,7 +178,7 @@ def _behind(step: RoleStep, rings: Collectives, call: Whole) -> npt.NDArray[np.f
     return behind
 
 
-def _alike(own_s: npt.NDArray[np.float64], counted: Whole, places: Sequence[str]) -> npt.NDArray[np.float64]:
+def _alike(own_s: Matrix, counted: Whole, places: Sequence[str]) -> Matrix:
     """Only members with as many as most of those in their place: others did other work, or their ring began later."""
     of_place = np.unique(places, return_inverse=True)[1].reshape(-1)
     is_alike = np.zeros(counted.shape, bool)

@@ -10,9 +10,9 @@ import math
 import numpy as np
 
 from . import cutting
-from .columns import Ranks, Vector
+from .columns import Ranks
 from .cutting import BEFORE, Piece, StepPieces
-from .evidence import Peer, RoleStep
+from .evidence import Peer, RoleStep, Vector
 from .feeds import Feeds
 from .inside import Inside
 from .measuring import BASE_RATIO, BEHIND_GAP, MeasuredStep, Norms

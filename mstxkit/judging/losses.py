@@ -7,12 +7,11 @@ from dataclasses import dataclass
 from typing import Iterable, Iterator, NamedTuple, Sequence
 
 import numpy as np
-import numpy.typing as npt
 
 from . import cutting, replay
-from .columns import At, or_zero
+from .columns import or_zero
 from .cutting import IN, StepPieces
-from .evidence import RoleStep
+from .evidence import RoleStep, Vector, Whole
 from .feeds import Feeds, places_of
 from .findings import Surplus
 from .inside import Inside
@@ -21,7 +20,6 @@ from .measuring import FREE, HANDED, IN_A_ROW, INSIDE, UNKNOWN, WAITS, Norms
 from .replay import Course, Less, Place
 from .shaping import key_of
 
-Vector = npt.NDArray[np.float64]
 # The last steps are kept, so that a new verdict rests on more than one; so many are gone through for what one loses.
 _STEPS, _BYTES_AT_MOST = 12, 64 << 20
 _WINDOW, _WINDOW_OF_RINGS = 8, 2
@@ -187,7 +185,7 @@ class Losses:
 
 
 def course_of(
-    step: RoleStep, pieces: StepPieces, norms: Norms, mode: At, tells: Inside | None, before_s: Vector | None = None
+    step: RoleStep, pieces: StepPieces, norms: Norms, mode: Whole, tells: Inside | None, before_s: Vector | None = None
 ) -> Course:
     """How the members of a step have gone through it, by what is known of their role; not yet by whom they were fed.
 

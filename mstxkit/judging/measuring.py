@@ -6,12 +6,11 @@ from itertools import compress
 from typing import Any, Callable, Iterable, Mapping, NamedTuple, Optional
 
 import numpy as np
-import numpy.typing as npt
 
 from ..triggers.late_rank import after_others, middle_of
-from .columns import At, JointEnds, Matrix, OwnHistory, PieceColumns, Ranks, Regression, Vector, or_zero
+from .columns import JointEnds, OwnHistory, PieceColumns, Ranks, Regression, or_zero
 from .cutting import BEFORE, IN, Piece, StepPieces
-from .evidence import RoleStep
+from .evidence import Matrix, RoleStep, Truths, Vector, Whole
 from .in_a_row import RowOrder, Rows, after_the_row_before, waited_for_rows_behind
 from .meeting import Labels, after_those, labels_in, last_of
 
@@ -59,8 +58,8 @@ class MeasuredStep(NamedTuple):
     """
 
     kinds: tuple[Piece, ...]
-    at: At
-    mode: npt.NDArray[np.int64]
+    at: Whole
+    mode: Whole
     came_s: Matrix
     done_s: Matrix
     excess: Matrix
@@ -73,10 +72,10 @@ class MeasuredStep(NamedTuple):
     took_s: Matrix
     usual_s: Vector
     owners: tuple[str, ...]
-    is_first: npt.NDArray[np.bool_]
+    is_first: Truths
     error_s: Vector
     noise: Matrix
-    is_comparable: npt.NDArray[np.bool_]
+    is_comparable: Truths
 
 
 class Norms:
@@ -135,7 +134,7 @@ class Norms:
         """(M, K) when the last came of those that each meets in a piece."""
         return _each(self._by_group(pieces), last_of, pieces.came_s)
 
-    def own_s(self, pieces: StepPieces, mode: npt.NDArray[np.int64], last_came: Matrix) -> Matrix:
+    def own_s(self, pieces: StepPieces, mode: Whole, last_came: Matrix) -> Matrix:
         """(M, K) each member's own time: where all wait, since the last came; in a row, since the row before was done.
 
         Args:
@@ -149,7 +148,7 @@ class Norms:
                 own_s[:, piece] = after_the_row_before(rows, pieces.took_s[:, piece], pieces.done_s[:, piece])
         return own_s
 
-    def _by_group(self, pieces: StepPieces) -> list[tuple[npt.NDArray[np.int64], Labels | None]]:
+    def _by_group(self, pieces: StepPieces) -> list[tuple[Whole, Labels | None]]:
         """Places of pieces in which the same members meet, and who does."""
         sets: dict[int, tuple[list[int], Labels | None]] = {}
         for place, labels in enumerate(self.meets(pieces.kinds)):
@@ -176,7 +175,7 @@ class Norms:
         kinds = tuple(kind for kind, keep in zip(kinds, kept) if keep)
         return self._measured(step, pieces.only(kept), kinds, at[kept], mode[kept], step_s, base_s, ranks)
 
-    def modes(self, kinds: tuple[Piece, ...]) -> npt.NDArray[np.int64]:
+    def modes(self, kinds: tuple[Piece, ...]) -> Whole:
         """(K,) how each piece comes to be over, as far as is known."""
         place = self.places.of(kinds)
         self.waiting.widen(len(self.places))
@@ -196,7 +195,7 @@ class Norms:
         return mode
 
     def _measured(
-        self, step: RoleStep, pieces: StepPieces, kinds: tuple[Piece, ...], at: At, mode: npt.NDArray[np.int64],
+        self, step: RoleStep, pieces: StepPieces, kinds: tuple[Piece, ...], at: Whole, mode: Whole,
         step_s: float, base_s: float, ranks: Ranks,
     ) -> MeasuredStep:  # fmt: skip
         waits, together, last_came = mode == WAITS, self._by_group(pieces), self.last_came(pieces)
@@ -241,7 +240,7 @@ class Norms:
             _comparable(kinds, mode, pieces, step_s) & ~self._may_be_in_a_row(kinds, place, mode),
         )  # fmt: skip
 
-    def _may_be_in_a_row(self, kinds: tuple[Piece, ...], place: At, mode: At) -> npt.NDArray[np.bool_]:
+    def _may_be_in_a_row(self, kinds: tuple[Piece, ...], place: Whole, mode: Whole) -> Truths:
         """(K,) is it not known yet whether others wait there for who comes before them?"""
         is_inside = np.array([kind.where == INSIDE for kind in kinds], bool)
         may_be = [self.rows.may_be(*each) for each in zip(place.tolist(), is_inside.tolist())]
@@ -255,7 +254,7 @@ class Norms:
         more = self._of_places.excess(column, of_places, is_learned)
         return np.where(np.isnan(more), 0.0, more)[places]
 
-    def _doubt_rows(self, doubt_s: Matrix, pieces: StepPieces, mode: npt.NDArray[np.int64], more_s: Matrix) -> None:
+    def _doubt_rows(self, doubt_s: Matrix, pieces: StepPieces, mode: Whole, more_s: Matrix) -> None:
         """Of a piece that ends while work comes back in another one, as forwards do while there are backwards: by how
         much more the rows behind take, those before them may have waited.
         """
@@ -267,7 +266,7 @@ class Norms:
                 doubt_s[:, piece] += waited_for_rows_behind(rows, more_s[:, piece])
 
     def _learn(
-        self, step: RoleStep, pieces: StepPieces, at: At, times: Matrix, features: npt.NDArray[np.float64], off: Matrix,
+        self, step: RoleStep, pieces: StepPieces, at: Whole, times: Matrix, features: Matrix, off: Matrix,
         step_s: float, together: _Together, ranks: Ranks,
     ) -> None:  # fmt: skip
         came, error = _each(together, after_those, pieces.came_s), step.error_s[:, None]
@@ -311,7 +310,7 @@ def _usual_of(values: Matrix) -> Vector:
     return np.where(np.isfinite(values).sum(axis=0) == 2, np.fmin.reduce(values, axis=0), middle_of(values))
 
 
-_Together = list[tuple[npt.NDArray[np.int64], Optional[Labels]]]
+_Together = list[tuple[Whole, Optional[Labels]]]
 
 
 def _each(together: _Together, of: Callable[[Matrix, Labels | None], Matrix], values: Matrix) -> Matrix:
@@ -332,7 +331,7 @@ def _labels_of_places(step: RoleStep) -> Labels | None:
     return np.unique(names, return_inverse=True)[1].reshape(-1).astype(np.int64)
 
 
-def _comparable(kinds: tuple[Piece, ...], mode: At, pieces: StepPieces, step_s: float) -> npt.NDArray[np.bool_]:
+def _comparable(kinds: tuple[Piece, ...], mode: Whole, pieces: StepPieces, step_s: float) -> Truths:
     with np.errstate(all="ignore"):
         apart_s = np.fmax.reduce(pieces.came_s, axis=0) - np.fmin.reduce(pieces.came_s, axis=0)
     go_together = bool(np.nanmin(apart_s, initial=np.inf) < 0.5 * step_s) and bool(len(apart_s))
@@ -341,9 +340,7 @@ def _comparable(kinds: tuple[Piece, ...], mode: At, pieces: StepPieces, step_s: 
     return np.asarray(is_compared & (mode != HANDED) & ((mode != FED) | is_gap))
 
 
-def _features(
-    step: RoleStep, pieces: StepPieces, waits: npt.NDArray[np.bool_]
-) -> tuple[npt.NDArray[np.float64], Matrix, Matrix]:
+def _features(step: RoleStep, pieces: StepPieces, waits: Truths) -> tuple[Matrix, Matrix, Matrix]:
     """(M, K, F) logarithms of the work against the middle; (M, K) the largest of them; (K, F) what all did.
 
     0 where nothing is known of it, and in gaps.

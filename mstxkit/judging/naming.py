@@ -7,17 +7,13 @@ from __future__ import annotations
 from typing import Iterable, Iterator, NamedTuple, Sequence
 
 import numpy as np
-import numpy.typing as npt
 
 from ..triggers import slow_rank
 from ..triggers.late_rank import LateRank
-from .columns import Matrix
-from .evidence import Peer
+from .evidence import Matrix, Peer, Truths, Whole
 from .measuring import INSIDE, MeasuredStep
 from .settings import JudgeSettings
 
-Truths = npt.NDArray[np.bool_]
-Places = npt.NDArray[np.int64]
 # From this score on a rank may be one of several that are slow together.
 _TIED_SCORE = 3.0
 # Of a set of members that one of them stands out of, so many must build up, by this share of what is asked of one.
@@ -35,7 +31,7 @@ class SlowSet(NamedTuple):
         name: Of the host, or the place.
     """
 
-    places: Places
+    places: Whole
     dimension: str = ""
     name: str = ""
 
@@ -60,7 +56,7 @@ def is_sure(measured: MeasuredStep, sums: slow_rank.AddedUp, lost_ratio: Matrix,
 
 
 def sets_in(
-    fires: Truths, score: npt.NDArray[np.float64], mean: npt.NDArray[np.float64], threshold: float,
+    fires: Truths, score: Matrix, mean: Matrix, threshold: float,
     peers: Sequence[Peer],
 ) -> list[SlowSet]:  # fmt: skip
     """Who is slow in a piece, those of one host or place together where nearly all of it are, by about as much.
@@ -86,7 +82,7 @@ def sets_in(
     return [*sets, *(SlowSet(np.array([place])) for place in np.flatnonzero(left).tolist())]
 
 
-def _labelled(names: Iterable[str], there: Truths) -> Iterator[tuple[str, Places]]:
+def _labelled(names: Iterable[str], there: Truths) -> Iterator[tuple[str, Whole]]:
     """Each name with the members that have it, where there are several names."""
     values = np.array(list(names), dtype=object)
     distinct = sorted({name for name in values[there].tolist() if name})

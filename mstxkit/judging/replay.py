@@ -9,19 +9,15 @@ from __future__ import annotations
 from typing import Iterable, Mapping, NamedTuple, Sequence
 
 import numpy as np
-import numpy.typing as npt
 
 from ..triggers.late_rank import middle_of
 from .cutting import BEFORE, IN, REST, Piece
-from .evidence import Peer
+from .evidence import Matrix, Peer, Truths, Vector, Whole
 from .in_a_row import Rows, handed_on
 from .inside import Entered
 from .measuring import BEHIND_GAP, FED, FREE, HANDED, INSIDE, WAITS
 from .meeting import Labels
 
-Vector = npt.NDArray[np.float64]
-Matrix = npt.NDArray[np.float64]
-Whole = npt.NDArray[np.int64]
 Place = tuple[str, int]
 # Members that begin so far apart, as a share of a step, do not go through it together.
 _APART = 0.5
@@ -111,7 +107,7 @@ class Course(NamedTuple):
         is_apart = apart_s > _APART * np.nanmean(self.ended_s - self.began_s)
         return bool(np.isin(self.mode, (FREE, FED))[is_stage].all() or is_apart)
 
-    def over_s(self, at_s: Vector, those: npt.NDArray[np.bool_]) -> float:
+    def over_s(self, at_s: Vector, those: Truths) -> float:
         """When a step begins or is over for all of those."""
         return float(np.nanmean(at_s[those]) if self.is_free else np.fmax.reduce(at_s[those]))
 
@@ -326,7 +322,7 @@ def _met(came_s: Vector, lead: Vector, labels: Labels | None) -> Vector:
         return np.where(there, (last - sooner)[group], lead)
 
 
-def near(course: Course, those: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
+def near(course: Course, those: Truths) -> Truths:
     """(M,) who waits in this step for those members, or they for them; all where none waits for another, or all do."""
     waits = [labels for labels, mode in zip(course.meets, course.mode.tolist()) if mode == WAITS]
     if not those.any() or not waits or course.is_free or any(labels is None for labels in waits):
@@ -338,14 +334,14 @@ def near(course: Course, those: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
     return those
 
 
-def won_s(course: Course, lead: Matrix, those: npt.NDArray[np.bool_]) -> float:
+def won_s(course: Course, lead: Matrix, those: Truths) -> float:
     """By how much shorter the step is for those: below 0 where it makes up for what was won before."""
     begun = course.over_s(course.began_s, those) - course.over_s(course.began_s - lead[:, 0], those)
     ended = course.over_s(course.ended_s, those) - course.over_s(course.ended_s - lead[:, -1], those)
     return ended - begun
 
 
-def length_s(course: Course, those: npt.NDArray[np.bool_]) -> float:
+def length_s(course: Course, those: Truths) -> float:
     """How long the step is for those."""
     return course.over_s(course.ended_s, those) - course.over_s(course.began_s, those)
 

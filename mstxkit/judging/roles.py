@@ -8,18 +8,17 @@ from dataclasses import replace
 from typing import Iterable, Sequence
 
 import numpy as np
-import numpy.typing as npt
 
 from ..triggers import imbalance, jitter, slow_rank, slow_stage
 from ..triggers.late_rank import LateRank, after_others, middle_of
 from ..triggers.serial import Serial
 from ..triggers.slow_link import SlowLink
 from . import cutting, naming
-from .columns import Matrix, Ranks, grown, or_zero
+from .columns import Ranks, grown, or_zero
 from .cpu_waits import explains, held_up
 from .cutting import BEFORE, IN, Piece, StepPieces
 from .everybody import AloneInStages, Everybody
-from .evidence import Peer, RoleStep
+from .evidence import Matrix, Peer, RoleStep, Truths
 from .findings import Finding, Key, RoleFound, Seen, Surplus
 from .gates import Gates, Holding
 from .inside import Inside, inside
@@ -173,7 +172,7 @@ class RoleHistory(RoleLessons):
 
     def _stands_out(
         self, measured: MeasuredStep, sums: slow_rank.AddedUp, settings: JudgeSettings, share: float = 1.0
-    ) -> npt.NDArray[np.bool_]:
+    ) -> Truths:
         """(M, K): by enough of the step or a share of that, apart from how ranks differ anyhow, and by more than more
         work may explain.
         """
@@ -194,7 +193,7 @@ class RoleHistory(RoleLessons):
         return np.asarray(is_enough & is_apart & (sums.mean - doubt >= math.log1p(limits.effect)))
 
     def _findings(
-        self, measured: MeasuredStep, sums: slow_rank.AddedUp, fires: npt.NDArray[np.bool_],
+        self, measured: MeasuredStep, sums: slow_rank.AddedUp, fires: Truths,
         limits: slow_rank.SlowRank, compared: int,
     ) -> list[Finding]:  # fmt: skip
         findings: list[Finding] = []
@@ -244,7 +243,7 @@ class RoleHistory(RoleLessons):
         )  # fmt: skip
 
     def _imbalances(
-        self, measured: MeasuredStep, noise: Matrix, is_settled: npt.NDArray[np.bool_], limits: slow_rank.SlowRank,
+        self, measured: MeasuredStep, noise: Matrix, is_settled: Truths, limits: slow_rank.SlowRank,
         work_limits: imbalance.Imbalance,
     ) -> list[Finding]:  # fmt: skip
         # Work that falls to ranks by chance is no imbalance: how far apart they are in a step is what is usual.

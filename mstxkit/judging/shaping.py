@@ -9,11 +9,10 @@ from itertools import compress
 from typing import Any, Container
 
 import numpy as np
-import numpy.typing as npt
 
 from ..triggers.late_rank import middle_of
 from .cutting import Piece, StepPieces
-from .evidence import Collectives, Peer, RoleStep, Work
+from .evidence import Collectives, Peer, RoleStep, Truths, Vector, Work
 from .inside import Inside
 from .measuring import INSIDE
 
@@ -28,8 +27,6 @@ INPUT_STAGE = "load_batch"
 _AT_ONCE, _TIMES_OFF = 0.02, 10
 # Times of entries and of stages differ by less.
 _ROUNDED_S = 1e-3
-
-Vector = npt.NDArray[np.float64]
 
 
 def key_of(peer: Peer) -> str:
@@ -125,13 +122,13 @@ def _waited_in(step: RoleStep, takes: Collectives) -> Any:
 
 def entered_stages(step: RoleStep) -> list[str]:
     """Stages that somebody was in."""
-    there: npt.NDArray[np.bool_] = np.isfinite(step.entered_s)
+    there: Truths = np.isfinite(step.entered_s)
     return [stage for stage, was_entered in zip(step.stages, np.any(there, axis=0).tolist()) if was_entered]
 
 
 def told_stages(step: RoleStep) -> set[str]:
     """Stages of whose work something is told."""
-    are_told: npt.NDArray[np.bool_] = np.isfinite(np.stack(step.work))
+    are_told: Truths = np.isfinite(np.stack(step.work))
     return {stage for at, stage in enumerate(step.stages) if are_told[:, :, at].any()}
 
 

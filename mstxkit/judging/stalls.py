@@ -6,11 +6,9 @@ from collections import Counter, deque
 from typing import Callable, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from ..triggers import jitter
-from .columns import Matrix
-from .evidence import Peer
+from .evidence import Matrix, Peer, Truths
 from .findings import Finding, Key
 from .measuring import MeasuredStep
 
@@ -38,7 +36,7 @@ class Stalls:
 
     def add(
         self, settings: jitter.Jitter, step: int, measured: MeasuredStep, noise: Matrix, seconds: Matrix, step_s: float,
-        peers: tuple[Peer, ...], keys: tuple[str, ...], but: npt.NDArray[np.bool_],
+        peers: tuple[Peer, ...], keys: tuple[str, ...], but: Truths,
         lost_s: Callable[[str, str, int, float], float],
     ) -> list[Finding]:  # fmt: skip
         """One step more.

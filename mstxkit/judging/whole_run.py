@@ -9,11 +9,10 @@ import math
 from typing import Iterable, NamedTuple, Sequence
 
 import numpy as np
-import numpy.typing as npt
 
 from ..store.verdicts import Verdict
 from .cutting import BEFORE, IN, Piece, StepPieces
-from .evidence import Peer, RoleStep
+from .evidence import Matrix, Peer, RoleStep
 from .feeds import Feeds
 from .inside import Inside, entries_of, inside
 from .judge import JobJudge
@@ -25,7 +24,6 @@ from .meeting import left_together
 from .replay import Course
 from .shaping import StepCounts, TakingStages, compared
 
-Matrix = npt.NDArray[np.float64]
 # A judge that has seen so many steps has seen enough of a long run: its last ones.
 STEPS_AT_MOST = 2000
 # Who was handed something in a step, is told so many steps of all roles later.
