@@ -13,6 +13,8 @@ from ..triggers import slow_rank
 from ..triggers.late_rank import middle_of
 from .evidence import Matrix, Vector, Whole
 
+# So many columns there are at most.
+COLUMNS = 160
 # What lies further out than so many standard deviations counts as if it lay there.
 OUTLIER = 5.0
 LEAST_NOISE = 0.005
@@ -27,23 +29,16 @@ def or_zero(values: Matrix) -> Matrix:
     return np.where(np.isnan(values), 0.0, values)
 
 
-def grown(values: Matrix, size: int, empty: float = 0.0) -> Matrix:
-    """As long as that, along the first axis."""
-    more = ((0, max(0, size - len(values))), *((0, 0),) * (values.ndim - 1))
-    return values if len(values) >= size else np.pad(values, more, constant_values=empty)
-
-
 class PieceColumns:
-    """Which column a piece has. More pieces than `at_most` are not remembered."""
+    """Which column a piece has. More pieces than `COLUMNS` are not remembered."""
 
-    def __init__(self, at_most: int = 160) -> None:
-        self._at_most = at_most
+    def __init__(self) -> None:
         self._at: dict[Hashable, int] = {}
 
     def of(self, keys: Sequence[Hashable]) -> Whole:
         """Column of each key, -1 where there is no room for it."""
         for key in keys:
-            if key not in self._at and len(self._at) < self._at_most:
+            if key not in self._at and len(self._at) < COLUMNS:
                 self._at[key] = len(self._at)
         return np.array([self._at.get(key, -1) for key in keys], dtype=np.int64)
 
@@ -146,11 +141,7 @@ class Regression:
 
     def __init__(self, features: int) -> None:
         self.features = features
-        self.squares, self.products = np.zeros((0, features, features)), np.zeros((0, features))
-
-    def widen(self, columns: int) -> None:
-        """Room for so many columns."""
-        self.squares, self.products = grown(self.squares, columns), grown(self.products, columns)
+        self.squares, self.products = np.zeros((COLUMNS, features, features)), np.zeros((COLUMNS, features))
 
     def slopes(self, at: Whole) -> Matrix:
         """(K, F)."""
@@ -184,13 +175,8 @@ class JointEnds:
     STEPS, SURE, APART, TOGETHER, MOST = 12, 6.0, 0.01, 0.05, 0.7
 
     def __init__(self) -> None:
-        self._sums, self._known, self._steps, self._together = np.zeros((0, 4)), np.zeros(0), np.zeros(0), np.zeros(0)
+        self._sums, (self._known, self._steps, self._together) = np.zeros((COLUMNS, 4)), np.zeros((3, COLUMNS))
         self._usual: dict[int, tuple[Vector, Vector]] = {}
-
-    def widen(self, columns: int) -> None:
-        """Room for so many columns."""
-        parts = self._sums, self._known, self._steps, self._together
-        self._sums, self._known, self._steps, self._together = (grown(part, columns) for part in parts)
 
     def learn(self, at: Whole, came: Matrix, took: Matrix) -> None:
         """One step more: (M, K) each against the middle of all, NaN where not known, came 0 where it is uncertain."""

@@ -13,7 +13,7 @@ from ..store.verdicts import ALL_SLOW, SERIAL
 from ..triggers import slow_rank, slow_stage
 from ..triggers.late_rank import middle_of
 from ..triggers.serial import Serial
-from .columns import Regression, grown, or_zero
+from .columns import COLUMNS, Regression, or_zero
 from .cutting import BEFORE, IN, Piece
 from .evidence import Matrix, Truths, Vector, Whole
 from .feeds import CONTROLLER, Feeds
@@ -49,17 +49,9 @@ class Levels:
     """What is usual for each piece: (C,) level, noise and work, and what has been added up against it."""
 
     def __init__(self, features: int) -> None:
-        self.seen, self.level, self.variance, self._last = (np.zeros(0) for _ in range(4))
-        self.work = np.zeros((0, features))
-        self.change = slow_rank.empty(0)
+        self.seen, self.level, self.variance, self._last = np.zeros((4, COLUMNS))
+        self.work, self.change = np.zeros((COLUMNS, features)), slow_rank.empty(COLUMNS)
         self._regression = Regression(features)
-
-    def widen(self, columns: int) -> None:
-        """Room for so many columns."""
-        self._regression.widen(columns)
-        arrays = self.seen, self.level, self.variance, self._last, self.work
-        self.seen, self.level, self.variance, self._last, self.work = (grown(values, columns) for values in arrays)
-        self.change = slow_rank.AddedUp(*(grown(values, columns) for values in self.change))
 
     def add(self, settings: slow_stage.SlowStage, now: LevelsNow, is_judged: bool) -> None:
         """One step more; nothing is added up as long as there is no history, or where it is not to be judged."""
@@ -107,24 +99,21 @@ class Levels:
         moved = np.log(np.maximum(np.exp(self.level) - before_s, 0.0) + now_s)
         self.level = np.where(self.seen > 0, moved, self.level)
 
-    def drop(self, columns: Whole) -> None:
+    def drop(self, columns: Whole | int) -> None:
         """What has been added up against their history was something else."""
         for part in self.change:
             part[columns] = 0.0
 
     def begin_anew(self, column: int) -> None:
         """What is measured there is something else from now on."""
-        if 0 <= column < len(self.level):
+        if column >= 0:
             for part in (self.seen, self.variance, *self.change):
                 part[column] = 0.0
 
     def forget(self, column: int) -> None:
         """What has changed becomes what is usual."""
-        if column >= len(self.level):
-            return  # it was never compared
         self.level[column] += self.change.mean[column]
-        for part in self.change:
-            part[column] = 0.0
+        self.drop(column)
 
 
 class SlowerForAll(NamedTuple):

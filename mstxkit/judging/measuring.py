@@ -168,8 +168,6 @@ class Norms:
             for (where, stage), waits in zip(pieces.kinds, mode)
         )
         at = self.columns.of(kinds)
-        self.waiting.widen(len(self.places))
-        self.regression.widen(len(self.columns))
         ranks.widen(len(self.columns))
         kept = (at >= 0) & (place >= 0)
         kinds = tuple(kind for kind, keep in zip(kinds, kept) if keep)
@@ -178,7 +176,6 @@ class Norms:
     def modes(self, kinds: tuple[Piece, ...]) -> Whole:
         """(K,) how each piece comes to be over, as far as is known."""
         place = self.places.of(kinds)
-        self.waiting.widen(len(self.places))
         slope, error = self.waiting.slopes(np.maximum(place, 0))
         mode = np.full(len(place), UNKNOWN)
         mode[slope + 3 * error < -0.5] = WAITS

@@ -14,7 +14,7 @@ from ..triggers.late_rank import LateRank, after_others, middle_of
 from ..triggers.serial import Serial
 from ..triggers.slow_link import SlowLink
 from . import cutting, naming
-from .columns import Ranks, grown, or_zero
+from .columns import COLUMNS, Ranks, or_zero
 from .cpu_waits import explains, held_up
 from .cutting import BEFORE, IN, Piece, StepPieces
 from .everybody import AloneInStages, Everybody
@@ -66,7 +66,7 @@ class RoleHistory(RoleLessons):
         self._losses = self._job.of(role, self.norms)
         self._keys: tuple[str, ...] = ()
         self._loads, self._works = Ranks(0), Ranks(0)
-        self._usual_s = np.zeros(0)
+        self._usual_s = np.full(COLUMNS, np.nan)
         self._told: set[str] = set()  # stages of whose work something is told
         self._shown: list[MeasuredStep] = []
         self._builds_up, self._knows_work = tuple[str, ...](), False
@@ -315,10 +315,8 @@ class RoleHistory(RoleLessons):
         self._knows_work = self._knows_work or not np.isnan(step.work).all() or bool((step.occurrences > 1).any())
         for ranks in (self._loads, self._works):
             ranks.widen(len(self.norms.columns))
-        self._everybody.levels.widen(len(self.norms.columns))
         self._shown.append(measured)
         # Time in the middle, as of late: what all wait for now and then, for a buffer say, nobody has made longer.
-        self._usual_s = grown(self._usual_s, len(self.norms.columns), np.nan)
         before = self._usual_s[measured.at]
         before = np.where(np.isfinite(before), before, measured.usual_s)
         self._usual_s[measured.at] = before + _USUAL_FOLLOWS * or_zero(measured.usual_s - before)

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from ..store import summaries
 from .bounded import forget_oldest
-from .columns import grown, or_zero
+from .columns import or_zero
 from .evidence import Peer, RoleStep, Seconds, Truths, Whole, Work
 
 Rows = npt.NDArray[Any]
@@ -156,7 +156,7 @@ class RoleBook:
             return -1
         self._members.append(Peer(None))
         self._is_awaited = np.append(self._is_awaited, False)
-        self._has_ended, self._turns = np.append(self._has_ended, False), grown(self._turns, len(self._members))
+        self._has_ended, self._turns = np.append(self._has_ended, False), np.append(self._turns, np.zeros((1, 3)), 0)
         self._newest, self._newest_s = np.append(self._newest, -1), np.append(self._newest_s, -np.inf)
         self._counts_anew = np.append(self._counts_anew, False)
         return len(self._members) - 1
