@@ -10,7 +10,7 @@ import os
 import time
 from contextlib import suppress
 from pathlib import Path
-from typing import Iterator
+from typing import Callable, Iterator, Mapping
 
 from ..errors import MstxkitError
 from ..host import folders, identity
@@ -24,10 +24,10 @@ from ..store.verdicts import Verdict
 from ..telemetry.outlets import Outlets
 from .bounded import forget_oldest
 from .controller import Controller, Outcome
+from .directory import SendingHost
 from .escalations import Escalations
 from .light_steps import LightSteps
 from .request_news import RequestNews
-from .silences import Silences
 from .steps import Closing
 
 _LISTED_EVERY_S, _FIGURES_EVERY_S, _SETTINGS_EVERY_S = 3.0, 0.5, 2.0
@@ -40,6 +40,8 @@ _WAITING_AT_MOST = _LINES_AT_MOST = 10_000
 _PAUSE_LEAST_S, _PAUSE_S, _PAUSE_AT_MOST_S = 0.05, 0.5, 2.0
 # Of long steps each is looked for so often, but not less often than that.
 _LOOKS_A_STEP, _PAUSE_OF_LONG_S = 5, 1.0
+# Of each host it is looked so often whether its file of where processes are changes: not for so long, and it is silent.
+SILENCES_EVERY_S, SILENT_AFTER_S = 30.0, 60.0
 
 
 class Desk:
@@ -284,3 +286,34 @@ class Desk:
         if not state or state != self._run_state:
             self._run_state = state if run_file.id_of(self._run) == self._run_id else ()
         return bool(self._run_state)
+
+
+class Silences:
+    """Hosts of a run of which nothing comes any more: their keepers say every few seconds where processes are, and then
+    do not. By whether their files change, on the clock of who looks: no clocks of two hosts are compared, and a stage
+    that lasts for an hour is no silence.
+    """
+
+    def __init__(self, run: Path) -> None:
+        self._folder = run / layout.NOW
+        self._seen: dict[str, tuple[tuple[int, ...], float]] = {}
+        self._hosts: Mapping[str, SendingHost] = {}
+        self._due_s = float("-inf")
+
+    def silent(self, now_s: float, hosts: Callable[[], Mapping[str, SendingHost]]) -> list[str]:
+        """Names of hosts that have handed something over, have said no goodbye, and are silent.
+
+        Args:
+            now_s: Of one clock that is never set.
+            hosts: Gives them by the names of their files, without suffix; called where it is time to look.
+        """
+        if now_s >= self._due_s:
+            self._due_s, self._hosts = now_s + SILENCES_EVERY_S, hosts()
+            for place, host in self._hosts.items():
+                if "/" in place or "\0" in place:
+                    continue  # a name that somebody made up
+                state = () if host.has_ended else documents.state_of(self._folder / f"{place}{layout.NOW_SUFFIX}")
+                if state and self._seen.get(place, ((), 0.0))[0] != state:
+                    self._seen[place] = state, now_s
+        since_s = {place: now_s - self._seen.get(place, ((), now_s))[1] for place in self._hosts}
+        return [of.host for place, of in self._hosts.items() if since_s[place] > SILENT_AFTER_S and not of.has_ended]
