@@ -17,11 +17,12 @@ from ..store.batches import COLLECTIVES, STAGES, Batch, HandingProcess
 from ..store.job_file import JobState, RoleFigures
 from ..store.metrics_setting import NOTHING_KNOWN, Flops
 from ..store.settings_file import Figures, LiveSettings
+from ..store.values import whole_number
 from ..store.verdicts import Verdict
 from . import figures, settings
 from .acting import Acting
 from .cpu_waits import CpuWaits
-from .directory import Directory, SendingHost, missed_rows
+from .directory import Directory, SendingHost
 from .entering import EnteredSteps, rows_in
 from .evidence import Peer, RoleStep, Seconds, Whole
 from .judge import JobJudge
@@ -43,13 +44,11 @@ class Outcome(NamedTuple):
     Args:
         verdicts: Lines to write.
         wants: Evidence that is asked for.
-        steps: How many steps of roles were judged.
-        figures: Of each of them.
+        figures: Of each step of a role that was judged.
     """
 
     verdicts: tuple[Verdict, ...] = ()
     wants: tuple[Want, ...] = ()
-    steps: int = 0
     figures: tuple[RoleFigures, ...] = ()
 
 
@@ -123,7 +122,7 @@ class Controller:
             self._put()
             for number in ended:  # whose it is from now on, a later batch says
                 self._processes.end(sender.processes.pop(number, NOBODY))
-        self.missed_rows += missed_rows(batch)
+        self.missed_rows += whole_number(batch.head.get("missed"))  # that nobody has read, as its sender says
         return True
 
     def is_due(self, now_s: float) -> bool:
@@ -161,7 +160,7 @@ class Controller:
         if any(want.kind == RINGS for want in wants) and abs(now_s - self._asked_s) >= _ASKED_EVERY_S:
             self._asked_s = now_s
             self.figures = self.figures._replace(asks=self.figures.asks + 1, written_ns=int(now_s * _NS))
-        return Outcome(tuple(verdicts), tuple(wants), len(steps), tuple(steps))
+        return Outcome(tuple(verdicts), tuple(wants), tuple(steps))
 
     def _close(self, step: RoleStep, now_s: float) -> Judged:
         step = step._replace(cpu=self._cpu.of(step.members))

@@ -7,7 +7,7 @@ around others is cut where they lie: its own time is what it does before, betwee
 from __future__ import annotations
 
 from itertools import compress
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Sequence
 
 import numpy as np
 
@@ -24,6 +24,11 @@ class Piece(NamedTuple):
 
     where: str
     stage: str
+
+
+def are_of(kinds: Sequence[Piece], *wheres: str) -> Truths:
+    """(K,): are the pieces any of these?"""
+    return np.array([kind.where in wheres for kind in kinds], bool)
 
 
 class StepPieces(NamedTuple):
@@ -52,10 +57,6 @@ class StepPieces(NamedTuple):
         """Those alone."""
         parts: Any = (tuple(compress(part, kept)) if isinstance(part, tuple) else part[..., kept] for part in self)
         return self if kept.all() else StepPieces(*parts)
-
-    def are(self, *wheres: str) -> Truths:
-        """(K,): are they any of these?"""
-        return np.array([kind.where in wheres for kind in self.kinds], bool)
 
 
 def nothing(members: int) -> StepPieces:

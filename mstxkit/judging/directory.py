@@ -138,8 +138,3 @@ class Directory:
         for host in self.hosts.values():
             if not host.has_ended and host.seen_s >= since_s and host.settings < version:
                 yield host
-
-
-def missed_rows(batch: Batch) -> int:
-    """How many rows nobody has read, as its sender says."""
-    return whole_number(batch.head.get("missed"))

@@ -5,7 +5,7 @@ history, for the work that there was. And what one or a few do alone.
 from __future__ import annotations
 
 import math
-from typing import Any, Callable, Collection, Hashable, Iterable, NamedTuple, Sequence
+from typing import Any, Callable, Collection, Hashable, Iterable, Sequence
 
 import numpy as np
 
@@ -14,7 +14,7 @@ from ..triggers import slow_rank, slow_stage
 from ..triggers.late_rank import middle_of
 from ..triggers.serial import Serial
 from .columns import COLUMNS, Regression, or_zero
-from .cutting import BEFORE, IN, Piece
+from .cutting import BEFORE, IN, Piece, are_of
 from .evidence import Matrix, Truths, Vector, Whole
 from .feeds import CONTROLLER, Feeds
 from .findings import EVERYTHING, Finding, Key, Surplus
@@ -29,22 +29,6 @@ _FOLLOWS, _FOLLOWS_CHANGED = 0.03, 0.002
 _STEPS = 10  # so many make a history
 
 
-class LevelsNow(NamedTuple):
-    """One step of K pieces.
-
-    Args:
-        at: (K,) columns.
-        level: (K,) logarithm of the time; NaN: not seen.
-        work: (K, F) logarithms of the work.
-        cost: (K, F) by how much the former goes with the latter, as far as it is known from elsewhere.
-    """
-
-    at: Whole
-    level: Vector
-    work: Matrix
-    cost: Matrix
-
-
 class Levels:
     """What is usual for each piece: (C,) level, noise and work, and what has been added up against it."""
 
@@ -53,7 +37,7 @@ class Levels:
         self.work, self.change = np.zeros((COLUMNS, features)), slow_rank.empty(COLUMNS)
         self._regression = Regression(features)
 
-    def add(self, settings: slow_stage.SlowStage, now: LevelsNow, is_judged: bool) -> None:
+    def add(self, settings: slow_stage.SlowStage, now: MeasuredStep, is_judged: bool) -> None:
         """One step more; nothing is added up as long as there is no history, or where it is not to be judged."""
         at = now.at
         is_there = np.isfinite(now.level)
@@ -69,7 +53,7 @@ class Levels:
         self._learn(settings, now, off, noise, more_work)
 
     def _learn(
-        self, settings: slow_stage.SlowStage, now: LevelsNow, off: Vector, noise: Vector, more_work: Matrix
+        self, settings: slow_stage.SlowStage, now: MeasuredStep, off: Vector, noise: Vector, more_work: Matrix
     ) -> None:
         at, is_there = now.at, np.isfinite(now.level)
         seen = self.seen[at]
@@ -116,13 +100,6 @@ class Levels:
         self.drop(column)
 
 
-class SlowerForAll(NamedTuple):
-    """Args: findings: What has become slower. asks: Stages whose inside is worth knowing."""
-
-    findings: list[Finding]
-    asks: list[str]
-
-
 class Everybody:
     """The history of a role as a whole. `feeds`: who hands over to whom."""
 
@@ -142,8 +119,8 @@ class Everybody:
         is_explained = np.array([kind.stage in explained for kind in measured.kinds], bool)
         self.levels.drop(measured.at[is_explained])
         is_sure &= ~is_explained
-        now = LevelsNow(measured.at, np.where(is_sure, measured.level, np.nan), measured.work, measured.cost)
-        self.levels.add(limits, now, is_judged)
+        level = np.where(is_sure, measured.level, np.nan)
+        self.levels.add(limits, measured._replace(level=level), is_judged)
         return np.asarray(is_sure)
 
     def changed_stages(self, limits: slow_stage.SlowStage, columns: Iterable[Hashable]) -> set[str]:
@@ -155,8 +132,8 @@ class Everybody:
     def find(
         self, limits: slow_stage.SlowStage, measured: MeasuredStep, explained: Collection[str], step_s: float,
         base_s: float, may_hide: Callable[[Piece, int, int], bool],
-    ) -> SlowerForAll:  # fmt: skip
-        """What has become slower for all.
+    ) -> tuple[list[Finding], list[str]]:  # fmt: skip
+        """What has become slower for all; and stages whose inside is worth knowing.
 
         Args:
             explained: Stages of which it is known why they are slow.
@@ -169,11 +146,11 @@ class Everybody:
         lost_s = -np.expm1(-change.mean) * (measured.usual_s + base_s)
         fires = slow_stage.fires(limits, change) & is_sure
         # Gaps in which nobody does anything are all of whoever begins the stages: what they cost together counts.
-        is_gap = np.array([kind.where == BEHIND_GAP for kind in measured.kinds], bool)
+        is_gap = are_of(measured.kinds, BEHIND_GAP)
         fires &= np.where(is_gap, lost_s[fires & is_gap].sum(), lost_s) >= limits.impact * step_s
         asks = slow_stage.asks(limits, change) & is_sure & (measured.mode != FREE)
         asks &= lost_s >= 0.5 * limits.impact * step_s
-        slower = SlowerForAll([], [])
+        findings, asked = list[Finding](), list[str]()
         order = np.argsort(-change.score, kind="stable")
         for piece in order[(fires | asks)[order]].tolist():
             kind = measured.kinds[piece]
@@ -181,11 +158,11 @@ class Everybody:
                 continue
             is_hidden = may_hide(kind, int(measured.mode[piece]), int(change.steps[piece]))
             if asks[piece] and is_hidden:
-                slower.asks.append(kind.stage)
+                asked.append(kind.stage)
             is_open = kind.where in (BEFORE, BEHIND_GAP) and self._feeds.may_end_with_another(self._role, kind.stage)
             if fires[piece] and not is_open:
-                slower.findings.append(self._finding(limits, measured, piece, change, lost_s, is_hidden))
-        return slower
+                findings.append(self._finding(limits, measured, piece, change, lost_s, is_hidden))
+        return findings, asked
 
     def _finding(
         self, limits: slow_stage.SlowStage, measured: MeasuredStep, piece: int, change: slow_rank.AddedUp,
@@ -221,7 +198,7 @@ class AloneInStages:
         """Those of this step that have cost enough for long enough. `keys`: of its members. `lost`: what the step loses
         by time that is taken away.
         """
-        here = np.isfinite(measured.took_s) & np.array([kind.where == IN for kind in measured.kinds], bool)
+        here = np.isfinite(measured.took_s) & are_of(measured.kinds, IN)
         is_few = here.any(axis=0) & (here.sum(axis=0) <= max(1, limits.alone * len(keys))) & (len(keys) > 1)
         findings = []
         for piece in np.flatnonzero(is_few & (measured.mode != FED)).tolist():

@@ -19,7 +19,7 @@ Matrix = npt.NDArray[np.float64]
 Whole = npt.NDArray[np.int64]
 Truths = npt.NDArray[np.bool_]
 
-FLIGHT_RECORDER, STAGE_ENTRY, DEVICE, CALL = SOURCES = ("flight_recorder", "stage_entry", "device", "call")
+FLIGHT_RECORDER, STAGE_ENTRY, DEVICE, CALL = ("flight_recorder", "stage_entry", "device", "call")
 
 MEET, SEND, RECEIVE, TAKE = range(4)
 
@@ -56,7 +56,7 @@ class Collectives(NamedTuple):
         stage: (K,) in which stage of that member, as an index of `RoleStep.stages`; -1: in none.
         groups: Group to the ranks of it, where they are known. Of sends and receives: (who sends, who receives), a
             group of its own for each pair and direction, so that the n-th receive takes what the n-th send gave.
-        source: One of SOURCES.
+        source: FLIGHT_RECORDER, say.
         kind: (K,) MEET, SEND, RECEIVE, or TAKE: from a queue or another process, alone; None: all of them meet.
         waited_s: (K,) for how long that member did nothing but wait for it until it was over; NaN: not known.
         is_of_host: (K,) does it tell of the host alone, whose device is behind? None: of none.

@@ -46,9 +46,6 @@ class Inside(NamedTuple):
 def inside(step: RoleStep, rings: Collectives) -> Inside:
     """What these collectives tell of this step."""
     shape, entered = (len(step.members), len(step.stages)), entries_of(step, rings)
-    if not len(entered.call):
-        none_s = np.zeros(shape)
-        return Inside(np.full(shape, np.nan), none_s, none_s, none_s, none_s, (), entered)
     rings = entered.rings
     place, size = rings.member * shape[1] + rings.stage, shape[0] * shape[1]
     counted = np.bincount(place[~rings.is_taking], minlength=size)
@@ -91,9 +88,6 @@ class Entered(NamedTuple):
 def entries_of(step: RoleStep, rings: Collectives) -> Entered:
     """The entries that tell anything, with each member's own time before them."""
     rings = _usable(rings, len(step.members), len(step.stages))
-    if not len(rings.member):
-        none, none_s = np.zeros(0, bool), rings.entered_s
-        return Entered(rings, rings.member, none_s, none, none, none_s, np.zeros(step.left_s.shape))
     is_new = np.ones(len(rings.member), bool)
     is_new[1:] = (np.diff(rings.group) != 0) | (np.diff(rings.sequence) != 0)
     call, last_entered = np.cumsum(is_new) - 1, np.maximum.reduceat(rings.entered_s, np.flatnonzero(is_new))
@@ -147,7 +141,7 @@ def _meanwhile(rings: Collectives, order: Whole) -> Vector:
     """
     if rings.waited_s is None:
         return np.zeros(len(order))
-    waited_s, first_s = np.nan_to_num(rings.waited_s[order]), rings.entered_s.min()
+    waited_s, first_s = np.nan_to_num(rings.waited_s[order]), rings.entered_s.min(initial=np.inf)
     apart_s = rings.member[order] * (np.nanmax(rings.left_s, initial=first_s) - first_s + 1.0)  # no two overlap
     entered, over = rings.entered_s[order] + apart_s, rings.left_s[order] + apart_s
     by_end = np.argsort(np.where(waited_s > 0, over, np.nan))[: np.count_nonzero(waited_s > 0)]
@@ -171,7 +165,7 @@ def _behind(step: RoleStep, rings: Collectives, call: Whole) -> Matrix:
     last = order[is_last]
     member, stage, at = rings.member[last], rings.stage[last], call[last]
     left = step.left_s[member, stage]
-    first, count = np.full(call.max() + 1, np.inf), np.bincount(at, minlength=call.max() + 1)
+    first, count = np.full(len(call), np.inf), np.bincount(at, minlength=len(call))
     np.fmin.at(first, at, left)
     behind = np.zeros(step.left_s.shape)
     behind[member, stage] = np.where((count[at] > 1) & np.isfinite(left), left - first[at], 0.0)

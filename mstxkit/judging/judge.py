@@ -160,7 +160,7 @@ class JobJudge:
             # What came late tells of what rings show, and of nothing else that it is gone.
             if not is_late or place[1].where in (INSIDE, LINK):
                 standing.follow(again, shown.has_rings)
-        share_out([standing for _, standing in own if standing.blames_a_rank])
+        share_out([standing for _, standing in own if standing.finding.blames_a_rank])
         for place, standing in own:
             if not is_late or place[1].where in (INSIDE, LINK):
                 yield from self._said_again(standing, place, step, now_ns)
@@ -218,12 +218,12 @@ class JobJudge:
 
     def _of_other_ranks(self, standing: StandingVerdict) -> list[StandingVerdict]:
         """Those in its role that blame other ranks."""
-        others = [other for other in self._of_role(standing.verdict.role) if other.blames_a_rank]
+        others = [other for other in self._of_role(standing.verdict.role) if other.finding.blames_a_rank]
         return [other for other in others if not other.is_of_same_ranks(standing.finding)]
 
     def _is_known_better(self, role: str, finding: Finding) -> bool:
         """Of several that are done at once: is one of them named by now?"""
-        named = (set(other.finding.part().members) for other in self._of_role(role) if other.blames_a_rank)
+        named = (set(other.finding.part().members) for other in self._of_role(role) if other.finding.blames_a_rank)
         return finding.is_hidden and not all(map(set(finding.members).isdisjoint, named))
 
     def _is_part_of_another(self, standing: StandingVerdict) -> bool:
@@ -238,17 +238,17 @@ class JobJudge:
         if is_left or any(other.is_of_same(standing) for other in self._of_role(standing.verdict.role)):
             return standing.finding.key.kind in OF_NOBODY
         others = self._of_other_ranks(standing)
-        if standing.blames_a_rank and others:
+        if standing.finding.blames_a_rank and others:
             standing.compare_with(parts_of(others))
         is_other = bool(others) or self._left.blames_another(standing.verdict)
-        return is_other and standing.blames_a_rank and not standing.costs_anything()
+        return is_other and standing.finding.blames_a_rank and not standing.costs_anything()
 
     def _is_nothing_alone(self, standing: StandingVerdict, findings: Iterable[Finding]) -> bool:
         """Would next to nothing be won without it, though no other rank stands out that would hide what it costs?
 
         It stood out by more than what is asked for, and yet others came as late for one reason or another.
         """
-        if not standing.blames_a_rank or standing.costs_anything(is_alone=True):
+        if not standing.finding.blames_a_rank or standing.costs_anything(is_alone=True):
             return False
         own = standing.finding.part().members
         others = [other for other in findings if other.blames_a_rank and not set(other.part().members) <= set(own)]

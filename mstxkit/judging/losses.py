@@ -10,7 +10,7 @@ import numpy as np
 
 from . import cutting, replay
 from .columns import or_zero
-from .cutting import IN, StepPieces
+from .cutting import IN, StepPieces, are_of
 from .evidence import RoleStep, Vector, Whole
 from .feeds import Feeds, places_of
 from .findings import Surplus
@@ -132,7 +132,7 @@ class Losses:
         began_s = np.full(len(step.members), np.fmin.reduce(step.entered_s, axis=None, initial=np.nan))
         course = course or self._course(step, cutting.in_pieces(step, None), None, began_s)
         course, error_s = self._job.feeds.told_of(course), step.error_s[:, None]
-        is_stage = np.array([kind.where == IN for kind in course.kinds], bool)
+        is_stage = are_of(course.kinds, IN)
         in_doubt, waits = is_stage & (course.mode == UNKNOWN), course.mode == WAITS
         waits_s = np.where(waits, np.maximum(0.0, course.wait_s - error_s), course.wait_s)
         late_s = np.fmax.reduce(course.came_s, axis=0) - course.came_s - error_s
@@ -206,7 +206,7 @@ def course_of(
     inside_s = np.full(step.left_s.shape, np.nan) if tells is None else tells.own_s
     wait_s, inside_wait_s, uneven_s = np.maximum(0.0, pieces.took_s - took_s), *np.zeros((2, *took_s.shape))
     if tells is not None:
-        may_wait = np.isin(mode, (WAITS, FREE, UNKNOWN)) & pieces.are(IN)
+        may_wait = np.isin(mode, (WAITS, FREE, UNKNOWN)) & are_of(pieces.kinds, IN)
         waits_s, uneven_s = (of[:, pieces.stages] * may_wait for of in (tells.waits_s, tells.uneven_s))
         inside_wait_s = np.clip(waits_s - or_zero(wait_s), 0.0, or_zero(took_s))
     return Course(
@@ -238,5 +238,5 @@ def _less(course: Course, parts: Iterable[Surplus], base_s: float, role: str) ->
             of_these = [places[key] for key in part.members if key in places]
             if not of_these:
                 continue
-            seconds = replay.of_members(course, of_these, seconds)
+            seconds = np.where(np.isin(np.arange(len(seconds)), of_these), seconds, 0.0)
         yield Less(piece, seconds, part.where == INSIDE)

@@ -9,7 +9,7 @@ import numpy as np
 
 from ..triggers.late_rank import after_others, middle_of
 from .columns import JointEnds, OwnHistory, PieceColumns, Ranks, Regression, or_zero
-from .cutting import BEFORE, IN, Piece, StepPieces
+from .cutting import BEFORE, IN, Piece, StepPieces, are_of
 from .evidence import Matrix, RoleStep, Truths, Vector, Whole
 from .in_a_row import RowOrder, Rows, after_the_row_before, waited_for_rows_behind
 from .meeting import Labels, after_those, labels_in, last_of
@@ -179,7 +179,7 @@ class Norms:
         slope, error = self.waiting.slopes(np.maximum(place, 0))
         mode = np.full(len(place), UNKNOWN)
         mode[slope + 3 * error < -0.5] = WAITS
-        is_inside = np.array([kind.where == INSIDE for kind in kinds], bool)
+        is_inside = are_of(kinds, INSIDE)
         meets = np.array([kind.stage in self.collective_in and kind.where == IN for kind in kinds], bool)
         mode[slope - 3 * error > -0.5] = FREE
         sureness = self.waiting.known(np.maximum(place, 0))
@@ -201,7 +201,7 @@ class Norms:
         slopes = self.regression.slopes(at) + _PRIOR
         most = _CURVATURE * np.abs(features).max(axis=2)
         predicted = np.clip(np.einsum("mkf,kf->mk", features, slopes), -most, most)
-        is_theirs = ((mode == FED) & ~pieces.are(BEFORE)) | (mode == HANDED)
+        is_theirs = ((mode == FED) & ~are_of(pieces.kinds, BEFORE)) | (mode == HANDED)
         times = np.where(is_theirs, np.nan, np.log(took + base_s))
         rest = times - predicted
         excess, level = _after_the_quicker(rest, ranks.usual_noise(at)), _usual_of(rest)
@@ -222,7 +222,9 @@ class Norms:
                 excess[:, piece] += self._more_of_places(pieces, piece, int(place[piece]), rest[:, piece], places)
         # How much of its time a member may have waited, or its clock may be wrong.
         doubt_s = np.where(mode == UNKNOWN, last_came - pieces.came_s + pieces.error_s, 0.0)
-        doubt_s = or_zero(np.where((mode == WAITS) | (mode == IN_A_ROW) | pieces.are(INSIDE), pieces.error_s, doubt_s))
+        doubt_s = or_zero(
+            np.where((mode == WAITS) | (mode == IN_A_ROW) | are_of(pieces.kinds, INSIDE), pieces.error_s, doubt_s)
+        )
         self._doubt_rows(doubt_s, pieces, mode, (took + base_s) * -np.expm1(-excess))
         sure = np.log(np.maximum(took - doubt_s, 0.0) + base_s) - times
         learned = np.where(sure > -_DOUBT, excess, np.nan)
@@ -239,7 +241,7 @@ class Norms:
 
     def _may_be_in_a_row(self, kinds: tuple[Piece, ...], place: Whole, mode: Whole) -> Truths:
         """(K,) is it not known yet whether others wait there for who comes before them?"""
-        is_inside = np.array([kind.where == INSIDE for kind in kinds], bool)
+        is_inside = are_of(kinds, INSIDE)
         may_be = [self.rows.may_be(*each) for each in zip(place.tolist(), is_inside.tolist())]
         is_open = (self.waiting.known(np.maximum(place, 0)) == 0) & ((mode == UNKNOWN) | (mode == WAITS))
         return np.asarray(np.array(may_be, bool) & (is_inside | is_open))
@@ -255,7 +257,7 @@ class Norms:
         """Of a piece that ends while work comes back in another one, as forwards do while there are backwards: by how
         much more the rows behind take, those before them may have waited.
         """
-        in_rows = np.flatnonzero((mode == IN_A_ROW) & pieces.are(IN)).tolist()
+        in_rows = np.flatnonzero((mode == IN_A_ROW) & are_of(pieces.kinds, IN)).tolist()
         came_s, done_s = (middle_of(times[:, in_rows]) for times in (pieces.came_s, pieces.done_s))
         is_amid: Any = ((came_s < done_s[:, None]) & (done_s[:, None] < done_s)).any(axis=1)
         for piece in compress(in_rows, is_amid):
@@ -273,7 +275,7 @@ class Norms:
         heard = np.array([kind.stage not in self.suspected for kind in pieces.kinds], bool)
         self.waiting.learn(place[heard], came[:, heard] / step_s, took[:, heard] / step_s)
         # Between collectives nobody is known to wait, so whoever hands over there otherwise is looked for all the same.
-        may_be = pieces.are(INSIDE) | heard & (self.waiting.known(np.maximum(place, 0)) == 0)
+        may_be = are_of(pieces.kinds, INSIDE) | heard & (self.waiting.known(np.maximum(place, 0)) == 0)
         for piece in np.flatnonzero(may_be).tolist():
             came_s, done_s = pieces.came_s[:, piece], pieces.done_s[:, piece]
             is_looked_at = pieces.kinds[piece].where in (IN, INSIDE)
@@ -332,7 +334,7 @@ def _comparable(kinds: tuple[Piece, ...], mode: Whole, pieces: StepPieces, step_
     with np.errstate(all="ignore"):
         apart_s = np.fmax.reduce(pieces.came_s, axis=0) - np.fmin.reduce(pieces.came_s, axis=0)
     go_together = bool(np.nanmin(apart_s, initial=np.inf) < 0.5 * step_s) and bool(len(apart_s))
-    is_gap = np.array([kind.where in (BEFORE, BEHIND_GAP) for kind in kinds], bool)
+    is_gap = are_of(kinds, BEFORE, BEHIND_GAP)
     is_compared = ~is_gap | (mode == WAITS).any() | (mode == FED) | (go_together & pieces.is_first)
     return np.asarray(is_compared & (mode != HANDED) & ((mode != FED) | is_gap))
 
@@ -342,7 +344,7 @@ def _features(step: RoleStep, pieces: StepPieces, waits: Truths) -> tuple[Matrix
 
     0 where nothing is known of it, and in gaps.
     """
-    in_stage = ~pieces.are(BEFORE)
+    in_stage = ~are_of(pieces.kinds, BEFORE)
     if np.isnan(step.work).all() and (step.occurrences <= 1).all():
         nothing = np.zeros(pieces.took_s.shape)
         return np.zeros((*nothing.shape, FEATURES)), nothing, np.zeros((len(waits), FEATURES))

@@ -10,6 +10,7 @@ import numpy as np
 
 from ..triggers import slow_rank
 from ..triggers.late_rank import LateRank
+from .cutting import are_of
 from .evidence import Matrix, Peer, Truths, Whole
 from .measuring import INSIDE, MeasuredStep
 from .settings import JudgeSettings
@@ -36,11 +37,6 @@ class SlowSet(NamedTuple):
     name: str = ""
 
 
-def inside_in(measured: MeasuredStep) -> Truths:
-    """(K,): which pieces are seen by rings only."""
-    return np.array([kind.where == INSIDE for kind in measured.kinds], bool)
-
-
 def is_sure(measured: MeasuredStep, sums: slow_rank.AddedUp, lost_ratio: Matrix, settings: JudgeSettings) -> Truths:
     """(M, K): is its score high enough for what the step loses? Chance alone makes somebody a little late inside.
 
@@ -51,7 +47,7 @@ def is_sure(measured: MeasuredStep, sums: slow_rank.AddedUp, lost_ratio: Matrix,
     """
     limits = settings.of(LateRank)
     least = limits.certainty * slow_rank.threshold(settings.of(slow_rank.SlowRank), sums.score.size)
-    is_little = inside_in(measured)[None, :] & (lost_ratio < limits.doubt)
+    is_little = are_of(measured.kinds, INSIDE)[None, :] & (lost_ratio < limits.doubt)
     return np.asarray(~is_little | (sums.score > least))
 
 
@@ -96,7 +92,9 @@ def tied(measured: MeasuredStep, sums: slow_rank.AddedUp, base_s: float) -> Trut
     They wait for each other, in a group that nobody has told of: who of them is late is not to be seen from here.
     """
     tied = np.zeros(sums.score.shape, bool)
-    for piece in np.flatnonzero(((sums.score > _TIED_SCORE).sum(axis=0) > 1) & ~inside_in(measured)).tolist():
+    for piece in np.flatnonzero(
+        ((sums.score > _TIED_SCORE).sum(axis=0) > 1) & ~are_of(measured.kinds, INSIDE)
+    ).tolist():
         slow = np.flatnonzero(sums.score[:, piece] > _TIED_SCORE)
         slow = slow[np.argsort(measured.done_s[slow, piece])]
         near_s = 0.25 * (np.expm1(sums.mean[slow, piece]) * (measured.usual_s[piece] + base_s))

@@ -6,12 +6,12 @@ another one is nearly as late, or something else takes as long, little is won.
 
 from __future__ import annotations
 
-from typing import Iterable, Mapping, NamedTuple, Sequence
+from typing import Mapping, NamedTuple, Sequence
 
 import numpy as np
 
 from ..triggers.late_rank import middle_of
-from .cutting import BEFORE, IN, REST, Piece
+from .cutting import BEFORE, IN, REST, Piece, are_of
 from .evidence import Matrix, Peer, Truths, Vector, Whole
 from .in_a_row import Rows, handed_on
 from .inside import Entered
@@ -99,7 +99,7 @@ class Course(NamedTuple):
         """Does nobody wait for anybody here, as among the rollouts of async RL? Then a step lasts as it does in the
         mean: what one member loses the others do not.
         """
-        is_stage = np.array([kind.where == IN for kind in self.kinds], bool)
+        is_stage = are_of(self.kinds, IN)
         if (self.mode == WAITS).any() or any(feed is not None for feed in self.feeds):
             return False
         # Or are members not even in the same step at the same time?
@@ -344,11 +344,3 @@ def won_s(course: Course, lead: Matrix, those: Truths) -> float:
 def length_s(course: Course, those: Truths) -> float:
     """How long the step is for those."""
     return course.over_s(course.ended_s, those) - course.over_s(course.began_s, those)
-
-
-def of_members(course: Course, members: Iterable[int], seconds: Vector) -> Vector:
-    """(M,) the seconds of these members alone."""
-    kept = np.zeros(len(course.ended_s))
-    places = np.fromiter(members, np.int64)
-    kept[places] = seconds[places]
-    return kept

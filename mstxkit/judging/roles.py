@@ -16,7 +16,7 @@ from ..triggers.slow_link import SlowLink
 from . import cutting, naming
 from .columns import COLUMNS, Ranks, or_zero
 from .cpu_waits import explains, held_up
-from .cutting import BEFORE, IN, Piece, StepPieces
+from .cutting import BEFORE, IN, Piece, StepPieces, are_of
 from .everybody import AloneInStages, Everybody
 from .evidence import Matrix, Peer, RoleStep, Truths
 from .findings import Finding, Key, RoleFound, Seen, Surplus
@@ -121,10 +121,10 @@ class RoleHistory(RoleLessons):
             self._everybody.learn(limits, measured, False, explained)
             return RoleFound(is_evidence=True, has_rings=tells is not None)
         explained |= {finding.key.stage for finding in findings}
-        slower = self._everybody.find(limits, measured, explained, self.step_s, self.base_s, self._may_hide)
+        slower, inside_of = self._everybody.find(limits, measured, explained, self.step_s, self.base_s, self._may_hide)
         builds_up = [stage for stage in self._builds_up_inside(measured, settings) if stage not in explained]
-        asks = dict.fromkeys([*slower.asks, *builds_up])
-        return RoleFound((*findings, *slower.findings[:3]), tuple(asks), True, tells is not None, bool(builds_up))
+        asks = dict.fromkeys([*inside_of, *builds_up])
+        return RoleFound((*findings, *slower[:3]), tuple(asks), True, tells is not None, bool(builds_up))
 
     def _slow_ranks(self, measured: MeasuredStep, settings: JudgeSettings, may_judge: bool) -> list[Finding]:
         limits, work_limits, at = settings.of(slow_rank.SlowRank), settings.of(imbalance.Imbalance), measured.at
@@ -188,7 +188,7 @@ class RoleHistory(RoleLessons):
         doubt = settings.of(imbalance.Imbalance).curvature * np.maximum(
             0.0, self._loads.level[:, at] - 0.5 * np.sqrt(middle_of(self._loads.variance[:, at]))
         )
-        impact = np.where(naming.inside_in(measured), settings.of(LateRank).impact, limits.impact)
+        impact = np.where(are_of(measured.kinds, INSIDE), settings.of(LateRank).impact, limits.impact)
         is_enough = self._lost_s(measured, sums) >= share * impact * self.step_s
         return np.asarray(is_enough & is_apart & (sums.mean - doubt >= math.log1p(limits.effect)))
 
@@ -255,7 +255,7 @@ class RoleHistory(RoleLessons):
         lost_s = np.expm1(sums.mean) * (measured.usual_s + self.base_s)[None, :]
         fires = (sums.score > slow_rank.threshold(limits, sums.score.size)) & (sums.steps >= work_limits.steps)
         fires &= (sums.mean >= math.log1p(work_limits.effect)) & (lost_s >= work_limits.impact * self.step_s)
-        fires &= np.array([kind.where in (IN, INSIDE) for kind in measured.kinds], bool)[None, :]
+        fires &= are_of(measured.kinds, IN, INSIDE)[None, :]
         findings = self._findings(measured, sums, fires, limits, sums.score.size)
         return [finding._replace(key=finding.key._replace(kind="imbalance")) for finding in findings]
 

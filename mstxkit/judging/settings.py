@@ -12,7 +12,6 @@ from .acting import Acting
 from .gates import Gates
 
 T = TypeVar("T")
-GATES, ACTING = "gates", "acting"
 
 
 @dataclass(frozen=True)
@@ -47,7 +46,7 @@ class JudgeSetting(NamedTuple):
 def defaults() -> JudgeSettings:
     """As they are unless somebody changes them."""
     parts = {name: triggers.load(name).settings() for name in triggers.names()}
-    return JudgeSettings({**parts, GATES: Gates(), ACTING: Acting()})
+    return JudgeSettings({**parts, "gates": Gates(), "acting": Acting()})
 
 
 def described() -> Iterator[JudgeSetting]:
