@@ -46,7 +46,7 @@ class _Excess:
         return self.finding.part(self.value)
 
 
-@dataclass
+@dataclass(eq=False)
 class StandingVerdict:
     """One verdict, and what is needed to say more of it.
 
