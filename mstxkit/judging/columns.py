@@ -54,13 +54,8 @@ class PieceColumns:
 
 
 class Ranks:
-    """A value of each rank in each piece: its level, its noise, and what a sequential test has added up.
-
-    Attributes:
-        seen: (M, C) how often.
-        level: (M, C) its mean, later values count more.
-        variance: (M, C) around that level.
-        sums: Of the sequential test.
+    """A value of each rank in each piece, (M, C): how often it was seen, its level, a mean in which later values count
+    more, the variance around that, and the sums of a sequential test.
     """
 
     def __init__(self, members: int) -> None:

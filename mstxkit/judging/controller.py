@@ -39,13 +39,7 @@ _NS = 1e9
 
 
 class Outcome(NamedTuple):
-    """What has come of some batches.
-
-    Args:
-        verdicts: Lines to write.
-        wants: Evidence that is asked for.
-        figures: Of each step of a role that was judged.
-    """
+    """What has come of some batches, with the figures of each step of a role that was judged."""
 
     verdicts: tuple[Verdict, ...] = ()
     wants: tuple[Want, ...] = ()

@@ -66,12 +66,7 @@ def nothing(members: int) -> StepPieces:
 
 
 def in_pieces(step: RoleStep, ended_s: Vector | None) -> StepPieces:
-    """The pieces of a step.
-
-    Args:
-        step: The step.
-        ended_s: (M,) when each member's step before this ended; None: there was none.
-    """
+    """The pieces of a step. `ended_s`: (M,) when each member's step before this ended; None: there was none."""
     order, around = _order(step)
     step = _lay_out_turns(step, order, around)
     cut = _Cut(step, np.full(len(step.members), np.nan) if ended_s is None else ended_s)

@@ -89,15 +89,9 @@ class Desk:
         self.outcome_steps, self._has_read = 0, False
 
     def look(self, reads: bool = True, at_last: bool = False) -> list[Verdict]:
-        """Take what has come through the run, judge what is due, and write what is new. What the run folder does not
-        take now is written later.
-
-        Args:
-            reads: False: judge only what was taken.
-            at_last: Ask all hosts, as at first, and not only those whose turn it is.
-
-        Returns:
-            Verdicts that are new or have changed.
+        """Take what has come through the run (`reads`), judge what is due, and write what is new: verdicts that are new
+        or have changed. What the run folder does not take now is written later. `at_last`: ask all hosts, as at first,
+        and not only those whose turn it is.
         """
         now_s = time.time()
         self._look_at_settings(now_s)
@@ -301,11 +295,8 @@ class Silences:
         self._due_s = float("-inf")
 
     def silent(self, now_s: float, hosts: Callable[[], Mapping[str, SendingHost]]) -> list[str]:
-        """Names of hosts that have handed something over, have said no goodbye, and are silent.
-
-        Args:
-            now_s: Of one clock that is never set.
-            hosts: Gives them by the names of their files, without suffix; called where it is time to look.
+        """Names of hosts that have handed something over, have said no goodbye, and are silent. `now_s`: of one clock
+        that is never set. `hosts`: gives them by the names of their files; called where it is time to look.
         """
         if now_s >= self._due_s:
             self._due_s, self._hosts = now_s + SILENCES_EVERY_S, hosts()

@@ -117,11 +117,8 @@ class EnteredSteps:
         self._rows = sum(len(part) for waiting in lists for part in waiting)
 
     def closed(self, step: RoleStep, stages: Sequence[int]) -> RoleStep:
-        """A step that is closed now, with what was called in it; kept for what rings tell of it later.
-
-        Args:
-            step: The next of its role.
-            stages: Of each of its stages the number, as `put` has them.
+        """A step that is closed now, with what was called in it; kept for what rings tell of it later. `stages`: the
+        number of each of its stages, as `put` has them.
         """
         of_role = self._roles.setdefault(step.role, _OfRole())
         of_role.decode()

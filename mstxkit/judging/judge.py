@@ -33,11 +33,7 @@ PART_OF_ANOTHER = "part of what another verdict tells of"
 
 
 class _Asked:
-    """When a role's rings may be asked for again.
-
-    Attributes:
-        times: How often they were, of late.
-    """
+    """When a role's rings may be asked for again, and how often they were, of late."""
 
     def __init__(self) -> None:
         self.times, self._last = 0, -_RINGS_EVERY_AT_MOST
@@ -93,7 +89,7 @@ class JobJudge:
         step = self._taking.tell_waits(step)
         self._job.feeds.closed(step)
         history = self._roles.get(step.role) or self._roles.setdefault(step.role, RoleHistory(step.role, self._job))
-        before = history.last_step if history.holding.steps else None
+        before = history.cutter.last_step if history.holding.steps else None
         is_late = before is not None and step.step <= before
         if not is_late:
             self.counts.learn(step)
@@ -110,7 +106,7 @@ class JobJudge:
     def is_of_next_attempt(self, step: RoleStep) -> bool:
         """Do other processes than those before, several of them, count from an earlier step on?"""
         history = self._roles.get(step.role)
-        before = () if history is None or step.step > history.last_step else history.members
+        before = () if history is None or step.step > history.cutter.last_step else history.members
         return _are_others(step.members, before)
 
     def of_next_attempt(self) -> JobJudge:

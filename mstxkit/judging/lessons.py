@@ -20,11 +20,7 @@ from .shaping import follow_length, key_of, length_s, with_inside
 
 
 class StepCutter:
-    """Cuts a role's steps, one after the other: the gap before a step began when each was done with the one before.
-
-    Attributes:
-        last_step: The step that was cut last.
-    """
+    """Cuts a role's steps, one after the other: the gap before a step began when each was done with the one before."""
 
     def __init__(self) -> None:
         self.last_step, self._counts_by = -1, 0
@@ -44,12 +40,7 @@ class StepCutter:
 
 
 class RoleLessons:
-    """Those of one role, as long as its members are the same.
-
-    Args:
-        role: Its name.
-        feeds: What is known of the job's roles.
-        members: How many it has.
+    """Those of one role, as long as its members are the same: so many.
 
     Attributes:
         norms: Who waits where, and what the work costs.

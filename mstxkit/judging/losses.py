@@ -62,11 +62,7 @@ class LossRatio:
 
 
 class JobLosses:
-    """Keeps the last steps of all roles of a job.
-
-    Attributes:
-        feeds: Who hands over to whom.
-    """
+    """Keeps the last steps of all roles of a job, and who hands over to whom."""
 
     def __init__(self) -> None:
         self.feeds = Feeds()
@@ -97,13 +93,8 @@ class Losses:
         self.steps, self._with_rings = deque[Course](maxlen=_STEPS), deque[Course](maxlen=_STEPS)
 
     def closed(self, step: RoleStep, pieces: StepPieces, tells: Inside | None, before_s: Vector | None) -> None:
-        """A step more.
-
-        Args:
-            step: Without controllers.
-            pieces: Its pieces, without those inside of stages.
-            tells: What its collectives tell; None: it has none.
-            before_s: (M,) when each member was done with the step before; None: not known.
+        """A step more, without controllers. `pieces`: without those inside of stages. `before_s`: (M,) when each member
+        was done with the step before; None: not known.
         """
         course = self._course(step, pieces, tells, before_s)
         for steps in (self.steps,) if tells is None else (self.steps, self._with_rings):
@@ -115,9 +106,7 @@ class Losses:
         _keep(self._with_rings, self._course(step, cutting.in_pieces(step, began_s), tells, began_s))
 
     def lately(self, parts: Sequence[Surplus], base_s: float, steps: int) -> Iterator[StepLoss]:
-        """What each of so many of the last steps that tell of it loses by some causes together, where it shows.
-        `base_s`: times are compared as logarithms of so much more.
-        """
+        """What each of so many of the last steps that tell of it loses by some causes together, where it shows."""
         of = list(self._of(parts))
         for at in range(max(0, len(of) - max(1, steps)), len(of)):
             lost = self._lost(of, at, parts, base_s)
@@ -188,11 +177,7 @@ def course_of(
     step: RoleStep, pieces: StepPieces, norms: Norms, mode: Whole, tells: Inside | None, before_s: Vector | None = None
 ) -> Course:
     """How the members of a step have gone through it, by what is known of their role; not yet by whom they were fed.
-
-    Args:
-        step, pieces, tells, before_s: As of `Losses.closed`.
-        norms: Who meets whom, and which rows there are.
-        mode: (K,) how each piece is over.
+    `mode`: (K,) how each piece is over. `before_s`: as of `Losses.closed`.
     """
     took_s = norms.own_s(pieces, mode, norms.last_came(pieces))
     handed = np.flatnonzero(mode == HANDED)

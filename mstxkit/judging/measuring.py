@@ -136,10 +136,7 @@ class Norms:
 
     def own_s(self, pieces: StepPieces, mode: Whole, last_came: Matrix) -> Matrix:
         """(M, K) each member's own time: where all wait, since the last came; in a row, since the row before was done.
-
-        Args:
-            mode: (K,) of the pieces.
-            last_came: (M, K) what `last_came` tells of them.
+        `last_came`: when the last came to each, as the function of that name tells.
         """
         own_s = np.where(mode == WAITS, np.maximum(0.0, pieces.done_s - last_came), pieces.took_s)
         for piece in np.flatnonzero(mode == IN_A_ROW).tolist():

@@ -117,9 +117,7 @@ class Late(NamedTuple):
 
 def late_in(entered: Collectives, error_s: Vector) -> Late:
     """Each entry against the first of its collective; of sends and receives nothing: one is to come before the other.
-
-    Args:
-        error_s: (M,) bound of the error of each member's times.
+    `error_s`: (M,) bound of the error of each member's times.
     """
     order = np.lexsort((entered.entered_s, entered.sequence, entered.group))
     order = order if entered.kind is None else order[entered.kind[order] == MEET]

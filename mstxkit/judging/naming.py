@@ -24,13 +24,7 @@ _ALIKE = 0.33
 
 
 class SlowSet(NamedTuple):
-    """Members that are slow together in one piece.
-
-    Args:
-        places: Who.
-        dimension: "host" or "place"; "": nothing that is known makes them a set.
-        name: Of the host, or the place.
-    """
+    """Members that are slow together in one piece, as those of a host or a place of that name; "": of none."""
 
     places: Whole
     dimension: str = ""
@@ -38,12 +32,8 @@ class SlowSet(NamedTuple):
 
 
 def is_sure(measured: MeasuredStep, sums: slow_rank.AddedUp, lost_ratio: Matrix, settings: JudgeSettings) -> Truths:
-    """(M, K): is its score high enough for what the step loses? Chance alone makes somebody a little late inside.
-
-    Args:
-        measured, sums: The step, and what has been added up.
-        lost_ratio: (M, K) share of the step that is lost.
-        settings: In force.
+    """(M, K): is its score high enough for the share of the step that is lost? Chance makes somebody a little late
+    inside.
     """
     limits = settings.of(LateRank)
     least = limits.certainty * slow_rank.threshold(settings.of(slow_rank.SlowRank), sums.score.size)

@@ -133,11 +133,8 @@ class Less(NamedTuple):
 
 
 def earlier(courses: Sequence[Course], less: Mapping[Place, Sequence[Less]]) -> dict[Place, Matrix]:
-    """Of each step (M, K + 1): by how much earlier each member begins with it, and is done with each piece.
-
-    Args:
-        courses: Steps of all roles that have to do with each other, in the order in which they were over.
-        less: What is taken away of which.
+    """Of each step (M, K + 1): by how much earlier each member begins with it, and is done with each piece. `courses`:
+    steps of all roles that have to do with each other, in the order in which they were over.
     """
     walk = _Replay(courses, less)
     # Members of a role may be steps apart: who is handed something by who comes later here learns of it the next time.
@@ -147,11 +144,7 @@ def earlier(courses: Sequence[Course], less: Mapping[Place, Sequence[Less]]) -> 
 
 
 class _Replay:
-    """Goes through the pieces of all steps in the order in which they were over.
-
-    Attributes:
-        leads: As `earlier` gives them, as far as it has come.
-    """
+    """Goes through the pieces of all steps in the order in which they were over. `leads`: as `earlier` gives them."""
 
     def __init__(self, courses: Sequence[Course], less: Mapping[Place, Sequence[Less]]) -> None:
         self._courses = {course.place: course for course in courses}

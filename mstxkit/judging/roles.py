@@ -58,7 +58,7 @@ class RoleHistory(RoleLessons):
     def __init__(self, role: str = "", job: JobLosses | None = None) -> None:
         self._job = job or JobLosses()
         super().__init__(role, self._job.feeds)
-        self._cutter, self.judged_steps = StepCutter(), 0
+        self.cutter, self.judged_steps = StepCutter(), 0
         self.members: tuple[Peer, ...] = ()
         self.holding, self.links, self._stalls = Holding(), Links(), Stalls()
         self.ring_steps, self._judged = deque[int](maxlen=_REMEMBERED), deque[int](maxlen=_REMEMBERED)
@@ -74,10 +74,10 @@ class RoleHistory(RoleLessons):
     def close(self, step: RoleStep, settings: JudgeSettings, explained: Iterable[str] = ()) -> RoleFound:
         """One step more, without controllers. `explained`: stages whose slowness a verdict explains that stands."""
         self._shown = []
-        if step.step <= self.last_step:
+        if step.step <= self.cutter.last_step:
             return self._late_rings(step, settings)
         self._arrange(step, settings.of(Gates))
-        pieces, before_s = self._cutter.cut(step)
+        pieces, before_s = self.cutter.cut(step)
         if not pieces.kinds:
             return RoleFound()
         is_evidence, may_judge = self.holding.is_judged(settings.of(Gates), entered_stages(step))
@@ -96,11 +96,6 @@ class RoleHistory(RoleLessons):
     def _begin_anew_where_regrouped(self) -> None:
         for kind in self.norms.regrouped:
             self._everybody.levels.begin_anew(self.norms.columns.find(kind))
-
-    @property
-    def last_step(self) -> int:
-        """The step that was closed last."""
-        return self._cutter.last_step
 
     def _judge(
         self, step: RoleStep, pieces: StepPieces, tells: Inside | None, settings: JudgeSettings, may_judge: bool,
@@ -137,7 +132,7 @@ class RoleHistory(RoleLessons):
             lost_ratio = self._lost_s(measured, sums) / self.step_s
             fires &= naming.is_sure(measured, sums, lost_ratio, settings)
             findings = self._findings(measured, sums, fires & measured.is_comparable[None, :], limits, excess.size)
-            findings += self._stalls_now(measured, noise, sums, settings)
+            findings += self._stalls_now(measured, sums, settings)
         self.ranks.learn(at, measured.learned, noise)
         if self._knows_work:
             work_noise = self._works.noise(at, measured.by_work)
@@ -148,16 +143,14 @@ class RoleHistory(RoleLessons):
             self._loads.learn(at, load, np.ones(len(at))[None, :])
         return findings
 
-    def _stalls_now(
-        self, measured: MeasuredStep, noise: Matrix, sums: slow_rank.AddedUp, settings: JudgeSettings
-    ) -> list[Finding]:
+    def _stalls_now(self, measured: MeasuredStep, sums: slow_rank.AddedUp, settings: JudgeSettings) -> list[Finding]:
         """Who is late now and then; whoever is slow for several steps already is not."""
         limit = settings.of(slow_rank.SlowRank).threshold
         lasts = ((sums.steps > _LASTS_STEPS) & (sums.score > limit)).any(axis=1)
         more_s = self._more_s(measured, measured.excess)
         excess = np.where(measured.is_comparable[None, :], measured.excess, np.nan)
         return self._stalls.add(
-            settings.of(jitter.Jitter), self.last_step, measured._replace(excess=excess), noise, more_s, self.step_s,
+            settings.of(jitter.Jitter), self.cutter.last_step, measured._replace(excess=excess), more_s, self.step_s,
             self.members, self._keys, np.asarray(lasts), self._losses.of_stall,
         )  # fmt: skip
 

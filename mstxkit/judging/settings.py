@@ -58,15 +58,8 @@ def described() -> Iterator[JudgeSetting]:
 
 
 def changed(settings: JudgeSettings, name: str, text: str) -> JudgeSettings:
-    """The settings with one of them changed.
-
-    Args:
-        settings: As they are.
-        name: `slow_rank.effect`.
-        text: The new value.
-
-    Raises:
-        MstxkitError: there is no such setting, or the value is not allowed; the message says what is.
+    """The settings with one of them (`slow_rank.effect`) changed. Raises MstxkitError: there is no such setting, or the
+    value is not allowed; the message says what is.
     """
     by_name = {setting.name: setting for setting in described()}
     if name not in by_name:

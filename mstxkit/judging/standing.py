@@ -205,10 +205,8 @@ class StandingVerdict:
         return max(self.loss.ratio, 0.0 if self.beside is None else self.beside.ratio)
 
     def costs_anything(self, is_alone: bool = False) -> bool:
-        """Is anything lost by it, where members wait for each other?
-
-        Args:
-            is_alone: Does no other rank stand out, which would hide what it costs?
+        """Is anything lost by it, where members wait for each other? `is_alone`: no other rank stands out, which would
+        hide what it costs.
         """
         least = _COSTS_ALONE if is_alone else _COSTS_LEAST
         return not self.history.somebody_waits or self.cost_ratio >= least
