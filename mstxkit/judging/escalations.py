@@ -42,9 +42,7 @@ class Escalations:
         self._why: dict[str, str] = {}
         self._final: set[tuple[str, str]] = set()  # id and kind: another kind of it may be one to act on
         self._cancels: dict[str, str] = {}
-        # Until when a verdict waits for a peer; ranks that have never answered a request that came to nothing by that.
-        self._peer_until_s: dict[str, float] = {}
-        self._mute: dict[str, tuple[int, ...]] = {}
+        self._peer_until_s: dict[str, float] = {}  # until when a verdict waits for a peer
         self._looks_s = self._checks_s = self._acts_until_s = 0.0
         for verdict in verdicts:
             if verdict.request:
@@ -131,7 +129,7 @@ class Escalations:
         return Peers(blamed, sorted(unheard), mute, time.monotonic() < until_s)
 
     def _mute_of(self, verdict: Verdict) -> dict[str, tuple[int, ...]]:
-        return {id: ranks for id, ranks in self._mute.items() if self._earlier[id].verdict == verdict.id}
+        return {id: of.mute for id, of in self._earlier.items() if of.mute and of.verdict == verdict.id}
 
     def _sent(self, wish: Wish, verdict: Verdict, now_ns: int) -> NotAsked | None:
         fields = {
@@ -147,9 +145,8 @@ class Escalations:
         return None
 
     def _remember(self, earlier: Earlier) -> None:
-        if earlier.id in self._mute:
-            return
-        if earlier.id in self._earlier or len(self._earlier) < _EARLIER_AT_MOST:
+        is_known = earlier.id in self._earlier
+        if not earlier.mute and (is_known or len(self._earlier) < _EARLIER_AT_MOST):
             self._earlier[earlier.id] = earlier
             self._request_of[earlier.verdict] = earlier.id
             self._why.pop(earlier.verdict, None)
@@ -222,11 +219,8 @@ class Escalations:
         for verdict, id in asking:
             asked = self._speakers.asked().get(id)
             mute = self._never_answered(asked, verdict) if asked is not None else ()
-            self._earlier[id] = self._earlier[id]._replace(
-                is_open=not (mute or self._has_ended(id)), is_void=bool(mute)
-            )
+            self._earlier[id] = self._earlier[id]._replace(is_open=not (mute or self._has_ended(id)), mute=mute)
             if asked is not None and mute:
-                self._mute[id] = mute
                 del self._request_of[verdict.id]
                 if asked.cancelled is None:
                     self._speakers.cancel(id, f"{acting.who(mute)} never answered")

@@ -114,10 +114,6 @@ class Feeds:
         self._ended_s[role] = max(self._ended_s.get(role, -math.inf), float(np.nanmax(step.left_s, initial=-math.inf)))
         self._events = {source: events for source, events in self._events.items() if source[0] != role}
 
-    def source(self, role: str, kind: Piece) -> Source | None:
-        """By the end of which role's stage that piece is over; None where that is not known."""
-        return self._fed.get((role, kind))
-
     def roles_of(self, role: str, waits_for: Mapping[str, str]) -> Mapping[Piece, str]:
         """The pieces of a role that another side decides, and which that is; "": nobody says.
 
@@ -276,7 +272,7 @@ class Feeds:
         It is the source's last end before it went on; where the source is always as many steps behind, its last end of
         that step: another member of it may have ended its next one since, or that step may not be over yet.
         """
-        source = self.source(role, kind)
+        source = self._fed.get((role, kind))
         events = None if source is None else self._events_of(source)
         if source is None or events is None or not len(events.at_s):
             return None

@@ -217,7 +217,7 @@ def _less(course: Course, parts: Iterable[Surplus], base_s: float, role: str) ->
         if part.where == LINK:
             yield Less(piece, np.zeros(len(course.ended_s)), of_groups=part.slow)
             continue
-        own_s = course.own_s(part.where, piece)
+        own_s = course.inside_s[:, course.stages[piece]] if part.where == INSIDE else course.took_s[:, piece]
         seconds = np.nan_to_num(np.clip((own_s + base_s) * -np.expm1(-max(0.0, part.excess)), 0.0, own_s))
         if part.members:
             of_these = [places[key] for key in part.members if key in places]

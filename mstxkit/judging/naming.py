@@ -11,7 +11,7 @@ import numpy as np
 from ..triggers import slow_rank
 from ..triggers.late_rank import LateRank
 from .cutting import are_of
-from .evidence import Matrix, Peer, Truths, Whole
+from .evidence import Matrix, Peer, Truths, Vector, Whole
 from .measuring import INSIDE, MeasuredStep
 from .settings import JudgeSettings
 
@@ -41,10 +41,7 @@ def is_sure(measured: MeasuredStep, sums: slow_rank.AddedUp, lost_ratio: Matrix,
     return np.asarray(~is_little | (sums.score > least))
 
 
-def sets_in(
-    fires: Truths, score: Matrix, mean: Matrix, threshold: float,
-    peers: Sequence[Peer],
-) -> list[SlowSet]:  # fmt: skip
+def sets_in(fires: Truths, score: Vector, mean: Vector, threshold: float, peers: Sequence[Peer]) -> list[SlowSet]:
     """Who is slow in a piece, those of one host or place together where nearly all of it are, by about as much.
 
     Args:
@@ -55,11 +52,10 @@ def sets_in(
     left = fires.copy()
     builds_up = score > _BUILDS_UP * threshold
     there = np.isfinite(score)
-    candidates = [SlowSet(members, "host", name) for name, members in _labelled((p.host for p in peers), there)]
-    candidates += [SlowSet(members, "place", name) for name, members in _labelled((p.place for p in peers), there)]
-    for members, dimension, name in sorted(
-        candidates, key=lambda each: -len(each.places)
-    ):  # the one that explains most
+    names = {"host": [peer.host for peer in peers], "place": [peer.place for peer in peers]}
+    candidates = [SlowSet(of, what, name) for what in names for name, of in _labelled(names[what], there)]
+    candidates.sort(key=lambda each: -len(each.places))  # the one that explains most comes first
+    for members, dimension, name in candidates:
         most = mean[members][left[members]].max(initial=0.0)
         is_slow = builds_up[members] & (mean[members] >= _ALIKE * most)
         if left[members].any() and 1 < len(members) < there.sum() and is_slow.mean() >= _OF_A_SET:

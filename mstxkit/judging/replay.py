@@ -15,7 +15,7 @@ from .cutting import BEFORE, IN, REST, Piece, are_of
 from .evidence import Matrix, Peer, Truths, Vector, Whole
 from .in_a_row import Rows, handed_on
 from .inside import Entered
-from .measuring import BEHIND_GAP, FED, FREE, HANDED, INSIDE, WAITS
+from .measuring import BEHIND_GAP, FED, FREE, HANDED, WAITS
 from .meeting import Labels
 
 Place = tuple[str, int]
@@ -110,10 +110,6 @@ class Course(NamedTuple):
     def over_s(self, at_s: Vector, those: Truths) -> float:
         """When a step begins or is over for all of those."""
         return float(np.nanmean(at_s[those]) if self.is_free else np.fmax.reduce(at_s[those]))
-
-    def own_s(self, where: str, piece: int) -> Vector:
-        """(M,) own time in a piece, or inside of it."""
-        return self.inside_s[:, self.stages[piece]] if where == INSIDE else self.took_s[:, piece]
 
 
 class Less(NamedTuple):

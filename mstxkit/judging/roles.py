@@ -55,15 +55,14 @@ class RoleHistory(RoleLessons):
         judged_steps: So many steps of several members could lead to a verdict.
     """
 
-    def __init__(self, role: str = "", job: JobLosses | None = None) -> None:
-        self._job = job or JobLosses()
-        super().__init__(role, self._job.feeds)
+    def __init__(self, role: str, job: JobLosses) -> None:
+        super().__init__(role, job.feeds)
         self.cutter, self.judged_steps = StepCutter(), 0
         self.members: tuple[Peer, ...] = ()
         self.holding, self.links, self._stalls = Holding(), Links(), Stalls()
         self.ring_steps, self._judged = deque[int](maxlen=_REMEMBERED), deque[int](maxlen=_REMEMBERED)
-        self._everybody, self._alone = Everybody(role, self._job.feeds), AloneInStages()
-        self._losses = self._job.of(role, self.norms)
+        self._everybody, self._alone = Everybody(role, job.feeds), AloneInStages()
+        self._losses = job.of(role, self.norms)
         self._keys: tuple[str, ...] = ()
         self._loads, self._works = Ranks(0), Ranks(0)
         self._usual_s = np.full(COLUMNS, np.nan)

@@ -36,11 +36,10 @@ class Stalls:
 
     def add(
         self, settings: jitter.Jitter, step: int, measured: MeasuredStep, seconds: Matrix, step_s: float,
-        peers: tuple[Peer, ...], keys: tuple[str, ...], but: Truths,
-        lost_s: Callable[[str, str, int, float], float],
+        peers: tuple[Peer, ...], keys: tuple[str, ...], but: Truths, lost_s: Callable[[str, str, int, float], float],
     ) -> list[Finding]:  # fmt: skip
-        """One step more. `seconds`: (M, K) by how much longer it took. `but`: (M,) of whom it is known that they are slow
-        all the time. `lost_s`: what the step loses by so many seconds of a member in a piece.
+        """One step more. `seconds`: (M, K) by how much longer it took. `but`: (M,) who is known to be slow always.
+        `lost_s`: what the step loses by so many seconds of a member in a piece.
         """
         if step not in self._numbers:
             self._numbers.append(step)
