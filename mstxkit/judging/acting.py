@@ -200,13 +200,8 @@ def refused_by_others(verdict: Verdict, earlier: Sequence[Earlier], limits: Acti
 def wish_of(
     verdict: Verdict, heard: Sequence[Heard], now_ns: int, shared: Collection[int] = (), peers: Peers = NO_PEERS
 ) -> Wish | NotAsked:
-    """The profile that it asks for.
-
-    Args:
-        verdict: One that is not refused by itself.
-        heard: What processes said of themselves, nearest to the rank first.
-        shared: Ranks that several processes have.
-        peers: What else is known of others.
+    """The profile that a verdict asks for, which is not refused by itself. `heard`: what processes said of themselves,
+    nearest to the rank first. `shared`: ranks that several processes have.
     """
     able: dict[int, Heard] = {}
     for speaker in heard:

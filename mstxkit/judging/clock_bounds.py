@@ -174,12 +174,9 @@ class HostClocks:
         self._clocks: dict[str, _HostClock] = {}
 
     def take(self, boot: str, clock: tuple[int, int, int] | None, rows: object) -> None:
-        """What one batch says of the clock of its host. *Cost*: a millisecond for each exchange.
-
-        Args:
-            boot: Of its host.
-            clock: CLOCK_MONOTONIC, CLOCK_REALTIME and half the bracket in which both were asked, ns.
-            rows: Its exchanges; what is none with this reference is left out, and what are more than a host makes.
+        """What one batch says of the clock of its host: CLOCK_MONOTONIC, CLOCK_REALTIME and half the bracket in which
+        both were asked, ns; and its exchanges. What is none with this reference is left out, and what are more than a
+        host makes. *Cost*: a millisecond for each exchange.
         """
         clock_of_host = self._clocks.pop(boot) if boot in self._clocks else _HostClock()
         self._clocks[boot] = clock_of_host  # now the last one

@@ -133,12 +133,8 @@ class Everybody:
         self, limits: slow_stage.SlowStage, measured: MeasuredStep, explained: Collection[str], step_s: float,
         base_s: float, may_hide: Callable[[Piece, int, int], bool],
     ) -> tuple[list[Finding], list[str]]:  # fmt: skip
-        """What has become slower for all; and stages whose inside is worth knowing.
-
-        Args:
-            explained: Stages of which it is known why they are slow.
-            step_s, base_s: How long a step takes; times are compared as logarithms of so much more.
-            may_hide: May somebody be late inside of a piece, in this mode, unseen for so many steps?
+        """What has become slower for all; and stages whose inside is worth knowing. `explained`: stages of which it is
+        known why they are slow. `may_hide`: may somebody be late in a piece, in this mode, unseen for so many steps?
         """
         at = measured.at
         is_sure = self.learn(limits, measured, True, explained)

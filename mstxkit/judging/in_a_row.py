@@ -85,12 +85,8 @@ def waited_for_rows_behind(rows: Rows, more_s: Vector) -> Vector:
 
 
 def handed_on(rows: Rows, took_s: Vector, lead: Vector, less_s: Vector) -> Vector:
-    """(M,) by how much earlier each is done where each row waits for the one before.
-
-    Args:
-        took_s: (M,) from when it came to when it was done.
-        lead: (M,) by how much earlier it comes.
-        less_s: (M,) taken away of what it takes after the row before.
+    """(M,) by how much earlier each is done where each row waits for the one before: who took so long since it came,
+    comes earlier by its lead, and takes so much less after the row before.
     """
     earlier: Vector = lead + less_s
     first_s = middle_of(took_s[rows == 0])

@@ -42,11 +42,8 @@ def is_sure(measured: MeasuredStep, sums: slow_rank.AddedUp, lost_ratio: Matrix,
 
 
 def sets_in(fires: Truths, score: Vector, mean: Vector, threshold: float, peers: Sequence[Peer]) -> list[SlowSet]:
-    """Who is slow in a piece, those of one host or place together where nearly all of it are, by about as much.
-
-    Args:
-        fires, score: (M,) who stands out, and what has been added up for each; NaN: not in that piece.
-        mean: (M,) by how much each is slow in the mean, a logarithm.
+    """Who is slow in a piece, those of one host or place together where nearly all of it are, by about as much. Of each
+    it is told whether it stands out, what has been added up (NaN: it is not in that piece), and the mean, a logarithm.
     """
     sets: list[SlowSet] = []
     left = fires.copy()

@@ -284,8 +284,8 @@ class RoleHistory(RoleLessons):
 
     def _late_rings(self, step: RoleStep, settings: JudgeSettings) -> RoleFound:
         """The collectives of a step that was closed before."""
-        is_of_use = step.collectives is not None and step.members == self.members and self.step_s > 0
-        if not is_of_use or step.step in self.ring_steps or step.collectives is None:
+        is_of_use = step.members == self.members and self.step_s > 0 and step.step not in self.ring_steps
+        if step.collectives is None or not is_of_use:
             return RoleFound()
         tells = inside(step, step.collectives)
         if not (np.isfinite(tells.own_s).sum(axis=0) > 1).any():

@@ -49,9 +49,7 @@ class JudgedSteps(NamedTuple):
 
 
 def judged(steps: Sequence[RoleStep], path: str = "RUN") -> JudgedSteps:
-    """Judge the steps of a run, in their order; of a long one the last.
-    `path`: the run's folder, for the commands that are advised.
-    """
+    """Judge the steps of a run, in their order; of a long one the last. `path`: its folder, for what is advised."""
     judge, counts = JobJudge(run=path), dict[str, tuple[int, int]]()
     wants: list[Want] = []
     withdrawn: list[Verdict] = []
