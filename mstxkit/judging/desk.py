@@ -218,10 +218,8 @@ class Desk:
             if state == self._settings_state:
                 return
             self._settings_state = state
-            try:
+            with suppress(MstxkitError):  # those that are in force stay so
                 self.controller.apply(settings_file.read_settings(self._run, self._run_id))
-            except MstxkitError:
-                pass  # those that are in force stay so
 
     def state(self) -> JobState:
         """The job as it is seen from here."""

@@ -88,8 +88,8 @@ class EnteredSteps:
             of_role.steps.clear()
 
     def put(self, role: str, process: str, rows: Rows, entered_s: Seconds, stages: Whole, now_s: float) -> None:
-        """What has come of one process: rows, when each was entered on the clock of the steps, and in which stage it was
-        called, as the role counts its stages; below 0: in none.
+        """What has come of one process: rows, when each was entered on the clock of the steps, and in which stage it
+        was called, as the role counts its stages; below 0: in none.
         """
         if len(self._numbers) >= _PROCESSES_AT_MOST:
             self._numbers, self._roles, self._rows = {}, {}, 0

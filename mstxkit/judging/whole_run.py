@@ -6,6 +6,7 @@ What is known in the end holds for all steps of the run, those too from which it
 from __future__ import annotations
 
 import math
+from itertools import starmap
 from typing import Iterable, NamedTuple, Sequence
 
 import numpy as np
@@ -66,14 +67,6 @@ def judged(steps: Sequence[RoleStep], path: str = "RUN") -> JudgedSteps:
     return JudgedSteps(tuple(judge.standing()), tuple(withdrawn), tuple(wants[-1:]), counts)
 
 
-class _CutStep(NamedTuple):
-    """A step without controllers, its pieces, and what collectives tell of the inside of its stages, if it has any."""
-
-    step: RoleStep
-    pieces: StepPieces
-    tells: Inside | None
-
-
 class SeenStep(NamedTuple):
     """A step by all that was learned of its role.
 
@@ -110,9 +103,9 @@ class WholeRun:
             self._counts.learn(step)
         cut = [self._learn(step) for step in every]
         self._modes = {role: self._modes_of(role) for role in self._cutters}
-        for role, stage in left_together(of.step for of in cut):
+        for role, stage in left_together(step for step, *_ in cut):
             self._modes[role].setdefault(Piece(IN, stage), WAITS)
-        self.steps = [*map(self._seen, cut)]
+        self.steps = [*starmap(self._seen, cut)]
         for at in range(len(every) + _AHEAD):
             if at < len(every):
                 self._feeds.closed(every[at])
@@ -120,7 +113,8 @@ class WholeRun:
                 seen = self.steps[at - _AHEAD]
                 self.steps[at - _AHEAD] = seen._replace(course=self._feeds.told_of(seen.course))
 
-    def _learn(self, step: RoleStep) -> _CutStep:
+    def _learn(self, step: RoleStep) -> tuple[RoleStep, StepPieces, Inside | None]:
+        """The step without controllers, its pieces, and what collectives tell of the inside of its stages."""
         self._feeds.closed(step)
         step = compared(step, self._counts.off[step.role])
         tells = None if step.collectives is None else inside(step, step.collectives)._replace(entered=None)
@@ -132,7 +126,7 @@ class WholeRun:
             self._lessons[key] = lessons
             measured = lessons.measure(step, pieces, tells)
             lessons.ranks.learn(measured.at, measured.learned, measured.noise)
-        return _CutStep(step, pieces, tells)
+        return step, pieces, tells
 
     def _modes_of(self, role: str) -> dict[Piece, int]:
         """Of each piece that was seen: where it is not known of the last members, by those before them."""
@@ -142,9 +136,8 @@ class WholeRun:
             modes.update((kind, mode) for kind, mode in lessons.norms.learned_modes().items() if mode != UNKNOWN)
         return {**modes, **dict.fromkeys(self._feeds.roles_of(role, self._waits_for[role]), FED)}
 
-    def _seen(self, cut: _CutStep) -> SeenStep:
+    def _seen(self, step: RoleStep, pieces: StepPieces, tells: Inside | None) -> SeenStep:
         """A step, measured anew by all that was learned."""
-        step, pieces, tells = cut
         lessons = self._lessons.get((step.role, step.members))
         excess, inside_s, excess_inside = (np.full(pieces.took_s.shape, np.nan) for _ in range(3))
         if pieces.kinds and lessons is not None:
