@@ -20,7 +20,6 @@ from ..store.settings_file import Figures, LiveSettings
 from ..store.values import whole_number
 from ..store.verdicts import Verdict
 from . import figures, settings
-from .acting import Acting
 from .cpu_waits import CpuWaits
 from .directory import Directory, SendingHost
 from .entering import EnteredSteps, rows_in
@@ -63,6 +62,7 @@ class Controller:
         closing: When steps are closed, from now on.
         directory: Who sends.
         figures: Of the step that was judged last.
+        judge: Of the attempt at the job that goes on.
         missed_rows: Rows that nobody has read, or of a step and of nobody known here; `state` adds those that came too
             late.
     """
@@ -75,7 +75,7 @@ class Controller:
         self._flops, self._on_step, self._judges = flops, on_step, judges
         self.directory, self.figures, self.missed_rows = Directory(reference), Figures(), 0
         self.closing, self._last = closing or Closing(), dict[str, int]()
-        self._judge = JobJudge(settings.defaults(), run, standing)
+        self.judge = JobJudge(settings.defaults(), run, standing)
         self._settings = LiveSettings()
         self._books: dict[str, RoleBook] = {}
         self._processes, self._origin_ns, self._cpu = HandingProcesses(), 0, CpuWaits()
@@ -88,7 +88,7 @@ class Controller:
         """Judge by these from the next step on."""
         if changed.version != self._settings.version:
             self._settings = changed
-            self._judge.settings = settings.of_json(changed.values)
+            self.judge.settings = settings.of_json(changed.values)
             self.figures = self.figures._replace(settings=changed.version)
 
     def take(self, batch: Batch, now_s: float) -> bool:
@@ -160,7 +160,7 @@ class Controller:
         step = step._replace(cpu=self._cpu.of(step.members))
         if self._on_step is not None:
             self._on_step(step)
-        return self._judge.close(step, int(now_s * _NS)) if self._judges else Judged()
+        return self.judge.close(step, int(now_s * _NS)) if self._judges else Judged()
 
     def _take_entries(self, process: int, rows: bytes, now_s: float) -> None:
         if process == NOBODY:
@@ -174,19 +174,10 @@ class Controller:
     def _begin_anew_before(self, step: RoleStep) -> None:
         """Another attempt at the job counts its steps from an earlier one on: it has histories of its own."""
         if step.step <= self._last.get(step.role, -1):
-            self._judge = self._judge.of_next_attempt()
+            self.judge = self.judge.of_next_attempt()
             self._last.clear()
             self._entered.forget_steps()  # they would come last, and close all up to their numbers
         self._last[step.role] = step.step
-
-    @property
-    def acting(self) -> Acting:
-        """How often verdicts may ask for profiles, as it is set now."""
-        return self._judge.settings.of(Acting)
-
-    def standing(self) -> list[Verdict]:
-        """The verdicts that hold now."""
-        return self._judge.standing()
 
     def hosts(self) -> dict[str, SendingHost]:
         """Of which something is to come yet, by the names of their files: they have said no goodbye, and are not those
@@ -199,7 +190,7 @@ class Controller:
         """The job as far as it has come here."""
         hosts = self.directory.hosts.values()
         ended, dropped = len(hosts) - len(self.hosts()), sum(host.dropped for host in hosts)
-        counts = {name: judged for name, (_, judged) in self._judge.judged_steps().items()}
+        counts = {name: judged for name, (_, judged) in self.judge.judged_steps().items()}
         # Of very many roles the judge judges the first ones only.
         roles = tuple(role._replace(judged_steps=counts.get(name, 0)) for name, role in self._latest.items())
         missed = self.missed_rows + sum(book.late_rows for book in self._books.values())
@@ -207,10 +198,10 @@ class Controller:
         return JobState(roles, len(hosts), ended, 0, (), missed, dropped, now_ns, self.figures.is_final, (), {}, clocks)
 
     def _note(self, step: RoleStep, now_ns: int) -> RoleFigures:
-        modes = self._judge.modes(step.role)
-        waited = self._judge.wait_ratio(step)
+        modes = self.judge.modes(step.role)
+        waited = self.judge.wait_ratio(step)
         of_role = self._latest[step.role] = figures.of_step(step, self._origin_ns, self._flops, modes, waited)
-        blaming = sum(verdict.is_blaming for verdict in self._judge.standing())
+        blaming = sum(verdict.is_blaming for verdict in self.judge.standing())
         values = figures.together(self._latest.values(), blaming)
         self.figures = Figures(step.step, values, self._settings.version, now_ns, asks=self.figures.asks)
         return of_role

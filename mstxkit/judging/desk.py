@@ -22,6 +22,7 @@ from ..store.metrics_setting import NOTHING_KNOWN
 from ..store.settings_file import Figures
 from ..store.verdicts import Verdict
 from ..telemetry.outlets import Outlets
+from .acting import Acting
 from .bounded import forget_oldest
 from .controller import Controller, Outcome
 from .directory import SendingHost
@@ -187,8 +188,8 @@ class Desk:
         """Let verdicts that hold ask for profiles, where the job lets them."""
         if not self.writes:
             return []
-        limits = self.controller.acting
-        asked = self._escalations.consider(self.controller.standing(), limits, time.time_ns())
+        judge = self.controller.judge
+        asked = self._escalations.consider(judge.standing(), judge.settings.of(Acting), time.time_ns())
         changed = list(map(self._said, asked))
         if self._outlets is not None:
             self._outlets.judged((), changed)
@@ -258,7 +259,7 @@ class Desk:
         self._job_s, self._is_job_as_shown = time.monotonic(), True
         state = self.state()
         if self._outlets is not None:
-            standing = [self._lines.get(verdict.id, verdict) for verdict in self.controller.standing()]
+            standing = [self._lines.get(verdict.id, verdict) for verdict in self.controller.judge.standing()]
             standing += (hang for hang in self._hangs() if not hang.withdrawn)
             self._outlets.show(state, standing)
         return state

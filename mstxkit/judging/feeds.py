@@ -244,13 +244,13 @@ class Feeds:
         does anything in it. Where the other's step is not over yet, it is that of the step before; NaN: not known.
         """
         took_s, fed, before = pieces.took_s.copy(), self.roles_of(role, {}), [*self._pending[role]][-2:-1]
-        for at in [at for at, kind in enumerate(pieces.kinds) if kind.where == BEFORE and kind in fed]:
-            kind = pieces.kinds[at]
-            lag_s = self._lag_s(role, step, kind, pieces.done_s[:, at])
-            for of_kind, done_s, _ in before[0].pieces if before and np.isnan(lag_s).all() else ():
-                if of_kind == kind:
-                    lag_s[:] = np.median(self._lag_s(role, before[0].step, kind, done_s))
-            took_s[:, at] = np.minimum(lag_s, took_s[:, at])
+        done_before = {kind: (of.step, kind, done_s) for of in before for kind, done_s, _ in of.pieces}
+        for at, kind in enumerate(pieces.kinds):
+            if kind.where == BEFORE and kind in fed:
+                lag_s = self._lag_s(role, step, kind, pieces.done_s[:, at])
+                if kind in done_before and np.isnan(lag_s).all():
+                    lag_s[:] = np.median(self._lag_s(role, *done_before[kind]))
+                took_s[:, at] = np.minimum(lag_s, took_s[:, at])
         return pieces._replace(took_s=took_s)
 
     def _lag_s(self, role: str, step: int, kind: Piece, done_s: Vector) -> Vector:
