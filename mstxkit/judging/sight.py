@@ -146,6 +146,7 @@ class Sight:
         return tuple(w for w in every if w.rank is None or w.age.seconds - ages_s[w.who] <= _SILENT_S)
 
     def _read_whereabouts(self, file: Path) -> tuple[float, list[Whereabouts]]:
+        """When it was read, on a clock that is never set, and what it says; [] where it cannot be read."""
         try:
             return time.monotonic(), whereabouts.in_file(file, self._run_id)
         except (Unusable, OSError):
