@@ -222,10 +222,6 @@ class OwnHistory:
     def __init__(self) -> None:
         self._usual: dict[int, tuple[int, Vector]] = {}
 
-    def forget(self) -> None:
-        """Members have come or gone."""
-        self._usual.clear()
-
     def excess(self, column: int, times: Vector, is_learned: bool = True) -> Vector:
         """Logarithm of the time over what each usually takes, less what all take more; and learn from it. NaN: unknown.
         `times`: logarithms; NaN: not there. `is_learned`: is nothing known to be wrong there?

@@ -29,12 +29,6 @@ class RowOrder:
         self._apart: set[int] = set()
         self._known: dict[int, Rows] = {}
 
-    def forget(self) -> None:
-        """Members have come or gone."""
-        self._seen.clear()
-        self._apart.clear()
-        self._known.clear()
-
     def of(self, column: int) -> Rows | None:
         """(M,) the row of each member in a piece, from 0 on; None: they are in none, as far as is known."""
         return self._known.get(column)

@@ -113,9 +113,8 @@ class Norms:
     def forget_groups(self) -> None:
         """Members have come or gone: who meets is to be learned anew."""
         self._meets.clear()
-        self.waiting = JointEnds()
-        for memory in (self.rows, self._of_members, self._of_places):
-            memory.forget()
+        self.waiting, self.rows = JointEnds(), RowOrder()
+        self._of_members, self._of_places = OwnHistory(), OwnHistory()
 
     def meets(self, kinds: Iterable[Piece]) -> list[Labels | None]:
         """Who meets in each piece; None: all, or nobody is known to."""
