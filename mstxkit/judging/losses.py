@@ -68,10 +68,6 @@ class JobLosses:
         self.feeds = Feeds()
         self.roles: dict[str, Losses] = {}
 
-    def of(self, role: str, norms: Norms) -> Losses:
-        """Those of one role."""
-        return self.roles.setdefault(role, Losses(self, norms))
-
     def courses(self, those: Sequence[Course]) -> list[Course]:
         """The steps that have to do with these, in the order in which they were over."""
         by_place = {course.place: course for losses in self.roles.values() for course in losses.steps}

@@ -24,7 +24,7 @@ from .gates import Gates, Holding
 from .inside import Inside, inside
 from .lessons import RoleLessons, StepCutter
 from .links import LINK, Links
-from .losses import JobLosses, StepLoss
+from .losses import JobLosses, Losses, StepLoss
 from .measuring import BEHIND, BEHIND_GAP, FED, FREE, IN_A_ROW, INSIDE, WAITS, MeasuredStep
 from .settings import JudgeSettings
 from .shaping import INPUT_STAGE, entered_stages, key_of, told_stages
@@ -62,7 +62,7 @@ class RoleHistory(RoleLessons):
         self.holding, self.links, self._stalls = Holding(), Links(), Stalls()
         self.ring_steps, self._judged = deque[int](maxlen=_REMEMBERED), deque[int](maxlen=_REMEMBERED)
         self._everybody, self._alone = Everybody(role, job.feeds), AloneInStages()
-        self._losses = job.of(role, self.norms)
+        self._losses = job.roles[role] = Losses(job, self.norms)
         self._keys: tuple[str, ...] = ()
         self._loads, self._works = Ranks(0), Ranks(0)
         self._usual_s = np.full(COLUMNS, np.nan)

@@ -17,10 +17,9 @@ from .inside import Inside
 from .measuring import INSIDE
 
 _OF_MEMBERS = "entered_s", "left_s", "total_s", "busy_s", "longest_s", "occurrences", "error_s", "cpu", "waited_s"
-# The usual length of a step follows each new one by this share of the difference, counted up to so many lengths.
-_FOLLOWS, _AT_MOST = 0.1, 3.0
-# Of a stage in which members wait for such a share of their time another side decides; what is taken for it at first.
-_ONLY_WAITS, _AT_FIRST = 0.9, 0.8
+# Of a stage in which members wait for such a share of their time another side decides; what is taken for it at first,
+# and by how much of the difference it follows each new one.
+_ONLY_WAITS, _AT_FIRST, _FOLLOWS = 0.9, 0.8, 0.1
 # Who waits for its input is late with it, whoever gives it.
 INPUT_STAGE = "load_batch"
 # Who counts otherwise is done within this share of a step with the others, so many times more often than not.
@@ -138,14 +137,6 @@ def length_s(pieces: StepPieces, step: RoleStep) -> float:
         return math.nan
     began = pieces.came_s[:, 0] if np.isfinite(pieces.came_s[:, 0]).any() else np.fmin.reduce(step.entered_s, axis=1)
     return float(middle_of(np.fmax.reduce(step.left_s, axis=1) - began))
-
-
-def follow_length(step_s: float, took_s: float) -> float:
-    """How long a step takes, as of late, after one that took so long. One that is far longer than the others, as a
-    clock was set or all stood still, says little of them.
-    """
-    before_s = step_s or took_s
-    return before_s + _FOLLOWS * (min(took_s, _AT_MOST * before_s) - before_s)
 
 
 def with_inside(pieces: StepPieces, step: RoleStep, tells: Inside) -> StepPieces:
