@@ -55,10 +55,10 @@ class Acting:
 
 
 class Wish(NamedTuple):
-    """A profile that a verdict asks for.
+    """A profile that is asked for.
 
     Args:
-        occasion: Of the request: it says of which verdict it is, and of which cause.
+        occasion: Of the request: of a verdict it says which that is, and of which cause.
         stage: Its key, or `all`, the steps as a whole.
         ranks: Whom, in order.
         preset: How deep.

@@ -132,16 +132,11 @@ class Escalations:
         return {id: of.mute for id, of in self._earlier.items() if of.mute and of.verdict == verdict.id}
 
     def _sent(self, wish: Wish, verdict: Verdict, now_ns: int) -> NotAsked | None:
-        fields = {
-            "stage": wish.stage, "ranks": list(wish.ranks), "steps": 1, "preset": wish.preset,
-            "reason": f"the judge: {wish.reason}"[: request.WORDS_AT_MOST], "occasion": wish.occasion,
-            "role": layout.role_in_names(verdict.role),
-        }  # fmt: skip
         try:
-            asked = self._speakers.ask(fields, "verdict", now_ns)
+            id = self._speakers.ask(wish, layout.role_in_names(verdict.role), now_ns)
         except MstxkitError as exc:
             return NotAsked(str(exc)[:300])
-        self._remember(acting.asked_by(verdict, asked.id, now_ns))
+        self._remember(acting.asked_by(verdict, id, now_ns))
         return None
 
     def _remember(self, earlier: Earlier) -> None:

@@ -44,7 +44,7 @@ class StepCutter:
 
 
 class RoleLessons:
-    """Those of one role, as long as its members are the same: so many.
+    """Those of one role, as long as its members are the same. `members`: how many.
 
     Attributes:
         norms: Who waits where, and what the work costs.

@@ -8,11 +8,13 @@ budgets are each rank's own, as for any request.
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Iterable, Iterator
 
 from ..errors import MstxkitError
 from ..store import fate
+from .acting import Wish
 from .judged import LIGHT, Want
 from .speakers import Speakers
 
@@ -47,12 +49,9 @@ class LightSteps:
         ranks = sorted(set(self._able(want, stage)))
         if len(ranks) < 2:  # of one alone nobody can say that it is late
             return ""
-        fields = {
-            "stage": stage, "ranks": ranks, "steps": 1, "preset": _PRESET, "reason": f"the judge: {want.why}"[:500],
-            "occasion": f"after step {want.since_step - 1}",
-        }  # fmt: skip
+        wish = Wish(f"after step {want.since_step - 1}", stage, tuple(ranks), _PRESET, want.why)
         try:
-            return self._speakers.ask(fields).id
+            return self._speakers.ask(wish, "", time.time_ns())
         except (MstxkitError, OSError):
             return ""
 

@@ -24,7 +24,7 @@ _ALIKE = 0.33
 
 
 class SlowSet(NamedTuple):
-    """Members that are slow together in one piece, as those of a host or a place of that name; "": of none."""
+    """Members that are slow together in one piece: all of a "host" or a "place" of that name; "": nothing known."""
 
     places: Whole
     dimension: str = ""

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import Any, Collection, Mapping, Sequence
+from typing import Collection, Mapping, Sequence
 
 from ..store import documents, fate, layout, messages, request
 from ..store.control_folder import ControlFolder
 from ..store.documents import Unusable
 from ..store.fate import Asked, Heard
-from ..store.request import Request
+from .acting import Wish
 
 # Who is there is listed anew after some seconds: of 10,000 ranks that takes a shared file system its time.
 _LISTED_FOR_S = 10.0
@@ -53,12 +53,18 @@ class Speakers:
             self._state = state
         return self._asked
 
-    def ask(self, fields: Mapping[str, Any], source: str = "request", now_ns: int | None = None) -> Request:
-        """Ask ranks for a profile. Raises MstxkitError: it cannot be asked for, or nothing can be left in the run."""
-        names = request.Known((fields["stage"],), fields["ranks"], (fields["preset"],))
-        asked = request.checked(fields, names, source, now_ns)
+    def ask(self, wish: Wish, role: str, now_ns: int) -> str:
+        """Ask for a profile, of that role alone unless it is ""; the id of the request. Raises MstxkitError: it cannot
+        be asked for, or nothing can be left in the run.
+        """
+        fields = {
+            "stage": wish.stage, "ranks": list(wish.ranks), "steps": 1, "preset": wish.preset, "role": role,
+            "reason": f"the judge: {wish.reason}"[: request.WORDS_AT_MOST], "occasion": wish.occasion,
+        }  # fmt: skip
+        names = request.Known((wish.stage,), wish.ranks, (wish.preset,))
+        asked = request.checked(fields, names, "verdict", now_ns)
         self.control.send(messages.of_request(asked))
-        return asked
+        return asked.id
 
     def cancel(self, id: str, why: str) -> None:
         """Take a request back. Raises MstxkitError: nothing can be left in the run."""
