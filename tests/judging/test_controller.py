@@ -82,7 +82,7 @@ class Job:
 
     @property
     def closed(self) -> list[RoleStep]:
-        judge: Any = self.controller._judge
+        judge: Any = self.controller.judge
         return list(judge.closed)
 
     def send(
@@ -637,7 +637,7 @@ def test_ten_thousand_steps_and_workers_that_come_and_go_leave_nothing_behind(jo
 
     chance = random.Random(soak.seed())
     steps = soak.rounds(10_000, 500)
-    judge: Any = job.controller._judge
+    judge: Any = job.controller.judge
     for step in range(steps):
         host = f"h{step // 50}"  # workers leave, and others join
         rows = {rank: [row(step, chance.randrange(10, 40), stage) for stage in (1, 2)] for rank in range(4)}
