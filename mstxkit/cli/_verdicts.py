@@ -74,7 +74,7 @@ def once(run: Path, run_id: str, json: bool) -> None:
         whole = {"run": run_id, "path": str(run), **_seen_now(run_id, sighting), **seen._asdict()}
         whole.update({key: document[key] for key in ("headline", "matters", "by_devices")})
         counts = [role["judged_steps"] for role in document["judged"]["roles"]] or seen.judged_steps
-        whole.update(has_summaries=seen.has_summaries, by_tables=is_by_tables, judged_steps=counts)
+        whole.update(has_summaries=bool(seen.hosts), by_tables=is_by_tables, judged_steps=counts)
         _show.as_json({**whole, "verdicts": document["verdicts"] + document["judged"]["withdrawn"]})
     else:
         by_devices = [for_rich(devices.tell_last(latest, document["path"])) for latest in document["by_devices"]]

@@ -55,10 +55,10 @@ class Acting:
 
 
 class Wish(NamedTuple):
-    """A profile that a verdict asks for.
+    """A profile that is asked for.
 
     Args:
-        occasion: Of the request: it says of which verdict it is, and of which cause.
+        occasion: Of the request: of a verdict it says which that is, and of which cause.
         stage: Its key, or `all`, the steps as a whole.
         ranks: Whom, in order.
         preset: How deep.
@@ -95,7 +95,7 @@ class Earlier(NamedTuple):
         asked_ns: Wall clock.
         is_open: Has it not ended yet?
         names_rank: Does the verdict blame a rank? True where that is not known.
-        is_void: Did it come to nothing, as a peer never answered?
+        mute: Peers that never answered, by which it came to nothing.
         impact_ratio: What the verdict cost then; 1 where that is not known.
     """
 
@@ -105,7 +105,7 @@ class Earlier(NamedTuple):
     asked_ns: int
     is_open: bool = False
     names_rank: bool = True
-    is_void: bool = False
+    mute: tuple[int, ...] = ()
     impact_ratio: float = 1.0
 
 
@@ -181,7 +181,7 @@ def refused_by_others(verdict: Verdict, earlier: Sequence[Earlier], limits: Acti
     if sum(age_ns < _DAY_NS for age_ns in ages_ns.values()) >= limits.a_day:
         return NotAsked(f"verdicts may ask for {limits.a_day} profiles in 24 hours (acting.a_day)")
     same = [
-        each for each in earlier if each.cause == cause and not each.is_void and ages_ns[each.id] < limits.same_s * _NS
+        each for each in earlier if each.cause == cause and not each.mute and ages_ns[each.id] < limits.same_s * _NS
     ]
     if same:
         return NotAsked(
@@ -200,13 +200,8 @@ def refused_by_others(verdict: Verdict, earlier: Sequence[Earlier], limits: Acti
 def wish_of(
     verdict: Verdict, heard: Sequence[Heard], now_ns: int, shared: Collection[int] = (), peers: Peers = NO_PEERS
 ) -> Wish | NotAsked:
-    """The profile that it asks for.
-
-    Args:
-        verdict: One that is not refused by itself.
-        heard: What processes said of themselves, nearest to the rank first.
-        shared: Ranks that several processes have.
-        peers: What else is known of others.
+    """The profile that a verdict asks for, which is not refused by itself. `heard`: what processes said of themselves,
+    nearest to the rank first. `shared`: ranks that several processes have.
     """
     able: dict[int, Heard] = {}
     for speaker in heard:

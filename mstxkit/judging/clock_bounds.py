@@ -7,19 +7,15 @@ the lowest and the highest of them. Quick exchanges make it narrow, slow ones do
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple, Sequence
+from typing import Any, NamedTuple, Sequence
 
 import numpy as np
 
 from .bounded import forget_oldest
+from .evidence import Seconds, Whole
 
-if TYPE_CHECKING:
-    import numpy.typing as npt
-
-    from .evidence import Seconds
-
-    Vertex = tuple[float, float]
-    Polygon = list[Vertex]
+Vertex = tuple[float, float]
+Polygon = list[Vertex]
 
 # Wall clocks of two hosts, where nobody has exchanged anything: what NTP over a busy network may leave.
 WALL_ERROR_NS = 50_000_000
@@ -93,7 +89,7 @@ class PeerClock:
         """A difference less that of the origin, so that floats hold it; seconds."""
         return ((there_ns - here_ns) - (self._origin.reached_ns - self._origin.sent_ns)) * _NS
 
-    def to_reference(self, here_ns: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], Seconds]:
+    def to_reference(self, here_ns: Whole) -> tuple[Whole, Seconds]:
         """Times of this host on the reference's CLOCK_MONOTONIC, and the bound of the error of each; both in ns.
         `here_ns`: (N,) CLOCK_MONOTONIC of this host.
         """
@@ -178,12 +174,9 @@ class HostClocks:
         self._clocks: dict[str, _HostClock] = {}
 
     def take(self, boot: str, clock: tuple[int, int, int] | None, rows: object) -> None:
-        """What one batch says of the clock of its host. *Cost*: a millisecond for each exchange.
-
-        Args:
-            boot: Of its host.
-            clock: CLOCK_MONOTONIC, CLOCK_REALTIME and half the bracket in which both were asked, ns.
-            rows: Its exchanges; what is none with this reference is left out, and what are more than a host makes.
+        """What one batch says of the clock of its host: CLOCK_MONOTONIC, CLOCK_REALTIME and half the bracket in which
+        both were asked, ns; and its exchanges. What is none with this reference is left out, and what are more than a
+        host makes. *Cost*: a millisecond for each exchange.
         """
         clock_of_host = self._clocks.pop(boot) if boot in self._clocks else _HostClock()
         self._clocks[boot] = clock_of_host  # now the last one
@@ -194,7 +187,7 @@ class HostClocks:
             if isinstance(row, list) and len(row) == 5 and row[0] == self._boot:
                 clock_of_host.peer.add(ClockExchange(*row[1:]))
 
-    def aligned(self, boot: str, here_ns: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], Seconds]:
+    def aligned(self, boot: str, here_ns: Whole) -> tuple[Whole, Seconds]:
         """Times of a host on the aligned clock and the bound of the error of each, both in ns."""
         of_host, own = self._clocks.get(boot), self._clocks.get(self._boot)
         # Its agent knows its wall clock better, if there is one.

@@ -8,14 +8,13 @@ from __future__ import annotations
 from typing import Callable, Hashable, Iterator, Sequence
 
 import numpy as np
-import numpy.typing as npt
 
 from ..triggers import slow_rank
 from ..triggers.late_rank import middle_of
+from .evidence import Matrix, Vector, Whole
 
-Vector = npt.NDArray[np.float64]
-Matrix = npt.NDArray[np.float64]
-At = npt.NDArray[np.int64]
+# So many columns there are at most.
+COLUMNS = 160
 # What lies further out than so many standard deviations counts as if it lay there.
 OUTLIER = 5.0
 LEAST_NOISE = 0.005
@@ -25,28 +24,21 @@ _SEEN_BEFORE, _SEEN_AT_MOST = 20.0, 33.0
 _HISTORY_STEPS, _FOLLOWS, _CLIP = 8, 0.05, 0.1
 
 
-def or_zero(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+def or_zero(values: Matrix) -> Matrix:
     """0 in place of NaN. `np.nan_to_num` costs five times as much."""
     return np.where(np.isnan(values), 0.0, values)
 
 
-def grown(values: npt.NDArray[np.float64], size: int, empty: float = 0.0) -> npt.NDArray[np.float64]:
-    """As long as that, along the first axis."""
-    more = ((0, max(0, size - len(values))), *((0, 0),) * (values.ndim - 1))
-    return values if len(values) >= size else np.pad(values, more, constant_values=empty)
-
-
 class PieceColumns:
-    """Which column a piece has. More pieces than `at_most` are not remembered."""
+    """Which column a piece has. More pieces than `COLUMNS` are not remembered."""
 
-    def __init__(self, at_most: int = 160) -> None:
-        self._at_most = at_most
+    def __init__(self) -> None:
         self._at: dict[Hashable, int] = {}
 
-    def of(self, keys: Sequence[Hashable]) -> At:
+    def of(self, keys: Sequence[Hashable]) -> Whole:
         """Column of each key, -1 where there is no room for it."""
         for key in keys:
-            if key not in self._at and len(self._at) < self._at_most:
+            if key not in self._at and len(self._at) < COLUMNS:
                 self._at[key] = len(self._at)
         return np.array([self._at.get(key, -1) for key in keys], dtype=np.int64)
 
@@ -62,13 +54,8 @@ class PieceColumns:
 
 
 class Ranks:
-    """A value of each rank in each piece: its level, its noise, and what a sequential test has added up.
-
-    Attributes:
-        seen: (M, C) how often.
-        level: (M, C) its mean, later values count more.
-        variance: (M, C) around that level.
-        sums: Of the sequential test.
+    """A value of each rank in each piece, (M, C): how often it was seen, its level, a mean in which later values count
+    more, the variance around that, and the sums of a sequential test.
     """
 
     def __init__(self, members: int) -> None:
@@ -81,7 +68,7 @@ class Ranks:
         if more > 0:
             self._change(lambda values: np.pad(values, ((0, 0), (0, more))))
 
-    def rearrange(self, places: At) -> None:
+    def rearrange(self, places: Whole) -> None:
         """Members have come, gone or moved: (M,) where each was before, -1 for who is new."""
         self._change(lambda values: np.where(places[:, None] >= 0, np.pad(values, ((0, 1), (0, 0)))[places], 0.0))
 
@@ -89,12 +76,12 @@ class Ranks:
         self.seen, self.level, self.variance = (change(v) for v in (self.seen, self.level, self.variance))
         self.sums = slow_rank.AddedUp(*(change(values) for values in self.sums))
 
-    def usual_noise(self, at: At) -> Vector:
+    def usual_noise(self, at: Whole) -> Vector:
         """(K,) standard deviation from step to step of the steadier ones; infinite while there is no history."""
         variance = np.sort(np.where(self.seen[:, at] >= 3, self.variance[:, at], np.inf), axis=0)[len(self.seen) // 4]
         return np.where(np.isfinite(variance), np.sqrt(np.fmax(variance, LEAST_NOISE**2)), np.inf)
 
-    def noise(self, at: At, values: Matrix) -> Matrix:
+    def noise(self, at: Whole, values: Matrix) -> Matrix:
         """(M, K) standard deviation of each, from step to step; no less than is usual among all.
 
         As long as there is no history, how far this step's values lie apart stands for it.
@@ -109,7 +96,7 @@ class Ranks:
         own = (weight * variance + _SEEN_BEFORE * usual) / (weight + _SEEN_BEFORE)
         return np.asarray(np.sqrt(np.fmax(np.fmax(own, usual), LEAST_NOISE**2)))
 
-    def learn(self, at: At, values: Matrix, noise: Matrix) -> None:
+    def learn(self, at: Whole, values: Matrix, noise: Matrix) -> None:
         """One step's values become part of level and noise."""
         seen = self.seen[:, at]
         is_there = np.isfinite(values)
@@ -123,7 +110,7 @@ class Ranks:
         self.variance[:, at] = np.where(is_there, grown, self.variance[:, at])
         self.seen[:, at] = seen + is_there
 
-    def add(self, settings: slow_rank.SlowRank, at: At, values: Matrix, noise: Matrix) -> slow_rank.AddedUp:
+    def add(self, settings: slow_rank.SlowRank, at: Whole, values: Matrix, noise: Matrix) -> slow_rank.AddedUp:
         """One step of the sequential test; the sums of these columns."""
         sums = slow_rank.added(self.sums.of(at), values, noise, settings.slack, settings.clip)
         limit = 4 * settings.threshold  # what goes on for long shall not take as long to be forgotten
@@ -149,13 +136,9 @@ class Regression:
 
     def __init__(self, features: int) -> None:
         self.features = features
-        self.squares, self.products = np.zeros((0, features, features)), np.zeros((0, features))
+        self.squares, self.products = np.zeros((COLUMNS, features, features)), np.zeros((COLUMNS, features))
 
-    def widen(self, columns: int) -> None:
-        """Room for so many columns."""
-        self.squares, self.products = grown(self.squares, columns), grown(self.products, columns)
-
-    def slopes(self, at: At) -> Matrix:
+    def slopes(self, at: Whole) -> Matrix:
         """(K, F)."""
         squares = self.squares[at]
         if not squares.any():  # nobody has told of any work
@@ -164,7 +147,7 @@ class Regression:
         ridge = (self.RIDGE * size / self.features + 1e-9)[:, None, None] * np.eye(self.features)
         return np.asarray(np.linalg.solve(squares + ridge, self.products[at][:, :, None])[:, :, 0])
 
-    def learn(self, at: At, features: Matrix, values: Matrix, weights: Matrix) -> None:
+    def learn(self, at: Whole, features: Matrix, values: Matrix, weights: Matrix) -> None:
         """One step more: (M, K, F), (M, K), (M, K); weight 0 where something is not known."""
         weighted = features * weights[:, :, None]
         values = np.where(weights > 0, values, 0.0)
@@ -187,15 +170,10 @@ class JointEnds:
     STEPS, SURE, APART, TOGETHER, MOST = 12, 6.0, 0.01, 0.05, 0.7
 
     def __init__(self) -> None:
-        self._sums, self._known, self._steps, self._together = np.zeros((0, 4)), np.zeros(0), np.zeros(0), np.zeros(0)
+        self._sums, (self._known, self._steps, self._together) = np.zeros((COLUMNS, 4)), np.zeros((3, COLUMNS))
         self._usual: dict[int, tuple[Vector, Vector]] = {}
 
-    def widen(self, columns: int) -> None:
-        """Room for so many columns."""
-        parts = self._sums, self._known, self._steps, self._together
-        self._sums, self._known, self._steps, self._together = (grown(part, columns) for part in parts)
-
-    def learn(self, at: At, came: Matrix, took: Matrix) -> None:
+    def learn(self, at: Whole, came: Matrix, took: Matrix) -> None:
         """One step more: (M, K) each against the middle of all, NaN where not known, came 0 where it is uncertain."""
         for place, column in enumerate(at.tolist()):
             self._learn(column, came[:, place], took[:, place])
@@ -221,11 +199,11 @@ class JointEnds:
             slope, error = self.slopes(np.array([column]))
             self._known[column] = np.sign(-0.5 - slope[0]) * (abs(slope[0] + 0.5) > self.SURE * error[0])
 
-    def known(self, at: At) -> Vector:
+    def known(self, at: Whole) -> Vector:
         """(K,) 1: it is over for all together, -1: for each alone, 0: that is not known for sure."""
         return self._known[at]
 
-    def slopes(self, at: At) -> tuple[Vector, Vector]:
+    def slopes(self, at: Whole) -> tuple[Vector, Vector]:
         """(K,) change of the time in it by when it was come to, -1 where all wait; and its standard error."""
         squares, products, took, count = self._sums[at].T
         slope = products / np.maximum(squares, 1e-30)
@@ -243,10 +221,6 @@ class OwnHistory:
 
     def __init__(self) -> None:
         self._usual: dict[int, tuple[int, Vector]] = {}
-
-    def forget(self) -> None:
-        """Members have come or gone."""
-        self._usual.clear()
 
     def excess(self, column: int, times: Vector, is_learned: bool = True) -> Vector:
         """Logarithm of the time over what each usually takes, less what all take more; and learn from it. NaN: unknown.

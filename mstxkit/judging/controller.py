@@ -6,7 +6,7 @@ Of values alone: no file, no clock of its own. What it holds is bounded, whateve
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Callable, NamedTuple
+from typing import Callable, NamedTuple
 
 import numpy as np
 
@@ -17,20 +17,17 @@ from ..store.batches import COLLECTIVES, STAGES, Batch, HandingProcess
 from ..store.job_file import JobState, RoleFigures
 from ..store.metrics_setting import NOTHING_KNOWN, Flops
 from ..store.settings_file import Figures, LiveSettings
+from ..store.values import whole_number
 from ..store.verdicts import Verdict
 from . import figures, settings
-from .acting import Acting
 from .cpu_waits import CpuWaits
-from .directory import Directory, SendingHost, missed_rows
+from .directory import Directory, SendingHost
 from .entering import EnteredSteps, rows_in
-from .evidence import Peer, RoleStep
+from .evidence import Peer, RoleStep, Seconds, Whole
 from .judge import JobJudge
 from .judged import RINGS, Judged, Want
 from .members import NOBODY, HandingProcesses
 from .steps import ROW, Closing, RoleBook
-
-if TYPE_CHECKING:
-    from .evidence import Seconds, Whole
 
 ROLES_AT_MOST, STAGES_OF_A_PROCESS = 64, 256
 # Rows are worked on together that came within so many seconds, or once there are so many of them.
@@ -41,18 +38,10 @@ _NS = 1e9
 
 
 class Outcome(NamedTuple):
-    """What has come of some batches.
-
-    Args:
-        verdicts: Lines to write.
-        wants: Evidence that is asked for.
-        steps: How many steps of roles were judged.
-        figures: Of each of them.
-    """
+    """What has come of some batches, with the figures of each step of a role that was judged."""
 
     verdicts: tuple[Verdict, ...] = ()
     wants: tuple[Want, ...] = ()
-    steps: int = 0
     figures: tuple[RoleFigures, ...] = ()
 
 
@@ -73,6 +62,7 @@ class Controller:
         closing: When steps are closed, from now on.
         directory: Who sends.
         figures: Of the step that was judged last.
+        judge: Of the attempt at the job that goes on.
         missed_rows: Rows that nobody has read, or of a step and of nobody known here; `state` adds those that came too
             late.
     """
@@ -85,7 +75,7 @@ class Controller:
         self._flops, self._on_step, self._judges = flops, on_step, judges
         self.directory, self.figures, self.missed_rows = Directory(reference), Figures(), 0
         self.closing, self._last = closing or Closing(), dict[str, int]()
-        self._judge = JobJudge(settings.defaults(), run, standing)
+        self.judge = JobJudge(settings.defaults(), run, standing)
         self._settings = LiveSettings()
         self._books: dict[str, RoleBook] = {}
         self._processes, self._origin_ns, self._cpu = HandingProcesses(), 0, CpuWaits()
@@ -98,7 +88,7 @@ class Controller:
         """Judge by these from the next step on."""
         if changed.version != self._settings.version:
             self._settings = changed
-            self._judge.settings = settings.of_json(changed.values)
+            self.judge.settings = settings.of_json(changed.values)
             self.figures = self.figures._replace(settings=changed.version)
 
     def take(self, batch: Batch, now_s: float) -> bool:
@@ -126,7 +116,7 @@ class Controller:
             self._put()
             for number in ended:  # whose it is from now on, a later batch says
                 self._processes.end(sender.processes.pop(number, NOBODY))
-        self.missed_rows += missed_rows(batch)
+        self.missed_rows += whole_number(batch.head.get("missed"))  # that nobody has read, as its sender says
         return True
 
     def is_due(self, now_s: float) -> bool:
@@ -164,13 +154,13 @@ class Controller:
         if any(want.kind == RINGS for want in wants) and abs(now_s - self._asked_s) >= _ASKED_EVERY_S:
             self._asked_s = now_s
             self.figures = self.figures._replace(asks=self.figures.asks + 1, written_ns=int(now_s * _NS))
-        return Outcome(tuple(verdicts), tuple(wants), len(steps), tuple(steps))
+        return Outcome(tuple(verdicts), tuple(wants), tuple(steps))
 
     def _close(self, step: RoleStep, now_s: float) -> Judged:
         step = step._replace(cpu=self._cpu.of(step.members))
         if self._on_step is not None:
             self._on_step(step)
-        return self._judge.close(step, int(now_s * _NS)) if self._judges else Judged()
+        return self.judge.close(step, int(now_s * _NS)) if self._judges else Judged()
 
     def _take_entries(self, process: int, rows: bytes, now_s: float) -> None:
         if process == NOBODY:
@@ -184,19 +174,10 @@ class Controller:
     def _begin_anew_before(self, step: RoleStep) -> None:
         """Another attempt at the job counts its steps from an earlier one on: it has histories of its own."""
         if step.step <= self._last.get(step.role, -1):
-            self._judge = self._judge.of_next_attempt()
+            self.judge = self.judge.of_next_attempt()
             self._last.clear()
             self._entered.forget_steps()  # they would come last, and close all up to their numbers
         self._last[step.role] = step.step
-
-    @property
-    def acting(self) -> Acting:
-        """How often verdicts may ask for profiles, as it is set now."""
-        return self._judge.settings.of(Acting)
-
-    def standing(self) -> list[Verdict]:
-        """The verdicts that hold now."""
-        return self._judge.standing()
 
     def hosts(self) -> dict[str, SendingHost]:
         """Of which something is to come yet, by the names of their files: they have said no goodbye, and are not those
@@ -209,7 +190,7 @@ class Controller:
         """The job as far as it has come here."""
         hosts = self.directory.hosts.values()
         ended, dropped = len(hosts) - len(self.hosts()), sum(host.dropped for host in hosts)
-        counts = {name: judged for name, (_, judged) in self._judge.judged_steps().items()}
+        counts = {name: judged for name, (_, judged) in self.judge.judged_steps().items()}
         # Of very many roles the judge judges the first ones only.
         roles = tuple(role._replace(judged_steps=counts.get(name, 0)) for name, role in self._latest.items())
         missed = self.missed_rows + sum(book.late_rows for book in self._books.values())
@@ -217,10 +198,10 @@ class Controller:
         return JobState(roles, len(hosts), ended, 0, (), missed, dropped, now_ns, self.figures.is_final, (), {}, clocks)
 
     def _note(self, step: RoleStep, now_ns: int) -> RoleFigures:
-        modes = self._judge.modes(step.role)
-        waited = self._judge.wait_ratio(step)
+        modes = self.judge.modes(step.role)
+        waited = self.judge.wait_ratio(step)
         of_role = self._latest[step.role] = figures.of_step(step, self._origin_ns, self._flops, modes, waited)
-        blaming = sum(verdict.is_blaming for verdict in self._judge.standing())
+        blaming = sum(verdict.is_blaming for verdict in self.judge.standing())
         values = figures.together(self._latest.values(), blaming)
         self.figures = Figures(step.step, values, self._settings.version, now_ns, asks=self.figures.asks)
         return of_role

@@ -7,17 +7,15 @@ the others at anything: it is held up.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, Iterable, NamedTuple
+from typing import Any, Iterable, NamedTuple
 
 import numpy as np
 
 from ..store.verdicts import JITTER
 from ..triggers.late_rank import after_others
 from .bounded import forget_oldest
+from .evidence import Peer, Seconds
 from .findings import Finding
-
-if TYPE_CHECKING:
-    from .evidence import Peer, Seconds
 
 # Of so many processes; what is older counts less by this share with each hand-over.
 AT_MOST, _FADES = 1 << 16, 0.2

@@ -7,16 +7,13 @@ around others is cut where they lie: its own time is what it does before, betwee
 from __future__ import annotations
 
 from itertools import compress
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Sequence
 
 import numpy as np
-import numpy.typing as npt
 
 from .columns import or_zero
-from .evidence import RoleStep
+from .evidence import Matrix, RoleStep, Truths, Vector, Whole
 
-Vector = npt.NDArray[np.float64]
-Matrix = npt.NDArray[np.float64]
 IN, BEFORE, REST = "in", "before", "rest"
 # Which stage encloses which is looked at on so many members.
 _LOOKED_AT = 64
@@ -27,6 +24,11 @@ class Piece(NamedTuple):
 
     where: str
     stage: str
+
+
+def are_of(kinds: Sequence[Piece], *wheres: str) -> Truths:
+    """(K,): are the pieces any of these?"""
+    return np.array([kind.where in wheres for kind in kinds], bool)
 
 
 class StepPieces(NamedTuple):
@@ -43,22 +45,18 @@ class StepPieces(NamedTuple):
     """
 
     kinds: tuple[Piece, ...]
-    stages: npt.NDArray[np.int64]
+    stages: Whole
     came_s: Matrix
     done_s: Matrix
     took_s: Matrix
     owners: tuple[str, ...]
-    is_first: npt.NDArray[np.bool_]
+    is_first: Truths
     error_s: Matrix
 
-    def only(self, kept: npt.NDArray[np.bool_]) -> StepPieces:
+    def only(self, kept: Truths) -> StepPieces:
         """Those alone."""
         parts: Any = (tuple(compress(part, kept)) if isinstance(part, tuple) else part[..., kept] for part in self)
         return self if kept.all() else StepPieces(*parts)
-
-    def are(self, *wheres: str) -> npt.NDArray[np.bool_]:
-        """(K,): are they any of these?"""
-        return np.array([kind.where in wheres for kind in self.kinds], bool)
 
 
 def nothing(members: int) -> StepPieces:
@@ -68,12 +66,7 @@ def nothing(members: int) -> StepPieces:
 
 
 def in_pieces(step: RoleStep, ended_s: Vector | None) -> StepPieces:
-    """The pieces of a step.
-
-    Args:
-        step: The step.
-        ended_s: (M,) when each member's step before this ended; None: there was none.
-    """
+    """The pieces of a step. `ended_s`: (M,) when each member's step before this ended; None: there was none."""
     order, around = _order(step)
     step = _lay_out_turns(step, order, around)
     cut = _Cut(step, np.full(len(step.members), np.nan) if ended_s is None else ended_s)
@@ -106,9 +99,9 @@ class _Cut:
         self.times: tuple[list[Vector], list[Vector], list[Vector]] = [], [], []
         self._step, self._done_s = step, ended_s
         self._own_s = step.total_s if step.waited_s is None else step.total_s - step.waited_s
-        self._open: list[tuple[int, npt.NDArray[np.int64], int]] = []  # stages around what comes, and their first piece
+        self._open: list[tuple[int, Whole, int]] = []  # stages around what comes, and their first piece
 
-    def enter(self, stage: int, inner: npt.NDArray[np.int64]) -> None:
+    def enter(self, stage: int, inner: Whole) -> None:
         """The next stage, and those right in it, whose begin ends its first piece."""
         step = self._step
         entered_s, left_s = step.entered_s[:, stage], step.left_s[:, stage]
@@ -149,7 +142,7 @@ class _Cut:
         self._done_s = np.fmax(self._done_s, done_s)
 
 
-def _order(step: RoleStep) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+def _order(step: RoleStep) -> tuple[Whole, Whole]:
     """Indices of the stages in the order in which most members enter them; and of each the one around it, or -1."""
     every = max(1, len(step.members) // _LOOKED_AT)
     entered, left = step.entered_s[::every], step.left_s[::every]
@@ -167,7 +160,7 @@ def _order(step: RoleStep) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]
     return present[order], around[order]
 
 
-def _lay_out_turns(step: RoleStep, order: npt.NDArray[np.int64], around: npt.NDArray[np.int64]) -> RoleStep:
+def _lay_out_turns(step: RoleStep, order: Whole, around: Whole) -> RoleStep:
     """The step with stages that take turns one after the other, each as long as all of its turns together."""
     entered, left = step.entered_s.copy(), step.left_s.copy()
     for outer in np.unique(around).tolist():
@@ -181,7 +174,7 @@ def _lay_out_turns(step: RoleStep, order: npt.NDArray[np.int64], around: npt.NDA
     return step._replace(entered_s=entered, left_s=left)
 
 
-def _encloses(entered: Matrix, left: Matrix) -> npt.NDArray[np.bool_]:
+def _encloses(entered: Matrix, left: Matrix) -> Truths:
     """(S, S): does this stage lie around that one, of most members that are in both?"""
     with np.errstate(invalid="ignore"):
         begins = entered[:, :, None] <= entered[:, None, :]

@@ -10,7 +10,7 @@ import os
 import time
 from contextlib import suppress
 from pathlib import Path
-from typing import Iterator
+from typing import Callable, Iterator, Mapping
 
 from ..errors import MstxkitError
 from ..host import folders, identity
@@ -21,12 +21,13 @@ from ..store.metrics_setting import NOTHING_KNOWN
 from ..store.settings_file import Figures
 from ..store.verdicts import JudgeLife, Verdict
 from ..telemetry.outlets import Outlets
+from .acting import Acting
 from .bounded import forget_oldest
 from .controller import Controller, Outcome
+from .directory import SendingHost
 from .escalations import Escalations
 from .light_steps import LightSteps
 from .request_news import RequestNews
-from .silences import Silences
 from .steps import Closing
 
 _LISTED_EVERY_S, _FIGURES_EVERY_S, _SETTINGS_EVERY_S = 3.0, 0.5, 2.0
@@ -39,6 +40,8 @@ _WAITING_AT_MOST = _LINES_AT_MOST = 10_000
 _PAUSE_LEAST_S, _PAUSE_S, _PAUSE_AT_MOST_S = 0.05, 0.5, 2.0
 # Of long steps each is looked for so often, but not less often than that.
 _LOOKS_A_STEP, _PAUSE_OF_LONG_S = 5, 1.0
+# Of each host it is looked so often whether its file of where processes are changes: not for so long, and it is silent.
+SILENCES_EVERY_S, SILENT_AFTER_S = 30.0, 60.0
 
 
 class Desk:
@@ -86,15 +89,9 @@ class Desk:
         self.outcome_steps, self._has_read = 0, False
 
     def look(self, reads: bool = True, at_last: bool = False) -> list[Verdict]:
-        """Take what has come through the run, judge what is due, and write what is new. What the run folder does not
-        take now is written later.
-
-        Args:
-            reads: False: judge only what was taken.
-            at_last: Ask all hosts, as at first, and not only those whose turn it is.
-
-        Returns:
-            Verdicts that are new or have changed.
+        """Take what has come through the run (`reads`), judge what is due, and write what is new: verdicts that are new
+        or have changed. What the run folder does not take now is written later. `at_last`: ask all hosts, as at first,
+        and not only those whose turn it is.
         """
         now_s = time.time()
         self._look_at_settings(now_s)
@@ -190,8 +187,8 @@ class Desk:
         """Let verdicts that hold ask for profiles, where the job lets them."""
         if not self.writes:
             return []
-        limits = self.controller.acting
-        asked = self._escalations.consider(self.controller.standing(), limits, time.time_ns())
+        judge = self.controller.judge
+        asked = self._escalations.consider(judge.standing(), judge.settings.of(Acting), time.time_ns())
         changed = list(map(self._said, asked))
         if self._outlets is not None:
             self._outlets.judged((), changed)
@@ -221,10 +218,8 @@ class Desk:
             if state == self._settings_state:
                 return
             self._settings_state = state
-            try:
+            with suppress(MstxkitError):  # those that are in force stay so
                 self.controller.apply(settings_file.read_settings(self._run, self._run_id))
-            except MstxkitError:
-                pass  # those that are in force stay so
 
     def state(self) -> JobState:
         """The job as it is seen from here."""
@@ -263,7 +258,7 @@ class Desk:
         self._job_s, self._is_job_as_shown = time.monotonic(), True
         state = self.state()
         if self._outlets is not None:
-            standing = [self._lines.get(verdict.id, verdict) for verdict in self.controller.standing()]
+            standing = [self._lines.get(verdict.id, verdict) for verdict in self.controller.judge.standing()]
             standing += (hang for hang in self._hangs() if not hang.withdrawn)
             self._outlets.show(state, standing)
         return state
@@ -283,3 +278,31 @@ class Desk:
         if not state or state != self._run_state:
             self._run_state = state if run_file.id_of(self._run) == self._run_id else ()
         return bool(self._run_state)
+
+
+class Silences:
+    """Hosts of a run of which nothing comes any more: their keepers say every few seconds where processes are, and then
+    do not. By whether their files change, on the clock of who looks: no clocks of two hosts are compared, and a stage
+    that lasts for an hour is no silence.
+    """
+
+    def __init__(self, run: Path) -> None:
+        self._folder = run / layout.NOW
+        self._seen: dict[str, tuple[tuple[int, ...], float]] = {}
+        self._hosts: Mapping[str, SendingHost] = {}
+        self._due_s = float("-inf")
+
+    def silent(self, now_s: float, hosts: Callable[[], Mapping[str, SendingHost]]) -> list[str]:
+        """Names of hosts that have handed something over, have said no goodbye, and are silent. `now_s`: of one clock
+        that is never set. `hosts`: gives them by the names of their files; called where it is time to look.
+        """
+        if now_s >= self._due_s:
+            self._due_s, self._hosts = now_s + SILENCES_EVERY_S, hosts()
+            for place, host in self._hosts.items():
+                if "/" in place or "\0" in place:
+                    continue  # a name that somebody made up
+                state = () if host.has_ended else documents.state_of(self._folder / f"{place}{layout.NOW_SUFFIX}")
+                if state and self._seen.get(place, ((), 0.0))[0] != state:
+                    self._seen[place] = state, now_s
+        since_s = {place: now_s - self._seen.get(place, ((), now_s))[1] for place in self._hosts}
+        return [of.host for place, of in self._hosts.items() if since_s[place] > SILENT_AFTER_S and not of.has_ended]

@@ -18,14 +18,11 @@ import sys
 import time
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Iterator, Mapping, NamedTuple, Sequence
+from typing import Any, Iterator, Mapping, NamedTuple, Sequence
 
 import numpy as np
 
-from .evidence import DEVICE, Collectives
-
-if TYPE_CHECKING:
-    from .evidence import Seconds
+from .evidence import DEVICE, Collectives, Seconds
 
 _DOMAIN = "communication"
 _ROWS_AT_MOST = 1 << 18
@@ -106,9 +103,6 @@ def collectives(of_ranks: Mapping[int, Sequence[DeviceCollective]]) -> Collectiv
 
     The k-th of a group in one member is the k-th in the others. Where counts differ, somebody's window was another:
     that group is left out. Times are made so that each collective is over for all at once, as it is.
-
-    Args:
-        of_ranks: As `read` gives them.
     """
     of_members, ranks = list(of_ranks.values()), np.array(list(of_ranks))
     names = sorted({each.group for member in of_members for each in member if each.group})

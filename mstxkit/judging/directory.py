@@ -5,7 +5,7 @@ A batch may come twice, by Ray and through the run, and in any order; it counts 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Iterator
+from typing import Iterator
 
 import numpy as np
 
@@ -13,9 +13,7 @@ from ..store.batches import Batch
 from ..store.values import whole_number
 from .bounded import forget_oldest
 from .clock_bounds import HostClocks
-
-if TYPE_CHECKING:
-    from .evidence import Seconds, Whole
+from .evidence import Seconds, Whole
 
 HOSTS_AT_MOST, SENDERS_A_HOST = 8192, 3
 _MISSING_AT_MOST = 256
@@ -61,15 +59,15 @@ class SendingHost:
     def __init__(self, host: str, boot: str) -> None:
         self.host, self.boot = host, boot
         self.seen_s, self.settings, self.dropped, self.has_ended = 0.0, 0, 0, False
-        self._senders: dict[str, Sender] = {}
+        self.senders: dict[str, Sender] = {}
         self.clock_ns = self.put_right_ns = 0
 
     def take(self, batch: Batch, now_s: float) -> Sender | None:
         """Who has sent it; None where it was taken before."""
-        sender = self._senders.get(batch.sender)
+        sender = self.senders.get(batch.sender)
         if sender is None:
-            forget_oldest(self._senders, SENDERS_A_HOST - 1)
-            sender = self._senders[batch.sender] = Sender()
+            forget_oldest(self.senders, SENDERS_A_HOST - 1)
+            sender = self.senders[batch.sender] = Sender()
         if not sender.is_new(batch.number):
             return None
         self.seen_s, self.settings = now_s, max(self.settings, batch.settings)
@@ -79,12 +77,6 @@ class SendingHost:
             self.clock_ns = batch.clock[0]
             self.put_right_ns = batch.clock[1] - self.clock_ns if batch.head.get("is_off") is True else 0
         return sender
-
-    def knows(self, batch: Batch) -> bool:
-        """Was it said, before or in the batch itself, of which process each of its sections is?"""
-        sender = self._senders.get(batch.sender) or Sender()
-        numbers = {process.number for process in batch.processes()} | sender.processes.keys()
-        return all(number in numbers for _, number, _ in batch.parts)
 
     @property
     def clock(self) -> str:
@@ -122,8 +114,11 @@ class Directory:
         return host, sender
 
     def knows(self, batch: Batch) -> bool:
-        """As its host does."""
-        return self.hosts.get(batch.place, SendingHost("", "")).knows(batch)
+        """Was it said, before or in the batch itself, of which process each of its sections is?"""
+        host = self.hosts.get(batch.place)
+        sender = (None if host is None else host.senders.get(batch.sender)) or Sender()
+        numbers = {process.number for process in batch.processes()} | sender.processes.keys()
+        return all(number in numbers for _, number, _ in batch.parts)
 
     def aligned_ns(self, host: SendingHost, monotonic_ns: Whole) -> tuple[Whole, Seconds]:
         """Times of a host on the job's clock and the bound of the error of each, ns: by exchanges with whoever judges,
@@ -140,8 +135,3 @@ class Directory:
         for host in self.hosts.values():
             if not host.has_ended and host.seen_s >= since_s and host.settings < version:
                 yield host
-
-
-def missed_rows(batch: Batch) -> int:
-    """How many rows nobody has read, as its sender says."""
-    return whole_number(batch.head.get("missed"))

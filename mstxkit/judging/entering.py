@@ -8,19 +8,15 @@ more has come, those of which a ring tells are given once more.
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, Any, Iterator, Mapping, Sequence
+from typing import Any, Iterator, Mapping, Sequence
 
 import numpy as np
+import numpy.typing as npt
 
 from ..store import collectives
-from .evidence import CALL, FLIGHT_RECORDER, MEET, RECEIVE, SEND, TAKE, Collectives, RoleStep
+from .evidence import CALL, FLIGHT_RECORDER, MEET, RECEIVE, SEND, TAKE, Collectives, RoleStep, Seconds, Whole
 
-if TYPE_CHECKING:
-    import numpy.typing as npt
-
-    from .evidence import Seconds, Whole
-
-    Rows = npt.NDArray[np.void]
+Rows = npt.NDArray[np.void]
 
 # Closed steps that are kept of a role: as long as no ring tells of it, and then; bytes of them; entries that wait, of
 # all roles, groups that are known, and processes that are told apart.
@@ -92,12 +88,8 @@ class EnteredSteps:
             of_role.steps.clear()
 
     def put(self, role: str, process: str, rows: Rows, entered_s: Seconds, stages: Whole, now_s: float) -> None:
-        """What has come of one process.
-
-        Args:
-            rows: As `rows_in` gives them.
-            entered_s: (N,) when they were entered, on the clock of the steps.
-            stages: (N,) in which stage they were called, as the role counts its stages; below 0: in none.
+        """What has come of one process: rows, when each was entered on the clock of the steps, and in which stage it
+        was called, as the role counts its stages; below 0: in none.
         """
         if len(self._numbers) >= _PROCESSES_AT_MOST:
             self._numbers, self._roles, self._rows = {}, {}, 0
@@ -121,11 +113,8 @@ class EnteredSteps:
         self._rows = sum(len(part) for waiting in lists for part in waiting)
 
     def closed(self, step: RoleStep, stages: Sequence[int]) -> RoleStep:
-        """A step that is closed now, with what was called in it; kept for what rings tell of it later.
-
-        Args:
-            step: The next of its role.
-            stages: Of each of its stages the number, as `put` has them.
+        """A step that is closed now, with what was called in it; kept for what rings tell of it later. `stages`: the
+        number of each of its stages, as `put` has them.
         """
         of_role = self._roles.setdefault(step.role, _OfRole())
         of_role.decode()

@@ -13,9 +13,7 @@ from pathlib import Path
 from typing import Iterable, Iterator, Sequence
 
 from ..errors import MstxkitError
-from ..store import documents, fate, layout, messages, request
-from ..store.control_folder import ControlFolder
-from ..store.documents import Unusable
+from ..store import fate, layout, request
 from ..store.fate import Asked, Fates, Heard, Progress
 from ..store.report import DONE, EXPIRED, FAILED, IN_A_SESSION
 from ..store.session_file import sessions
@@ -38,20 +36,14 @@ class Escalations:
     """
 
     def __init__(self, run: Path, run_id: str, verdicts: Iterable[Verdict] = ()) -> None:
-        self._control, self._run = ControlFolder(run, run_id), str(run)
-        self._speakers = Speakers(self._control)
+        self._speakers, self._run, self._run_id = Speakers(run, run_id), str(run), run_id
         self._earlier: dict[str, Earlier] = {}
         self._request_of: dict[str, str] = {}
         self._why: dict[str, str] = {}
         self._final: set[tuple[str, str]] = set()  # id and kind: another kind of it may be one to act on
         self._cancels: dict[str, str] = {}
-        # Until when a verdict waits for a peer; ranks that have never answered a request that came to nothing by that.
-        self._peer_until_s: dict[str, float] = {}
-        self._mute: dict[str, tuple[int, ...]] = {}
-        self._checks_s = 0.0
-        self._state: tuple[int, ...] = ()
-        self._asked: dict[str, Asked] = {}
-        self._looks_s = self._acts_until_s = 0.0
+        self._peer_until_s: dict[str, float] = {}  # until when a verdict waits for a peer
+        self._looks_s = self._checks_s = self._acts_until_s = 0.0
         for verdict in verdicts:
             if verdict.request:
                 self._remember(acting.asked_by(verdict, verdict.request, verdict.time_ns))
@@ -137,26 +129,19 @@ class Escalations:
         return Peers(blamed, sorted(unheard), mute, time.monotonic() < until_s)
 
     def _mute_of(self, verdict: Verdict) -> dict[str, tuple[int, ...]]:
-        return {id: ranks for id, ranks in self._mute.items() if self._earlier[id].verdict == verdict.id}
+        return {id: of.mute for id, of in self._earlier.items() if of.mute and of.verdict == verdict.id}
 
     def _sent(self, wish: Wish, verdict: Verdict, now_ns: int) -> NotAsked | None:
-        fields = {
-            "stage": wish.stage, "ranks": list(wish.ranks), "steps": 1, "preset": wish.preset,
-            "reason": f"the judge: {wish.reason}"[: request.WORDS_AT_MOST], "occasion": wish.occasion,
-            "role": layout.role_in_names(verdict.role),
-        }  # fmt: skip
         try:
-            asked = request.checked(fields, request.Known((wish.stage,), wish.ranks, (wish.preset,)), "verdict", now_ns)
-            self._control.send(messages.of_request(asked))
+            id = self._speakers.ask(wish, layout.role_in_names(verdict.role), now_ns)
         except MstxkitError as exc:
             return NotAsked(str(exc)[:300])
-        self._remember(acting.asked_by(verdict, asked.id, now_ns))
+        self._remember(acting.asked_by(verdict, id, now_ns))
         return None
 
     def _remember(self, earlier: Earlier) -> None:
-        if earlier.id in self._mute:
-            return
-        if earlier.id in self._earlier or len(self._earlier) < _EARLIER_AT_MOST:
+        is_known = earlier.id in self._earlier
+        if not earlier.mute and (is_known or len(self._earlier) < _EARLIER_AT_MOST):
             self._earlier[earlier.id] = earlier
             self._request_of[earlier.verdict] = earlier.id
             self._why.pop(earlier.verdict, None)
@@ -176,28 +161,22 @@ class Escalations:
 
     def _learn(self, now_ns: int) -> None:
         """What was asked for before, by other judges too, and which of it is open."""
-        self._learn_asked()
-        for asked in self._asked.values():
-            of, before = acting.verdict_in(asked.request.occasion), self._earlier.get(asked.request.id)
+        for id, asked in self._speakers.asked().items():
+            of, before = acting.verdict_in(asked.request.occasion), self._earlier.get(id)
             if of is not None:
                 is_recent = abs(now_ns - asked.request.created_ns) <= _OPEN_AT_MOST_NS
-                self._remember(before or Earlier(asked.request.id, *of, asked.request.created_ns, is_recent))
+                self._remember(before or Earlier(id, *of, asked.request.created_ns, is_recent))
         for id, earlier in self._earlier.items():
             if earlier.is_open:
                 self._earlier[id] = earlier._replace(is_open=not self._has_ended(id))
 
-    def _learn_asked(self) -> None:
-        state = documents.state_of(self._control.path / layout.REQUESTS)
-        if state != self._state:
-            self._asked, self._state = {each.request.id: each for each in self._newest()}, state
-
     def _has_ended(self, id: str) -> bool:
-        return id not in self._asked or self._progress(self._asked[id]).has_ended
+        asked = self._speakers.asked().get(id)
+        return asked is None or self._progress(asked).has_ended
 
     def _progress(self, asked: Asked) -> Progress:
         ranks = set(asked.request.ranks_in(0, asked.suspects))
-        speakers, of_run = self._speakers.of_ranks(ranks), (self._run, self._control.run_id)
-        return Fates(speakers, lambda: sessions(*of_run)).progress(asked)
+        return Fates(self._speakers.of_ranks(ranks), lambda: sessions(self._run, self._run_id)).progress(asked)
 
     def _who_may_be_asked(self, verdict: Verdict) -> tuple[list[Heard], set[int]]:
         """Those that may be asked, nearest to the rank first; and the ranks that several processes have."""
@@ -213,14 +192,13 @@ class Escalations:
 
     def _cancel(self) -> None:
         """Requests of verdicts that hold no more, unless they have begun."""
-        by_id = {asked.request.id: asked for asked in self._newest()} if self._cancels else {}
         for id, why in list(self._cancels.items()):
-            asked = by_id.get(id)
+            asked = self._speakers.asked().get(id)
             if asked is not None and asked.cancelled is None:
                 progress = self._progress(asked)
                 begun = any(report.state in (*IN_A_SESSION, DONE) or report.recorded for report in progress.reports)
                 if not (begun or progress.has_ended):
-                    self._control.send(messages.of_cancel(id, f"the verdict was withdrawn: {why}"[:300]))
+                    self._speakers.cancel(id, f"the verdict was withdrawn: {why}"[:300])
             self._cancels.pop(id)
 
     def _ended(self, holding: Sequence[Verdict]) -> list[Verdict]:
@@ -232,19 +210,15 @@ class Escalations:
         if not asking or time.monotonic() < self._checks_s:
             return []
         self._checks_s = time.monotonic() + _LOOKS_EVERY_S
-        self._learn_asked()
         before = dict(self._why)
         for verdict, id in asking:
-            asked = self._asked.get(id)
+            asked = self._speakers.asked().get(id)
             mute = self._never_answered(asked, verdict) if asked is not None else ()
-            self._earlier[id] = self._earlier[id]._replace(
-                is_open=not (mute or self._has_ended(id)), is_void=bool(mute)
-            )
+            self._earlier[id] = self._earlier[id]._replace(is_open=not (mute or self._has_ended(id)), mute=mute)
             if asked is not None and mute:
-                self._mute[id] = mute
                 del self._request_of[verdict.id]
                 if asked.cancelled is None:
-                    self._control.send(messages.of_cancel(id, f"{acting.who(mute)} never answered"))
+                    self._speakers.cancel(id, f"{acting.who(mute)} never answered")
             elif asked is not None and not self._earlier[id].is_open:
                 self._why[verdict.id] = acting.what_failed(self._progress(asked).reports)
         return [self.noted(v) for v, _ in asking if self._why.get(v.id, "") != before.get(v.id, "")]
@@ -257,9 +231,3 @@ class Escalations:
         if own is None or own.state != EXPIRED or any(report.recorded for report in words.values()):
             return ()
         return tuple(rank for rank in ranks if rank not in words or words[rank].state == FAILED)
-
-    def _newest(self) -> list[Asked]:
-        try:
-            return fate.asked(self._control)
-        except Unusable:
-            return []  # whoever sends replaces it

@@ -5,17 +5,17 @@ history, for the work that there was. And what one or a few do alone.
 from __future__ import annotations
 
 import math
-from typing import Any, Callable, Collection, Hashable, Iterable, NamedTuple, Sequence
+from typing import Any, Callable, Collection, Hashable, Iterable, Sequence
 
 import numpy as np
-import numpy.typing as npt
 
 from ..store.verdicts import ALL_SLOW, SERIAL
 from ..triggers import slow_rank, slow_stage
 from ..triggers.late_rank import middle_of
 from ..triggers.serial import Serial
-from .columns import At, Matrix, Regression, Vector, grown, or_zero
-from .cutting import BEFORE, IN, Piece
+from .columns import COLUMNS, Regression, or_zero
+from .cutting import BEFORE, IN, Piece, are_of
+from .evidence import Matrix, Truths, Vector, Whole
 from .feeds import CONTROLLER, Feeds
 from .findings import EVERYTHING, Finding, Key, Surplus
 from .losses import LossRatio, StepLoss
@@ -29,39 +29,15 @@ _FOLLOWS, _FOLLOWS_CHANGED = 0.03, 0.002
 _STEPS = 10  # so many make a history
 
 
-class LevelsNow(NamedTuple):
-    """One step of K pieces.
-
-    Args:
-        at: (K,) columns.
-        level: (K,) logarithm of the time; NaN: not seen.
-        work: (K, F) logarithms of the work.
-        cost: (K, F) by how much the former goes with the latter, as far as it is known from elsewhere.
-    """
-
-    at: At
-    level: Vector
-    work: Matrix
-    cost: Matrix
-
-
 class Levels:
     """What is usual for each piece: (C,) level, noise and work, and what has been added up against it."""
 
     def __init__(self, features: int) -> None:
-        self.seen, self.level, self.variance, self._last = (np.zeros(0) for _ in range(4))
-        self.work = np.zeros((0, features))
-        self.change = slow_rank.empty(0)
+        self.seen, self.level, self.variance, self._last = np.zeros((4, COLUMNS))
+        self.work, self.change = np.zeros((COLUMNS, features)), slow_rank.empty(COLUMNS)
         self._regression = Regression(features)
 
-    def widen(self, columns: int) -> None:
-        """Room for so many columns."""
-        self._regression.widen(columns)
-        arrays = self.seen, self.level, self.variance, self._last, self.work
-        self.seen, self.level, self.variance, self._last, self.work = (grown(values, columns) for values in arrays)
-        self.change = slow_rank.AddedUp(*(grown(values, columns) for values in self.change))
-
-    def add(self, settings: slow_stage.SlowStage, now: LevelsNow, is_judged: bool) -> None:
+    def add(self, settings: slow_stage.SlowStage, now: MeasuredStep, is_judged: bool) -> None:
         """One step more; nothing is added up as long as there is no history, or where it is not to be judged."""
         at = now.at
         is_there = np.isfinite(now.level)
@@ -77,7 +53,7 @@ class Levels:
         self._learn(settings, now, off, noise, more_work)
 
     def _learn(
-        self, settings: slow_stage.SlowStage, now: LevelsNow, off: Vector, noise: Vector, more_work: Matrix
+        self, settings: slow_stage.SlowStage, now: MeasuredStep, off: Vector, noise: Vector, more_work: Matrix
     ) -> None:
         at, is_there = now.at, np.isfinite(now.level)
         seen = self.seen[at]
@@ -107,31 +83,21 @@ class Levels:
         moved = np.log(np.maximum(np.exp(self.level) - before_s, 0.0) + now_s)
         self.level = np.where(self.seen > 0, moved, self.level)
 
-    def drop(self, columns: At) -> None:
+    def drop(self, columns: Whole | int) -> None:
         """What has been added up against their history was something else."""
         for part in self.change:
             part[columns] = 0.0
 
     def begin_anew(self, column: int) -> None:
         """What is measured there is something else from now on."""
-        if 0 <= column < len(self.level):
+        if column >= 0:
             for part in (self.seen, self.variance, *self.change):
                 part[column] = 0.0
 
     def forget(self, column: int) -> None:
         """What has changed becomes what is usual."""
-        if column >= len(self.level):
-            return  # it was never compared
         self.level[column] += self.change.mean[column]
-        for part in self.change:
-            part[column] = 0.0
-
-
-class SlowerForAll(NamedTuple):
-    """Args: findings: What has become slower. asks: Stages whose inside is worth knowing."""
-
-    findings: list[Finding]
-    asks: list[str]
+        self.drop(column)
 
 
 class Everybody:
@@ -142,7 +108,7 @@ class Everybody:
 
     def learn(
         self, limits: slow_stage.SlowStage, measured: MeasuredStep, is_judged: bool, explained: Collection[str]
-    ) -> npt.NDArray[np.bool_]:
+    ) -> Truths:
         """(K,): which pieces can be compared with their own history: not those of which it is known why they are slow,
         from which nothing is learned either.
         """
@@ -153,8 +119,8 @@ class Everybody:
         is_explained = np.array([kind.stage in explained for kind in measured.kinds], bool)
         self.levels.drop(measured.at[is_explained])
         is_sure &= ~is_explained
-        now = LevelsNow(measured.at, np.where(is_sure, measured.level, np.nan), measured.work, measured.cost)
-        self.levels.add(limits, now, is_judged)
+        level = np.where(is_sure, measured.level, np.nan)
+        self.levels.add(limits, measured._replace(level=level), is_judged)
         return np.asarray(is_sure)
 
     def changed_stages(self, limits: slow_stage.SlowStage, columns: Iterable[Hashable]) -> set[str]:
@@ -166,13 +132,9 @@ class Everybody:
     def find(
         self, limits: slow_stage.SlowStage, measured: MeasuredStep, explained: Collection[str], step_s: float,
         base_s: float, may_hide: Callable[[Piece, int, int], bool],
-    ) -> SlowerForAll:  # fmt: skip
-        """What has become slower for all.
-
-        Args:
-            explained: Stages of which it is known why they are slow.
-            step_s, base_s: How long a step takes; times are compared as logarithms of so much more.
-            may_hide: May somebody be late inside of a piece, in this mode, unseen for so many steps?
+    ) -> tuple[list[Finding], list[str]]:  # fmt: skip
+        """What has become slower for all; and stages whose inside is worth knowing. `explained`: stages of which it is
+        known why they are slow. `may_hide`: may somebody be late in a piece, in this mode, unseen for so many steps?
         """
         at = measured.at
         is_sure = self.learn(limits, measured, True, explained)
@@ -180,11 +142,11 @@ class Everybody:
         lost_s = -np.expm1(-change.mean) * (measured.usual_s + base_s)
         fires = slow_stage.fires(limits, change) & is_sure
         # Gaps in which nobody does anything are all of whoever begins the stages: what they cost together counts.
-        is_gap = np.array([kind.where == BEHIND_GAP for kind in measured.kinds], bool)
+        is_gap = are_of(measured.kinds, BEHIND_GAP)
         fires &= np.where(is_gap, lost_s[fires & is_gap].sum(), lost_s) >= limits.impact * step_s
         asks = slow_stage.asks(limits, change) & is_sure & (measured.mode != FREE)
         asks &= lost_s >= 0.5 * limits.impact * step_s
-        slower = SlowerForAll([], [])
+        findings, asked = list[Finding](), list[str]()
         order = np.argsort(-change.score, kind="stable")
         for piece in order[(fires | asks)[order]].tolist():
             kind = measured.kinds[piece]
@@ -192,11 +154,11 @@ class Everybody:
                 continue
             is_hidden = may_hide(kind, int(measured.mode[piece]), int(change.steps[piece]))
             if asks[piece] and is_hidden:
-                slower.asks.append(kind.stage)
+                asked.append(kind.stage)
             is_open = kind.where in (BEFORE, BEHIND_GAP) and self._feeds.may_end_with_another(self._role, kind.stage)
             if fires[piece] and not is_open:
-                slower.findings.append(self._finding(limits, measured, piece, change, lost_s, is_hidden))
-        return slower
+                findings.append(self._finding(limits, measured, piece, change, lost_s, is_hidden))
+        return findings, asked
 
     def _finding(
         self, limits: slow_stage.SlowStage, measured: MeasuredStep, piece: int, change: slow_rank.AddedUp,
@@ -232,7 +194,7 @@ class AloneInStages:
         """Those of this step that have cost enough for long enough. `keys`: of its members. `lost`: what the step loses
         by time that is taken away.
         """
-        here = np.isfinite(measured.took_s) & np.array([kind.where == IN for kind in measured.kinds], bool)
+        here = np.isfinite(measured.took_s) & are_of(measured.kinds, IN)
         is_few = here.any(axis=0) & (here.sum(axis=0) <= max(1, limits.alone * len(keys))) & (len(keys) > 1)
         findings = []
         for piece in np.flatnonzero(is_few & (measured.mode != FED)).tolist():

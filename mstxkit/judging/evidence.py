@@ -5,19 +5,21 @@ Live summaries, a run's tables and the simulator all give these; the judge knows
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Mapping, NamedTuple
+from typing import Mapping, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from ..host import parts
 
-if TYPE_CHECKING:
-    import numpy.typing as npt
+# Arrays of the judge: of one axis or of several, of whole numbers, of what is so or not.
+Seconds = npt.NDArray[np.float64]
+Vector = npt.NDArray[np.float64]
+Matrix = npt.NDArray[np.float64]
+Whole = npt.NDArray[np.int64]
+Truths = npt.NDArray[np.bool_]
 
-    Seconds = npt.NDArray[np.float64]
-    Whole = npt.NDArray[np.int64]
-
-FLIGHT_RECORDER, STAGE_ENTRY, DEVICE, CALL = SOURCES = ("flight_recorder", "stage_entry", "device", "call")
+FLIGHT_RECORDER, STAGE_ENTRY, DEVICE, CALL = ("flight_recorder", "stage_entry", "device", "call")
 
 MEET, SEND, RECEIVE, TAKE = range(4)
 
@@ -54,7 +56,7 @@ class Collectives(NamedTuple):
         stage: (K,) in which stage of that member, as an index of `RoleStep.stages`; -1: in none.
         groups: Group to the ranks of it, where they are known. Of sends and receives: (who sends, who receives), a
             group of its own for each pair and direction, so that the n-th receive takes what the n-th send gave.
-        source: One of SOURCES.
+        source: FLIGHT_RECORDER, say.
         kind: (K,) MEET, SEND, RECEIVE, or TAKE: from a queue or another process, alone; None: all of them meet.
         waited_s: (K,) for how long that member did nothing but wait for it until it was over; NaN: not known.
         is_of_host: (K,) does it tell of the host alone, whose device is behind? None: of none.
@@ -70,19 +72,19 @@ class Collectives(NamedTuple):
     source: str = FLIGHT_RECORDER
     kind: Whole | None = None
     waited_s: Seconds | None = None
-    is_of_host: npt.NDArray[np.bool_] | None = None
+    is_of_host: Truths | None = None
 
     @property
-    def is_meeting(self) -> npt.NDArray[np.bool_]:
+    def is_meeting(self) -> Truths:
         """(K,): do all wait for each other in it?"""
         return np.ones(len(self.member), bool) if self.kind is None else self.kind == MEET
 
     @property
-    def is_taking(self) -> npt.NDArray[np.bool_]:
+    def is_taking(self) -> Truths:
         """(K,): does a member wait for something other than the members?"""
         return np.zeros(len(self.member), bool) if self.kind is None else self.kind == TAKE
 
-    def only(self, keep: npt.NDArray[np.bool_] | Whole) -> Collectives:
+    def only(self, keep: Truths | Whole) -> Collectives:
         """Those entries alone: a mask, or their places in the order that is wanted."""
         of_each = {name: getattr(self, name) for name in self._fields if name not in ("groups", "source")}
         return self._replace(**{name: value[keep] for name, value in of_each.items() if value is not None})

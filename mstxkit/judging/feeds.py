@@ -12,14 +12,12 @@ from collections import deque
 from typing import Mapping, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from .cutting import BEFORE, IN, Piece, StepPieces
-from .evidence import RoleStep
+from .evidence import RoleStep, Vector, Whole
 from .measuring import FED
 from .replay import Course, Feed, Place
 
-Vector = npt.NDArray[np.float64]
 # What is known of a role that is named nowhere, as its members only wait and begin stages of others.
 CONTROLLER = "controller"
 # Steps of each other role that are remembered, members that are looked at, and pairs of pieces and sources.
@@ -44,8 +42,8 @@ class _Events(NamedTuple):
 
     at_s: Vector
     took_s: Vector
-    step: npt.NDArray[np.int64]
-    member: npt.NDArray[np.int64]
+    step: Whole
+    member: Whole
 
 
 class _Tie(NamedTuple):
@@ -115,10 +113,6 @@ class Feeds:
         of_role.append(_Ended(step.step, step.stages, step.entered_s, step.left_s, step.waits_for))
         self._ended_s[role] = max(self._ended_s.get(role, -math.inf), float(np.nanmax(step.left_s, initial=-math.inf)))
         self._events = {source: events for source, events in self._events.items() if source[0] != role}
-
-    def source(self, role: str, kind: Piece) -> Source | None:
-        """By the end of which role's stage that piece is over; None where that is not known."""
-        return self._fed.get((role, kind))
 
     def roles_of(self, role: str, waits_for: Mapping[str, str]) -> Mapping[Piece, str]:
         """The pieces of a role that another side decides, and which that is; "": nobody says.
@@ -250,13 +244,13 @@ class Feeds:
         does anything in it. Where the other's step is not over yet, it is that of the step before; NaN: not known.
         """
         took_s, fed, before = pieces.took_s.copy(), self.roles_of(role, {}), [*self._pending[role]][-2:-1]
-        for at in [at for at, kind in enumerate(pieces.kinds) if kind.where == BEFORE and kind in fed]:
-            kind = pieces.kinds[at]
-            lag_s = self._lag_s(role, step, kind, pieces.done_s[:, at])
-            for of_kind, done_s, _ in before[0].pieces if before and np.isnan(lag_s).all() else ():
-                if of_kind == kind:
-                    lag_s[:] = np.median(self._lag_s(role, before[0].step, kind, done_s))
-            took_s[:, at] = np.minimum(lag_s, took_s[:, at])
+        done_before = {kind: (of.step, kind, done_s) for of in before for kind, done_s, _ in of.pieces}
+        for at, kind in enumerate(pieces.kinds):
+            if kind.where == BEFORE and kind in fed:
+                lag_s = self._lag_s(role, step, kind, pieces.done_s[:, at])
+                if kind in done_before and np.isnan(lag_s).all():
+                    lag_s[:] = np.median(self._lag_s(role, *done_before[kind]))
+                took_s[:, at] = np.minimum(lag_s, took_s[:, at])
         return pieces._replace(took_s=took_s)
 
     def _lag_s(self, role: str, step: int, kind: Piece, done_s: Vector) -> Vector:
@@ -278,7 +272,7 @@ class Feeds:
         It is the source's last end before it went on; where the source is always as many steps behind, its last end of
         that step: another member of it may have ended its next one since, or that step may not be over yet.
         """
-        source = self.source(role, kind)
+        source = self._fed.get((role, kind))
         events = None if source is None else self._events_of(source)
         if source is None or events is None or not len(events.at_s):
             return None
@@ -311,7 +305,7 @@ def _read_events(steps: deque[_Ended], stage: str) -> _Events:
     return _Events(at_s[kept], took_s[kept], of_step[kept], member[kept])
 
 
-def _last_before(events_s: Vector, done_s: Vector) -> npt.NDArray[np.int64]:
+def _last_before(events_s: Vector, done_s: Vector) -> Whole:
     """Which of the events was the last before each; -1: none."""
     return np.asarray(np.searchsorted(events_s, np.where(np.isfinite(done_s), done_s, -np.inf), side="right") - 1)
 

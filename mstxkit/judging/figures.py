@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Iterable, Iterator, Mapping
+from typing import Iterable, Iterator, Mapping
 
 import numpy as np
 
@@ -11,12 +11,9 @@ from ..store.metrics_setting import NOTHING_KNOWN, Flops
 from ..triggers.late_rank import middle_of
 from .columns import or_zero
 from .cutting import IN, Piece
-from .evidence import RoleStep
+from .evidence import RoleStep, Seconds, Whole
 from .measuring import FREE, WAITS
 from .shaping import compared
-
-if TYPE_CHECKING:
-    from .evidence import Seconds, Whole
 
 PREFIX = "mstxkit"
 _NS = 1e9
@@ -31,14 +28,8 @@ def of_step(
 ) -> RoleFigures:  # fmt: skip
     """Of each stage the longest time of a member, the median, who is slowest, and tokens a second where they are known;
     and who came last. A controller's wait is in none of it, but where nobody works: then it has the stages to itself,
-    and no members.
-
-    Args:
-        step: As it was judged.
-        origin_ns: Wall clock at which its times count 0.
-        flops: What a token costs, and what a device can do.
-        modes: Where members wait for each other.
-        wait_ratio: Which share of the step a member waits for others.
+    and no members. `origin_ns`: wall clock at which its times count 0. `modes`: where members wait for each other.
+    `wait_ratio`: for which share of the step.
     """
     working = compared(step)
     has_work = bool(np.isfinite(working.entered_s).any())

@@ -8,13 +8,11 @@ before, though when all are done varies far more.
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
 from ..triggers.late_rank import middle_of
+from .evidence import Matrix, Vector, Whole
 
-Vector = npt.NDArray[np.float64]
-Matrix = npt.NDArray[np.float64]
-Rows = npt.NDArray[np.int64]
+Rows = Whole
 # Looked at in so many steps, of no more members than this; rows there must be.
 _STEPS, _MEMBERS_AT_MOST, _ROWS_LEAST = 8, 1024, 3
 _LOOKS = 3 * _STEPS
@@ -30,12 +28,6 @@ class RowOrder:
         self._seen: dict[int, list[Vector]] = {}
         self._apart: set[int] = set()
         self._known: dict[int, Rows] = {}
-
-    def forget(self) -> None:
-        """Members have come or gone."""
-        self._seen.clear()
-        self._apart.clear()
-        self._known.clear()
 
     def of(self, column: int) -> Rows | None:
         """(M,) the row of each member in a piece, from 0 on; None: they are in none, as far as is known."""
@@ -87,12 +79,8 @@ def waited_for_rows_behind(rows: Rows, more_s: Vector) -> Vector:
 
 
 def handed_on(rows: Rows, took_s: Vector, lead: Vector, less_s: Vector) -> Vector:
-    """(M,) by how much earlier each is done where each row waits for the one before.
-
-    Args:
-        took_s: (M,) from when it came to when it was done.
-        lead: (M,) by how much earlier it comes.
-        less_s: (M,) taken away of what it takes after the row before.
+    """(M,) by how much earlier each is done where each row waits for the one before: who took so long since it came,
+    comes earlier by its lead, and takes so much less after the row before.
     """
     earlier: Vector = lead + less_s
     first_s = middle_of(took_s[rows == 0])

@@ -9,12 +9,8 @@ from __future__ import annotations
 from typing import Any, NamedTuple, Sequence
 
 import numpy as np
-import numpy.typing as npt
 
-from .evidence import CALL, Collectives, RoleStep
-
-Vector = npt.NDArray[np.float64]
-Whole = npt.NDArray[np.int64]
+from .evidence import CALL, Collectives, Matrix, RoleStep, Truths, Vector, Whole
 
 
 class GroupTime(NamedTuple):
@@ -38,11 +34,11 @@ class Inside(NamedTuple):
         entered: The entries; None: they are kept no more.
     """
 
-    own_s: npt.NDArray[np.float64]
-    between_s: npt.NDArray[np.float64]
-    error_s: npt.NDArray[np.float64]
-    waits_s: npt.NDArray[np.float64]
-    uneven_s: npt.NDArray[np.float64]
+    own_s: Matrix
+    between_s: Matrix
+    error_s: Matrix
+    waits_s: Matrix
+    uneven_s: Matrix
     groups: tuple[GroupTime, ...]
     entered: Entered | None
 
@@ -50,9 +46,6 @@ class Inside(NamedTuple):
 def inside(step: RoleStep, rings: Collectives) -> Inside:
     """What these collectives tell of this step."""
     shape, entered = (len(step.members), len(step.stages)), entries_of(step, rings)
-    if not len(entered.call):
-        none_s = np.zeros(shape)
-        return Inside(np.full(shape, np.nan), none_s, none_s, none_s, none_s, (), entered)
     rings = entered.rings
     place, size = rings.member * shape[1] + rings.stage, shape[0] * shape[1]
     counted = np.bincount(place[~rings.is_taking], minlength=size)
@@ -86,18 +79,15 @@ class Entered(NamedTuple):
     rings: Collectives
     call: Whole
     own_s: Vector
-    has_waited: npt.NDArray[np.bool_]
-    is_crossing: npt.NDArray[np.bool_]
+    has_waited: Truths
+    is_crossing: Truths
     waits_s: Vector
-    behind_s: npt.NDArray[np.float64]
+    behind_s: Matrix
 
 
 def entries_of(step: RoleStep, rings: Collectives) -> Entered:
     """The entries that tell anything, with each member's own time before them."""
     rings = _usable(rings, len(step.members), len(step.stages))
-    if not len(rings.member):
-        none, none_s = np.zeros(0, bool), rings.entered_s
-        return Entered(rings, rings.member, none_s, none, none, none_s, np.zeros(step.left_s.shape))
     is_new = np.ones(len(rings.member), bool)
     is_new[1:] = (np.diff(rings.group) != 0) | (np.diff(rings.sequence) != 0)
     call, last_entered = np.cumsum(is_new) - 1, np.maximum.reduceat(rings.entered_s, np.flatnonzero(is_new))
@@ -115,9 +105,7 @@ def _usable(rings: Collectives, members: int, stages: int) -> Collectives:
     return rings.only(order)
 
 
-def _own_times(
-    step: RoleStep, rings: Collectives, released: Vector
-) -> tuple[Vector, npt.NDArray[np.bool_], npt.NDArray[np.bool_], Vector]:
+def _own_times(step: RoleStep, rings: Collectives, released: Vector) -> tuple[Vector, Truths, Truths, Vector]:
     """(K,) own time that led to each entry, whether it has waited before, whether clocks of two members tell, and what
     it waits there.
 
@@ -153,7 +141,7 @@ def _meanwhile(rings: Collectives, order: Whole) -> Vector:
     """
     if rings.waited_s is None:
         return np.zeros(len(order))
-    waited_s, first_s = np.nan_to_num(rings.waited_s[order]), rings.entered_s.min()
+    waited_s, first_s = np.nan_to_num(rings.waited_s[order]), rings.entered_s.min(initial=np.inf)
     apart_s = rings.member[order] * (np.nanmax(rings.left_s, initial=first_s) - first_s + 1.0)  # no two overlap
     entered, over = rings.entered_s[order] + apart_s, rings.left_s[order] + apart_s
     by_end = np.argsort(np.where(waited_s > 0, over, np.nan))[: np.count_nonzero(waited_s > 0)]
@@ -165,7 +153,7 @@ def _meanwhile(rings: Collectives, order: Whole) -> Vector:
     return np.roll(np.where(np.isfinite(meanwhile), np.maximum(0.0, meanwhile), 0.0), 1)
 
 
-def _behind(step: RoleStep, rings: Collectives, call: Whole) -> npt.NDArray[np.float64]:
+def _behind(step: RoleStep, rings: Collectives, call: Whole) -> Matrix:
     """(M, S) by how much later than the first of those in its last collective of a stage a member left that stage:
     what it does behind that collective.
     """
@@ -177,14 +165,14 @@ def _behind(step: RoleStep, rings: Collectives, call: Whole) -> npt.NDArray[np.f
     last = order[is_last]
     member, stage, at = rings.member[last], rings.stage[last], call[last]
     left = step.left_s[member, stage]
-    first, count = np.full(call.max() + 1, np.inf), np.bincount(at, minlength=call.max() + 1)
+    first, count = np.full(len(call), np.inf), np.bincount(at, minlength=len(call))
     np.fmin.at(first, at, left)
     behind = np.zeros(step.left_s.shape)
     behind[member, stage] = np.where((count[at] > 1) & np.isfinite(left), left - first[at], 0.0)
     return behind
 
 
-def _alike(own_s: npt.NDArray[np.float64], counted: Whole, places: Sequence[str]) -> npt.NDArray[np.float64]:
+def _alike(own_s: Matrix, counted: Whole, places: Sequence[str]) -> Matrix:
     """Only members with as many as most of those in their place: others did other work, or their ring began later."""
     of_place = np.unique(places, return_inverse=True)[1].reshape(-1)
     is_alike = np.zeros(counted.shape, bool)

@@ -6,13 +6,14 @@ judged = judge.close(step, time.time_ns())
 
 from __future__ import annotations
 
+from itertools import compress
 from typing import Iterable, Iterator, Sequence
 
 from ..store.verdicts import ALL_SLOW, Verdict
 from ..triggers import every_n, on_request
 from .cutting import Piece
 from .evidence import Peer, RoleStep
-from .findings import Finding, Key, RoleFound
+from .findings import Finding, RoleFound
 from .gates import Gates
 from .judged import LIGHT, RINGS, Judged, Want
 from .left import EXPLAINED, OF_NOBODY, LeftVerdicts
@@ -32,11 +33,7 @@ PART_OF_ANOTHER = "part of what another verdict tells of"
 
 
 class _Asked:
-    """When a role's rings may be asked for again.
-
-    Attributes:
-        times: How often they were, of late.
-    """
+    """When a role's rings may be asked for again, and how often they were, of late."""
 
     def __init__(self) -> None:
         self.times, self._last = 0, -_RINGS_EVERY_AT_MOST
@@ -78,7 +75,7 @@ class JobJudge:
         self._job, self._taking, self.counts = JobLosses(), TakingStages(), StepCounts()
         self._roles: dict[str, RoleHistory] = {}
         self._asked: dict[str, _Asked] = {}
-        self._standing: dict[tuple[str, Key], StandingVerdict] = {}
+        self._standing: list[StandingVerdict] = []
         self._left, self._ended = LeftVerdicts(standing), list(ended)
 
     def close(self, step: RoleStep, now_ns: int = 0) -> Judged:
@@ -91,7 +88,7 @@ class JobJudge:
             return Judged()
         step = self._taking.tell_waits(step)
         history = self._roles.get(step.role) or self._roles.setdefault(step.role, RoleHistory(step.role, self._job))
-        before = history.last_step if history.holding.steps else None
+        before = history.cutter.last_step if history.holding.steps else None
         is_late = before is not None and step.step <= before
         if not is_late:
             self.counts.learn(step)
@@ -109,7 +106,7 @@ class JobJudge:
     def is_of_next_attempt(self, step: RoleStep) -> bool:
         """Do other processes than those before, several of them, count from an earlier step on?"""
         history = self._roles.get(step.role)
-        before = () if history is None or step.step > history.last_step else history.members
+        before = () if history is None or step.step > history.cutter.last_step else history.members
         return _are_others(step.members, before)
 
     def of_next_attempt(self) -> JobJudge:
@@ -118,7 +115,7 @@ class JobJudge:
 
     def standing(self) -> list[Verdict]:
         """The verdicts that hold now, those too that an earlier judge has left and nobody has refuted."""
-        return [*(standing.verdict for standing in self._standing.values()), *self._left.verdicts()]
+        return [*(standing.verdict for standing in self._standing), *self._left.verdicts()]
 
     def judged_steps(self) -> dict[str, tuple[int, int]]:
         """Role to how many of its steps were closed, and how many of these could lead to a verdict."""
@@ -135,7 +132,7 @@ class JobJudge:
 
     def _explained(self, role: str) -> set[str]:
         """Stages of which it is known why they are slow."""
-        own = [standing for (of, key), standing in self._standing.items() if of == role and key.kind not in OF_NOBODY]
+        own = [standing for standing in self._of_role(role) if standing.finding.key.kind not in OF_NOBODY]
         return {stage for standing in own for stage in standing.stages}
 
     # Verdicts.
@@ -143,10 +140,9 @@ class JobJudge:
     def _end_with_attempt(self, step: RoleStep, before: Sequence[Peer], now_ns: int) -> list[Verdict]:
         """What was said of processes that are all gone, others being in their place: another attempt is going on."""
         ended, self._ended = self._ended, []
-        for place, standing in [*self._standing.items()] if _are_others(step.members, before) else ():
-            if place[0] == step.role:
-                del self._standing[place]
-                ended.append(standing.verdict)
+        for standing in self._of_role(step.role) if _are_others(step.members, before) else ():
+            self._standing.remove(standing)
+            ended.append(standing.verdict)
         return [
             verdict._replace(step=max(0, step.step), time_ns=now_ns, withdrawn="its attempt at the job is over")
             for verdict in ended
@@ -154,16 +150,15 @@ class JobJudge:
 
     def _follow(self, step: RoleStep, shown: RoleFound, now_ns: int, is_late: bool) -> Iterator[Verdict]:
         findings = {finding.key: finding for finding in shown.findings}
-        own = [(place, standing) for place, standing in self._standing.items() if place[0] == step.role]
-        for place, standing in own:
-            again = findings.pop(place[1], None)
-            # What came late tells of what rings show, and of nothing else that it is gone.
-            if not is_late or place[1].where in (INSIDE, LINK):
-                standing.follow(again, shown.has_rings)
-        share_out([standing for _, standing in own if standing.blames_a_rank])
-        for place, standing in own:
-            if not is_late or place[1].where in (INSIDE, LINK):
-                yield from self._said_again(standing, place, step, now_ns)
+        own = self._of_role(step.role)
+        seen_again = [findings.pop(standing.finding.key, None) for standing in own]
+        # What came late tells of what rings show, and of nothing else that it is gone.
+        is_told = [not is_late or standing.finding.key.where in (INSIDE, LINK) for standing in own]
+        for standing, again in compress(zip(own, seen_again), is_told):
+            standing.follow(again, shown.has_rings)
+        share_out([standing for standing in own if standing.finding.blames_a_rank])
+        for standing in compress(own, is_told):
+            yield from self._said_again(standing, step, now_ns)
         yield from self._new(step, [*findings.values()], shown, now_ns)
 
     def _new(self, step: RoleStep, findings: list[Finding], shown: RoleFound, now_ns: int) -> Iterator[Verdict]:
@@ -172,7 +167,7 @@ class JobJudge:
         for finding in sorted(findings, key=lambda finding: -len(finding.members)):
             if self._is_known_better(step.role, finding):
                 continue
-            others = self._standing.values() if finding.is_of_controller else self._of_role(step.role)
+            others = self._standing if finding.is_of_controller else self._of_role(step.role)
             standing = next((other for other in others if other.is_of_same_ranks(finding)), None)
             if standing is not None and not standing.is_explained_by(finding):
                 standing.join(finding)
@@ -187,26 +182,24 @@ class JobJudge:
 
     def _withdraw_parts_of(self, begun: StandingVerdict, step: RoleStep, now_ns: int) -> Iterator[Verdict]:
         """Single ranks named before it was seen that they are slow together with others, or inside of the stage."""
-        for place, standing in list(self._standing.items()):
-            is_part = place[0] == step.role and standing is not begun and begun.is_of_same_ranks(standing.finding)
-            if is_part and (len(begun.finding.members) > 1 or standing.is_explained_by(begun.finding)):
-                del self._standing[place]
+        for standing in self._of_role(step.role):
+            is_larger = len(begun.finding.members) > 1 or standing.is_explained_by(begun.finding)
+            if is_larger and begun.is_of_same_ranks(standing.finding):
+                self._standing.remove(standing)
                 yield standing.say(self._run, step.step, now_ns, PART_OF_ANOTHER)
 
-    def _said_again(
-        self, standing: StandingVerdict, place: tuple[str, Key], step: RoleStep, now_ns: int
-    ) -> Iterator[Verdict]:
-        why = ""
+    def _said_again(self, standing: StandingVerdict, step: RoleStep, now_ns: int) -> Iterator[Verdict]:
+        why, key = "", standing.finding.key
         if standing.is_gone():
             why = standing.why_gone(step.step)
-        elif place[1].kind in OF_NOBODY and place[1].stage in self._explained(step.role):
+        elif key.kind in OF_NOBODY and key.stage in self._explained(step.role):
             why = EXPLAINED
         elif self._is_part_of_another(standing):
             why = PART_OF_ANOTHER
         elif self._is_known_better(step.role, standing.finding):
             why = "one of them is named, by another verdict"
         if why:
-            del self._standing[place]
+            self._standing.remove(standing)
             standing.history.forget(standing.finding)
             yield standing.say(self._run, step.step, now_ns, why)
         elif standing.is_news():
@@ -214,16 +207,16 @@ class JobJudge:
 
     def _of_role(self, role: str) -> list[StandingVerdict]:
         """All that stand in a role."""
-        return [other for (of, _), other in self._standing.items() if of == role]
+        return [standing for standing in self._standing if standing.verdict.role == role]
 
     def _of_other_ranks(self, standing: StandingVerdict) -> list[StandingVerdict]:
         """Those in its role that blame other ranks."""
-        others = [other for other in self._of_role(standing.verdict.role) if other.blames_a_rank]
+        others = [other for other in self._of_role(standing.verdict.role) if other.finding.blames_a_rank]
         return [other for other in others if not other.is_of_same_ranks(standing.finding)]
 
     def _is_known_better(self, role: str, finding: Finding) -> bool:
         """Of several that are done at once: is one of them named by now?"""
-        named = (set(other.finding.part().members) for other in self._of_role(role) if other.blames_a_rank)
+        named = (set(other.finding.part().members) for other in self._of_role(role) if other.finding.blames_a_rank)
         return finding.is_hidden and not all(map(set(finding.members).isdisjoint, named))
 
     def _is_part_of_another(self, standing: StandingVerdict) -> bool:
@@ -238,17 +231,17 @@ class JobJudge:
         if is_left or any(other.is_of_same(standing) for other in self._of_role(standing.verdict.role)):
             return standing.finding.key.kind in OF_NOBODY
         others = self._of_other_ranks(standing)
-        if standing.blames_a_rank and others:
+        if standing.finding.blames_a_rank and others:
             standing.compare_with(parts_of(others))
         is_other = bool(others) or self._left.blames_another(standing.verdict)
-        return is_other and standing.blames_a_rank and not standing.costs_anything()
+        return is_other and standing.finding.blames_a_rank and not standing.costs_anything()
 
     def _is_nothing_alone(self, standing: StandingVerdict, findings: Iterable[Finding]) -> bool:
         """Would next to nothing be won without it, though no other rank stands out that would hide what it costs?
 
         It stood out by more than what is asked for, and yet others came as late for one reason or another.
         """
-        if not standing.blames_a_rank or standing.costs_anything(is_alone=True):
+        if not standing.finding.blames_a_rank or standing.costs_anything(is_alone=True):
             return False
         own = standing.finding.part().members
         others = [other for other in findings if other.blames_a_rank and not set(other.part().members) <= set(own)]
@@ -262,7 +255,7 @@ class JobJudge:
         if left is not None:  # an earlier judge has shown it already
             standing.verdict = standing.verdict._replace(id=left.id, since_step=left.since_step, request=left.request)
             standing.show_all(left.kind == ALL_SLOW)
-        self._standing[step.role, standing.finding.key] = standing
+        self._standing.append(standing)
         return standing.say(self._run, step.step, now_ns)
 
     # What else would be worth having.

@@ -33,12 +33,7 @@ class Want(NamedTuple):
 
 
 class Judged(NamedTuple):
-    """What comes of one step.
-
-    Args:
-        verdicts: Lines to write: each is new, has changed, or is withdrawn.
-        wants: What is asked for.
-    """
+    """What comes of one step: verdicts that are new, have changed, or are withdrawn; and what is asked for."""
 
     verdicts: tuple[Verdict, ...] = ()
     wants: tuple[Want, ...] = ()

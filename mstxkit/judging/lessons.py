@@ -10,21 +10,21 @@ import math
 import numpy as np
 
 from . import cutting
-from .columns import Ranks, Vector
+from .columns import Ranks
 from .cutting import BEFORE, Piece, StepPieces
-from .evidence import Peer, RoleStep
+from .evidence import Peer, RoleStep, Vector
 from .feeds import Feeds
 from .inside import Inside
 from .measuring import BASE_RATIO, BEHIND_GAP, MeasuredStep, Norms
-from .shaping import follow_length, key_of, length_s, with_inside
+from .shaping import key_of, length_s, with_inside
+
+# The usual length of a step follows each new one by this share of the difference, counted up to so many lengths: one
+# that is far longer than the others, as a clock was set or all stood still, says little of them.
+_FOLLOWS, _AT_MOST = 0.1, 3.0
 
 
 class StepCutter:
-    """Cuts a role's steps, one after the other: the gap before a step began when each was done with the one before.
-
-    Attributes:
-        last_step: The step that was cut last.
-    """
+    """Cuts a role's steps, one after the other: the gap before a step began when each was done with the one before."""
 
     def __init__(self) -> None:
         self.last_step, self._counts_by = -1, 0
@@ -44,12 +44,7 @@ class StepCutter:
 
 
 class RoleLessons:
-    """Those of one role, as long as its members are the same.
-
-    Args:
-        role: Its name.
-        feeds: What is known of the job's roles.
-        members: How many it has.
+    """Those of one role, as long as its members are the same. `members`: how many.
 
     Attributes:
         norms: Who waits where, and what the work costs.
@@ -68,7 +63,8 @@ class RoleLessons:
         took_s = length_s(pieces, step)
         if not math.isfinite(took_s) or took_s <= 0:
             return False
-        self.step_s = follow_length(self.step_s, took_s)
+        before_s = self.step_s or took_s
+        self.step_s = before_s + _FOLLOWS * (min(took_s, _AT_MOST * before_s) - before_s)
         if not 0.5 < self.base_s / (BASE_RATIO * self.step_s) < 2:
             self.base_s = BASE_RATIO * self.step_s
         self._feeds.learn(step, pieces, self.step_s)

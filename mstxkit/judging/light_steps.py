@@ -8,15 +8,15 @@ budgets are each rank's own, as for any request.
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Iterable, Iterator
 
-from ..errors import ConfigError, MstxkitError
-from ..stages import canonical
-from ..store import messages, request
-from ..store.control_folder import ControlFolder
-from ..store.report import Standing
+from ..errors import MstxkitError
+from ..store import fate
+from .acting import Wish
 from .judged import LIGHT, Want
+from .speakers import Speakers
 
 _PRESET, _NPU = "light", frozenset(("torch_npu", "mindspore"))
 # It costs every rank of the group a profiler that starts and stops.
@@ -25,14 +25,11 @@ _EVERY_S, _AT_MOST = 600.0, 6
 
 class LightSteps:
     """Of one run, asked for by whoever judges it. A judge that is started anew may ask once more.
-
-    Args:
-        run: The run folder.
-        run_id: Its id.
+    `run`, `run_id`: the run folder, and its id.
     """
 
     def __init__(self, run: Path, run_id: str) -> None:
-        self._control = ControlFolder(run, run_id)
+        self._speakers = Speakers(run, run_id)
         self._asked, self._asked_s = 0, -_EVERY_S
 
     def consider(self, wants: Iterable[Want], now_s: float) -> str:
@@ -52,25 +49,16 @@ class LightSteps:
         ranks = sorted(set(self._able(want, stage)))
         if len(ranks) < 2:  # of one alone nobody can say that it is late
             return ""
-        fields = {
-            "stage": stage, "ranks": ranks, "steps": 1, "preset": _PRESET, "reason": f"the judge: {want.why}"[:500],
-            "occasion": f"after step {want.since_step - 1}",
-        }  # fmt: skip
+        wish = Wish(f"after step {want.since_step - 1}", stage, tuple(ranks), _PRESET, want.why)
         try:
-            asked = request.checked(fields, request.Known((stage,), ranks, (_PRESET,)))
-            self._control.send(messages.of_request(asked))
+            return self._speakers.ask(wish, "", time.time_ns())
         except (MstxkitError, OSError):
             return ""
-        return asked.id
 
     def _able(self, want: Want, stage: str) -> Iterator[int]:
         """Ranks of the role that have an NPU's profiler, and run the stage."""
-        for ack in self._control.acknowledgements():
-            try:
-                standing = Standing.read(ack.document)
-            except (ConfigError, OverflowError):
-                continue
-            is_of_role = not want.role or not ack.role or ack.role == want.role
-            is_wanted = is_of_role and (not want.ranks or ack.rank in want.ranks)
-            if is_wanted and standing.backend in _NPU and stage in map(canonical, standing.stages):
-                yield ack.rank
+        for speaker in fate.heard(self._speakers.control):
+            is_of_role = not want.role or speaker.acknowledgement.role in ("", want.role)
+            is_wanted = is_of_role and (not want.ranks or speaker.rank in want.ranks)
+            if is_wanted and speaker.standing.backend in _NPU and stage in speaker.keys:
+                yield speaker.rank

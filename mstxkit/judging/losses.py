@@ -7,12 +7,11 @@ from dataclasses import dataclass
 from typing import Iterable, Iterator, NamedTuple, Sequence
 
 import numpy as np
-import numpy.typing as npt
 
 from . import cutting, replay
-from .columns import At, or_zero
-from .cutting import IN, StepPieces
-from .evidence import RoleStep
+from .columns import or_zero
+from .cutting import IN, StepPieces, are_of
+from .evidence import RoleStep, Vector, Whole
 from .feeds import Feeds, places_of
 from .findings import Surplus
 from .inside import Inside
@@ -21,7 +20,6 @@ from .measuring import FREE, HANDED, IN_A_ROW, INSIDE, UNKNOWN, WAITS, Norms
 from .replay import Course, Less, Place
 from .shaping import key_of
 
-Vector = npt.NDArray[np.float64]
 # The last steps are kept, so that a new verdict rests on more than one; so many are gone through for what one loses.
 _STEPS, _BYTES_AT_MOST = 12, 64 << 20
 _WINDOW, _WINDOW_OF_RINGS = 8, 2
@@ -64,19 +62,11 @@ class LossRatio:
 
 
 class JobLosses:
-    """Keeps the last steps of all roles of a job.
-
-    Attributes:
-        feeds: Who hands over to whom.
-    """
+    """Keeps the last steps of all roles of a job, and who hands over to whom."""
 
     def __init__(self) -> None:
         self.feeds = Feeds()
         self.roles: dict[str, Losses] = {}
-
-    def of(self, role: str, norms: Norms) -> Losses:
-        """Those of one role."""
-        return self.roles.setdefault(role, Losses(self, norms))
 
     def courses(self, those: Sequence[Course]) -> list[Course]:
         """The steps that have to do with these, in the order in which they were over."""
@@ -99,13 +89,8 @@ class Losses:
         self.steps, self._with_rings = deque[Course](maxlen=_STEPS), deque[Course](maxlen=_STEPS)
 
     def closed(self, step: RoleStep, pieces: StepPieces, tells: Inside | None, before_s: Vector | None) -> None:
-        """A step more.
-
-        Args:
-            step: Without controllers.
-            pieces: Its pieces, without those inside of stages.
-            tells: What its collectives tell; None: it has none.
-            before_s: (M,) when each member was done with the step before; None: not known.
+        """A step more, without controllers. `pieces`: without those inside of stages. `before_s`: (M,) when each member
+        was done with the step before; None: not known.
         """
         course = self._course(step, pieces, tells, before_s)
         for steps in (self.steps,) if tells is None else (self.steps, self._with_rings):
@@ -117,9 +102,7 @@ class Losses:
         _keep(self._with_rings, self._course(step, cutting.in_pieces(step, began_s), tells, began_s))
 
     def lately(self, parts: Sequence[Surplus], base_s: float, steps: int) -> Iterator[StepLoss]:
-        """What each of so many of the last steps that tell of it loses by some causes together, where it shows.
-        `base_s`: times are compared as logarithms of so much more.
-        """
+        """What each of so many of the last steps that tell of it loses by some causes together, where it shows."""
         of = list(self._of(parts))
         for at in range(max(0, len(of) - max(1, steps)), len(of)):
             lost = self._lost(of, at, parts, base_s)
@@ -134,7 +117,7 @@ class Losses:
         began_s = np.full(len(step.members), np.fmin.reduce(step.entered_s, axis=None, initial=np.nan))
         course = course or self._course(step, cutting.in_pieces(step, None), None, began_s)
         course, error_s = self._job.feeds.told_of(course), step.error_s[:, None]
-        is_stage = np.array([kind.where == IN for kind in course.kinds], bool)
+        is_stage = are_of(course.kinds, IN)
         in_doubt, waits = is_stage & (course.mode == UNKNOWN), course.mode == WAITS
         waits_s = np.where(waits, np.maximum(0.0, course.wait_s - error_s), course.wait_s)
         late_s = np.fmax.reduce(course.came_s, axis=0) - course.came_s - error_s
@@ -187,14 +170,10 @@ class Losses:
 
 
 def course_of(
-    step: RoleStep, pieces: StepPieces, norms: Norms, mode: At, tells: Inside | None, before_s: Vector | None = None
+    step: RoleStep, pieces: StepPieces, norms: Norms, mode: Whole, tells: Inside | None, before_s: Vector | None = None
 ) -> Course:
     """How the members of a step have gone through it, by what is known of their role; not yet by whom they were fed.
-
-    Args:
-        step, pieces, tells, before_s: As of `Losses.closed`.
-        norms: Who meets whom, and which rows there are.
-        mode: (K,) how each piece is over.
+    `mode`: (K,) how each piece is over. `before_s`: as of `Losses.closed`.
     """
     took_s = norms.own_s(pieces, mode, norms.last_came(pieces))
     handed = np.flatnonzero(mode == HANDED)
@@ -208,7 +187,7 @@ def course_of(
     inside_s = np.full(step.left_s.shape, np.nan) if tells is None else tells.own_s
     wait_s, inside_wait_s, uneven_s = np.maximum(0.0, pieces.took_s - took_s), *np.zeros((2, *took_s.shape))
     if tells is not None:
-        may_wait = np.isin(mode, (WAITS, FREE, UNKNOWN)) & pieces.are(IN)
+        may_wait = np.isin(mode, (WAITS, FREE, UNKNOWN)) & are_of(pieces.kinds, IN)
         waits_s, uneven_s = (of[:, pieces.stages] * may_wait for of in (tells.waits_s, tells.uneven_s))
         inside_wait_s = np.clip(waits_s - or_zero(wait_s), 0.0, or_zero(took_s))
     return Course(
@@ -234,11 +213,11 @@ def _less(course: Course, parts: Iterable[Surplus], base_s: float, role: str) ->
         if part.where == LINK:
             yield Less(piece, np.zeros(len(course.ended_s)), of_groups=part.slow)
             continue
-        own_s = course.own_s(part.where, piece)
+        own_s = course.inside_s[:, course.stages[piece]] if part.where == INSIDE else course.took_s[:, piece]
         seconds = np.nan_to_num(np.clip((own_s + base_s) * -np.expm1(-max(0.0, part.excess)), 0.0, own_s))
         if part.members:
             of_these = [places[key] for key in part.members if key in places]
             if not of_these:
                 continue
-            seconds = replay.of_members(course, of_these, seconds)
+            seconds = np.where(np.isin(np.arange(len(seconds)), of_these), seconds, 0.0)
         yield Less(piece, seconds, part.where == INSIDE)

@@ -6,12 +6,11 @@ from itertools import compress
 from typing import Any, Callable, Iterable, Mapping, NamedTuple, Optional
 
 import numpy as np
-import numpy.typing as npt
 
 from ..triggers.late_rank import after_others, middle_of
-from .columns import At, JointEnds, Matrix, OwnHistory, PieceColumns, Ranks, Regression, Vector, or_zero
-from .cutting import BEFORE, IN, Piece, StepPieces
-from .evidence import RoleStep
+from .columns import JointEnds, OwnHistory, PieceColumns, Ranks, Regression, or_zero
+from .cutting import BEFORE, IN, Piece, StepPieces, are_of
+from .evidence import Matrix, RoleStep, Truths, Vector, Whole
 from .in_a_row import RowOrder, Rows, after_the_row_before, waited_for_rows_behind
 from .meeting import Labels, after_those, labels_in, last_of
 
@@ -59,8 +58,8 @@ class MeasuredStep(NamedTuple):
     """
 
     kinds: tuple[Piece, ...]
-    at: At
-    mode: npt.NDArray[np.int64]
+    at: Whole
+    mode: Whole
     came_s: Matrix
     done_s: Matrix
     excess: Matrix
@@ -73,10 +72,10 @@ class MeasuredStep(NamedTuple):
     took_s: Matrix
     usual_s: Vector
     owners: tuple[str, ...]
-    is_first: npt.NDArray[np.bool_]
+    is_first: Truths
     error_s: Vector
     noise: Matrix
-    is_comparable: npt.NDArray[np.bool_]
+    is_comparable: Truths
 
 
 class Norms:
@@ -114,9 +113,8 @@ class Norms:
     def forget_groups(self) -> None:
         """Members have come or gone: who meets is to be learned anew."""
         self._meets.clear()
-        self.waiting = JointEnds()
-        for memory in (self.rows, self._of_members, self._of_places):
-            memory.forget()
+        self.waiting, self.rows = JointEnds(), RowOrder()
+        self._of_members, self._of_places = OwnHistory(), OwnHistory()
 
     def meets(self, kinds: Iterable[Piece]) -> list[Labels | None]:
         """Who meets in each piece; None: all, or nobody is known to."""
@@ -135,12 +133,9 @@ class Norms:
         """(M, K) when the last came of those that each meets in a piece."""
         return _each(self._by_group(pieces), last_of, pieces.came_s)
 
-    def own_s(self, pieces: StepPieces, mode: npt.NDArray[np.int64], last_came: Matrix) -> Matrix:
+    def own_s(self, pieces: StepPieces, mode: Whole, last_came: Matrix) -> Matrix:
         """(M, K) each member's own time: where all wait, since the last came; in a row, since the row before was done.
-
-        Args:
-            mode: (K,) of the pieces.
-            last_came: (M, K) what `last_came` tells of them.
+        `last_came`: when the last came to each, as the function of that name tells.
         """
         own_s = np.where(mode == WAITS, np.maximum(0.0, pieces.done_s - last_came), pieces.took_s)
         for piece in np.flatnonzero(mode == IN_A_ROW).tolist():
@@ -149,7 +144,7 @@ class Norms:
                 own_s[:, piece] = after_the_row_before(rows, pieces.took_s[:, piece], pieces.done_s[:, piece])
         return own_s
 
-    def _by_group(self, pieces: StepPieces) -> list[tuple[npt.NDArray[np.int64], Labels | None]]:
+    def _by_group(self, pieces: StepPieces) -> list[tuple[Whole, Labels | None]]:
         """Places of pieces in which the same members meet, and who does."""
         sets: dict[int, tuple[list[int], Labels | None]] = {}
         for place, labels in enumerate(self.meets(pieces.kinds)):
@@ -169,21 +164,18 @@ class Norms:
             for (where, stage), waits in zip(pieces.kinds, mode)
         )
         at = self.columns.of(kinds)
-        self.waiting.widen(len(self.places))
-        self.regression.widen(len(self.columns))
         ranks.widen(len(self.columns))
         kept = (at >= 0) & (place >= 0)
         kinds = tuple(kind for kind, keep in zip(kinds, kept) if keep)
         return self._measured(step, pieces.only(kept), kinds, at[kept], mode[kept], step_s, base_s, ranks)
 
-    def modes(self, kinds: tuple[Piece, ...]) -> npt.NDArray[np.int64]:
+    def modes(self, kinds: tuple[Piece, ...]) -> Whole:
         """(K,) how each piece comes to be over, as far as is known."""
         place = self.places.of(kinds)
-        self.waiting.widen(len(self.places))
         slope, error = self.waiting.slopes(np.maximum(place, 0))
         mode = np.full(len(place), UNKNOWN)
         mode[slope + 3 * error < -0.5] = WAITS
-        is_inside = np.array([kind.where == INSIDE for kind in kinds], bool)
+        is_inside = are_of(kinds, INSIDE)
         meets = np.array([kind.stage in self.collective_in and kind.where == IN for kind in kinds], bool)
         mode[slope - 3 * error > -0.5] = FREE
         sureness = self.waiting.known(np.maximum(place, 0))
@@ -196,7 +188,7 @@ class Norms:
         return mode
 
     def _measured(
-        self, step: RoleStep, pieces: StepPieces, kinds: tuple[Piece, ...], at: At, mode: npt.NDArray[np.int64],
+        self, step: RoleStep, pieces: StepPieces, kinds: tuple[Piece, ...], at: Whole, mode: Whole,
         step_s: float, base_s: float, ranks: Ranks,
     ) -> MeasuredStep:  # fmt: skip
         waits, together, last_came = mode == WAITS, self._by_group(pieces), self.last_came(pieces)
@@ -205,7 +197,7 @@ class Norms:
         slopes = self.regression.slopes(at) + _PRIOR
         most = _CURVATURE * np.abs(features).max(axis=2)
         predicted = np.clip(np.einsum("mkf,kf->mk", features, slopes), -most, most)
-        is_theirs = ((mode == FED) & ~pieces.are(BEFORE)) | (mode == HANDED)
+        is_theirs = ((mode == FED) & ~are_of(pieces.kinds, BEFORE)) | (mode == HANDED)
         times = np.where(is_theirs, np.nan, np.log(took + base_s))
         rest = times - predicted
         excess, level = _after_the_quicker(rest, ranks.usual_noise(at)), _usual_of(rest)
@@ -226,7 +218,9 @@ class Norms:
                 excess[:, piece] += self._more_of_places(pieces, piece, int(place[piece]), rest[:, piece], places)
         # How much of its time a member may have waited, or its clock may be wrong.
         doubt_s = np.where(mode == UNKNOWN, last_came - pieces.came_s + pieces.error_s, 0.0)
-        doubt_s = or_zero(np.where((mode == WAITS) | (mode == IN_A_ROW) | pieces.are(INSIDE), pieces.error_s, doubt_s))
+        doubt_s = or_zero(
+            np.where((mode == WAITS) | (mode == IN_A_ROW) | are_of(pieces.kinds, INSIDE), pieces.error_s, doubt_s)
+        )
         self._doubt_rows(doubt_s, pieces, mode, (took + base_s) * -np.expm1(-excess))
         sure = np.log(np.maximum(took - doubt_s, 0.0) + base_s) - times
         learned = np.where(sure > -_DOUBT, excess, np.nan)
@@ -241,9 +235,9 @@ class Norms:
             _comparable(kinds, mode, pieces, step_s) & ~self._may_be_in_a_row(kinds, place, mode),
         )  # fmt: skip
 
-    def _may_be_in_a_row(self, kinds: tuple[Piece, ...], place: At, mode: At) -> npt.NDArray[np.bool_]:
+    def _may_be_in_a_row(self, kinds: tuple[Piece, ...], place: Whole, mode: Whole) -> Truths:
         """(K,) is it not known yet whether others wait there for who comes before them?"""
-        is_inside = np.array([kind.where == INSIDE for kind in kinds], bool)
+        is_inside = are_of(kinds, INSIDE)
         may_be = [self.rows.may_be(*each) for each in zip(place.tolist(), is_inside.tolist())]
         is_open = (self.waiting.known(np.maximum(place, 0)) == 0) & ((mode == UNKNOWN) | (mode == WAITS))
         return np.asarray(np.array(may_be, bool) & (is_inside | is_open))
@@ -255,11 +249,11 @@ class Norms:
         more = self._of_places.excess(column, of_places, is_learned)
         return np.where(np.isnan(more), 0.0, more)[places]
 
-    def _doubt_rows(self, doubt_s: Matrix, pieces: StepPieces, mode: npt.NDArray[np.int64], more_s: Matrix) -> None:
+    def _doubt_rows(self, doubt_s: Matrix, pieces: StepPieces, mode: Whole, more_s: Matrix) -> None:
         """Of a piece that ends while work comes back in another one, as forwards do while there are backwards: by how
         much more the rows behind take, those before them may have waited.
         """
-        in_rows = np.flatnonzero((mode == IN_A_ROW) & pieces.are(IN)).tolist()
+        in_rows = np.flatnonzero((mode == IN_A_ROW) & are_of(pieces.kinds, IN)).tolist()
         came_s, done_s = (middle_of(times[:, in_rows]) for times in (pieces.came_s, pieces.done_s))
         is_amid: Any = ((came_s < done_s[:, None]) & (done_s[:, None] < done_s)).any(axis=1)
         for piece in compress(in_rows, is_amid):
@@ -267,7 +261,7 @@ class Norms:
                 doubt_s[:, piece] += waited_for_rows_behind(rows, more_s[:, piece])
 
     def _learn(
-        self, step: RoleStep, pieces: StepPieces, at: At, times: Matrix, features: npt.NDArray[np.float64], off: Matrix,
+        self, step: RoleStep, pieces: StepPieces, at: Whole, times: Matrix, features: Matrix, off: Matrix,
         step_s: float, together: _Together, ranks: Ranks,
     ) -> None:  # fmt: skip
         came, error = _each(together, after_those, pieces.came_s), step.error_s[:, None]
@@ -277,7 +271,7 @@ class Norms:
         heard = np.array([kind.stage not in self.suspected for kind in pieces.kinds], bool)
         self.waiting.learn(place[heard], came[:, heard] / step_s, took[:, heard] / step_s)
         # Between collectives nobody is known to wait, so whoever hands over there otherwise is looked for all the same.
-        may_be = pieces.are(INSIDE) | heard & (self.waiting.known(np.maximum(place, 0)) == 0)
+        may_be = are_of(pieces.kinds, INSIDE) | heard & (self.waiting.known(np.maximum(place, 0)) == 0)
         for piece in np.flatnonzero(may_be).tolist():
             came_s, done_s = pieces.came_s[:, piece], pieces.done_s[:, piece]
             is_looked_at = pieces.kinds[piece].where in (IN, INSIDE)
@@ -311,7 +305,7 @@ def _usual_of(values: Matrix) -> Vector:
     return np.where(np.isfinite(values).sum(axis=0) == 2, np.fmin.reduce(values, axis=0), middle_of(values))
 
 
-_Together = list[tuple[npt.NDArray[np.int64], Optional[Labels]]]
+_Together = list[tuple[Whole, Optional[Labels]]]
 
 
 def _each(together: _Together, of: Callable[[Matrix, Labels | None], Matrix], values: Matrix) -> Matrix:
@@ -332,23 +326,21 @@ def _labels_of_places(step: RoleStep) -> Labels | None:
     return np.unique(names, return_inverse=True)[1].reshape(-1).astype(np.int64)
 
 
-def _comparable(kinds: tuple[Piece, ...], mode: At, pieces: StepPieces, step_s: float) -> npt.NDArray[np.bool_]:
+def _comparable(kinds: tuple[Piece, ...], mode: Whole, pieces: StepPieces, step_s: float) -> Truths:
     with np.errstate(all="ignore"):
         apart_s = np.fmax.reduce(pieces.came_s, axis=0) - np.fmin.reduce(pieces.came_s, axis=0)
     go_together = bool(np.nanmin(apart_s, initial=np.inf) < 0.5 * step_s) and bool(len(apart_s))
-    is_gap = np.array([kind.where in (BEFORE, BEHIND_GAP) for kind in kinds], bool)
+    is_gap = are_of(kinds, BEFORE, BEHIND_GAP)
     is_compared = ~is_gap | (mode == WAITS).any() | (mode == FED) | (go_together & pieces.is_first)
     return np.asarray(is_compared & (mode != HANDED) & ((mode != FED) | is_gap))
 
 
-def _features(
-    step: RoleStep, pieces: StepPieces, waits: npt.NDArray[np.bool_]
-) -> tuple[npt.NDArray[np.float64], Matrix, Matrix]:
+def _features(step: RoleStep, pieces: StepPieces, waits: Truths) -> tuple[Matrix, Matrix, Matrix]:
     """(M, K, F) logarithms of the work against the middle; (M, K) the largest of them; (K, F) what all did.
 
     0 where nothing is known of it, and in gaps.
     """
-    in_stage = ~pieces.are(BEFORE)
+    in_stage = ~are_of(pieces.kinds, BEFORE)
     if np.isnan(step.work).all() and (step.occurrences <= 1).all():
         nothing = np.zeros(pieces.took_s.shape)
         return np.zeros((*nothing.shape, FEATURES)), nothing, np.zeros((len(waits), FEATURES))

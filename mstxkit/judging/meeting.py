@@ -7,14 +7,11 @@ from __future__ import annotations
 from typing import Callable, Iterable, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from ..triggers.late_rank import after_others
-from .evidence import MEET, Collectives, RoleStep
+from .evidence import MEET, Collectives, Matrix, RoleStep, Truths, Vector, Whole
 
-Matrix = npt.NDArray[np.float64]
-Vector = npt.NDArray[np.float64]
-Labels = npt.NDArray[np.int64]
+Labels = Whole
 # How far apart they leave, of how far apart they entered; 1 and more where nobody waits.
 TOGETHER_AT_MOST = 0.5
 # Of so many steps at least, in which entries lie farther apart than clocks err and a begin takes to be noted.
@@ -47,7 +44,7 @@ def _left_of_entered(step: RoleStep, stage: int) -> float | None:
     return float(left[there].std() / entered[there].std())
 
 
-def taking_part(step: RoleStep) -> npt.NDArray[np.bool_]:
+def taking_part(step: RoleStep) -> Truths:
     """(M,) who is compared with others: those that do something in it, and do not only wait for others."""
     is_controller = np.array([peer.is_controller for peer in step.members], bool)
     return np.asarray(np.isfinite(step.entered_s).any(axis=1) & ~is_controller)
@@ -120,9 +117,7 @@ class Late(NamedTuple):
 
 def late_in(entered: Collectives, error_s: Vector) -> Late:
     """Each entry against the first of its collective; of sends and receives nothing: one is to come before the other.
-
-    Args:
-        error_s: (M,) bound of the error of each member's times.
+    `error_s`: (M,) bound of the error of each member's times.
     """
     order = np.lexsort((entered.entered_s, entered.sequence, entered.group))
     order = order if entered.kind is None else order[entered.kind[order] == MEET]

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Iterable, Sequence
+from typing import Iterable, Sequence
 
 import numpy as np
 
 from .bounded import forget_oldest
 from .directory import SendingHost
+from .evidence import Whole
 from .steps import RoleBook
-
-if TYPE_CHECKING:
-    from .evidence import Whole
 
 AT_MOST, NOBODY = 1 << 16, -1
 _FIRST = 64

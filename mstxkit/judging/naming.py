@@ -7,17 +7,14 @@ from __future__ import annotations
 from typing import Iterable, Iterator, NamedTuple, Sequence
 
 import numpy as np
-import numpy.typing as npt
 
 from ..triggers import slow_rank
 from ..triggers.late_rank import LateRank
-from .columns import Matrix
-from .evidence import Peer
+from .cutting import are_of
+from .evidence import Matrix, Peer, Truths, Vector, Whole
 from .measuring import INSIDE, MeasuredStep
 from .settings import JudgeSettings
 
-Truths = npt.NDArray[np.bool_]
-Places = npt.NDArray[np.int64]
 # From this score on a rank may be one of several that are slow together.
 _TIED_SCORE = 3.0
 # Of a set of members that one of them stands out of, so many must build up, by this share of what is asked of one.
@@ -27,57 +24,35 @@ _ALIKE = 0.33
 
 
 class SlowSet(NamedTuple):
-    """Members that are slow together in one piece.
+    """Members that are slow together in one piece: all of a "host" or a "place" of that name; "": nothing known."""
 
-    Args:
-        places: Who.
-        dimension: "host" or "place"; "": nothing that is known makes them a set.
-        name: Of the host, or the place.
-    """
-
-    places: Places
+    places: Whole
     dimension: str = ""
     name: str = ""
 
 
-def inside_in(measured: MeasuredStep) -> Truths:
-    """(K,): which pieces are seen by rings only."""
-    return np.array([kind.where == INSIDE for kind in measured.kinds], bool)
-
-
 def is_sure(measured: MeasuredStep, sums: slow_rank.AddedUp, lost_ratio: Matrix, settings: JudgeSettings) -> Truths:
-    """(M, K): is its score high enough for what the step loses? Chance alone makes somebody a little late inside.
-
-    Args:
-        measured, sums: The step, and what has been added up.
-        lost_ratio: (M, K) share of the step that is lost.
-        settings: In force.
+    """(M, K): is its score high enough for the share of the step that is lost? Chance makes somebody a little late
+    inside.
     """
     limits = settings.of(LateRank)
     least = limits.certainty * slow_rank.threshold(settings.of(slow_rank.SlowRank), sums.score.size)
-    is_little = inside_in(measured)[None, :] & (lost_ratio < limits.doubt)
+    is_little = are_of(measured.kinds, INSIDE)[None, :] & (lost_ratio < limits.doubt)
     return np.asarray(~is_little | (sums.score > least))
 
 
-def sets_in(
-    fires: Truths, score: npt.NDArray[np.float64], mean: npt.NDArray[np.float64], threshold: float,
-    peers: Sequence[Peer],
-) -> list[SlowSet]:  # fmt: skip
-    """Who is slow in a piece, those of one host or place together where nearly all of it are, by about as much.
-
-    Args:
-        fires, score: (M,) who stands out, and what has been added up for each; NaN: not in that piece.
-        mean: (M,) by how much each is slow in the mean, a logarithm.
+def sets_in(fires: Truths, score: Vector, mean: Vector, threshold: float, peers: Sequence[Peer]) -> list[SlowSet]:
+    """Who is slow in a piece, those of one host or place together where nearly all of it are, by about as much. Of each
+    it is told whether it stands out, what has been added up (NaN: it is not in that piece), and the mean, a logarithm.
     """
     sets: list[SlowSet] = []
     left = fires.copy()
     builds_up = score > _BUILDS_UP * threshold
     there = np.isfinite(score)
-    candidates = [SlowSet(members, "host", name) for name, members in _labelled((p.host for p in peers), there)]
-    candidates += [SlowSet(members, "place", name) for name, members in _labelled((p.place for p in peers), there)]
-    for members, dimension, name in sorted(
-        candidates, key=lambda each: -len(each.places)
-    ):  # the one that explains most
+    names = {"host": [peer.host for peer in peers], "place": [peer.place for peer in peers]}
+    candidates = [SlowSet(of, what, name) for what in names for name, of in _labelled(names[what], there)]
+    candidates.sort(key=lambda each: -len(each.places))  # the one that explains most comes first
+    for members, dimension, name in candidates:
         most = mean[members][left[members]].max(initial=0.0)
         are_alike = mean[members] >= _ALIKE * most
         is_set = left[members].any() and 1 < len(members) < there.sum()
@@ -89,7 +64,7 @@ def sets_in(
     return [*sets, *(SlowSet(np.array([place])) for place in np.flatnonzero(left).tolist())]
 
 
-def _labelled(names: Iterable[str], there: Truths) -> Iterator[tuple[str, Places]]:
+def _labelled(names: Iterable[str], there: Truths) -> Iterator[tuple[str, Whole]]:
     """Each name with the members that have it, where there are several names."""
     values = np.array(list(names), dtype=object)
     distinct = sorted({name for name in values[there].tolist() if name})
@@ -103,7 +78,9 @@ def tied(measured: MeasuredStep, sums: slow_rank.AddedUp, base_s: float) -> Trut
     They wait for each other, in a group that nobody has told of: who of them is late is not to be seen from here.
     """
     tied = np.zeros(sums.score.shape, bool)
-    for piece in np.flatnonzero(((sums.score > _TIED_SCORE).sum(axis=0) > 1) & ~inside_in(measured)).tolist():
+    for piece in np.flatnonzero(
+        ((sums.score > _TIED_SCORE).sum(axis=0) > 1) & ~are_of(measured.kinds, INSIDE)
+    ).tolist():
         slow = np.flatnonzero(sums.score[:, piece] > _TIED_SCORE)
         slow = slow[np.argsort(measured.done_s[slow, piece])]
         near_s = 0.25 * (np.expm1(sums.mean[slow, piece]) * (measured.usual_s[piece] + base_s))

@@ -6,22 +6,18 @@ another one is nearly as late, or something else takes as long, little is won.
 
 from __future__ import annotations
 
-from typing import Iterable, Mapping, NamedTuple, Sequence
+from typing import Mapping, NamedTuple, Sequence
 
 import numpy as np
-import numpy.typing as npt
 
 from ..triggers.late_rank import middle_of
-from .cutting import BEFORE, IN, REST, Piece
-from .evidence import Peer
+from .cutting import BEFORE, IN, REST, Piece, are_of
+from .evidence import Matrix, Peer, Truths, Vector, Whole
 from .in_a_row import Rows, handed_on
 from .inside import Entered
-from .measuring import BEHIND_GAP, FED, FREE, HANDED, INSIDE, WAITS
+from .measuring import BEHIND_GAP, FED, FREE, HANDED, WAITS
 from .meeting import Labels
 
-Vector = npt.NDArray[np.float64]
-Matrix = npt.NDArray[np.float64]
-Whole = npt.NDArray[np.int64]
 Place = tuple[str, int]
 # Members that begin so far apart, as a share of a step, do not go through it together.
 _APART = 0.5
@@ -103,7 +99,7 @@ class Course(NamedTuple):
         """Does nobody wait for anybody here, as among the rollouts of async RL? Then a step lasts as it does in the
         mean: what one member loses the others do not.
         """
-        is_stage = np.array([kind.where == IN for kind in self.kinds], bool)
+        is_stage = are_of(self.kinds, IN)
         if (self.mode == WAITS).any() or any(feed is not None for feed in self.feeds):
             return False
         # Or are members not even in the same step at the same time?
@@ -111,13 +107,9 @@ class Course(NamedTuple):
         is_apart = apart_s > _APART * np.nanmean(self.ended_s - self.began_s)
         return bool(np.isin(self.mode, (FREE, FED))[is_stage].all() or is_apart)
 
-    def over_s(self, at_s: Vector, those: npt.NDArray[np.bool_]) -> float:
+    def over_s(self, at_s: Vector, those: Truths) -> float:
         """When a step begins or is over for all of those."""
         return float(np.nanmean(at_s[those]) if self.is_free else np.fmax.reduce(at_s[those]))
-
-    def own_s(self, where: str, piece: int) -> Vector:
-        """(M,) own time in a piece, or inside of it."""
-        return self.inside_s[:, self.stages[piece]] if where == INSIDE else self.took_s[:, piece]
 
 
 class Less(NamedTuple):
@@ -137,11 +129,8 @@ class Less(NamedTuple):
 
 
 def earlier(courses: Sequence[Course], less: Mapping[Place, Sequence[Less]]) -> dict[Place, Matrix]:
-    """Of each step (M, K + 1): by how much earlier each member begins with it, and is done with each piece.
-
-    Args:
-        courses: Steps of all roles that have to do with each other, in the order in which they were over.
-        less: What is taken away of which.
+    """Of each step (M, K + 1): by how much earlier each member begins with it, and is done with each piece. `courses`:
+    steps of all roles that have to do with each other, in the order in which they were over.
     """
     walk = _Replay(courses, less)
     # Members of a role may be steps apart: who is handed something by who comes later here learns of it the next time.
@@ -151,11 +140,7 @@ def earlier(courses: Sequence[Course], less: Mapping[Place, Sequence[Less]]) -> 
 
 
 class _Replay:
-    """Goes through the pieces of all steps in the order in which they were over.
-
-    Attributes:
-        leads: As `earlier` gives them, as far as it has come.
-    """
+    """Goes through the pieces of all steps in the order in which they were over. `leads`: as `earlier` gives them."""
 
     def __init__(self, courses: Sequence[Course], less: Mapping[Place, Sequence[Less]]) -> None:
         self._courses = {course.place: course for course in courses}
@@ -326,7 +311,7 @@ def _met(came_s: Vector, lead: Vector, labels: Labels | None) -> Vector:
         return np.where(there, (last - sooner)[group], lead)
 
 
-def near(course: Course, those: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
+def near(course: Course, those: Truths) -> Truths:
     """(M,) who waits in this step for those members, or they for them; all where none waits for another, or all do."""
     waits = [labels for labels, mode in zip(course.meets, course.mode.tolist()) if mode == WAITS]
     if not those.any() or not waits or course.is_free or any(labels is None for labels in waits):
@@ -338,21 +323,13 @@ def near(course: Course, those: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
     return those
 
 
-def won_s(course: Course, lead: Matrix, those: npt.NDArray[np.bool_]) -> float:
+def won_s(course: Course, lead: Matrix, those: Truths) -> float:
     """By how much shorter the step is for those: below 0 where it makes up for what was won before."""
     begun = course.over_s(course.began_s, those) - course.over_s(course.began_s - lead[:, 0], those)
     ended = course.over_s(course.ended_s, those) - course.over_s(course.ended_s - lead[:, -1], those)
     return ended - begun
 
 
-def length_s(course: Course, those: npt.NDArray[np.bool_]) -> float:
+def length_s(course: Course, those: Truths) -> float:
     """How long the step is for those."""
     return course.over_s(course.ended_s, those) - course.over_s(course.began_s, those)
-
-
-def of_members(course: Course, members: Iterable[int], seconds: Vector) -> Vector:
-    """(M,) the seconds of these members alone."""
-    kept = np.zeros(len(course.ended_s))
-    places = np.fromiter(members, np.int64)
-    kept[places] = seconds[places]
-    return kept

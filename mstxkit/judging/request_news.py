@@ -8,11 +8,10 @@ from pathlib import Path
 from typing import Iterator
 
 from ..errors import MstxkitError
-from ..store import documents, fate, layout
-from ..store.control_folder import ControlFolder
-from ..store.fate import Asked, Fates, Progress
+from ..store.fate import Fates, Progress
 from ..store.report import EscalationNews
 from . import acting
+from .bounded import forget_oldest
 from .speakers import Speakers
 
 # Looked at so often; of all requests that are open together so many ranks are read, those that were asked first.
@@ -24,12 +23,9 @@ class RequestNews:
     """Of one run. One thread at a time. `run`: the run folder. `run_id`: its id."""
 
     def __init__(self, run: Path, run_id: str) -> None:
-        self._control, self._looks_s = ControlFolder(run, run_id), 0.0
-        self._speakers = Speakers(self._control)
-        self._asked: list[Asked] = []
+        self._speakers, self._looks_s = Speakers(run, run_id), 0.0
         self._said: dict[str, str] = {}
         self._ended: dict[str, None] | None = None
-        self._state: tuple[int, ...] = ()
 
     def look(self, now_ns: int) -> list[EscalationNews]:
         """What is new since the last look, one word a request. What had ended before the first look is no news. Never
@@ -54,16 +50,12 @@ class RequestNews:
             if state and state != self._said.get(id, "") and not (is_first and progress.has_ended):
                 self._said[id] = state
                 yield _told(progress, state, now_ns)
-        for id in list(self._ended)[:-_ENDED_AT_MOST]:
-            del self._ended[id]
+        forget_oldest(self._ended, _ENDED_AT_MOST)
         self._said = {id: state for id, state in self._said.items() if id not in self._ended}
 
     def _open(self, now_ns: int) -> list[Progress]:
         """How those stand that have not ended."""
-        state = documents.state_of(self._control.path / layout.REQUESTS)
-        if state != self._state:
-            self._asked, self._state = fate.asked(self._control), state
-        open_ = [asked for asked in self._asked if asked.request.id not in (self._ended or ())]
+        open_ = [asked for id, asked in self._speakers.asked().items() if id not in (self._ended or ())]
         if not open_:
             return []
         size = max((rank for rank, _ in self._speakers.names()), default=-1) + 1

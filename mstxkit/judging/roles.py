@@ -8,24 +8,23 @@ from dataclasses import replace
 from typing import Iterable, Sequence
 
 import numpy as np
-import numpy.typing as npt
 
 from ..triggers import imbalance, jitter, slow_rank, slow_stage
 from ..triggers.late_rank import LateRank, after_others, middle_of
 from ..triggers.serial import Serial
 from ..triggers.slow_link import SlowLink
 from . import cutting, naming
-from .columns import Matrix, Ranks, grown, or_zero
+from .columns import COLUMNS, Ranks, or_zero
 from .cpu_waits import explains, held_up
-from .cutting import BEFORE, IN, Piece, StepPieces
+from .cutting import BEFORE, IN, Piece, StepPieces, are_of
 from .everybody import AloneInStages, Everybody
-from .evidence import Peer, RoleStep
+from .evidence import Matrix, Peer, RoleStep, Truths
 from .findings import Finding, Key, RoleFound, Seen, Surplus
 from .gates import Gates, Holding
 from .inside import Inside, inside
 from .lessons import RoleLessons, StepCutter
 from .links import LINK, Links
-from .losses import JobLosses, StepLoss
+from .losses import JobLosses, Losses, StepLoss
 from .measuring import BEHIND, BEHIND_GAP, FED, FREE, IN_A_ROW, INSIDE, WAITS, MeasuredStep
 from .settings import JudgeSettings
 from .shaping import INPUT_STAGE, entered_stages, key_of, told_stages
@@ -56,18 +55,17 @@ class RoleHistory(RoleLessons):
         judged_steps: So many steps of several members could lead to a verdict.
     """
 
-    def __init__(self, role: str = "", job: JobLosses | None = None) -> None:
-        self._job = job or JobLosses()
-        super().__init__(role, self._job.feeds)
-        self._cutter, self.judged_steps = StepCutter(), 0
+    def __init__(self, role: str, job: JobLosses) -> None:
+        super().__init__(role, job.feeds)
+        self.cutter, self.judged_steps = StepCutter(), 0
         self.members: tuple[Peer, ...] = ()
         self.holding, self.links, self._stalls = Holding(), Links(), Stalls()
         self.ring_steps, self._judged = deque[int](maxlen=_REMEMBERED), deque[int](maxlen=_REMEMBERED)
-        self._everybody, self._alone = Everybody(role, self._job.feeds), AloneInStages()
-        self._losses = self._job.of(role, self.norms)
+        self._everybody, self._alone = Everybody(role, job.feeds), AloneInStages()
+        self._losses = job.roles[role] = Losses(job, self.norms)
         self._keys: tuple[str, ...] = ()
         self._loads, self._works = Ranks(0), Ranks(0)
-        self._usual_s = np.zeros(0)
+        self._usual_s = np.full(COLUMNS, np.nan)
         self._told: set[str] = set()  # stages of whose work something is told
         self._shown: list[MeasuredStep] = []
         self._builds_up, self._knows_work = tuple[str, ...](), False
@@ -75,10 +73,10 @@ class RoleHistory(RoleLessons):
     def close(self, step: RoleStep, settings: JudgeSettings, explained: Iterable[str] = ()) -> RoleFound:
         """One step more, without controllers. `explained`: stages whose slowness a verdict explains that stands."""
         self._shown = []
-        if step.step <= self.last_step:
+        if step.step <= self.cutter.last_step:
             return self._late_rings(step, settings)
         self._arrange(step, settings.of(Gates))
-        pieces, before_s = self._cutter.cut(step)
+        pieces, before_s = self.cutter.cut(step)
         if not pieces.kinds:
             return RoleFound()
         is_evidence, may_judge = self.holding.is_judged(settings.of(Gates), entered_stages(step))
@@ -97,11 +95,6 @@ class RoleHistory(RoleLessons):
     def _begin_anew_where_regrouped(self) -> None:
         for kind in self.norms.regrouped:
             self._everybody.levels.begin_anew(self.norms.columns.find(kind))
-
-    @property
-    def last_step(self) -> int:
-        """The step that was closed last."""
-        return self._cutter.last_step
 
     def _judge(
         self, step: RoleStep, pieces: StepPieces, tells: Inside | None, settings: JudgeSettings, may_judge: bool,
@@ -122,10 +115,10 @@ class RoleHistory(RoleLessons):
             self._everybody.learn(limits, measured, False, explained)
             return RoleFound(is_evidence=True, has_rings=tells is not None)
         explained |= {finding.key.stage for finding in findings}
-        slower = self._everybody.find(limits, measured, explained, self.step_s, self.base_s, self._may_hide)
+        slower, inside_of = self._everybody.find(limits, measured, explained, self.step_s, self.base_s, self._may_hide)
         builds_up = [stage for stage in self._builds_up_inside(measured, settings) if stage not in explained]
-        asks = dict.fromkeys([*slower.asks, *builds_up])
-        return RoleFound((*findings, *slower.findings[:3]), tuple(asks), True, tells is not None, bool(builds_up))
+        asks = dict.fromkeys([*inside_of, *builds_up])
+        return RoleFound((*findings, *slower[:3]), tuple(asks), True, tells is not None, bool(builds_up))
 
     def _slow_ranks(self, measured: MeasuredStep, settings: JudgeSettings, may_judge: bool) -> list[Finding]:
         limits, work_limits, at = settings.of(slow_rank.SlowRank), settings.of(imbalance.Imbalance), measured.at
@@ -138,7 +131,7 @@ class RoleHistory(RoleLessons):
             lost_ratio = self._lost_s(measured, sums) / self.step_s
             fires &= naming.is_sure(measured, sums, lost_ratio, settings)
             findings = self._findings(measured, sums, fires & measured.is_comparable[None, :], limits, excess.size)
-            findings += self._stalls_now(measured, noise, sums, settings)
+            findings += self._stalls_now(measured, sums, settings)
         self.ranks.learn(at, measured.learned, noise)
         if self._knows_work:
             work_noise = self._works.noise(at, measured.by_work)
@@ -149,16 +142,14 @@ class RoleHistory(RoleLessons):
             self._loads.learn(at, load, np.ones(len(at))[None, :])
         return findings
 
-    def _stalls_now(
-        self, measured: MeasuredStep, noise: Matrix, sums: slow_rank.AddedUp, settings: JudgeSettings
-    ) -> list[Finding]:
+    def _stalls_now(self, measured: MeasuredStep, sums: slow_rank.AddedUp, settings: JudgeSettings) -> list[Finding]:
         """Who is late now and then; whoever is slow for several steps already is not."""
         limit = settings.of(slow_rank.SlowRank).threshold
         lasts = ((sums.steps > _LASTS_STEPS) & (sums.score > limit)).any(axis=1)
         more_s = self._more_s(measured, measured.excess)
         excess = np.where(measured.is_comparable[None, :], measured.excess, np.nan)
         return self._stalls.add(
-            settings.of(jitter.Jitter), self.last_step, measured._replace(excess=excess), noise, more_s, self.step_s,
+            settings.of(jitter.Jitter), self.cutter.last_step, measured._replace(excess=excess), more_s, self.step_s,
             self.members, self._keys, np.asarray(lasts), self._losses.of_stall,
         )  # fmt: skip
 
@@ -173,7 +164,7 @@ class RoleHistory(RoleLessons):
 
     def _stands_out(
         self, measured: MeasuredStep, sums: slow_rank.AddedUp, settings: JudgeSettings, share: float = 1.0
-    ) -> npt.NDArray[np.bool_]:
+    ) -> Truths:
         """(M, K): by enough of the step or a share of that, apart from how ranks differ anyhow, and by more than more
         work may explain.
         """
@@ -189,12 +180,12 @@ class RoleHistory(RoleLessons):
         doubt = settings.of(imbalance.Imbalance).curvature * np.maximum(
             0.0, self._loads.level[:, at] - 0.5 * np.sqrt(middle_of(self._loads.variance[:, at]))
         )
-        impact = np.where(naming.inside_in(measured), settings.of(LateRank).impact, limits.impact)
+        impact = np.where(are_of(measured.kinds, INSIDE), settings.of(LateRank).impact, limits.impact)
         is_enough = self._lost_s(measured, sums) >= share * impact * self.step_s
         return np.asarray(is_enough & is_apart & (sums.mean - doubt >= math.log1p(limits.effect)))
 
     def _findings(
-        self, measured: MeasuredStep, sums: slow_rank.AddedUp, fires: npt.NDArray[np.bool_],
+        self, measured: MeasuredStep, sums: slow_rank.AddedUp, fires: Truths,
         limits: slow_rank.SlowRank, compared: int,
     ) -> list[Finding]:  # fmt: skip
         findings: list[Finding] = []
@@ -244,7 +235,7 @@ class RoleHistory(RoleLessons):
         )  # fmt: skip
 
     def _imbalances(
-        self, measured: MeasuredStep, noise: Matrix, is_settled: npt.NDArray[np.bool_], limits: slow_rank.SlowRank,
+        self, measured: MeasuredStep, noise: Matrix, is_settled: Truths, limits: slow_rank.SlowRank,
         work_limits: imbalance.Imbalance,
     ) -> list[Finding]:  # fmt: skip
         # Work that falls to ranks by chance is no imbalance: how far apart they are in a step is what is usual.
@@ -256,7 +247,7 @@ class RoleHistory(RoleLessons):
         lost_s = np.expm1(sums.mean) * (measured.usual_s + self.base_s)[None, :]
         fires = (sums.score > slow_rank.threshold(limits, sums.score.size)) & (sums.steps >= work_limits.steps)
         fires &= (sums.mean >= math.log1p(work_limits.effect)) & (lost_s >= work_limits.impact * self.step_s)
-        fires &= np.array([kind.where in (IN, INSIDE) for kind in measured.kinds], bool)[None, :]
+        fires &= are_of(measured.kinds, IN, INSIDE)[None, :]
         findings = self._findings(measured, sums, fires, limits, sums.score.size)
         return [finding._replace(key=finding.key._replace(kind="imbalance")) for finding in findings]
 
@@ -293,8 +284,8 @@ class RoleHistory(RoleLessons):
 
     def _late_rings(self, step: RoleStep, settings: JudgeSettings) -> RoleFound:
         """The collectives of a step that was closed before."""
-        is_of_use = step.collectives is not None and step.members == self.members and self.step_s > 0
-        if not is_of_use or step.step in self.ring_steps or step.collectives is None:
+        is_of_use = step.members == self.members and self.step_s > 0 and step.step not in self.ring_steps
+        if step.collectives is None or not is_of_use:
             return RoleFound()
         tells = inside(step, step.collectives)
         if not (np.isfinite(tells.own_s).sum(axis=0) > 1).any():
@@ -316,10 +307,8 @@ class RoleHistory(RoleLessons):
         self._knows_work = self._knows_work or not np.isnan(step.work).all() or bool((step.occurrences > 1).any())
         for ranks in (self._loads, self._works):
             ranks.widen(len(self.norms.columns))
-        self._everybody.levels.widen(len(self.norms.columns))
         self._shown.append(measured)
         # Time in the middle, as of late: what all wait for now and then, for a buffer say, nobody has made longer.
-        self._usual_s = grown(self._usual_s, len(self.norms.columns), np.nan)
         before = self._usual_s[measured.at]
         before = np.where(np.isfinite(before), before, measured.usual_s)
         self._usual_s[measured.at] = before + _USUAL_FOLLOWS * or_zero(measured.usual_s - before)

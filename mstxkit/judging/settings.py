@@ -12,7 +12,6 @@ from .acting import Acting
 from .gates import Gates
 
 T = TypeVar("T")
-GATES, ACTING = "gates", "acting"
 
 
 @dataclass(frozen=True)
@@ -47,7 +46,7 @@ class JudgeSetting(NamedTuple):
 def defaults() -> JudgeSettings:
     """As they are unless somebody changes them."""
     parts = {name: triggers.load(name).settings() for name in triggers.names()}
-    return JudgeSettings({**parts, GATES: Gates(), ACTING: Acting()})
+    return JudgeSettings({**parts, "gates": Gates(), "acting": Acting()})
 
 
 def described() -> Iterator[JudgeSetting]:
@@ -59,15 +58,8 @@ def described() -> Iterator[JudgeSetting]:
 
 
 def changed(settings: JudgeSettings, name: str, text: str) -> JudgeSettings:
-    """The settings with one of them changed.
-
-    Args:
-        settings: As they are.
-        name: `slow_rank.effect`.
-        text: The new value.
-
-    Raises:
-        MstxkitError: there is no such setting, or the value is not allowed; the message says what is.
+    """The settings with one of them (`slow_rank.effect`) changed. Raises MstxkitError: there is no such setting, or the
+    value is not allowed; the message says what is.
     """
     by_name = {setting.name: setting for setting in described()}
     if name not in by_name:

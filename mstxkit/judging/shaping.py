@@ -9,27 +9,23 @@ from itertools import compress
 from typing import Any, Container
 
 import numpy as np
-import numpy.typing as npt
 
 from ..triggers.late_rank import middle_of
 from .cutting import Piece, StepPieces
-from .evidence import Collectives, Peer, RoleStep, Work
+from .evidence import Collectives, Peer, RoleStep, Truths, Vector, Work
 from .inside import Inside
 from .measuring import INSIDE
 
 _OF_MEMBERS = "entered_s", "left_s", "total_s", "busy_s", "longest_s", "occurrences", "error_s", "cpu", "waited_s"
-# The usual length of a step follows each new one by this share of the difference, counted up to so many lengths.
-_FOLLOWS, _AT_MOST = 0.1, 3.0
-# Of a stage in which members wait for such a share of their time another side decides; what is taken for it at first.
-_ONLY_WAITS, _AT_FIRST = 0.9, 0.8
+# Of a stage in which members wait for such a share of their time another side decides; what is taken for it at first,
+# and by how much of the difference it follows each new one.
+_ONLY_WAITS, _AT_FIRST, _FOLLOWS = 0.9, 0.8, 0.1
 # Who waits for its input is late with it, whoever gives it.
 INPUT_STAGE = "load_batch"
 # Who counts otherwise is done within this share of a step with the others, so many times more often than not.
 _AT_ONCE, _TIMES_OFF = 0.02, 10
 # Times of entries and of stages differ by less.
 _ROUNDED_S = 1e-3
-
-Vector = npt.NDArray[np.float64]
 
 
 def key_of(peer: Peer) -> str:
@@ -125,13 +121,13 @@ def _waited_in(step: RoleStep, takes: Collectives) -> Any:
 
 def entered_stages(step: RoleStep) -> list[str]:
     """Stages that somebody was in."""
-    there: npt.NDArray[np.bool_] = np.isfinite(step.entered_s)
+    there: Truths = np.isfinite(step.entered_s)
     return [stage for stage, was_entered in zip(step.stages, np.any(there, axis=0).tolist()) if was_entered]
 
 
 def told_stages(step: RoleStep) -> set[str]:
     """Stages of whose work something is told."""
-    are_told: npt.NDArray[np.bool_] = np.isfinite(np.stack(step.work))
+    are_told: Truths = np.isfinite(np.stack(step.work))
     return {stage for at, stage in enumerate(step.stages) if are_told[:, :, at].any()}
 
 
@@ -141,14 +137,6 @@ def length_s(pieces: StepPieces, step: RoleStep) -> float:
         return math.nan
     began = pieces.came_s[:, 0] if np.isfinite(pieces.came_s[:, 0]).any() else np.fmin.reduce(step.entered_s, axis=1)
     return float(middle_of(np.fmax.reduce(step.left_s, axis=1) - began))
-
-
-def follow_length(step_s: float, took_s: float) -> float:
-    """How long a step takes, as of late, after one that took so long. One that is far longer than the others, as a
-    clock was set or all stood still, says little of them.
-    """
-    before_s = step_s or took_s
-    return before_s + _FOLLOWS * (min(took_s, _AT_MOST * before_s) - before_s)
 
 
 def with_inside(pieces: StepPieces, step: RoleStep, tells: Inside) -> StepPieces:

@@ -6,6 +6,7 @@ Who judges the job says what is shown. Where nobody does, the job is judged here
 from __future__ import annotations
 
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any, Callable, NamedTuple, TypeVar, cast
 
@@ -60,8 +61,7 @@ class Sight:
 
     def __init__(self, run: Path, run_id: str) -> None:
         self._run, self._run_id = run, run_id
-        self._kept: dict[str, tuple[Any, Any]] = {}
-        self._places: dict[Path, tuple[tuple[int, ...], float, list[Whereabouts]]] = {}
+        self._kept: dict[object, tuple[Any, Any]] = {}
         self._desk: Desk | None = None
 
     def look(self) -> Sighting:
@@ -105,7 +105,7 @@ class Sight:
         by = (Judges.OVER if is_over else Judges.HERE) if state.hosts else Judges.NOBODY
         return Sighting(state if state.hosts else None, _holding(desk.verdicts()), where, by, silent_s)
 
-    def _read_anew(self, what: str, states: object, read: Callable[[], T]) -> T:
+    def _read_anew(self, what: object, states: object, read: Callable[[], T]) -> T:
         """As it was read before, unless its files have changed since."""
         if what not in self._kept or self._kept[what][0] != states:
             self._kept[what] = states, read()
@@ -134,25 +134,23 @@ class Sight:
         return self._read_anew("verdicts", states, lambda: verdicts.read(self._run))
 
     def _where(self) -> tuple[Whereabouts, ...]:
-        places: dict[Path, tuple[tuple[int, ...], float, list[Whereabouts]]] = {}
+        every = list[Whereabouts]()
         for file in whereabouts.files_in(self._run):
-            state, before = documents.state_of(file), self._places.get(file)
-            if before is not None and before[0] == state:
-                places[file] = before
-                continue
-            try:
-                places[file] = state, time.monotonic(), whereabouts.in_file(file, self._run_id)
-            except (Unusable, OSError):
-                places[file] = state, time.monotonic(), []
-        self._places = places
-        now_s, every = time.monotonic(), list[Whereabouts]()
-        for _, read_s, of_host in places.values():
-            every += [w._replace(age=w.age._replace(seconds=w.age.seconds + (now_s - read_s))) for w in of_host]
+            read_s, of_host = self._read_anew(file, documents.state_of(file), partial(self._read_whereabouts, file))
+            since_s = time.monotonic() - read_s
+            every += [w._replace(age=w.age._replace(seconds=w.age.seconds + since_s)) for w in of_host]
         ages_s: dict[tuple[int | None, str, str], float] = {}
         for where in every:
             ages_s[where.who] = min(where.age.seconds, ages_s.get(where.who, where.age.seconds))
         # Not where a rank was on a host that a restarted job has left.
         return tuple(w for w in every if w.rank is None or w.age.seconds - ages_s[w.who] <= _SILENT_S)
+
+    def _read_whereabouts(self, file: Path) -> tuple[float, list[Whereabouts]]:
+        """When it was read, on a clock that is never set, and what it says; [] where it cannot be read."""
+        try:
+            return time.monotonic(), whereabouts.in_file(file, self._run_id)
+        except (Unusable, OSError):
+            return time.monotonic(), []
 
 
 def _lives(job: JobState, where: tuple[Whereabouts, ...]) -> bool:

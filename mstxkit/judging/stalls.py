@@ -6,11 +6,9 @@ from collections import Counter, deque
 from typing import Callable, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from ..triggers import jitter
-from .columns import Matrix
-from .evidence import Peer
+from .evidence import Matrix, Peer, Truths
 from .findings import Finding, Key
 from .measuring import MeasuredStep
 
@@ -37,16 +35,11 @@ class Stalls:
         self._numbers: deque[int] = deque(maxlen=_STEPS)
 
     def add(
-        self, settings: jitter.Jitter, step: int, measured: MeasuredStep, noise: Matrix, seconds: Matrix, step_s: float,
-        peers: tuple[Peer, ...], keys: tuple[str, ...], but: npt.NDArray[np.bool_],
-        lost_s: Callable[[str, str, int, float], float],
+        self, settings: jitter.Jitter, step: int, measured: MeasuredStep, seconds: Matrix, step_s: float,
+        peers: tuple[Peer, ...], keys: tuple[str, ...], but: Truths, lost_s: Callable[[str, str, int, float], float],
     ) -> list[Finding]:  # fmt: skip
-        """One step more.
-
-        Args:
-            measured, noise, seconds: (M, K) what was measured, its usual noise, and by how much longer it took.
-            but: (M,) of whom it is known that they are slow all the time.
-            lost_s: What the step loses by so many seconds of a member in a piece (where, stage, place, seconds).
+        """One step more. `seconds`: (M, K) by how much longer it took. `but`: (M,) who is known to be slow always.
+        `lost_s`: what the step loses by so many seconds of a member in a piece.
         """
         if step not in self._numbers:
             self._numbers.append(step)
@@ -54,7 +47,7 @@ class Stalls:
         if lasting and any(stall.member in lasting for stall in self._stalls):
             self._stalls = deque((stall for stall in self._stalls if stall.member not in lasting), self._stalls.maxlen)
         with np.errstate(invalid="ignore"):
-            is_stall = (measured.excess > settings.deviations * noise) & (seconds > settings.stall * step_s)
+            is_stall = (measured.excess > settings.deviations * measured.noise) & (seconds > settings.stall * step_s)
         members, pieces = np.nonzero(is_stall & ~but[:, None])
         for member, piece in list(zip(members.tolist(), pieces.tolist()))[:_A_STEP_AT_MOST]:
             peer, kind = peers[member], measured.kinds[piece]

@@ -46,7 +46,7 @@ class _Excess:
         return self.finding.part(self.value)
 
 
-@dataclass
+@dataclass(eq=False)
 class StandingVerdict:
     """One verdict, and what is needed to say more of it.
 
@@ -171,7 +171,7 @@ class StandingVerdict:
 
     def _costs_nothing_any_more(self) -> bool:
         """Is nobody kept waiting by it any more, though it is as slow as before: has something else taken its place?"""
-        is_nothing = self.is_absorbed or (self.blames_a_rank and not self.costs_anything(is_alone=True))
+        is_nothing = self.is_absorbed or (self.finding.blames_a_rank and not self.costs_anything(is_alone=True))
         return self.loss.times > GONE_LEAST and is_nothing
 
     @property
@@ -190,11 +190,6 @@ class StandingVerdict:
         is_less = self.finding.lost_s < LEFT_SHARE * finding.lost_s
         return own.stage == finding.key.stage and (is_of_link or is_inside) and is_less
 
-    @property
-    def blames_a_rank(self) -> bool:
-        """Does it say that one rank is slow, or some together?"""
-        return self.finding.blames_a_rank
-
     def is_of_same(self, other: StandingVerdict) -> bool:
         """Is the other of the same rank in the same place, whatever it is called?"""
         return bool(self.finding.key.member) and self.finding.key[1:] == other.finding.key[1:]
@@ -204,7 +199,7 @@ class StandingVerdict:
         if self.finding.is_of_controller:
             return finding.is_of_controller
         own, others = self.finding.part().members, finding.part().members
-        return self.blames_a_rank and finding.blames_a_rank and bool(others) and set(others) <= set(own)
+        return self.finding.blames_a_rank and finding.blames_a_rank and bool(others) and set(others) <= set(own)
 
     @property
     def cost_ratio(self) -> float:
@@ -212,10 +207,8 @@ class StandingVerdict:
         return max(self.loss.ratio, 0.0 if self.beside is None else self.beside.ratio)
 
     def costs_anything(self, is_alone: bool = False) -> bool:
-        """Is anything lost by it, where members wait for each other?
-
-        Args:
-            is_alone: Does no other rank stand out, which would hide what it costs?
+        """Is anything lost by it, where members wait for each other? `is_alone`: no other rank stands out, which would
+        hide what it costs.
         """
         least = _COSTS_ALONE if is_alone else _COSTS_LEAST
         return not self.history.somebody_waits or self.cost_ratio >= least

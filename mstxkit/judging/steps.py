@@ -6,21 +6,17 @@ Everything is bounded, whatever the rows say: roles, members, stages, and tables
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, Iterator, Mapping, NamedTuple
+from typing import Any, Iterator, Mapping, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from ..store import summaries
 from .bounded import forget_oldest
-from .columns import grown, or_zero
-from .evidence import Peer, RoleStep, Work
+from .columns import or_zero
+from .evidence import Peer, RoleStep, Seconds, Truths, Whole, Work
 
-if TYPE_CHECKING:
-    import numpy.typing as npt
-
-    from .evidence import Seconds, Whole
-
-    Rows = npt.NDArray[Any]
+Rows = npt.NDArray[Any]
 
 MEMBERS_AT_MOST, STAGES_AT_MOST = 1 << 16, 256
 # Of short steps a batch holds several, and hosts come one after the other; more than that wait to be opened. A batch
@@ -77,7 +73,7 @@ class _Rows(NamedTuple):
     entered_s: Seconds
     came_s: float
 
-    def only(self, kept: npt.NDArray[np.bool_]) -> _Rows:
+    def only(self, kept: Truths) -> _Rows:
         return _Rows(self.rows[kept], self.members[kept], self.stages[kept], self.entered_s[kept], self.came_s)
 
 
@@ -160,7 +156,7 @@ class RoleBook:
             return -1
         self._members.append(Peer(None))
         self._is_awaited = np.append(self._is_awaited, False)
-        self._has_ended, self._turns = np.append(self._has_ended, False), grown(self._turns, len(self._members))
+        self._has_ended, self._turns = np.append(self._has_ended, False), np.append(self._turns, np.zeros((1, 3)), 0)
         self._newest, self._newest_s = np.append(self._newest, -1), np.append(self._newest_s, -np.inf)
         self._counts_anew = np.append(self._counts_anew, False)
         return len(self._members) - 1
@@ -191,7 +187,7 @@ class RoleBook:
         came = np.unique(members)
         self._is_awaited[came] = ~self._has_ended[came] & ~self._controllers()[came]
 
-    def _are_back(self, new: _Rows, steps: Whole) -> npt.NDArray[np.bool_]:
+    def _are_back(self, new: _Rows, steps: Whole) -> Truths:
         """Of which rows does the member count its steps anew? They are far before what it has begun by then, or, where
         it has begun nothing, none beyond what was closed, or all others have begun and ended, who were through by then:
         of another attempt at the job, or of a counter that was set back.
@@ -238,7 +234,7 @@ class RoleBook:
             self._forward_s = new.came_s
         self._open(new.came_s)
 
-    def _controllers(self) -> npt.NDArray[np.bool_]:
+    def _controllers(self) -> Truths:
         return np.fromiter((peer.is_controller for peer in self._members), bool, len(self._members))
 
     def _open(self, now_s: float) -> None:
@@ -277,7 +273,7 @@ class RoleBook:
                 yield closed
             self._begin_anew(now_s, closing, at_once)
 
-    def _missing(self, step: int) -> npt.NDArray[np.bool_]:
+    def _missing(self, step: int) -> Truths:
         """(M,) who is awaited, and has handed over neither that nor a later one, nor counts anew?"""
         return self._is_awaited & (self._newest < step) & ~self._counts_anew
 
@@ -289,7 +285,7 @@ class RoleBook:
             return math.inf
         return self._tables[step].changed_s + closing.settle_s + _SELDOM_S * bool(missing.any())
 
-    def _are_seldom(self) -> npt.NDArray[np.bool_]:
+    def _are_seldom(self) -> Truths:
         """(M,) who does nothing in most steps, and yet comes again?"""
         return np.asarray(self._turns[:, _RESTED] > self._turns[:, _ACTED])
 

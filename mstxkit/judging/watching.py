@@ -43,11 +43,6 @@ class Outlook(NamedTuple):
     last_step: int | None
     judged_steps: tuple[int | None, ...] = ()
 
-    @property
-    def has_summaries(self) -> bool:
-        """Has any host of this run handed anything over?"""
-        return bool(self.hosts)
-
 
 def once(run: Path, run_id: str) -> Outlook:
     """Judge what is there, unless it is judged already."""

@@ -6,14 +6,14 @@ What is known in the end holds for all steps of the run, those too from which it
 from __future__ import annotations
 
 import math
+from itertools import starmap
 from typing import Iterable, NamedTuple, Sequence
 
 import numpy as np
-import numpy.typing as npt
 
 from ..store.verdicts import Verdict
 from .cutting import BEFORE, IN, Piece, StepPieces
-from .evidence import Peer, RoleStep
+from .evidence import Matrix, Peer, RoleStep
 from .feeds import Feeds
 from .inside import Inside, entries_of, inside
 from .judge import JobJudge
@@ -25,7 +25,6 @@ from .meeting import left_together
 from .replay import Course
 from .shaping import StepCounts, TakingStages, compared
 
-Matrix = npt.NDArray[np.float64]
 # A judge that has seen so many steps has seen enough of a long run: its last ones.
 STEPS_AT_MOST = 2000
 # Who was handed something in a step, is told so many steps of all roles later.
@@ -51,9 +50,7 @@ class JudgedSteps(NamedTuple):
 
 
 def judged(steps: Sequence[RoleStep], path: str = "RUN") -> JudgedSteps:
-    """Judge the steps of a run, in their order; of a long one the last.
-    `path`: the run's folder, for the commands that are advised.
-    """
+    """Judge the steps of a run, in their order; of a long one the last. `path`: its folder, for what is advised."""
     judge, counts = JobJudge(run=path), dict[str, tuple[int, int]]()
     wants: list[Want] = []
     withdrawn: list[Verdict] = []
@@ -68,14 +65,6 @@ def judged(steps: Sequence[RoleStep], path: str = "RUN") -> JudgedSteps:
         why = f"{next(iter(named.values()), '')}{others} counted steps one off, compared with nobody"
         wants += [Want(COUNTS, role, (), None, 0, 0, why)] if named else []
     return JudgedSteps(tuple(judge.standing()), tuple(withdrawn), tuple(wants[-1:]), counts)
-
-
-class _CutStep(NamedTuple):
-    """A step without controllers, its pieces, and what collectives tell of the inside of its stages, if it has any."""
-
-    step: RoleStep
-    pieces: StepPieces
-    tells: Inside | None
 
 
 class SeenStep(NamedTuple):
@@ -114,17 +103,18 @@ class WholeRun:
             self._counts.learn(step)
         cut = [self._learn(step) for step in every]
         self._modes = {role: self._modes_of(role) for role in self._cutters}
-        for role, stage in left_together(of.step for of in cut):
+        for role, stage in left_together(step for step, *_ in cut):
             self._modes[role].setdefault(Piece(IN, stage), WAITS)
-        self.steps = [*map(self._seen, cut)]
+        self.steps = [*starmap(self._seen, cut)]
         for at in range(len(every) + _AHEAD):
             if at < len(every):
-                self._feeds.closed(cut[at].step if cut[at].step.members else every[at])
+                self._feeds.closed(cut[at][0] if cut[at][0].members else every[at])
             if at >= _AHEAD:  # what was handed over in it, the others have told by now
                 seen = self.steps[at - _AHEAD]
                 self.steps[at - _AHEAD] = seen._replace(course=self._feeds.told_of(seen.course))
 
-    def _learn(self, step: RoleStep) -> _CutStep:
+    def _learn(self, step: RoleStep) -> tuple[RoleStep, StepPieces, Inside | None]:
+        """The step without controllers, its pieces, and what collectives tell of the inside of its stages."""
         as_told, step = step, compared(step, self._counts.off[step.role])
         self._feeds.closed(step if step.members else as_told)
         tells = None if step.collectives is None else inside(step, step.collectives)._replace(entered=None)
@@ -136,7 +126,7 @@ class WholeRun:
             self._lessons[key] = lessons
             measured = lessons.measure(step, pieces, tells)
             lessons.ranks.learn(measured.at, measured.learned, measured.noise)
-        return _CutStep(step, pieces, tells)
+        return step, pieces, tells
 
     def _modes_of(self, role: str) -> dict[Piece, int]:
         """Of each piece that was seen: where it is not known of the last members, by those before them."""
@@ -146,9 +136,8 @@ class WholeRun:
             modes.update((kind, mode) for kind, mode in lessons.norms.learned_modes().items() if mode != UNKNOWN)
         return {**modes, **dict.fromkeys(self._feeds.roles_of(role, self._waits_for[role]), FED)}
 
-    def _seen(self, cut: _CutStep) -> SeenStep:
+    def _seen(self, step: RoleStep, pieces: StepPieces, tells: Inside | None) -> SeenStep:
         """A step, measured anew by all that was learned."""
-        step, pieces, tells = cut
         lessons = self._lessons.get((step.role, step.members))
         excess, inside_s, excess_inside = (np.full(pieces.took_s.shape, np.nan) for _ in range(3))
         if pieces.kinds and lessons is not None:

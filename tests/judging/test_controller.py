@@ -82,7 +82,7 @@ class Job:
 
     @property
     def closed(self) -> list[RoleStep]:
-        judge: Any = self.controller._judge
+        judge: Any = self.controller.judge
         return list(judge.closed)
 
     def send(
@@ -136,10 +136,10 @@ def test_the_pace_is_that_of_the_role_with_the_shortest_steps(job: Job) -> None:
 def test_a_step_is_judged_once_all_of_its_role_have_handed_it_over_and_it_is_settled(job: Job) -> None:
     job.send({0: [row(0)], 1: [row(0)]}, 1.0)
     job.send({0: [row(1)]}, 2.0)
-    before = job.work(2.1).steps
+    before = len(job.work(2.1).figures)
     job.send({1: [row(1, 35)]}, 2.2)
 
-    assert (before, job.work(2.3).steps, job.work(2.9).steps) == (1, 0, 1)
+    assert (before, len(job.work(2.3).figures), len(job.work(2.9).figures)) == (1, 0, 1)
     _, second = job.closed
     assert [peer.rank for peer in second.members] == [0, 1]
     assert second.stages == ("actor_generate",), "the canonical key of what they call rollout"
@@ -183,14 +183,14 @@ def test_who_does_not_come_is_waited_for_only_so_long_and_then_no_more_until_it_
     job.work(2.0)
     job.send({0: [row(1)]}, 2.0)
 
-    assert job.work(20.0).steps == 0
-    assert job.work(22.1).steps == 1, "without it"
+    assert len(job.work(20.0).figures) == 0
+    assert len(job.work(22.1).figures) == 1, "without it"
     job.send({0: [row(2)]}, 23.0)
-    assert job.work(23.5).steps == 1, "not waited for again"
+    assert len(job.work(23.5).figures) == 1, "not waited for again"
     job.send({1: [row(3)]}, 24.0)
-    assert job.work(24.5).steps == 0, "it is back, and the other one is waited for"
+    assert len(job.work(24.5).figures) == 0, "it is back, and the other one is waited for"
     job.send({0: [row(3)]}, 24.6)
-    assert job.work(25.0).steps == 1
+    assert len(job.work(25.0).figures) == 1
     assert [len(step.members) for step in job.closed] == [2, 1, 1, 2]
 
 
@@ -272,7 +272,7 @@ def test_nobody_waits_for_a_process_that_has_ended(job: Job) -> None:
     job.work(2.0)
     job.send({0: [row(1)], 1: []}, 3.0, ended=[1])
 
-    assert job.work(3.5).steps == 1
+    assert len(job.work(3.5).figures) == 1
 
 
 def test_roles_are_judged_apart_and_each_counts_its_own_steps(job: Job) -> None:
@@ -291,7 +291,7 @@ def test_a_controller_is_in_the_step_and_never_waited_for(job: Job) -> None:
     job.send({0: [row(0)]}, 1.0)
     job.send({5: []}, 1.0, "h9", of_process={"waits": True})
 
-    assert job.work(1.5).steps == 1
+    assert len(job.work(1.5).figures) == 1
 
 
 def test_each_member_has_its_place_and_a_step_knows_which_of_its_stages_only_wait(job: Job) -> None:
@@ -317,7 +317,7 @@ def test_what_a_role_of_controllers_alone_waits_for_is_told(job: Job) -> None:
 def test_helpers_of_a_rank_are_not_compared_with_ranks(job: Job) -> None:
     job.send({0: [row(0)]}, 1.0, of_process={"under": "dataloader"})
 
-    assert job.work(9.0, at_once=True).steps == 0
+    assert len(job.work(9.0, at_once=True).figures) == 0
     assert job.controller.missed_rows == 1
 
 
@@ -637,7 +637,7 @@ def test_ten_thousand_steps_and_workers_that_come_and_go_leave_nothing_behind(jo
 
     chance = random.Random(soak.seed())
     steps = soak.rounds(10_000, 500)
-    judge: Any = job.controller._judge
+    judge: Any = job.controller.judge
     for step in range(steps):
         host = f"h{step // 50}"  # workers leave, and others join
         rows = {rank: [row(step, chance.randrange(10, 40), stage) for stage in (1, 2)] for rank in range(4)}

@@ -126,9 +126,9 @@ def test_what_was_said_in_an_earlier_attempt_is_withdrawn_in_the_first_steps_of_
     controller._last["actor"] = 149
     for step in alone(60):
         controller._begin_anew_before(step)
-        controller._judge.close(step)
+        controller.judge.close(step)
 
-    assert controller.standing() == []
+    assert controller.judge.standing() == []
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,8 @@ import pytest
 from builders.shown_job import ShownJob, role, verdict
 
 from mstxkit.judging import sight as module
+from mstxkit.judging.desk import SILENCES_EVERY_S, SILENT_AFTER_S, Silences
 from mstxkit.judging.sight import Judges, Sight
-from mstxkit.judging.silences import LOOKS_EVERY_S, SILENT_AFTER_S, Silences
 from mstxkit.store import batches, job_file, layout, verdicts, whereabouts
 from mstxkit.store.batches import HandingProcess
 from mstxkit.store.summaries import StageSummary
@@ -192,10 +192,10 @@ def test_a_host_is_silent_when_its_file_no_longer_changes_and_it_has_not_ended(j
     silences, now_s, seen = Silences(job.run), 0.0, []
     for host in range(3):
         job.stand(host, range(1))
-    while now_s <= SILENT_AFTER_S + 2 * LOOKS_EVERY_S:
+    while now_s <= SILENT_AFTER_S + 2 * SILENCES_EVERY_S:
         job.stand(1, range(1))
         seen.append(silences.silent(now_s, lambda: hosts))
-        now_s += LOOKS_EVERY_S
+        now_s += SILENCES_EVERY_S
     job.stand(0, range(1))
 
     assert seen[0] == []
@@ -208,7 +208,7 @@ def test_hosts_are_asked_for_where_it_is_time_to_look_and_one_that_has_ended_sin
     hosts: Any = {"node-0-0": host}
     silences, asked = Silences(job.run), []
     job.stand(0, range(1))
-    seconds = [LOOKS_EVERY_S * n / 10 for n in range(35)]
+    seconds = [SILENCES_EVERY_S * n / 10 for n in range(35)]
     silent = [silences.silent(now_s, lambda: asked.append(0) or hosts) for now_s in seconds]
     host.has_ended = True
 

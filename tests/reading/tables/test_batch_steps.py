@@ -116,7 +116,7 @@ def test_what_was_handed_over_is_put_together_once_for_all_tables_and_only_where
     opened = open_run(run)
     tables = opened.steps(), opened.lateness(), opened.what_if()
 
-    assert [controller.standing() for controller in put_together] == [[]] * times
+    assert [controller.judge.standing() for controller in put_together] == [[]] * times
     assert tables[0].height == 20 and ("flight_recorder" in tables[1]["source"]) == bool(times)
 
 
