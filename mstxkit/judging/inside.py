@@ -130,7 +130,7 @@ def _own_times(step: RoleStep, rings: Collectives, released: Vector) -> tuple[Ve
     has_waited[order] = is_next & ~went_on & waited_before & (is_same | (over_before >= begun))
     is_crossing[order] = is_same & ~np.roll(has_left, 1) & ~went_on
     has_gone_on, waits = np.roll(went_on & is_next, -1), np.empty(len(order))
-    begun = entered if rings.waited_s is None else np.fmax(entered, rings.waited_s[order])
+    begun = entered if rings.waited_s is None else np.fmax(entered, over - rings.waited_s[order])
     waits[order] = np.where(waited & ~has_gone_on, released[order] - begun - 2 * step.error_s[member], 0.0)
     return np.nan_to_num(own), has_waited, is_crossing, np.maximum(0.0, waits)
 

@@ -8,7 +8,7 @@ np = pytest.importorskip("numpy")
 
 from builders.judged import collectives, role_step  # noqa: E402
 
-from mstxkit.judging.evidence import CALL, RECEIVE, SEND  # noqa: E402
+from mstxkit.judging.evidence import CALL, MEET, RECEIVE, SEND  # noqa: E402
 from mstxkit.judging.inside import inside  # noqa: E402
 from mstxkit.judging.meeting import after_those, labels_in, last_of  # noqa: E402
 
@@ -109,6 +109,15 @@ def test_what_is_waited_for_one_of_several_that_were_begun_at_once_is_own_time_o
     )  # fmt: skip
 
     assert inside(step, handed).own_s[:, 0].tolist() == [pytest.approx(3.1), pytest.approx(5.0)]
+
+
+def test_what_is_begun_ahead_is_waited_for_only_since_somebody_waits() -> None:
+    """Rank 0 begins a collective at 1 s and works until 6 s before it waits for it; rank 1 enters it at 6.2 s."""
+    step = role_step(0, STAGES, [[0.0], [0.0]], [[10.0]] * 2)
+    entries = [(0, 7, 1, 1.0, 6.5, 0), (1, 7, 1, 6.2, 6.5, 0)]
+    met = collectives(entries, source=CALL, kind=np.array([MEET, MEET]), waited_s=np.array([0.5, 0.3]))
+
+    assert inside(step, met).waits_s[:, 0].tolist() == [pytest.approx(0.2), 0.0]
 
 
 def test_members_whose_ring_begins_later_are_left_out() -> None:
