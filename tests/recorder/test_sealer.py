@@ -22,12 +22,6 @@ from mstxkit.recorder import here, sealer
 from mstxkit.store import livefile, segment
 
 
-@pytest.fixture
-def run(tmp_path: Path) -> Iterator[Path]:
-    with lives.own_run(tmp_path) as folder:
-        yield folder
-
-
 def record(count: int) -> None:
     for _ in range(count):
         with mstxkit.mstx_range("x"):
