@@ -149,6 +149,7 @@ def test_a_suspended_body_is_not_around_what_its_caller_does(engine: Any, record
         ("caller", 1, "outer"), ("deeper", 3, "inner"), ("in body", 2, "inner"), ("body", 1, "inner"),
         ("outer", 0, "outer"),
     ]  # fmt: skip
+    assert engine.counters()["open"] == 0
 
 
 def test_a_generator_that_outlives_the_range_it_began_in(engine: Any, recorded: Written) -> None:
@@ -329,6 +330,7 @@ def test_dropped_while_suspended_it_ends_with_error_and_frees_what_it_held(engin
     assert recorded.one("after").depth == 0
     assert alive() is None
     assert recorded.open == []
+    assert engine.counters()["open"] == 0
 
 
 def test_a_generator_in_a_cycle_is_found_by_the_garbage_collector(engine: Any, recorded: Written) -> None:

@@ -98,18 +98,6 @@ def test_the_last_step_there_can_be_stays(engine: Any) -> None:
     assert engine.step() == records.STEP_MAX
 
 
-def test_a_range_keeps_the_step_at_its_begin(engine: Any, recorded: Written) -> None:
-    engine.step(1)
-    with engine.mstx_range("outer"):
-        engine.step()
-        with engine.mstx_range("inner"):
-            engine.step()
-    with engine.mstx_range("after"):
-        pass
-
-    assert [(found.name, found.step) for found in recorded.ranges] == [("inner", 2), ("outer", 1), ("after", 3)]
-
-
 def test_a_step_is_in_force_in_every_thread(engine: Any, recorded: Written) -> None:
     def work() -> None:
         with engine.mstx_range("in a thread"):
@@ -328,16 +316,6 @@ def test_a_stage_of_which_nobody_hears_is_not_current(engine: Any, recorded: Wri
 
     assert seen is None
     assert recorded.one("inside").stage is None
-
-
-@pytest.mark.parametrize("key", ["", "a\nb", "\ud800", "\0", 7, b"x", object])
-def test_no_stage_key_is_refused(engine: Any, recorded: Written, key: Any) -> None:
-    with engine.stage(key), engine.mstx_range("x"):
-        current = engine.current_stage()
-
-    expected = key.replace("\ud800", "\\ud800") if isinstance(key, str) else f"<{type(key).__name__}>"
-    assert current == recorded.one("x").stage == expected
-    assert engine.counters()["faults"] == 0
 
 
 def test_stage_keys_with_numbers_leave_room_for_those_without(engine: Any) -> None:
