@@ -10,6 +10,7 @@ from contextlib import ExitStack
 from typing import Any
 
 import pytest
+from builders.threads import elsewhere
 from builders.written_banks import NONCE, Written
 
 from mstxkit.store import livefile
@@ -294,9 +295,7 @@ def test_a_range_may_end_on_another_thread_and_keeps_its_track(engine: Any, reco
     with engine.mstx_range("before"):
         pass
     moved.__enter__()
-    thread = threading.Thread(target=moved.__exit__, args=(None, None, None))
-    thread.start()
-    thread.join()
+    elsewhere(moved.__exit__, None, None, None)
     with engine.mstx_range("after"):
         pass
 

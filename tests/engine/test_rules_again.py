@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import threading
 from typing import Any, Callable, Iterator
 
 import pytest
 from builders.forked_child import in_child
+from builders.threads import elsewhere
 from builders.written_banks import Written, read_bank
 
 TIMES = 3
@@ -104,9 +104,7 @@ def test_one_that_ends_on_another_thread_is_over_everywhere(
 ) -> None:
     entered = make()
     entered.__enter__()
-    thread = threading.Thread(target=entered.__exit__, args=(None, None, None))
-    thread.start()
-    thread.join()
+    elsewhere(entered.__exit__, None, None, None)
     stage = engine.current_stage()
     engine.carry(0)  # what is copied from this context is not told
     with make():

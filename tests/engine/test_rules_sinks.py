@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 from typing import Any
 
 import pytest
 from builders.fresh_engine import run_fresh
 from builders.live_tools import Mstx, Sink
+from builders.threads import elsewhere
 from builders.written_banks import Written
 
 from mstxkit import faults
@@ -267,9 +267,7 @@ def test_a_range_ended_on_another_thread_is_ended_in_the_sink(engine: Any) -> No
     sink = Sink().on(engine)
     moved = engine.mstx_range("x")
     moved.__enter__()
-    thread = threading.Thread(target=moved.__exit__, args=(None, None, None))
-    thread.start()
-    thread.join()
+    elsewhere(moved.__exit__, None, None, None)
 
     assert sink.open == set()
 

@@ -3,20 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 from typing import Any
 
 import pytest
 from builders.fresh_engine import run_fresh
+from builders.threads import elsewhere
 from builders.written_banks import Written
 
 from mstxkit.store import records
-
-
-def in_a_thread(work: Any) -> None:
-    thread = threading.Thread(target=work)
-    thread.start()
-    thread.join()
 
 
 def test_before_the_first_step_there_is_none(engine: Any) -> None:
@@ -105,9 +99,9 @@ def test_a_step_is_in_force_in_every_thread(engine: Any, recorded: Written) -> N
 
     seen: list[int] = []
     engine.step(3)
-    in_a_thread(work)
+    elsewhere(work)
     engine.step(4)
-    in_a_thread(work)
+    elsewhere(work)
 
     assert seen == [found.step for found in recorded.ranges] == [3, 4]
 
@@ -159,7 +153,7 @@ def test_another_thread_is_not_inside_at_step_or_stage(engine: Any, recorded: Wr
     seen: list[Any] = []
     engine.step(1)
     with engine.at_step(50), engine.stage("s"):
-        in_a_thread(work)
+        elsewhere(work)
 
     assert seen == [(1, None)]
     assert (recorded.one("elsewhere").step, recorded.one("elsewhere").stage) == (1, None)
@@ -299,7 +293,7 @@ def test_stages_ended_out_of_order_leave_the_innermost_that_is_open(engine: Any,
 def test_a_stage_ended_on_another_thread_is_over_where_it_began(engine: Any, recorded: Written) -> None:
     moved = engine.stage("s")
     moved.__enter__()
-    in_a_thread(lambda: moved.__exit__(None, None, None))
+    elsewhere(moved.__exit__, None, None, None)
     with engine.mstx_range("after"):
         pass
 

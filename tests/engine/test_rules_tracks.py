@@ -7,22 +7,15 @@ import contextvars
 import gc
 import threading
 from collections import Counter, defaultdict
-from typing import Any, Callable
+from typing import Any
 
 import pytest
 from builders.fresh_engine import run_fresh
+from builders.threads import elsewhere, on_threads
 from builders.written_banks import Written, WrittenRange
 
 _THREADS = 64
 _RANGES = 50
-
-
-def run_threads(work: Callable[[int], None], count: int) -> None:
-    threads = [threading.Thread(target=work, args=(number,)) for number in range(count)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
 
 
 def are_nested(ranges: list[WrittenRange]) -> bool:
@@ -204,7 +197,7 @@ def test_a_track_is_of_the_thread_that_uses_it_now(engine: Any, recorded: Writte
     threads: list[int] = []
     seen: list[Any] = []
     for number in range(3):
-        run_threads(lambda _, number=number: work(number), 1)  # type: ignore[misc]
+        elsewhere(work, number)
         engine.rotate()
 
     assert seen == [[thread] for thread in threads]
@@ -226,7 +219,7 @@ def test_64_threads_record_everything_exactly_once(engine: Any) -> None:
 
     threads: dict[int, int] = {}
     together = threading.Barrier(_THREADS, timeout=60)
-    run_threads(work, _THREADS)
+    on_threads(_THREADS, work)
     engine.set_recording(False)
 
     ranges = written.ranges
@@ -259,7 +252,7 @@ def test_threads_that_rotate_small_banks_lose_nothing_while_one_is_free(engine: 
                 pass
 
     start = threading.Barrier(8, timeout=60)
-    run_threads(work, 8)
+    on_threads(8, work)
     for found in written.ranges:
         seen[found.name, found.attributes.get("turn", -1)] += 1
 
@@ -277,7 +270,7 @@ def test_a_thread_that_ends_inside_a_range_leaves_it_to_who_holds_it(engine: Any
         held[0].__enter__()
 
     held: list[Any] = []
-    run_threads(work, 1)
+    on_threads(1, work)
     still_open = [found.name for found in recorded.open]
     held.pop().__exit__(None, None, None)
     gc.collect()
@@ -297,7 +290,7 @@ def test_an_event_loop_in_another_thread_keeps_apart(engine: Any, recorded: Writ
         await asyncio.gather(*[work(f"{prefix} {number}") for number in range(3)])
 
     with engine.mstx_range("around"):
-        run_threads(lambda number: asyncio.run(main(f"loop {number}")), 3)
+        on_threads(3, lambda number: asyncio.run(main(f"loop {number}")))
 
     assert len(recorded.ranges) == 28
     assert all(found.depth == 0 for found in recorded.ranges)

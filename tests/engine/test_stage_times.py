@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 from typing import Any
 
 import pytest
+from builders.threads import elsewhere
 from builders.written_banks import Written
 
 
@@ -17,9 +17,7 @@ def test_stage_times_are_unions_of_what_overlaps(engine: Any, recorded: Written)
     recorded.tick(1)
     inner.__enter__()
     recorded.tick(2)
-    thread = threading.Thread(target=other.__enter__)
-    thread.start()
-    thread.join()
+    elsewhere(other.__enter__)
     outer.__exit__(None, None, None)
     inner.__exit__(None, None, None)
     recorded.tick(4)

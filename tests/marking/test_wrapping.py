@@ -7,12 +7,12 @@ import functools
 import inspect
 import itertools
 import sys
-import threading
 import traceback
 from types import ModuleType
 from typing import Any, Callable
 
 import pytest
+from builders.threads import on_threads
 
 from mstxkit import faults, mstx_range, mstx_timer, stage, step
 from mstxkit.testing import captured
@@ -606,11 +606,7 @@ def test_a_recursive_function_is_a_range_per_call_on_every_thread() -> None:
         return n if n < 2 else fibonacci(n - 1) + fibonacci(n - 2)
 
     with captured() as got:
-        threads = [threading.Thread(target=fibonacci, args=(5,)) for _ in range(3)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        on_threads(3, lambda _: fibonacci(5))
 
     assert len(got.ranges) == 3 * 15
     assert max(r.depth for r in got.ranges) == 4

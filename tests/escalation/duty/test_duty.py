@@ -19,6 +19,7 @@ from builders import lives
 from builders.escalated_run import control, empty_run, say
 from builders.rank_on_duty import GENERATE, QUICK, UPDATE, NewRank, Rank, Recording, listen
 from builders.run_files import RUN_ID
+from builders.threads import elsewhere, on_threads
 
 from mstxkit import faults
 from mstxkit.escalation.duty import duty as duties
@@ -285,7 +286,7 @@ def test_an_event_of_another_thread_ends_no_session(rank: Rank) -> None:
     request = rank.ask(occurrences=1)
     with rank.engine.stage(UPDATE):
         rank.cancel(request)
-        in_thread(lambda: rank.once(GENERATE))
+        elsewhere(lambda: rank.once(GENERATE))
         assert rank.session.is_open
 
     assert rank.session.did == ["+actor_update", "-actor_update"]
@@ -699,12 +700,6 @@ def test_an_exit_that_a_signal_asks_for_inside_a_session_goes_on_to_the_program(
 # ---- several threads ----
 
 
-def in_thread(call: Callable[[], object]) -> None:
-    thread = threading.Thread(target=call)
-    thread.start()
-    thread.join()
-
-
 def test_stages_on_two_threads_at_once_give_one_session(rank: Rank) -> None:
     request = rank.ask(occurrences=20)
     together = threading.Barrier(2)
@@ -714,11 +709,7 @@ def test_stages_on_two_threads_at_once_give_one_session(rank: Rank) -> None:
             together.wait()
             rank.once(UPDATE)
 
-    threads = [threading.Thread(target=train) for _ in range(2)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    on_threads(2, lambda _: train())
 
     assert not rank.session.is_open
     assert rank.session.did == ["+actor_update", "-actor_update"] * 20
