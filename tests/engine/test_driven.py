@@ -230,50 +230,6 @@ def test_a_generator_may_be_resumed_on_another_track(engine: Any, recorded: Writ
     assert engine.counters()["open"] == engine.counters()["faults"] == 0
 
 
-def test_after_detach_a_suspended_body_goes_on_and_writes_nothing(engine: Any, recorded: Written, site: Any) -> None:
-    def body() -> Generator[int, None, None]:
-        with engine.mstx_range("inner"):
-            yield 1
-        yield 2
-
-    driven = engine.driven(site, body())
-    first = next(driven)
-    following = Written(engine)
-    rest = list(driven)
-
-    assert [first, *rest] == [1, 2]
-    assert following.ranges == []
-    assert engine.counters()["open"] == 0
-
-
-def test_a_span_is_one_range_around_its_pieces(engine: Any, recorded: Written, site: Any) -> None:
-    async def piece(ticks: int) -> int:
-        recorded.tick(ticks)
-        with engine.mstx_range("inner"):
-            await asyncio.sleep(0)
-        return ticks
-
-    async def main() -> list[Any]:
-        span = engine.opened(site, None, {"size": 1})
-        recorded.tick(1000)
-        results = []
-        for ticks in (1, 2):
-            results.append(await span.drive(piece(ticks)))
-            with engine.mstx_range("in between"):
-                recorded.tick(100)
-        span.close(False)
-        span.close(True)
-        return results
-
-    results = asyncio.run(main())
-
-    found = recorded.one("driven")
-    assert results == [1, 2]
-    assert (found.start, found.duration, found.busy) == (1_001_000, 203, 3)
-    assert (found.error, found.attributes) == (False, {"size": 1})
-    assert {(one.name, one.depth) for one in recorded.ranges} == {("driven", 0), ("inner", 1), ("in between", 0)}
-
-
 def test_a_span_that_failed_says_so(engine: Any, recorded: Written, site: Any) -> None:
     async def piece() -> None:
         raise ValueError

@@ -79,13 +79,6 @@ def test_an_inner_entry_of_an_open_range_is_a_range_of_its_own(
     assert [(found.depth, found.duration) for found in recorded.ranges[passed_before:]] == [(1, 2), (0, 7)]
 
 
-def test_exit_without_entry_is_a_counted_fault(engine: Any, recorded: Written) -> None:
-    engine.mstx_range("never entered").__exit__(None, None, None)
-
-    assert recorded.ranges == []
-    assert engine.counters()["faults"] == 1
-
-
 @pytest.mark.parametrize("passed_before", [0, 3])
 def test_a_range_thrown_away_while_open_ends_with_error(engine: Any, recorded: Written, passed_before: int) -> None:
     for _ in range(passed_before):

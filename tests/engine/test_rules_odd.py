@@ -337,11 +337,12 @@ def test_each_exit_without_entry_is_one_fault(engine: Any, recorded: Written) ->
         pass
     once.__exit__(None, None, None)
     once.__exit__(ValueError, ValueError(), None)
+    engine.mstx_range("never entered").__exit__(None, None, None)
     with once:
         pass
 
     assert recorded.names == ["x", "x"]
-    assert engine.counters()["faults"] == 2
+    assert engine.counters()["faults"] == 3
 
 
 def test_others_may_record_while_a_wrong_step_is_told(engine: Any, recorded: Written) -> None:

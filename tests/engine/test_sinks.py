@@ -148,17 +148,6 @@ def test_a_body_that_raises_is_ended_in_the_sink(engine: Any, tool: Sink) -> Non
     assert tool.told[-1] == ("end", 1, "default")
 
 
-def test_driven_bodies_are_told_of_once(engine: Any, tool: Sink) -> None:
-    def body() -> Any:
-        yield 1
-        yield 2
-
-    results = list(engine.driven(engine.intern("driven"), body()))
-
-    assert results == [1, 2]
-    assert tool.told == [("begin", "driven", "default", 1), ("end", 1, "default")]
-
-
 def failing(*arguments: Any) -> Any:
     raise OSError("the tool failed")
 
