@@ -260,12 +260,17 @@ def test_after_each_request_that_had_a_session_there_is_a_cooldown(new_rank: New
 # ---- what comes in while something is open ----
 
 
-def test_a_cancel_ends_an_open_session_at_the_next_event_of_its_thread(rank: Rank) -> None:
+@pytest.mark.parametrize(
+    "event", [lambda rank: rank.once(GENERATE), lambda rank: rank.engine.step()], ids=["stage", "step"]
+)
+def test_a_cancel_ends_an_open_session_at_the_next_event_of_its_thread(
+    rank: Rank, event: Callable[[Rank], None]
+) -> None:
     request = rank.ask(occurrences=1)
     with rank.engine.stage(UPDATE):
         rank.cancel(request)
         assert rank.session.is_open and rank.last(request).state == "draining"
-        rank.once(GENERATE)
+        event(rank)
         assert not rank.session.is_open
 
     last = rank.last(request)
@@ -302,14 +307,6 @@ def test_a_limit_of_bytes_ends_a_session_early(rank: Rank) -> None:
 
     last = rank.last(request)
     assert last.state == "done" and "limit of 1000 bytes, at 1500" in last.reason
-
-
-def test_a_step_ends_a_session_that_is_to_end(rank: Rank) -> None:
-    request = rank.ask(occurrences=1)
-    with rank.engine.stage(UPDATE):
-        rank.cancel(request)
-        rank.engine.step()
-        assert not rank.session.is_open
 
 
 def test_a_request_that_nothing_comes_for_expires(rank: Rank) -> None:
