@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Generator, Iterator
 
 import pytest
-from builders import selection, soak
+from builders import lives, selection, soak
 from hypothesis import HealthCheck, settings
 
 from mstxkit import faults
@@ -126,6 +126,13 @@ def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.Tes
     report = yield
     report.sections = [(title, text.encode("utf-8", "backslashreplace").decode()) for title, text in report.sections]
     return report
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Iterator[Path]:
+    """A run folder, not made yet, whose live files must be gone at the end; many files have one of their own."""
+    with lives.own_run(tmp_path) as folder:
+        yield folder
 
 
 @pytest.fixture

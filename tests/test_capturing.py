@@ -6,7 +6,7 @@ import os
 import threading
 import time
 from pathlib import Path
-from typing import Any, Iterator
+from typing import Any
 
 import pytest
 from builders import lives
@@ -16,12 +16,6 @@ from mstxkit import faults
 from mstxkit.engine.choose import engine
 from mstxkit.errors import CaptureError
 from mstxkit.recorder import blocks, here
-
-
-@pytest.fixture
-def run(tmp_path: Path) -> Iterator[Path]:
-    with lives.own_run(tmp_path) as folder:
-        yield folder
 
 
 def test_a_capture_records_until_it_is_stopped(run: Path) -> None:

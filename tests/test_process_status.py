@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 import time
 from pathlib import Path
-from typing import Iterator
 
 import pytest
 from builders import lives
@@ -16,12 +15,6 @@ from mstxkit.engine.choose import engine
 from mstxkit.recorder.figures import FiguresHere
 from mstxkit.store import layout, livefile, run_file
 from mstxkit.store.settings_file import Figures
-
-
-@pytest.fixture
-def run(tmp_path: Path) -> Iterator[Path]:
-    with lives.own_run(tmp_path) as folder:
-        yield folder
 
 
 def test_status_says_what_goes_on(run: Path) -> None:

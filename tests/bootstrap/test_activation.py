@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any, Iterator
 
 import pytest
-from builders import lives
 
 import mstxkit
 from mstxkit import Patch, Target
@@ -36,12 +35,6 @@ def acme(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     yield name
     mstxkit.unpatch()
     sys.modules.pop(name, None)
-
-
-@pytest.fixture
-def run(tmp_path: Path) -> Iterator[Path]:
-    with lives.own_run(tmp_path) as folder:
-        yield folder
 
 
 def test_targets_of_a_yaml_file_are_patched_and_put_back(acme: str, tmp_path: Path) -> None:

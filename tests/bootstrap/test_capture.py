@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from pathlib import Path
-from typing import Any, Iterator
+from typing import Any
 
 import pytest
 from builders import lives
@@ -14,12 +14,6 @@ import mstxkit
 from mstxkit.errors import CaptureError
 from mstxkit.recorder import here
 from mstxkit.store import livefile
-
-
-@pytest.fixture
-def run(tmp_path: Path) -> Iterator[Path]:
-    with lives.own_run(tmp_path) as folder:
-        yield folder
 
 
 def test_capturing_twice_into_one_folder_joins(run: Path, tmp_path: Path) -> None:

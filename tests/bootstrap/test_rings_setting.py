@@ -6,22 +6,14 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Iterator
 
 import pytest
-from builders import lives
 
 import mstxkit
 from mstxkit.bootstrap import ray_environment, settings
 from mstxkit.errors import CaptureError
 
 VARIABLES = ("TORCH_FR_BUFFER_SIZE", "TORCH_HCCL_TRACE_BUFFER_SIZE")
-
-
-@pytest.fixture
-def run(tmp_path: Path) -> Iterator[Path]:
-    with lives.own_run(tmp_path) as folder:
-        yield folder
 
 
 @pytest.fixture(autouse=True)

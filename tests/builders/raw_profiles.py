@@ -10,15 +10,13 @@ import json
 import os
 import subprocess
 import sys
-import time
 from pathlib import Path
-from typing import Any, Callable
+from typing import Any
 
 import mstxkit
 from mstxkit.host import identity
 
 ROOT = Path(mstxkit.__file__).parents[1]
-SOON_S = 60.0
 GONE_PID = 1 << 22  # above any pid that Linux gives
 
 ANALYSE = """
@@ -188,16 +186,6 @@ def calls(raw: Path) -> list[dict[str, Any]]:
     """What each parse of this profile found."""
     file = raw / "calls.jsonl"
     return [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
-
-
-def soon(claim: Callable[[], Any]) -> Any:
-    """Wait until it holds."""
-    deadline = time.monotonic() + SOON_S
-    while time.monotonic() < deadline:
-        if value := claim():
-            return value
-        time.sleep(0.02)
-    raise AssertionError(f"it never came to hold: {claim}")
 
 
 def is_gone(pid: int) -> bool:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from mstxkit.host import identity
-from mstxkit.store import job_file, layout, run_file, verdicts
+from mstxkit.store import job_file, layout, run_file
 from mstxkit.store.job_file import JobState, Latecomer, RoleFigures, StageFigures
 from mstxkit.store.verdicts import COMPUTE, Verdict
 
@@ -82,7 +82,3 @@ class ShownJob:
             "mono_ns": time.monotonic_ns() - int(ago_s * S), "processes": processes,
         }  # fmt: skip
         (self.run / layout.NOW / f"node-{host}-0{layout.NOW_SUFFIX}").write_text(json.dumps(about))
-
-    def all_verdicts(self) -> list[Verdict]:
-        """As they were said last."""
-        return verdicts.read(self.run)

@@ -192,13 +192,8 @@ async def nothing() -> int:
     return 7
 
 
-def coroutines() -> Operation:
-    site, made, came = hot.intern("driven"), nothing(), []
-
-    async def outer() -> None:
-        came.append(await hot.driven(site, made))
-
-    runs = outer()
+def resuming(runs: Any) -> Callable[[], None]:
+    """Goes on with a coroutine, once."""
 
     def act() -> None:
         try:
@@ -206,7 +201,16 @@ def coroutines() -> Operation:
         except StopIteration:
             pass
 
-    return Operation(act, {"driven": (None, {})}, ASKS)
+    return act
+
+
+def coroutines() -> Operation:
+    site, made, came = hot.intern("driven"), nothing(), []
+
+    async def outer() -> None:
+        came.append(await hot.driven(site, made))
+
+    return Operation(resuming(outer()), {"driven": (None, {})}, ASKS)
 
 
 def pieces() -> Operation:
@@ -219,15 +223,7 @@ def pieces() -> Operation:
         finally:
             span.close(False)
 
-    runs = outer()
-
-    def act() -> None:
-        try:
-            runs.send(None)
-        except StopIteration:
-            pass
-
-    return Operation(act, {"opened": (None, {})}, ASKS)
+    return Operation(resuming(outer()), {"opened": (None, {})}, ASKS)
 
 
 def async_with() -> Operation:
@@ -235,15 +231,7 @@ def async_with() -> Operation:
         async with hot.mstx_range("async") as r:
             r.set(a=1)
 
-    runs = outer()
-
-    def act() -> None:
-        try:
-            runs.send(None)
-        except StopIteration:
-            pass
-
-    return Operation(act, {"async": (None, {"a": 1})}, ASKS)
+    return Operation(resuming(outer()), {"async": (None, {"a": 1})}, ASKS)
 
 
 @ranges.mstx_timer("decorated")

@@ -38,7 +38,22 @@ def work() -> None:
         mindspore.ops.ones((4, 4)).sum().asnumpy()
 
 
-class Torch:
+class Stepped:
+    """One that is started, told of each step, and stopped."""
+
+    profiler: Any
+
+    def start(self) -> None:
+        self.profiler.start()
+
+    def step(self) -> None:
+        self.profiler.step()
+
+    def stop(self) -> None:
+        self.profiler.stop()
+
+
+class Torch(Stepped):
     """torch.profiler on the CPU, with and without a schedule."""
 
     def __init__(self, folder: Path, schedule: dict[str, int] | None) -> None:
@@ -49,15 +64,6 @@ class Torch:
             schedule=None if schedule is None else profiler.schedule(**schedule),
             on_trace_ready=lambda made: self.events.extend(event.key for event in made.key_averages()),
         )
-
-    def start(self) -> None:
-        self.profiler.start()
-
-    def step(self) -> None:
-        self.profiler.step()
-
-    def stop(self) -> None:
-        self.profiler.stop()
 
     def lacks(self) -> str:
         return "" if "aten::mul" in self.events else f"no aten::mul in {self.events}"
@@ -86,18 +92,9 @@ def npu_profile(folder: Path, schedule: dict[str, int] | None) -> Any:
     )
 
 
-class TorchNpu(OnDisk):
+class TorchNpu(Stepped, OnDisk):
     def __init__(self, folder: Path, schedule: dict[str, int] | None) -> None:
         self.folder, self.profiler = folder, npu_profile(folder, schedule)
-
-    def start(self) -> None:
-        self.profiler.start()
-
-    def step(self) -> None:
-        self.profiler.step()
-
-    def stop(self) -> None:
-        self.profiler.stop()
 
 
 class Dynamic(OnDisk):
@@ -175,7 +172,7 @@ class Verl(OnDisk):
         self.profiler.stop()
 
 
-class MindSpore:
+class MindSpore(Stepped):
     """On a CPU."""
 
     def __init__(self, folder: Path, schedule: dict[str, int] | None) -> None:
@@ -187,15 +184,6 @@ class MindSpore:
             schedule=None if schedule is None else profiler.schedule(**schedule),
             on_trace_ready=profiler.tensorboard_trace_handler(str(folder), analyse_flag=False),
         )
-
-    def start(self) -> None:
-        self.profiler.start()
-
-    def step(self) -> None:
-        self.profiler.step()
-
-    def stop(self) -> None:
-        self.profiler.stop()
 
     def lacks(self) -> str:
         made = list(self.folder.glob("**/*_ascend_ms"))
@@ -284,6 +272,12 @@ def planned(phase: str) -> dict[str, int] | None:
 AHEAD = {"waiting": 0, "warming up": 1, "recording": 2}
 
 
+def record_whole(theirs: Any) -> None:
+    theirs.start()
+    work()
+    theirs.stop()
+
+
 def before(training: Training, theirs: Any) -> None:
     theirs.start()
     training.step()
@@ -314,25 +308,15 @@ def running(training: Training, theirs: Any) -> None:
 def inside(training: Training, theirs: Any) -> None:
     training.ask()
 
-    def whole() -> None:
-        theirs.start()
-        work()
-        theirs.stop()
-
-    training.step(whole)
+    training.step(lambda: record_whole(theirs))
 
 
 def begun_on_a_thread(training: Training, theirs: Any) -> None:
     """Nothing but what happened can be told: a session is ended on its own thread only."""
     training.ask()
 
-    def whole() -> None:
-        theirs.start()
-        work()
-        theirs.stop()
-
     def meanwhile() -> None:
-        thread = threading.Thread(target=whole, name="theirs")
+        thread = threading.Thread(target=record_whole, args=(theirs,), name="theirs")
         thread.start()
         thread.join()
 
@@ -347,9 +331,7 @@ def made_on_a_thread(training: Training, make: Callable[[], Any]) -> Any:
         made.append(make())
         is_made.set()
         may_begin.wait(WITHIN_S)
-        made[0].start()
-        work()
-        made[0].stop()
+        record_whole(made[0])
 
     def meanwhile() -> None:
         may_begin.set()

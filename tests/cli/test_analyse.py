@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any, Iterator
 
 import pytest
-from builders.raw_profiles import Bench, calls, is_gone, soon
+from builders.raw_profiles import Bench, calls, is_gone
+from builders.waiting import until
 
 pytest.importorskip("typer")
 pytest.importorskip("rich")
@@ -33,7 +34,7 @@ def started(bench: Bench, ctrl_c: None) -> Iterator[subprocess.Popen[str]]:
         bench.command(), env=bench.environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as process:
         try:
-            soon(lambda: (raw / "child").exists() or process.poll() is not None)
+            until(lambda: (raw / "child").exists() or process.poll() is not None)
             yield process
         finally:
             process.kill()
@@ -254,7 +255,7 @@ def test_an_interrupt_ends_everything_and_says_how_to_go_on(
     assert (started.returncode, errors) == (1, "")
     assert "interrupted: run the same command again to go on" in shown
     assert json.loads((raw.parent / "analysis.json").read_text())["state"] == "interrupted"
-    assert soon(lambda: is_gone(int((raw / "child").read_text())))
+    assert until(lambda: is_gone(int((raw / "child").read_text())))
     (raw / "how").write_text("is well")
     assert states(bench) == {9: "parsed"}
 

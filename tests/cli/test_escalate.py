@@ -10,13 +10,13 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from pathlib import Path
-from typing import Any, Callable
+from typing import Any
 
 import pytest
 from builders.escalated_run import GONE, control, empty_run, left, run_of, say, session
 from builders.run_files import BankFiles, ProcessFiles
+from builders.waiting import until
 
 pytest.importorskip("numpy")
 pytest.importorskip("polars")
@@ -56,14 +56,6 @@ def started(run: Path, *words: object, **more: Any) -> subprocess.Popen[str]:
     command = [sys.executable, "-m", "mstxkit", "escalate", str(run), *map(str, words)]
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "100"}
     return subprocess.Popen(command, env=environment, text=True, **more)
-
-
-def until(condition: Callable[[], Any]) -> Any:
-    deadline = time.monotonic() + WITHIN_S
-    while not (found := condition()):
-        assert time.monotonic() < deadline, "it did not happen"
-        time.sleep(0.02)
-    return found
 
 
 def test_a_request_is_filed_and_its_id_told(run: Path) -> None:

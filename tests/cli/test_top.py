@@ -52,6 +52,12 @@ def picture(job: ShownJob, paper: Paper) -> Any:
     return _top_picture.lines(sighting, paper, headline(_top_picture.account_of(sighting, paper.folder))["matters"])
 
 
+def leave(job: ShownJob, incident: Incident) -> None:
+    folder = job.run / "incidents" / incident.incident
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "incident.json").write_bytes(incident.as_json(job.run_id))
+
+
 def test_a_job_is_shown_with_its_step_its_stages_and_who_is_blamed(job: ShownJob) -> None:
     job.say(role())
     job.blame(verdict(evidence={"is_work_told": True}))
@@ -190,11 +196,10 @@ def test_a_job_that_hangs_says_so_first_and_where_its_page_is(job: ShownJob) -> 
     job.say(role())
     name = "20261124T101500.000"
     incident = Incident(name, time.time_ns() - 10**10, "hang", "reward", HOSTILE, 3, details={"who": "rank 3"})
-    (job.run / "incidents" / name).mkdir(parents=True)
-    (job.run / "incidents" / name / "incident.json").write_bytes(incident.as_json(job.run_id))
+    leave(job, incident)
     hanging = shown(job).output.splitlines()
     over = incident._replace(over_ns=time.time_ns())
-    (job.run / "incidents" / name / "incident.json").write_bytes(over.as_json(job.run_id))
+    leave(job, over)
 
     assert hanging[2].startswith("! rank 3 hung in ")
     assert "\x1b" not in hanging[2]
@@ -211,11 +216,10 @@ def test_a_hang_lasts_until_now_and_is_not_hidden_by_an_incident_that_somebody_a
     )
     asked = Incident("20261124T103500.000", time.time_ns() - 10**10, "request")
     for incident in (hang, asked):
-        (job.run / "incidents" / incident.incident).mkdir(parents=True)
-        (job.run / "incidents" / incident.incident / "incident.json").write_bytes(incident.as_json(job.run_id))
+        leave(job, incident)
     hanging = shown(job).output.splitlines()
     over = hang._replace(over_ns=time.time_ns())
-    (job.run / "incidents" / hang.incident / "incident.json").write_bytes(over.as_json(job.run_id))
+    leave(job, over)
     asked_only = shown(job).output
 
     assert hanging[2] == "! rank 3 hung in score of reward for 21 min"
@@ -298,8 +302,7 @@ def test_the_picture_fits_the_terminal_however_large_the_job_is(job: ShownJob, c
 def test_a_narrow_terminal_cuts_off_neither_the_slowest_nor_whether_it_is_of_now(job: ShownJob, columns: int) -> None:
     job.say(role())
     incident = Incident("20261124T101500.000", time.time_ns(), "killed", details={"who": "rank 3"})
-    (job.run / "incidents" / incident.incident).mkdir(parents=True)
-    (job.run / "incidents" / incident.incident / "incident.json").write_bytes(incident.as_json(job.run_id))
+    leave(job, incident)
     paper = Paper(columns, 24, False, "grpo-qwen2.5-7b-with-a-long-name-of-its-own-retry-3", "x")
     drawn = [line.plain.rstrip() for line in picture(job, paper)]
 

@@ -10,10 +10,11 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any, Callable, Iterator
+from typing import Iterator
 
 import pytest
 from builders import beside
+from builders.waiting import until
 
 from mstxkit.escalation import asking
 from mstxkit.judging.acting import verdict_in
@@ -30,14 +31,6 @@ pytestmark = [
 RANK = Path(__file__).resolve().parents[1] / "builders" / "acting_rank.py"
 ROOT = RANK.parents[2]
 RANKS, STEP_MS, WITHIN_S = 2, 150, 120.0
-
-
-def until(is_so: Callable[[], Any], within_s: float = WITHIN_S) -> Any:
-    deadline = time.monotonic() + within_s
-    while not (found := is_so()):
-        assert time.monotonic() < deadline, "it did not come to that"
-        time.sleep(0.05)
-    return found
 
 
 class Job:

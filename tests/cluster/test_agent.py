@@ -65,8 +65,12 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
     return Place(tmp_path)
 
 
-def test_what_is_new_of_all_processes_goes_on_in_one_batch_and_only_once(place: Place) -> None:
-    agent = place.agent()
+@pytest.fixture
+def agent(place: Place) -> Agent:
+    return place.agent()
+
+
+def test_what_is_new_of_all_processes_goes_on_in_one_batch_and_only_once(place: Place, agent: Agent) -> None:
     place.hand(0, 1, 2)
     place.hand(1, 1)
     agent.turn()
@@ -101,8 +105,9 @@ def test_who_outlives_thousands_shares_its_number_with_none_of_them(
     assert sorted(place.steps()) == [(0, step) for step in range(1, 9)] + [(rank, rank) for rank in range(1, 9)]
 
 
-def test_without_anything_new_the_run_folder_is_not_touched(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    agent = place.agent()
+def test_without_anything_new_the_run_folder_is_not_touched(
+    place: Place, agent: Agent, monkeypatch: pytest.MonkeyPatch
+) -> None:
     place.hand(0, 1)
     agent.turn()
     calls: list[str] = []
@@ -208,8 +213,7 @@ def _counted(call: Any, calls: list[str], run: str) -> Any:
 
 
 @pytest.mark.parametrize("is_killed", [False, True])
-def test_who_has_ended_is_said_to_have_and_cleared_away(place: Place, is_killed: bool) -> None:
-    agent = place.agent()
+def test_who_has_ended_is_said_to_have_and_cleared_away(place: Place, agent: Agent, is_killed: bool) -> None:
     place.hand(0, 1)
     agent.turn()
     place.hand(0, 2, end=not is_killed)
@@ -250,8 +254,7 @@ def test_what_another_keeper_passes_on_is_left_to_it(place: Place) -> None:
     assert (before, place.steps()) == ([], [(0, 1)])
 
 
-def test_whoever_begins_to_read_in_the_middle_learns_who_is_who(place: Place) -> None:
-    agent = place.agent()
+def test_whoever_begins_to_read_in_the_middle_learns_who_is_who(place: Place, agent: Agent) -> None:
     for step in range(80):
         place.hand(0, step)
         agent.turn()
@@ -261,8 +264,7 @@ def test_whoever_begins_to_read_in_the_middle_learns_who_is_who(place: Place) ->
     assert sum(announced[1:]) == 1
 
 
-def test_whoever_begins_to_read_in_the_middle_of_large_batches_learns_it_as_well(place: Place) -> None:
-    agent = place.agent()
+def test_whoever_begins_to_read_in_the_middle_of_large_batches_learns_it_as_well(place: Place, agent: Agent) -> None:
     for first in range(0, 20_000, 500):
         place.hand(0, *range(first, first + 500))
         agent.turn()
@@ -274,8 +276,9 @@ def test_whoever_begins_to_read_in_the_middle_of_large_batches_learns_it_as_well
     assert max(apart) < READ_AGAIN_BYTES / 2
 
 
-def test_what_the_disk_does_not_take_is_written_when_it_does(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    agent = place.agent()
+def test_what_the_disk_does_not_take_is_written_when_it_does(
+    place: Place, agent: Agent, monkeypatch: pytest.MonkeyPatch
+) -> None:
     place.hand(0, 1)
     agent.turn()
     append = batch_log.KeptOpen.append
@@ -335,8 +338,7 @@ def test_a_run_that_somebody_has_removed_is_not_made_anew(place: Place) -> None:
     assert not place.run.exists()
 
 
-def test_the_figures_of_the_run_are_passed_on_to_the_hosts_shared_memory(place: Place) -> None:
-    agent = place.agent()
+def test_the_figures_of_the_run_are_passed_on_to_the_hosts_shared_memory(place: Place, agent: Agent) -> None:
     (place.run / layout.VERDICTS).mkdir()
     figures = Figures(7, {"mstxkit/wait_ratio": 0.25}, 3, 1)
     (place.run / layout.VERDICTS / layout.FIGURES).write_bytes(figures.as_json(place.run_id))
@@ -348,8 +350,7 @@ def test_the_figures_of_the_run_are_passed_on_to_the_hosts_shared_memory(place: 
     assert [batch.settings for batch in place.batches()] == [3], "acknowledged, with nothing else to say"
 
 
-def test_changed_settings_are_acknowledged_by_a_batch_of_their_own(place: Place) -> None:
-    agent = place.agent()
+def test_changed_settings_are_acknowledged_by_a_batch_of_their_own(place: Place, agent: Agent) -> None:
     settings_file.change_settings(place.run, place.run_id, {"slow_rank.effect": 0.15})
     after = settings_file.change_settings(place.run, place.run_id, {"gates.warm_up": 3})
     for _ in range(2):
@@ -364,9 +365,8 @@ def test_changed_settings_are_acknowledged_by_a_batch_of_their_own(place: Place)
     "document", [{"stages": {"a": 1}}, {"who": [1]}, {"stages": [{}, None, 3]}, {"who": {"rank": -3}}]
 )
 def test_a_process_that_says_nonsense_of_itself_is_passed_on_as_far_as_it_can_be(
-    place: Place, document: dict[str, Any]
+    place: Place, agent: Agent, document: dict[str, Any]
 ) -> None:
-    agent = place.agent()
     place.hand(0, 1, **document)
     place.hand(1, 1)
     agent.turn()
@@ -374,8 +374,7 @@ def test_a_process_that_says_nonsense_of_itself_is_passed_on_as_far_as_it_can_be
     assert len(place.steps()) == 2
 
 
-def test_more_rows_than_a_batch_may_hold_go_on_in_several(place: Place) -> None:
-    agent = place.agent()
+def test_more_rows_than_a_batch_may_hold_go_on_in_several(place: Place, agent: Agent) -> None:
     for rank in range(80):
         place.hand(rank, *range(600))
     agent.turn()

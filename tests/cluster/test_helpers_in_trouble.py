@@ -109,12 +109,6 @@ def a_job(run: Path) -> Iterator[Helpers]:
         assert lives.wait_until(lambda: not beside.pids(run, beside.JUDGE, beside.WATCHMAN), WITHIN_S)
 
 
-@pytest.fixture
-def run(tmp_path: Path) -> Iterator[Path]:
-    with lives.own_run(tmp_path) as folder:
-        yield folder
-
-
 @pytest.mark.parametrize("sign", [signal.SIGKILL, signal.SIGSTOP])
 @pytest.mark.parametrize("helper", ["judge", "watchman", "keeper"])
 def test_who_is_killed_or_stopped_is_followed(run: Path, helper: str, sign: int) -> None:

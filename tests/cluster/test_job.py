@@ -16,6 +16,7 @@ from typing import Callable, Iterator
 import pytest
 from builders import beside, lives, soak
 from builders.mounts import Mount, mount  # noqa: F401
+from builders.waiting import until
 
 from mstxkit.reading.run import open_run
 from mstxkit.store import batches, job_file, judge_lock, layout, run_file, settings_file, verdicts
@@ -81,13 +82,6 @@ class Started:
         node = f":{os.stat(lock).st_ino} "
         pids = [int(line.split()[4]) for line in Path("/proc/locks").read_text().splitlines() if node in line]
         return next(number for number, process in enumerate(self.processes) if process.pid in pids)
-
-
-def until(is_so: Callable[[], bool], within_s: float = 120.0) -> None:
-    deadline = time.monotonic() + within_s
-    while not is_so():
-        assert time.monotonic() < deadline, "it did not come to that"
-        time.sleep(0.05)
 
 
 @pytest.fixture

@@ -32,12 +32,6 @@ RANK = f"""
 {beside.TRAINS}"""
 
 
-@pytest.fixture
-def run(tmp_path: Path) -> Iterator[Path]:
-    with lives.own_run(tmp_path) as folder:
-        yield folder
-
-
 @contextmanager
 def a_job(run: Path, followed_after_s: float = 5.0, **variables: str) -> Iterator[int]:
     """Of two ranks; the pid of who judges it."""

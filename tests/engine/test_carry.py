@@ -3,18 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 from typing import Any
 
 import pytest
 from builders.fresh_engine import run_fresh
+from builders.threads import elsewhere
 from builders.written_banks import Written
-
-
-def in_a_thread(work: Any) -> None:
-    thread = threading.Thread(target=work)
-    thread.start()
-    thread.join()
 
 
 def test_outside_of_any_stage_nothing_is_carried(engine: Any, recorded: Written) -> None:
@@ -39,7 +33,7 @@ def test_a_thread_is_inside_of_what_it_carries_until_it_lets_go(engine: Any, rec
     with engine.stage("s"):
         carried = engine.carried()
     engine.step(4)
-    in_a_thread(work)
+    elsewhere(work)
 
     assert seen == [(None, 4)] * 3 + [("s", 3)] * 3 + [(None, 4)] * 3
     assert [(one.stage, one.step) for one in recorded.ranges if one.name != "s"] == seen
@@ -51,7 +45,7 @@ def test_at_step_is_carried_without_a_stage(engine: Any, recorded: Written) -> N
     engine.step(3)
     with engine.at_step(50):
         carried = engine.carried()
-    in_a_thread(lambda: (engine.carry(carried), seen.append((engine.current_stage(), engine.current_step()))))
+    elsewhere(lambda: (engine.carry(carried), seen.append((engine.current_stage(), engine.current_step()))))
 
     assert seen == [(None, 50)]
 
@@ -84,7 +78,7 @@ def test_a_stage_of_its_own_is_inside_of_what_is_carried(engine: Any, recorded: 
     seen: list[Any] = []
     with engine.stage("s"):
         carried = engine.carried()
-    in_a_thread(work)
+    elsewhere(work)
 
     assert seen == ["own", "s", None]
 
@@ -107,7 +101,7 @@ def test_tasks_of_a_loop_that_the_thread_runs_inherit_it(engine: Any, recorded: 
     with engine.stage("s"):
         carried = engine.carried()
     engine.step(4)
-    in_a_thread(work)
+    elsewhere(work)
 
     assert seen == [("s", 3)] * 2 + [(None, 4)] * 2
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from builders.fresh_engine import run_fresh
+from builders.waiting import until
 from builders.written_banks import MONOTONIC, NONCE, Written
 
 from mstxkit.store import livefile
@@ -112,9 +113,9 @@ def test_detached_an_anchor_is_nothing(engine: Any) -> None:
 def test_the_heartbeat_keeps_the_header_alive_until_it_is_stopped(engine: Any) -> None:
     written = Written(engine)
     engine.start_heartbeat(0.001)
-    first = wait_for(lambda: livefile.heartbeat_ns(written.view))
-    wait_for(lambda: livefile.heartbeat_ns(written.view) > first)
-    wait_for(lambda: len(livefile.read_anchors(written.view)) >= 2)
+    first = until(lambda: livefile.heartbeat_ns(written.view))
+    until(lambda: livefile.heartbeat_ns(written.view) > first)
+    until(lambda: len(livefile.read_anchors(written.view)) >= 2)
     engine.stop_heartbeat()
     last = livefile.heartbeat_ns(written.view)
 
@@ -127,7 +128,7 @@ def test_a_heartbeat_starts_once_and_ends_with_detach(engine: Any) -> None:
     written = Written(engine)
     for _ in range(3):
         engine.start_heartbeat(0.001)
-    wait_for(lambda: livefile.heartbeat_ns(written.view))
+    until(lambda: livefile.heartbeat_ns(written.view))
     engine.detach()
 
     assert threading.active_count() == before
@@ -135,15 +136,6 @@ def test_a_heartbeat_starts_once_and_ends_with_detach(engine: Any) -> None:
     engine.start_heartbeat(60)
     engine.stop_heartbeat()
     engine.stop_heartbeat()
-
-
-def wait_for(happens: Any) -> Any:
-    """What `happens()` gives, once that is true."""
-    deadline = time.monotonic() + 30
-    while not (found := happens()):
-        assert time.monotonic() < deadline
-        time.sleep(0.001)
-    return found
 
 
 def test_a_program_that_freezes_time_freezes_its_own_only(engine: Any) -> None:

@@ -67,31 +67,6 @@ def test_nothing_is_begun_before_the_first_resume(engine: Any, recorded: Written
     assert recorded.ranges == []
 
 
-def test_while_suspended_it_is_off_its_track(engine: Any, recorded: Written) -> None:
-    def body() -> Generator[None, None, None]:
-        with engine.mstx_range("inner"):
-            yield
-            with engine.mstx_range("innermost"):
-                pass
-
-    driven = engine.driven(engine.intern("driven", "stage"), body())
-    with engine.mstx_range("caller"):
-        next(driven)
-        current = engine.current_stage()
-        with engine.mstx_range("in between"):
-            pass
-        next(driven, None)
-    with engine.mstx_range("after"):
-        pass
-
-    assert current is None
-    assert [(found.name, found.depth, found.stage) for found in recorded.ranges] == [
-        ("in between", 1, None), ("innermost", 3, "stage"), ("inner", 2, "stage"), ("driven", 1, "stage"),
-        ("caller", 0, None), ("after", 0, None),
-    ]  # fmt: skip
-    assert engine.counters()["open"] == 0
-
-
 def test_parked_ranges_are_still_shown_as_open(engine: Any, recorded: Written, site: Any) -> None:
     def body() -> Generator[None, None, None]:
         with engine.mstx_range("inner"):
@@ -128,49 +103,6 @@ def test_interleaved_generators_do_not_close_each_other(engine: Any, recorded: W
     ]  # fmt: skip
 
 
-def test_a_generator_that_is_closed_is_no_error(engine: Any, recorded: Written, site: Any) -> None:
-    def body() -> Generator[None, None, None]:
-        yield
-
-    driven = engine.driven(site, body())
-    next(driven)
-    driven.close()
-    driven.close()
-
-    assert recorded.one("driven").error is False
-
-
-def test_a_generator_that_is_dropped_ends_its_ranges(engine: Any, recorded: Written, site: Any) -> None:
-    def body() -> Generator[None, None, None]:
-        with engine.mstx_range("inner"):
-            yield
-
-    driven = engine.driven(site, body())
-    next(driven)
-    del driven
-    gc.collect()
-
-    assert recorded.names == ["inner", "driven"]
-    assert recorded.one("driven").error is True
-    assert engine.counters()["open"] == 0
-
-
-def test_a_body_that_raises_is_an_error_and_its_exception_goes_on(engine: Any, recorded: Written, site: Any) -> None:
-    raised = ValueError("mine")
-
-    def body() -> Generator[None, None, None]:
-        yield
-        raise raised
-
-    driven = engine.driven(site, body())
-    next(driven)
-    with pytest.raises(ValueError) as caught:
-        next(driven)
-
-    assert caught.value is raised
-    assert recorded.one("driven").error is True
-
-
 def test_an_exception_thrown_in_can_be_caught_inside(engine: Any, recorded: Written, site: Any) -> None:
     def body() -> Generator[str, None, None]:
         try:
@@ -185,18 +117,6 @@ def test_an_exception_thrown_in_can_be_caught_inside(engine: Any, recorded: Writ
 
     assert (caught, left) == ("caught", "left")
     assert recorded.one("driven").error is False
-
-
-def test_an_exception_thrown_in_and_not_caught_is_an_error(engine: Any, recorded: Written, site: Any) -> None:
-    def body() -> Generator[None, None, None]:
-        yield
-
-    driven = engine.driven(site, body())
-    next(driven)
-    with pytest.raises(KeyError):
-        driven.throw(KeyError("x"))
-
-    assert recorded.one("driven").error is True
 
 
 def test_a_generator_that_refuses_to_close_says_so(engine: Any, recorded: Written, site: Any) -> None:
@@ -231,20 +151,6 @@ def test_a_coroutine_is_awaited_in_its_range(engine: Any, recorded: Written, sit
     assert recorded.one("inner").depth == 1
 
 
-def test_any_value_can_be_returned(engine: Any, recorded: Written, site: Any) -> None:
-    values = [None, (1, 2), (), ValueError("a value"), StopIteration(3)]
-
-    async def body(value: Any) -> Any:
-        return value
-
-    async def main() -> list[Any]:
-        return [await engine.driven(site, body(value)) for value in values]
-
-    returned = asyncio.run(main())
-    assert all(one is other for one, other in zip(returned, values))
-    assert len(recorded.ranges) == len(values)
-
-
 def test_interleaved_coroutines_have_busy_times_and_stages_of_their_own(engine: Any, recorded: Written) -> None:
     async def body(ticks: int) -> str | None:
         for _ in range(3):
@@ -262,26 +168,6 @@ def test_interleaved_coroutines_have_busy_times_and_stages_of_their_own(engine: 
     assert {found.name: found.busy for found in recorded.ranges} == {"work 1": 3, "work 10": 30}
     assert len({found.track for found in recorded.ranges}) == 2
     assert {found.depth for found in recorded.ranges} == {0}
-
-
-def test_a_cancelled_coroutine_is_an_error(engine: Any, recorded: Written, site: Any) -> None:
-    async def body() -> None:
-        await asyncio.sleep(3600)
-
-    async def main() -> None:
-        task = asyncio.ensure_future(_awaited(engine.driven(site, body())))
-        await asyncio.sleep(0)
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-
-    asyncio.run(main())
-
-    assert recorded.one("driven").error is True
-
-
-async def _awaited(awaitable: Any) -> Any:
-    return await awaitable
 
 
 def test_anything_awaitable_can_be_driven(engine: Any, recorded: Written, site: Any) -> None:
@@ -344,50 +230,6 @@ def test_a_generator_may_be_resumed_on_another_track(engine: Any, recorded: Writ
     assert engine.counters()["open"] == engine.counters()["faults"] == 0
 
 
-def test_after_detach_a_suspended_body_goes_on_and_writes_nothing(engine: Any, recorded: Written, site: Any) -> None:
-    def body() -> Generator[int, None, None]:
-        with engine.mstx_range("inner"):
-            yield 1
-        yield 2
-
-    driven = engine.driven(site, body())
-    first = next(driven)
-    following = Written(engine)
-    rest = list(driven)
-
-    assert [first, *rest] == [1, 2]
-    assert following.ranges == []
-    assert engine.counters()["open"] == 0
-
-
-def test_a_span_is_one_range_around_its_pieces(engine: Any, recorded: Written, site: Any) -> None:
-    async def piece(ticks: int) -> int:
-        recorded.tick(ticks)
-        with engine.mstx_range("inner"):
-            await asyncio.sleep(0)
-        return ticks
-
-    async def main() -> list[Any]:
-        span = engine.opened(site, None, {"size": 1})
-        recorded.tick(1000)
-        results = []
-        for ticks in (1, 2):
-            results.append(await span.drive(piece(ticks)))
-            with engine.mstx_range("in between"):
-                recorded.tick(100)
-        span.close(False)
-        span.close(True)
-        return results
-
-    results = asyncio.run(main())
-
-    found = recorded.one("driven")
-    assert results == [1, 2]
-    assert (found.start, found.duration, found.busy) == (1_001_000, 203, 3)
-    assert (found.error, found.attributes) == (False, {"size": 1})
-    assert {(one.name, one.depth) for one in recorded.ranges} == {("driven", 0), ("inner", 1), ("in between", 0)}
-
-
 def test_a_span_that_failed_says_so(engine: Any, recorded: Written, site: Any) -> None:
     async def piece() -> None:
         raise ValueError
@@ -410,17 +252,6 @@ def test_a_span_that_was_never_driven_is_nothing(engine: Any, recorded: Written,
     gc.collect()
 
     assert recorded.ranges == []
-
-
-def test_a_span_that_is_dropped_ends_with_error(engine: Any, recorded: Written, site: Any) -> None:
-    async def main() -> None:
-        span = engine.opened(site)
-        await span.drive(asyncio.sleep(0))
-
-    asyncio.run(main())
-    gc.collect()
-
-    assert recorded.one("driven").error is True
 
 
 def test_the_slots_of_what_was_driven_are_free_again(engine: Any, recorded: Written, site: Any) -> None:

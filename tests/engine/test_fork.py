@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-import threading
 from typing import Any
 
 import pytest
 from builders.forked_child import in_child
+from builders.threads import elsewhere
 from builders.written_banks import Written
 
 pytestmark = pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
@@ -153,9 +153,7 @@ def test_a_child_that_leaves_what_its_parent_was_inside_of_is_in_its_own(engine:
 
 def test_a_thread_of_a_child_is_outside_too(engine: Any, recorded: Written) -> None:
     def child() -> bool:
-        thread = threading.Thread(target=lambda: seen.append((engine.current_stage(), engine.current_step())))
-        thread.start()
-        thread.join()
+        elsewhere(lambda: seen.append((engine.current_stage(), engine.current_step())))
         return seen == [(None, None)]
 
     seen: list[Any] = []

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import gc
 import sys
-import threading
 from typing import Any, Callable, Iterator
 
 import pytest
 from builders import engines
+from builders.threads import elsewhere
 from builders.written_banks import Written
 
 from mstxkit import faults
@@ -197,9 +197,7 @@ def test_what_stops_a_thread_from_outside_passes_through_ranges(twin: Any, kind:
         except kind:
             ended.append(twin.current_stage())
 
-    thread = threading.Thread(target=work)
-    thread.start()
-    thread.join()
+    elsewhere(work)
 
     assert ended == [None]
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import threading
 from typing import Any, Callable, Iterator
 
 import pytest
 from builders.forked_child import in_child
+from builders.threads import elsewhere
 from builders.written_banks import FAKE, Written, WrittenRange
 
 SECOND = 1_000_000_000
@@ -127,9 +127,7 @@ def test_each_stage_step_and_track_has_its_own(engine: Any, recorded: Written, s
         call(engine, recorded, site)
     engine.step(2)
     call(engine, recorded, site)
-    thread = threading.Thread(target=call, args=(engine, recorded, site))
-    thread.start()
-    thread.join()
+    elsewhere(call, engine, recorded, site)
 
     found = flushed(engine, recorded)
     assert sorted((one.step, str(one.stage)) for one in found) == [(1, "None"), (1, "s"), (2, "None"), (2, "None")]
@@ -313,9 +311,7 @@ def test_it_may_end_on_another_thread(engine: Any, recorded: Written, site: Any)
     entered = engine.timed(site)
     entered.__enter__()
     recorded.tick(3)
-    thread = threading.Thread(target=entered.__exit__, args=(None, None, None))
-    thread.start()
-    thread.join()
+    elsewhere(entered.__exit__, None, None, None)
     with engine.mstx_range("after"):
         pass
 

@@ -7,7 +7,6 @@ import enum
 import importlib.util
 import logging
 import math
-import threading
 import warnings
 from decimal import Decimal
 from fractions import Fraction
@@ -17,6 +16,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 from builders.fresh_engine import run_fresh
+from builders.threads import elsewhere
 from builders.written_banks import Written
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -339,13 +339,6 @@ class Handler(logging.Handler):
         logging.getLogger("mstxkit").removeHandler(self)
 
 
-def elsewhere(act: Any) -> None:
-    """On another thread, to its end."""
-    thread = threading.Thread(target=act)
-    thread.start()
-    thread.join()
-
-
 def test_others_may_use_the_range_that_ends_while_its_values_are_made_plain(engine: Any, recorded: Written) -> None:
     shared = engine.mstx_range("shared", given=[])
 
@@ -385,7 +378,7 @@ def test_others_may_enter_it_and_stay_in_it(engine: Any, recorded: Written) -> N
 
 def test_others_may_end_it_meanwhile(engine: Any, recorded: Written) -> None:
     shared = engine.mstx_range("shared", given=[])
-    with shared, Handler(lambda: elsewhere(lambda: shared.__exit__(None, None, None))):
+    with shared, Handler(lambda: elsewhere(shared.__exit__, None, None, None)):
         shared.__enter__()
         shared.__exit__(None, None, None)
 

@@ -10,6 +10,7 @@ from contextlib import ExitStack
 from typing import Any
 
 import pytest
+from builders.threads import elsewhere
 from builders.written_banks import NONCE, Written
 
 from mstxkit.store import livefile
@@ -76,13 +77,6 @@ def test_an_inner_entry_of_an_open_range_is_a_range_of_its_own(
         recorded.tick(4)
 
     assert [(found.depth, found.duration) for found in recorded.ranges[passed_before:]] == [(1, 2), (0, 7)]
-
-
-def test_exit_without_entry_is_a_counted_fault(engine: Any, recorded: Written) -> None:
-    engine.mstx_range("never entered").__exit__(None, None, None)
-
-    assert recorded.ranges == []
-    assert engine.counters()["faults"] == 1
 
 
 @pytest.mark.parametrize("passed_before", [0, 3])
@@ -294,9 +288,7 @@ def test_a_range_may_end_on_another_thread_and_keeps_its_track(engine: Any, reco
     with engine.mstx_range("before"):
         pass
     moved.__enter__()
-    thread = threading.Thread(target=moved.__exit__, args=(None, None, None))
-    thread.start()
-    thread.join()
+    elsewhere(moved.__exit__, None, None, None)
     with engine.mstx_range("after"):
         pass
 

@@ -149,6 +149,7 @@ def test_a_suspended_body_is_not_around_what_its_caller_does(engine: Any, record
         ("caller", 1, "outer"), ("deeper", 3, "inner"), ("in body", 2, "inner"), ("body", 1, "inner"),
         ("outer", 0, "outer"),
     ]  # fmt: skip
+    assert engine.counters()["open"] == 0
 
 
 def test_a_generator_that_outlives_the_range_it_began_in(engine: Any, recorded: Written) -> None:
@@ -329,6 +330,7 @@ def test_dropped_while_suspended_it_ends_with_error_and_frees_what_it_held(engin
     assert recorded.one("after").depth == 0
     assert alive() is None
     assert recorded.open == []
+    assert engine.counters()["open"] == 0
 
 
 def test_a_generator_in_a_cycle_is_found_by_the_garbage_collector(engine: Any, recorded: Written) -> None:
@@ -410,7 +412,11 @@ def test_switched_off_while_suspended_it_is_still_written(engine: Any, recorded:
 
 
 def test_detached_while_suspended_it_writes_nothing(engine: Any, recorded: Written) -> None:
-    running = driven(engine, counting(recorded), stage="s")
+    def body() -> Iterator[int]:
+        with engine.mstx_range("inner"):
+            yield from counting(recorded)
+
+    running = driven(engine, body(), stage="s")
     next(running)
     following = Written(engine)
     rest = list(running)
@@ -421,6 +427,7 @@ def test_detached_while_suspended_it_writes_nothing(engine: Any, recorded: Writt
     assert following.names == ["after"]
     assert (following.one("after").depth, following.one("after").stage) == (0, None)
     assert following.open == []
+    assert engine.counters()["open"] == 0
 
 
 def test_a_suspended_body_is_open_in_its_slot(engine: Any, recorded: Written) -> None:
@@ -451,17 +458,18 @@ def test_a_body_that_drives_itself_raises_what_python_raises(engine: Any, record
     assert recorded.open == []
 
 
-async def pieces(recorded: Written) -> AsyncIterator[int]:
+async def pieces(engine: Any, recorded: Written) -> AsyncIterator[int]:
     for number in range(3):
         recorded.tick(5)
-        await asyncio.sleep(0)
+        with engine.mstx_range("inner"):
+            await asyncio.sleep(0)
         yield number
 
 
 def test_a_span_is_one_range_over_all_its_pieces(engine: Any, recorded: Written) -> None:
     async def main() -> list[int]:
         got = []
-        source = pieces(recorded)
+        source = pieces(engine, recorded)
         span = engine.opened(engine.intern("span", "s"), None, {"n": 1})
         recorded.tick(100)
         for _ in range(3):
@@ -472,6 +480,7 @@ def test_a_span_is_one_range_over_all_its_pieces(engine: Any, recorded: Written)
         with pytest.raises(StopAsyncIteration):
             await span.drive(source.__anext__())
         span.close(False)
+        span.close(True)
         return got
 
     stages: list[Any] = []
@@ -482,7 +491,7 @@ def test_a_span_is_one_range_over_all_its_pieces(engine: Any, recorded: Written)
     assert (found.start, found.duration, found.busy, found.error) == (1_000_100, 3015, 15, False)
     assert (found.stage, found.attributes) == ("s", {"n": 1})
     assert stages == [None] * 3
-    assert {found.depth for found in recorded.ranges} == {0}
+    assert {(found.name, found.depth) for found in recorded.ranges} == {("span", 0), ("inner", 1), ("between", 0)}
 
 
 @pytest.mark.parametrize("failed", [True, False])

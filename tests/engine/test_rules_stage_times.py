@@ -168,6 +168,7 @@ def test_without_an_argument_it_is_the_latest_finished_step(engine: Any, recorde
         with engine.stage("a"):
             recorded.tick(seconds * _S)
     within = engine.stage_times()
+    assert engine.stage_times(step=None) == within
     engine.step(first + 50)
     after = engine.stage_times()
 

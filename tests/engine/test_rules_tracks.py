@@ -7,22 +7,15 @@ import contextvars
 import gc
 import threading
 from collections import Counter, defaultdict
-from typing import Any, Callable
+from typing import Any
 
 import pytest
 from builders.fresh_engine import run_fresh
+from builders.threads import elsewhere, on_threads
 from builders.written_banks import Written, WrittenRange
 
 _THREADS = 64
 _RANGES = 50
-
-
-def run_threads(work: Callable[[int], None], count: int) -> None:
-    threads = [threading.Thread(target=work, args=(number,)) for number in range(count)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
 
 
 def are_nested(ranges: list[WrittenRange]) -> bool:
@@ -43,14 +36,15 @@ def are_nested(ranges: list[WrittenRange]) -> bool:
 
 def test_interleaved_tasks_have_tracks_of_their_own(engine: Any, recorded: Written) -> None:
     async def work(number: int) -> None:
-        for _ in range(3):
-            with engine.mstx_range(f"outer {number}"):
-                recorded.tick(1)
-                await asyncio.sleep(0)
-                with engine.mstx_range(f"inner {number}"):
+        with engine.stage(f"stage {number}"):
+            for _ in range(3):
+                with engine.mstx_range(f"outer {number}"):
                     recorded.tick(1)
                     await asyncio.sleep(0)
-                    recorded.tick(1)
+                    with engine.mstx_range(f"inner {number}"):
+                        recorded.tick(1)
+                        await asyncio.sleep(0)
+                        recorded.tick(1)
 
     async def main() -> None:
         await asyncio.gather(*[work(number) for number in range(5)])
@@ -59,11 +53,14 @@ def test_interleaved_tasks_have_tracks_of_their_own(engine: Any, recorded: Writt
 
     tracks = defaultdict(set)
     for found in recorded.ranges:
-        tracks[found.name[-1]].add(found.track)
+        tracks[found.stage].add(found.track)
     assert are_nested(recorded.ranges)
-    assert {(found.name[:5], found.depth) for found in recorded.ranges} == {("outer", 0), ("inner", 1)}
-    assert len(recorded.ranges) == 30
-    assert len(set().union(*tracks.values())) == 5
+    placed = {(found.name[:5], found.name[-1], found.depth, found.stage) for found in recorded.ranges}
+    kinds = [("stage", 0), ("outer", 1), ("inner", 2)]
+    assert placed == {(kind, f"{n}", depth, f"stage {n}") for kind, depth in kinds for n in range(5)}
+    assert len(recorded.ranges) == 35
+    assert [len(own) for own in tracks.values()] == [1] * 5 and len(set().union(*tracks.values())) == 5
+    assert engine.counters()["open"] == 0
 
 
 def test_many_short_tasks_use_as_many_tracks_as_run_at_once(engine: Any) -> None:
@@ -91,8 +88,7 @@ def test_many_short_tasks_use_as_many_tracks_as_run_at_once(engine: Any) -> None
         """,
     )
 
-    assert found[0] == 20_000
-    assert found[1] <= 9
+    assert found[:2] == [20_000, 8]
     assert found[2] <= 8
     assert found[3:] == [[0, 1], 0]
 
@@ -168,6 +164,7 @@ def test_a_range_begun_in_one_task_and_ended_in_another_stays_on_its_track(engin
     assert [(found.name, found.depth) for found in recorded.ranges] == [("moved", 0), ("inside own", 1), ("own", 0)]
     assert recorded.one("moved").track != recorded.one("own").track
     assert recorded.open == []
+    assert engine.counters()["open"] == 0
 
 
 def test_a_copied_context_that_runs_inside_a_range_has_a_track_of_its_own(engine: Any, recorded: Written) -> None:
@@ -200,7 +197,7 @@ def test_a_track_is_of_the_thread_that_uses_it_now(engine: Any, recorded: Writte
     threads: list[int] = []
     seen: list[Any] = []
     for number in range(3):
-        run_threads(lambda _, number=number: work(number), 1)  # type: ignore[misc]
+        elsewhere(work, number)
         engine.rotate()
 
     assert seen == [[thread] for thread in threads]
@@ -212,14 +209,17 @@ def test_64_threads_record_everything_exactly_once(engine: Any) -> None:
     written = Written(engine, slot_count=1024, bank_bytes=1 << 22)
 
     def work(number: int) -> None:
-        start.wait()
+        threads[number] = threading.get_native_id()
+        together.wait()
         for turn in range(_RANGES):
             with engine.mstx_range(f"outer {number}"):
                 with engine.mstx_range("plain"), engine.mstx_range("full", number=number, turn=turn):
                     engine.mark("mark", number=number)
+        together.wait()
 
-    start = threading.Barrier(_THREADS, timeout=60)
-    run_threads(work, _THREADS)
+    threads: dict[int, int] = {}
+    together = threading.Barrier(_THREADS, timeout=60)
+    on_threads(_THREADS, work)
     engine.set_recording(False)
 
     ranges = written.ranges
@@ -227,6 +227,8 @@ def test_64_threads_record_everything_exactly_once(engine: Any) -> None:
     assert Counter(found.name for found in ranges) == {
         **expected, "plain": _THREADS * _RANGES, "full": _THREADS * _RANGES
     }  # fmt: skip
+    for number in range(_THREADS):
+        assert {found.thread for found in ranges if found.name == f"outer {number}"} == {threads[number]}
     full = Counter(tuple(found.attributes.items()) for found in ranges if found.name == "full")
     assert set(full.values()) == {1}
     assert len(full) == _THREADS * _RANGES
@@ -250,7 +252,7 @@ def test_threads_that_rotate_small_banks_lose_nothing_while_one_is_free(engine: 
                 pass
 
     start = threading.Barrier(8, timeout=60)
-    run_threads(work, 8)
+    on_threads(8, work)
     for found in written.ranges:
         seen[found.name, found.attributes.get("turn", -1)] += 1
 
@@ -268,7 +270,7 @@ def test_a_thread_that_ends_inside_a_range_leaves_it_to_who_holds_it(engine: Any
         held[0].__enter__()
 
     held: list[Any] = []
-    run_threads(work, 1)
+    on_threads(1, work)
     still_open = [found.name for found in recorded.open]
     held.pop().__exit__(None, None, None)
     gc.collect()
@@ -288,7 +290,7 @@ def test_an_event_loop_in_another_thread_keeps_apart(engine: Any, recorded: Writ
         await asyncio.gather(*[work(f"{prefix} {number}") for number in range(3)])
 
     with engine.mstx_range("around"):
-        run_threads(lambda number: asyncio.run(main(f"loop {number}")), 3)
+        on_threads(3, lambda number: asyncio.run(main(f"loop {number}")))
 
     assert len(recorded.ranges) == 28
     assert all(found.depth == 0 for found in recorded.ranges)

@@ -10,7 +10,6 @@ import os
 import threading
 import time
 import weakref
-from collections import Counter
 from typing import Any, Callable
 
 import pytest
@@ -124,31 +123,6 @@ def test_a_thread_that_takes_over_a_track_gives_it_its_name(engine: Any, recorde
     assert text.tracks[second.track] == (second.thread, False, "second", True)
 
 
-def test_64_threads_record_everything_on_their_own_tracks(engine: Any, recorded: Written) -> None:
-    threads: dict[int, int] = {}
-
-    def work(number: int) -> None:
-        threads[number] = threading.get_native_id()
-        for turn in range(40):
-            with engine.mstx_range("shared"), engine.mstx_range(f"thread {number}"):
-                if turn % 10 == 0:
-                    with engine.mstx_range("full", number=number):
-                        pass
-
-    run_in_threads(64, work)
-
-    ranges = recorded.ranges
-    assert engine.counters()["dropped"] == engine.counters()["faults"] == engine.counters()["open"] == 0
-    assert Counter(found.name for found in ranges) == {
-        "shared": 64 * 40, "full": 64 * 4, **{f"thread {number}": 40 for number in range(64)}
-    }  # fmt: skip
-    for number in range(64):
-        own = [found for found in ranges if found.name == f"thread {number}"]
-        assert {(found.thread, found.depth) for found in own} == {(threads[number], 1)}
-    depths = {(found.name.split()[0], found.depth) for found in ranges}
-    assert depths == {("shared", 0), ("thread", 1), ("full", 2)}
-
-
 def test_threads_fill_banks_together_and_nothing_is_lost_but_what_is_counted(engine: Any, recorded: Written) -> None:
     small = Written(engine, slot_count=256, bank_count=40, bank_bytes=4096)
 
@@ -185,30 +159,6 @@ def test_threads_that_come_one_after_the_other_share_tracks(engine: Any, recorde
     assert len(recorded.ranges) == 50
 
 
-def test_interleaved_tasks_have_tracks_of_their_own(engine: Any, recorded: Written) -> None:
-    async def work(number: int) -> None:
-        with engine.stage(f"stage {number}"):
-            for _ in range(3):
-                with engine.mstx_range(f"outer {number}"):
-                    await asyncio.sleep(0)
-                    with engine.mstx_range(f"inner {number}"):
-                        await asyncio.sleep(0)
-
-    async def main() -> None:
-        await asyncio.gather(*(work(number) for number in range(5)))
-
-    asyncio.run(main())
-
-    ranges = recorded.ranges
-    for number in range(5):
-        own = [found for found in ranges if found.name.endswith(f" {number}")]
-        assert len({found.track for found in own}) == 1
-        assert {(found.name.split()[0], found.depth) for found in own} == {("stage", 0), ("outer", 1), ("inner", 2)}
-        assert {found.stage for found in own} == {f"stage {number}"}
-    assert len({found.track for found in ranges}) == 5
-    assert engine.counters()["open"] == 0
-
-
 def test_a_task_created_inside_a_range_does_not_sit_on_its_track(engine: Any, recorded: Written) -> None:
     async def child() -> None:
         for _ in range(2):
@@ -226,26 +176,6 @@ def test_a_task_created_inside_a_range_does_not_sit_on_its_track(engine: Any, re
     assert parent.track not in {found.track for found in children}
     assert len({found.track for found in children}) == 2
     assert {(found.depth, found.stage, found.is_task) for found in children} == {(0, "parent", True)}
-
-
-def test_many_tasks_that_run_eight_at_a_time_need_eight_tracks(engine: Any, recorded: Written) -> None:
-    async def work(gate: asyncio.Semaphore) -> None:
-        async with gate:
-            with engine.mstx_range("outer"):
-                await asyncio.sleep(0)
-                with engine.mstx_range("inner"):
-                    await asyncio.sleep(0)
-
-    async def main() -> None:
-        gate = asyncio.Semaphore(8)
-        await asyncio.gather(*(work(gate) for _ in range(400)))
-
-    asyncio.run(main())
-
-    ranges = recorded.ranges
-    assert len(ranges) == 800
-    assert len({found.track for found in ranges}) == 8
-    assert {(found.name, found.depth) for found in ranges} == {("outer", 0), ("inner", 1)}
 
 
 def test_contexts_without_an_event_loop_have_tracks_of_their_own(engine: Any, recorded: Written) -> None:
@@ -323,21 +253,3 @@ def test_what_a_finished_task_held_in_its_context_is_freed(engine: Any, recorded
     gc.collect()
 
     assert [reference() for reference in freed] == [None] * 3
-
-
-def test_a_range_that_outlives_its_task_can_still_be_ended(engine: Any, recorded: Written) -> None:
-    async def begins() -> Any:
-        left = engine.mstx_range("left open")
-        left.__enter__()
-        return left
-
-    async def main() -> None:
-        left = await asyncio.ensure_future(begins())
-        with engine.mstx_range("main"):
-            left.__exit__(None, None, None)
-
-    asyncio.run(main())
-
-    assert recorded.names == ["left open", "main"]
-    assert {found.depth for found in recorded.ranges} == {0}
-    assert engine.counters()["open"] == 0

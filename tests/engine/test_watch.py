@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import sys
-import threading
 from typing import Any
 
 import pytest
+from builders.threads import elsewhere
 from builders.watcher import Watcher, marked, once
 from builders.written_banks import FAKE, Written
 
@@ -203,9 +203,7 @@ def test_a_step_that_is_said_again_is_told_again_only_while_watched_or_by_anothe
     for step in (3, 3, 4, 3):
         engine.step(step)
     before = list(told)
-    thread = threading.Thread(target=engine.step, args=(3,))
-    thread.start()
-    thread.join()
+    elsewhere(engine.step, 3)
     engine.watch(True)
     engine.step(3)
     engine.step(3)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
 from builders import lives
 from builders.escalated_run import GONE, STAGES, control, empty_run, left, run_of, say
+from builders.threads import on_threads
 
 from mstxkit.errors import ConfigError, MstxkitError
 from mstxkit.escalation import asking
@@ -172,11 +172,7 @@ def test_the_same_id_twice_is_one_request(run: Path) -> None:
 
 
 def test_many_threads_that_ask_for_the_same_leave_one_request(run: Path) -> None:
-    threads = [threading.Thread(target=asking.ask, args=(run, RIGHT)) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    on_threads(8, lambda _: asking.ask(run, RIGHT))
 
     assert len(ids(run)) == 1
 

@@ -42,12 +42,6 @@ def _alone(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     identity.forget()
 
 
-@pytest.fixture
-def run(tmp_path: Path) -> Iterator[Path]:
-    with lives.own_run(tmp_path) as folder:
-        yield folder
-
-
 def group_of(rank: Any, world_size: Any, is_initialized: bool = True) -> SimpleNamespace:
     """What torch.distributed looks like with a process group."""
     return SimpleNamespace(

@@ -13,6 +13,7 @@ from types import ModuleType
 from typing import Any, Callable, Iterator
 
 import pytest
+from builders.threads import on_threads
 
 from mstxkit import faults
 from mstxkit.host import imports
@@ -222,11 +223,7 @@ def test_a_module_imported_by_many_threads_at_once_runs_its_hook_once(made: Any,
     def hook(module: Any) -> None:
         seen.append(module.value)
 
-    threads = [threading.Thread(target=work, args=(number,)) for number in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    on_threads(8, work)
 
     assert seen == [10]
 

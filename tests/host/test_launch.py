@@ -7,10 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Iterator
 
 import pytest
-from builders import lives
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -38,12 +36,6 @@ def _alone(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in OF_LAUNCHERS:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.delitem(sys.modules, "ray._private.worker", raising=False)
-
-
-@pytest.fixture
-def run(tmp_path: Path) -> Iterator[Path]:
-    with lives.own_run(tmp_path) as folder:
-        yield folder
 
 
 def start(monkeypatch: pytest.MonkeyPatch, variables: dict[str, str]) -> None:

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import abc
 import enum
 import functools
 import inspect
 import itertools
-import pickle
 import sys
-import threading
 import traceback
 from types import ModuleType
 from typing import Any, Callable
 
 import pytest
+from builders.threads import on_threads
 
 from mstxkit import faults, mstx_range, mstx_timer, stage, step
 from mstxkit.testing import captured
@@ -177,26 +175,6 @@ def test_defaults_are_the_same_objects() -> None:
     assert shared == [1]
     assert wrapper.__defaults__ == append.__defaults__
     assert wrapper.__kwdefaults__ == append.__kwdefaults__
-
-
-def test_a_wrapper_carries_all_that_describes_the_function() -> None:
-    def documented(a: int) -> str:
-        """Its text."""
-        return ""
-
-    documented.dispatch_mode = {"mode": "one to all"}  # type: ignore[attr-defined]
-    wrapper = mstx_timer(documented)
-
-    for name in ("__name__", "__qualname__", "__module__", "__doc__", "__annotations__"):
-        assert getattr(wrapper, name) == getattr(documented, name)
-    assert wrapper.dispatch_mode is documented.dispatch_mode  # type: ignore[attr-defined]
-    assert wrapper.__wrapped__ is documented  # type: ignore[attr-defined]
-    assert inspect.getsource(wrapper) == inspect.getsource(documented)
-
-
-def test_a_wrapper_is_a_plain_function_that_pickles_by_name() -> None:
-    assert inspect.isfunction(module_level)
-    assert pickle.loads(pickle.dumps(module_level)) is module_level
 
 
 def test_a_traceback_says_where_it_passed_a_wrapper() -> None:
@@ -397,16 +375,6 @@ def test_an_enum_can_be_decorated() -> None:
     assert names(got) == ["color.shout"]
 
 
-def test_an_abstract_method_stays_abstract() -> None:
-    class Base(abc.ABC):
-        @mstx_timer
-        @abc.abstractmethod
-        def act(self) -> None: ...
-
-    with pytest.raises(TypeError, match="abstract"):
-        Base()  # type: ignore[abstract]
-
-
 def test_decorating_twice_with_the_same_name_is_once() -> None:
     with captured() as got:
         mstx_timer("x")(mstx_timer("x")(plain))(1)
@@ -574,20 +542,6 @@ def test_a_cached_function_keeps_its_cache_and_its_controls() -> None:
     assert names(got) == ["square", "square"]
 
 
-def test_single_dispatch_goes_on_dispatching() -> None:
-    @functools.singledispatch
-    def describe(value: object) -> str:
-        return "object"
-
-    timed = mstx_timer("describe")(describe)
-
-    @timed.register
-    def _(value: int) -> str:
-        return "int"
-
-    assert (timed(1), timed("")) == ("int", "object")
-
-
 def test_what_cannot_be_decorated_is_returned_and_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     thing = object()
     for _ in range(2):
@@ -652,11 +606,7 @@ def test_a_recursive_function_is_a_range_per_call_on_every_thread() -> None:
         return n if n < 2 else fibonacci(n - 1) + fibonacci(n - 2)
 
     with captured() as got:
-        threads = [threading.Thread(target=fibonacci, args=(5,)) for _ in range(3)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        on_threads(3, lambda _: fibonacci(5))
 
     assert len(got.ranges) == 3 * 15
     assert max(r.depth for r in got.ranges) == 4

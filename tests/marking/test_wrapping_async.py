@@ -130,18 +130,6 @@ def test_a_coroutine_never_awaited_is_no_range() -> None:
     assert got.ranges == []
 
 
-def test_a_range_around_async_work_may_be_an_async_with() -> None:
-    async def main() -> None:
-        async with mstx_range("async with", n=1) as r:
-            await asyncio.sleep(0)
-            r.set(n=2)
-
-    with captured() as got:
-        asyncio.run(main())
-
-    assert only(got).attributes == {"n": 2}
-
-
 def test_a_range_decorates_a_coroutine_function() -> None:
     @mstx_range("ranged")
     async def work() -> int:

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any, Iterator
 
 import pytest
-from builders.raw_profiles import Bench, calls, is_gone, soon
+from builders.raw_profiles import Bench, calls, is_gone
+from builders.waiting import until
 
 from mstxkit.errors import MstxkitError
 from mstxkit.parsing import lock, profiles, record, tools, work
@@ -107,20 +108,20 @@ def test_a_profile_that_takes_too_long_is_stopped_with_all_that_it_started(bench
     for call in calls(raw):  # none where the machine is too busy to come so far in time
         assert is_gone(call["pid"])
     if (raw / "child").exists():
-        assert soon(lambda: is_gone(int((raw / "child").read_text() or 1 << 22)))
+        assert until(lambda: is_gone(int((raw / "child").read_text() or 1 << 22)))
 
 
 def test_an_interrupt_ends_all_and_leaves_them_to_be_parsed_anew(bench: Bench, locked: int) -> None:
     raws = [bench.profile("hangs", rank=rank) for rank in (0, 1)]
     going = work.parse(bench.run, ready(bench), plan(bench), locked)
     begun = [next(going), next(going)]
-    soon(lambda: all((raw / "child").exists() for raw in raws))
+    until(lambda: all((raw / "child").exists() for raw in raws))
 
     going.close()
 
     assert [known.state for _, known in begun] == ["parsing", "parsing"]
     assert {record.read(one.record_file).state for one, _ in begun} == {"interrupted"}  # type: ignore[union-attr]
-    assert all(soon(lambda raw=raw: is_gone(int((raw / "child").read_text()))) for raw in raws)
+    assert all(until(lambda raw=raw: is_gone(int((raw / "child").read_text()))) for raw in raws)
     for raw in raws:
         (raw / "how").write_text("is well")
     assert {one.state for one in parsed(bench, plan(bench), locked).values()} == {"parsed"}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from collections import Counter
 
 import pytest
 from builders import recorded_surfaces
@@ -11,6 +12,16 @@ from mstxkit import stages
 from mstxkit.patching import conditions, expressions, registry
 from mstxkit.patching.declare import RANGE, VALUE, Patch
 
+RECORDED = {
+    "mindspeed_llm": ["2.1.0", "2.2.0", "2.3.0", "26.1.0", "master-c77308a1"],
+    "mindspeed_rl": ["2.0.0", "2.1.0", "2.2.0", "2.3.0", "master-05a90d7"],
+    "mindspore": ["2.10.0"],
+    "openrlhf": ["0.11.2"],
+    "sglang": ["0.5.11", "0.5.23", "0.5.4.post1", "0.5.9"],
+    "vllm": ["0.11.0", "0.23.0", "0.32.0"],
+    "vllm_ascend": ["0.11.0", "0.13.0", "0.18.0", "0.23.0"],
+}
+BY_CODE = ("mindspore", "vllm", "vllm_ascend")  # some attributes of these come from functions
 each_patch = pytest.mark.parametrize("patch", list(map(registry.load, registry.names())), ids=registry.names())
 
 
@@ -18,6 +29,29 @@ each_patch = pytest.mark.parametrize("patch", list(map(registry.load, registry.n
 def test_the_patch_of_a_framework_reaches_into_it(patch: Patch) -> None:
     assert patch.versions
     assert any(target.module.split(".")[0] == patch.framework for target in patch.targets)
+
+
+@each_patch
+def test_every_target_is_declared_once(patch: Patch) -> None:
+    assert [path for path, count in Counter(target.path for target in patch.targets).items() if count > 1] == []
+
+
+@pytest.mark.parametrize("framework", RECORDED)
+def test_the_recorded_versions_are_those_that_the_targets_were_read_from(framework: str) -> None:
+    assert recorded_surfaces.versions(framework) == RECORDED[framework]
+
+
+@pytest.mark.parametrize("framework", RECORDED)
+def test_every_expression_fits_the_function_in_every_version_that_holds_it(framework: str) -> None:
+    for _, target, function in recorded_surfaces.holders(registry.load(framework).targets, framework):
+        is_code = framework in BY_CODE and callable(target.attributes)
+        for text in () if is_code else recorded_surfaces.expressions(target):
+            expressions.compiled(text, function.signature())  # raises where it names no parameter
+
+
+@pytest.mark.parametrize("framework", ["mindspore", "openrlhf"])
+def test_the_only_recorded_version_is_that_which_the_patch_is_for(framework: str) -> None:
+    assert RECORDED[framework] == [registry.load(framework).versions]
 
 
 @each_patch

@@ -9,14 +9,12 @@ from typing import Any, Iterator
 import pytest
 from builders.contracts.installed import instance
 from builders.contracts.installing import Install, install, written  # noqa: F401
-from builders.recorded_surfaces import call, expressions, functions, holders, surface, versions
+from builders.recorded_surfaces import call, functions, holders, surface, versions
 from builders.watched_pieces import watched
 
 import mstxkit
-from mstxkit import stages
 from mstxkit.patches.mindspeed_llm import PATCH
 from mstxkit.patching.declare import EXTRA, Target
-from mstxkit.patching.expressions import compiled
 from mstxkit.testing import CapturedRange, captured
 
 LLM = "mindspeed_llm"
@@ -29,28 +27,10 @@ def held(version: str) -> list[Target]:
     return [target for target in PATCH.targets if target.path in functions(LLM, version)]
 
 
-def test_the_recorded_versions_are_those_that_the_targets_were_read_from() -> None:
-    assert versions(LLM) == ["2.1.0", "2.2.0", "2.3.0", "26.1.0", "master-c77308a1"]
-
-
 def test_every_target_is_in_a_recorded_version() -> None:
     found = {target.path for _, target, _ in holders(PATCH.targets, LLM)}
 
     assert [target.path for target in PATCH.targets if target.path not in found] == []
-
-
-def test_every_target_is_declared_once() -> None:
-    assert [path for path, count in Counter(target.path for target in PATCH.targets).items() if count > 1] == []
-
-
-def test_every_expression_fits_the_function_in_every_version_that_holds_it() -> None:
-    for _, target, function in holders(PATCH.targets, LLM):
-        for text in expressions(target):
-            compiled(text, function.signature())  # raises where it names no parameter
-
-
-def test_stages_are_canonical() -> None:
-    assert {target.stage for target in PATCH.targets} - {None} <= stages.BY_KEY.keys()
 
 
 @each_version
@@ -96,12 +76,6 @@ def test_what_is_called_for_each_micro_batch_is_limited_and_but_for_the_schedule
 
     assert {target.max_per_s for target in small} == {200}
     assert [target.qualname for target in small if target.tier != EXTRA] == ["forward_step"]
-
-
-def test_a_stage_is_never_counted_instead_of_recorded() -> None:
-    limited = [one for one in PATCH.targets if one.coalesce or one.max_depth is not None or one.max_per_s is not None]
-
-    assert [target.path for target in limited if target.stage is not None] == []
 
 
 def test_coroutines_and_async_generators_are_ranges_of_their_own() -> None:

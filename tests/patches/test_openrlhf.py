@@ -8,29 +8,19 @@ from typing import Any
 import pytest
 from builders.contracts.installed import instance, modified_class
 from builders.contracts.installing import Install, install, written  # noqa: F401
-from builders.recorded_surfaces import call, expressions, functions, holders, surface, versions
+from builders.recorded_surfaces import call, functions, surface
 from builders.watched_pieces import watched
 
 import mstxkit
 from mstxkit import stages
 from mstxkit.patches.openrlhf import PATCH
-from mstxkit.patching.expressions import compiled
 from mstxkit.testing import captured
 
 NAME, VERSION = "openrlhf", "0.11.2"
 
 
-def test_the_recorded_version_is_that_which_the_targets_were_read_from() -> None:
-    assert versions(NAME) == [VERSION] == [PATCH.versions]
-
-
-def test_every_target_is_in_it_once_and_its_expressions_fit() -> None:
-    paths = [target.path for target in PATCH.targets]
-
-    assert sorted(paths) == sorted({*paths} & functions(NAME, VERSION).keys())
-    for _, target, function in holders(PATCH.targets, NAME):
-        for text in expressions(target):
-            compiled(text, function.signature())  # raises where it names no parameter
+def test_every_target_is_in_it() -> None:
+    assert {target.path for target in PATCH.targets} <= functions(NAME, VERSION).keys()
 
 
 def test_an_update_has_its_stages() -> None:

@@ -6,7 +6,7 @@ from enum import IntEnum, auto
 from types import SimpleNamespace
 
 import pytest
-from builders.recorded_surfaces import expressions, functions, holders, versions
+from builders.recorded_surfaces import functions, holders, versions
 
 from mstxkit.patches.sglang import PATCH
 from mstxkit.patching.expressions import compiled
@@ -19,20 +19,10 @@ UNRECORDED = "sglang.srt.managers.scheduler_update_weights_mixin"
 each_version = pytest.mark.parametrize("version", versions(NAME))
 
 
-def test_the_recorded_versions_are_those_that_the_targets_were_read_from() -> None:
-    assert sorted(versions(NAME)) == ["0.5.11", "0.5.23", "0.5.4.post1", "0.5.9"]
-
-
 def test_every_target_is_in_a_recorded_version() -> None:
     recorded = {target.path for _, target, _ in holders(PATCH.targets, NAME)}
 
     assert {path.partition(":")[0] for path in BY_PATH.keys() - recorded} == {UNRECORDED}
-
-
-def test_every_expression_fits_the_function_in_every_version_that_holds_it() -> None:
-    for _, target, function in holders(PATCH.targets, NAME):
-        for text in expressions(target):
-            compiled(text, function.signature())  # raises where it names no parameter
 
 
 @each_version

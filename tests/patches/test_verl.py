@@ -11,12 +11,12 @@ from typing import Any, Iterator
 
 import pytest
 from builders.contracts.where import SURFACES
+from builders.recorded_surfaces import expressions
 
 from mstxkit import mstx_range, stages
 from mstxkit.patches import _verl_marks as marks
 from mstxkit.patches import _verl_steps
 from mstxkit.patches.verl import PATCH
-from mstxkit.patching import trainer_settings
 from mstxkit.patching.declare import CONTEXT, VALUE, Target
 from mstxkit.testing import captured
 
@@ -89,12 +89,6 @@ _BY_CALL = {
 }
 
 
-def test_a_path_is_declared_once() -> None:
-    paths = [target.path for target in PATCH.targets]
-
-    assert len(paths) == len(set(paths))
-
-
 @pytest.mark.parametrize(
     ("version", "expected"),
     [
@@ -154,17 +148,6 @@ def test_the_name_of_a_trainers_block_is_a_stage(block: str, stage: str) -> None
     assert stages.canonical(block) == stage
 
 
-def test_stages_are_canonical_keys() -> None:
-    assert {target.stage for target in PATCH.targets if target.stage} <= set(stages.BY_KEY)
-
-
-def test_what_is_a_stage_is_not_limited() -> None:
-    """The engine never limits a stage, so to declare it would promise something else."""
-    limited = [t.path for t in PATCH.targets if t.stage and (t.max_per_s or t.coalesce or t.max_depth)]
-
-    assert not limited
-
-
 def test_nothing_that_looks_at_its_callers_frame_is_wrapped(surface: Surface) -> None:
     """`auto_await` returns a coroutine or a result, by what kind of frame has called it."""
     assert not [target.path for target, found in surface.held() if "auto_await" in found.get("decorators", ())]
@@ -185,18 +168,11 @@ def test_expressions_name_parameters_that_the_function_has(surface: Surface) -> 
     for target, found in surface.held():
         hidden = any(HIDES_PARAMETERS in decorator for decorator in found.get("decorators", ()))
         parameters = set() if hidden else {name.strip("*=") for name in found.get("params", ())}
-        strange = {name for text in _texts(target) for name in _names(text)} - parameters
+        strange = {name for text in expressions(target) for name in _names(text)} - parameters
         if strange and target.kind != VALUE:
             wrong[target.path] = strange
 
     assert not wrong
-
-
-def _texts(target: Target) -> list[str]:
-    learns = getattr(target.attributes, "__module__", "") == trainer_settings.__name__  # and gives no attributes
-    attributes = {} if learns else target.attributes
-    assert not callable(attributes)
-    return [*attributes.values(), *(step for step in (target.step, target.step_after) if isinstance(step, str))]
 
 
 def _names(text: str) -> set[str]:

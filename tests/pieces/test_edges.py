@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import threading
 from contextlib import contextmanager, nullcontext
 from itertools import count
 from typing import Any, Callable, Iterator, NamedTuple
 
 import pytest
+from builders import threads
 from builders.watched_pieces import watched
 
 from mstxkit import mstx_range, mstx_timer, stage
@@ -169,9 +169,7 @@ def test_that_a_call_is_a_dummy_holds_for_one_call_of_that_function_on_that_thre
 
     with watched() as seen, stage("actor_generate"):
         edges.next_call(step.site, True)
-        thread = threading.Thread(target=elsewhere)
-        thread.start()
-        thread.join()
+        threads.elsewhere(elsewhere)
         with other:
             pass
         with step:
@@ -525,9 +523,7 @@ def test_a_call_that_ends_on_another_thread_gives_the_end_of_its_stage_only(decl
 
     with watched() as seen:
         call.__enter__()
-        thread = threading.Thread(target=call.__exit__, args=(None, None, None))
-        thread.start()
-        thread.join()
+        threads.elsewhere(call.__exit__, None, None, None)
 
     assert seen == ["+actor_update", "+micro_batch", "-actor_update"]
 

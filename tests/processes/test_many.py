@@ -8,6 +8,7 @@ from collections import Counter
 from pathlib import Path
 
 from builders import lives
+from builders.threads import on_threads
 
 import mstxkit
 from mstxkit import faults
@@ -30,11 +31,7 @@ def test_64_threads_record_at_once_and_nothing_is_lost_or_doubled(run: Path) -> 
                     pass
 
     with mstxkit.capture(run, bank_bytes=1 << 20, banks=8):
-        threads = [threading.Thread(target=work, args=(thread,)) for thread in range(THREADS)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        on_threads(THREADS, work)
         status = mstxkit.status()
 
     rows = lives.ranges(run)
@@ -105,11 +102,7 @@ def test_starters_that_race_agree_on_the_runs_id(run: Path) -> None:
         barrier.wait()
         found.append(run_file.open_run_folder(run)[1])
 
-    threads = [threading.Thread(target=open_it) for _ in range(16)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    on_threads(16, lambda _: open_it())
 
     assert found == [lives.run_id(run)] * 16
     assert sorted(path.name for path in run.iterdir()) == ["live", "run.json", "sealed"]

@@ -14,6 +14,7 @@ from typing import Any, Iterator
 
 import pytest
 from builders.peers import MakePeer, Peer, make_peer  # noqa: F401
+from builders.threads import on_threads
 
 from mstxkit.host import folders
 from mstxkit.profiling import guard, others
@@ -201,11 +202,7 @@ def test_of_many_threads_one_gets_it(tmp_path: Path) -> None:
         start.wait()
         results.append(guard.take(3, folder=tmp_path))
 
-    threads = [threading.Thread(target=try_it) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    on_threads(8, lambda _: try_it())
     claims = [result for result in results if isinstance(result, guard.Claim)]
 
     assert len(claims) == 1

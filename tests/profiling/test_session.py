@@ -8,12 +8,12 @@ import os
 import re
 import stat
 import sys
-import threading
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Iterator
 
 import pytest
+from builders import threads
 from builders.tried_session import Run, Tried
 
 import mstxkit
@@ -362,9 +362,7 @@ def test_what_goes_wrong_after_the_stop_leaves_no_file_that_says_it_records(
 def test_another_thread_ends_nothing_and_is_told_so(run: Run) -> None:
     run.begin()
     elsewhere: list[Any] = []
-    thread = threading.Thread(target=lambda: elsewhere.append(run.session.end("", [])))
-    thread.start()
-    thread.join()
+    threads.elsewhere(lambda: elsewhere.append(run.session.end("", [])))
 
     assert elsewhere[0].folder is None
     assert elsewhere[0].problems == ("not stopped: only the thread that started a session may stop it",)

@@ -10,6 +10,7 @@ from types import ModuleType
 from typing import Any, Iterator
 
 import pytest
+from builders.threads import elsewhere
 
 from mstxkit import faults
 from mstxkit.profiling import others, theirs
@@ -152,9 +153,7 @@ def test_a_watcher_sees_what_the_thread_that_trains_sees(kind: Any) -> None:
     kept = kind(), kind(Schedule(2, 1, 1))
     trains, seen = threading.get_ident(), []
     kept[1].start()
-    thread = threading.Thread(target=lambda: seen.extend([others.coming(trains), others.coming(None)]))
-    thread.start()
-    thread.join()
+    elsewhere(lambda: seen.extend([others.coming(trains), others.coming(None)]))
 
     assert [[begins_in for _, begins_in in told] for told in seen] == [[2], [2]]
 
@@ -180,9 +179,7 @@ def test_one_that_was_started_before_is_seen_at_its_next_step(kind: Any) -> None
 
 def test_one_that_exists_on_another_thread_is_waited_for_from_then_on(kind: Any) -> None:
     made: list[Any] = []
-    thread = threading.Thread(target=lambda: made.append(kind()))
-    thread.start()
-    thread.join()
+    elsewhere(lambda: made.append(kind()))
     waits = others.in_the_way()
     made.clear()
 

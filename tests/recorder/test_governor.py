@@ -46,58 +46,56 @@ class World:
         return changes
 
 
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
 POLL, SWAP, SLOW, STAGE = Site("poll"), Site("swap"), Site("slow"), Site("stage", "rollout")
 
 
-def test_within_the_budget_nothing_happens() -> None:
-    world = World()
+def test_within_the_budget_nothing_happens(world: World) -> None:
     world.rates = {POLL: (10_000, 400)}
 
     assert world.pass_by(30) == []
     assert world.governor.cost_ratio == pytest.approx(0.004)
 
 
-def test_the_costliest_is_coalesced_and_the_others_are_not() -> None:
-    world = World()
+def test_the_costliest_is_coalesced_and_the_others_are_not(world: World) -> None:
     world.rates = {POLL: (100_000, 500), SWAP: (1000, 500), SLOW: (10, 100_000)}
 
     assert world.pass_by() == [Throttling(POLL, True)]
     assert world.pass_by(5) == []
 
 
-def test_as_many_are_coalesced_as_it_takes() -> None:
-    world = World()
+def test_as_many_are_coalesced_as_it_takes(world: World) -> None:
     world.rates = {POLL: (10_000, 400), SWAP: (9_000, 400), SLOW: (7_000, 400)}
 
     assert world.pass_by() == [Throttling(POLL, True), Throttling(SWAP, True)]
 
 
-def test_rare_calls_are_recorded_however_dear_they_are() -> None:
+def test_rare_calls_are_recorded_however_dear_they_are(world: World) -> None:
     """As the first calls of a program are; and a range that is open when a process is killed has to be seen."""
-    world = World()
     world.rates = {SLOW: (99, 1_000_000), POLL: (100, 1_000_000)}
 
     assert world.pass_by(20) == [Throttling(POLL, True)]
 
 
-def test_a_stage_is_never_coalesced() -> None:
-    world = World()
+def test_a_stage_is_never_coalesced(world: World) -> None:
     world.rates = {STAGE: (1_000_000, 500)}
 
     assert world.pass_by(5) == []
     assert world.governor.cost_ratio > 0.4
 
 
-def test_nobody_pays_for_a_storm_that_is_over_the_budget_even_when_coalesced() -> None:
-    world = World()
+def test_nobody_pays_for_a_storm_that_is_over_the_budget_even_when_coalesced(world: World) -> None:
     world.rates = {POLL: (1_000_000, 500), SWAP: (1000, 500)}
 
     assert world.pass_by(30) == [Throttling(POLL, True)]
     assert world.governor.cost_ratio > 0.04
 
 
-def test_it_comes_back_after_ten_calm_seconds() -> None:
-    world = World()
+def test_it_comes_back_after_ten_calm_seconds(world: World) -> None:
     world.rates = {POLL: (100_000, 500)}
     world.pass_by(3)
     world.rates = {POLL: (1000, 500)}
@@ -106,8 +104,7 @@ def test_it_comes_back_after_ten_calm_seconds() -> None:
     assert world.pass_by() == [Throttling(POLL, False)]
 
 
-def test_a_storm_in_between_begins_the_ten_seconds_again() -> None:
-    world = World()
+def test_a_storm_in_between_begins_the_ten_seconds_again(world: World) -> None:
     world.rates = {POLL: (100_000, 500)}
     world.pass_by()
     world.rates = {POLL: (1000, 500)}
@@ -120,15 +117,13 @@ def test_a_storm_in_between_begins_the_ten_seconds_again() -> None:
     assert world.pass_by() == [Throttling(POLL, False)]
 
 
-def test_a_steady_storm_does_not_come_back_because_it_is_cheap_now() -> None:
-    world = World()
+def test_a_steady_storm_does_not_come_back_because_it_is_cheap_now(world: World) -> None:
     world.rates = {POLL: (50_000, 500)}
 
     assert world.pass_by(120) == [Throttling(POLL, True)]
 
 
-def test_a_site_that_is_called_no_more_comes_back() -> None:
-    world = World()
+def test_a_site_that_is_called_no_more_comes_back(world: World) -> None:
     world.rates = {POLL: (100_000, 500)}
     world.pass_by()
     world.rates = {}
@@ -136,8 +131,7 @@ def test_a_site_that_is_called_no_more_comes_back() -> None:
     assert world.pass_by(11) == [Throttling(POLL, False)]
 
 
-def test_two_that_would_fit_alone_but_not_together_do_not_both_come_back() -> None:
-    world = World()
+def test_two_that_would_fit_alone_but_not_together_do_not_both_come_back(world: World) -> None:
     world.rates = {POLL: (100_000, 500), SWAP: (100_000, 500)}
     world.pass_by()
     world.rates = {POLL: (6_000, 500), SWAP: (7_000, 500)}
@@ -170,8 +164,7 @@ def test_each_call_costs_what_is_around_it_too() -> None:
     assert world.governor.cost_ratio == pytest.approx(0.004)
 
 
-def test_time_that_stands_still_or_totals_that_fall_decide_nothing() -> None:
-    world = World()
+def test_time_that_stands_still_or_totals_that_fall_decide_nothing(world: World) -> None:
     world.rates = {POLL: (1000, 500)}
     world.pass_by()
     falling: list[tuple[Any, int, int, int]] = [(POLL, 0, 0, 0)]
@@ -181,8 +174,7 @@ def test_time_that_stands_still_or_totals_that_fall_decide_nothing() -> None:
     assert world.governor.cost_ratio == 0
 
 
-def test_released_everything_is_recorded_again_once() -> None:
-    world = World()
+def test_released_everything_is_recorded_again_once(world: World) -> None:
     world.rates = {POLL: (100_000, 500)}
     world.pass_by()
 
@@ -198,9 +190,10 @@ def test_the_python_around_a_call_has_a_price_of_less_than_a_hundredth_of_a_mill
     assert 0 <= outside_ns() < 10_000
 
 
-def test_who_asks_for_what_is_held_does_not_walk_what_another_thread_grows(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_who_asks_for_what_is_held_does_not_walk_what_another_thread_grows(
+    monkeypatch: pytest.MonkeyPatch, world: World
+) -> None:
     """As `status()` does, from any thread: a site that comes in the midst of it is no error of the program's."""
-    world = World()
     world.rates = {POLL: (100_000, 500)}
     world.pass_by()
     accounts = world.governor._accounts

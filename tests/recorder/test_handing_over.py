@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any, Iterator, Optional
+from typing import Any, Optional
 
 import pytest
 from builders import lives, packing
@@ -23,12 +23,6 @@ from mstxkit.store import batches, handed_over, run_file, summaries
 from mstxkit.store.documents import Unusable
 from mstxkit.store.handed_over import HandedOver
 from mstxkit.store.summaries import StageSummary
-
-
-@pytest.fixture
-def run(tmp_path: Path) -> Iterator[Path]:
-    with lives.own_run(tmp_path) as folder:
-        yield folder
 
 
 def rings(run: Path) -> list[Path]:

@@ -12,6 +12,7 @@ from typing import Any, Iterator
 
 import pytest
 from builders import lives
+from builders.threads import on_threads
 
 import mstxkit
 from mstxkit import faults
@@ -20,12 +21,6 @@ from mstxkit.errors import CaptureError
 from mstxkit.host import identity
 from mstxkit.recorder import here, sealer
 from mstxkit.store import livefile, segment
-
-
-@pytest.fixture
-def run(tmp_path: Path) -> Iterator[Path]:
-    with lives.own_run(tmp_path) as folder:
-        yield folder
 
 
 def record(count: int) -> None:
@@ -250,11 +245,7 @@ def test_sealing_from_two_threads_at_once_writes_each_bank_once(run: Path) -> No
     with mstxkit.capture(run, bank_bytes=16384, banks=16):
         recorder().park()
         record(5000)
-        threads = [threading.Thread(target=recorder().sealer.seal_full_banks) for _ in range(4)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        on_threads(4, lambda _: recorder().sealer.seal_full_banks())
 
     numbers = [block.meta["bank"] for block in blocks_in(run) if block.kind == segment.RECORDS]
     assert numbers == sorted(set(numbers))

@@ -9,6 +9,7 @@ import threading
 from pathlib import Path
 
 import pytest
+from builders.threads import on_threads
 
 from mstxkit.store import layout, verdicts
 from mstxkit.store.verdicts import COMPUTE, JudgeLife, Verdict
@@ -41,11 +42,7 @@ def test_lives_that_begin_at_once_have_files_of_their_own(tmp_path: Path) -> Non
         begin.wait()
         lives.append(JudgeLife(tmp_path, WHO))
 
-    threads = [threading.Thread(target=live) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    on_threads(8, lambda _: live())
     for number, life in enumerate(lives):
         life.append([said(str(number), number)])
 

@@ -6,11 +6,11 @@ import json
 import os
 import time
 from pathlib import Path
-from typing import Any, Callable
 
 import pytest
 from builders import lives
 from builders.mounts import frozen_disk  # noqa: F401
+from builders.waiting import until
 
 from mstxkit.store import run_file, whereabouts
 from mstxkit.store.lookout import EVERY_S, Lookout
@@ -28,13 +28,6 @@ RANK = """
         print("there", flush=True)
         sys.stdin.readline()
 """
-
-
-def until(is_so: Callable[[], Any]) -> Any:
-    deadline = time.monotonic() + lives.FINISHES_WITHIN_S
-    while not (found := is_so()) and time.monotonic() < deadline:
-        time.sleep(0.02)
-    return found
 
 
 def steps(run: Path) -> dict[int | None, tuple[int | None, str | None]]:

@@ -7,10 +7,10 @@ import shutil
 import tempfile
 import time
 from pathlib import Path
-from typing import Any, Iterator
+from typing import Any
 
 import pytest
-from builders import lives, soak
+from builders import soak
 from builders.local_seals import HOST, SealedPlace
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -27,12 +27,6 @@ DAY_S = 86400
 @pytest.fixture
 def place(tmp_path: Path) -> SealedPlace:
     return SealedPlace(tmp_path)
-
-
-@pytest.fixture
-def run(tmp_path: Path) -> Iterator[Path]:
-    with lives.own_run(tmp_path) as folder:
-        yield folder
 
 
 def total(place: SealedPlace) -> int:

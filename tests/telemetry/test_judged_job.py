@@ -9,9 +9,10 @@ import sys
 import time
 import urllib.request
 from pathlib import Path
-from typing import Any, Callable, Iterator, NamedTuple
+from typing import Any, Iterator, NamedTuple
 
 import pytest
+from builders.waiting import until
 
 pytest.importorskip("prometheus_client")
 
@@ -64,14 +65,6 @@ def seen(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Seen]:
         for rank in ranks:
             rank.kill()
             rank.wait(30)
-
-
-def until(look: Callable[[], object], within_s: float = 90.0) -> str:
-    deadline = time.monotonic() + within_s
-    while not (answer := look()):
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-    return str(answer)
 
 
 def scraped(port: str, token: str) -> str:

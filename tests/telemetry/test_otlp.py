@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 import socket
 import threading
-import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any, Callable, Iterator
+from typing import Any, Iterator
 
 import pytest
 from builders.escalated_run import left, run_of, say
 from builders.run_files import RUN_ID
 from builders.shown_job import HOSTILE, STAGES, S, ShownJob, role, verdict
+from builders.waiting import until
 
 trace_service_pb2 = pytest.importorskip("opentelemetry.proto.collector.trace.v1.trace_service_pb2")
 
@@ -94,13 +94,6 @@ def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(otlp, "_EVERY_S", 0.02)
     monkeypatch.setattr(otlp, "_ANSWERS_WITHIN_S", 0.3)
     monkeypatch.setattr(otlp, "_CLOSES_WITHIN_S", 0.5)
-
-
-def until(is_so: Callable[[], bool], within_s: float = 30.0) -> None:
-    deadline = time.monotonic() + within_s
-    while not is_so():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 def test_stages_verdicts_and_escalations_come_as_spans(collector: Collector, tmp_path: Any, hurried: None) -> None:

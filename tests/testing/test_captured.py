@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
-import threading
 import time
 from typing import Any, Iterator
 
 import pytest
+from builders.threads import elsewhere
 
 from mstxkit import at_step, capture, mark, mstx_range, mstx_timer, stage, step
 from mstxkit.engine.choose import engine
@@ -131,9 +131,7 @@ def test_tasks_and_threads_have_tracks_of_their_own() -> None:
 
     with captured() as seen, mstx_range("main"):
         asyncio.run(both())
-        thread = threading.Thread(target=on_thread)
-        thread.start()
-        thread.join()
+        elsewhere(on_thread)
 
     assert len({found.track for found in seen.ranges}) == 4
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import threading
 from pathlib import Path
 
 import pytest
+from builders.threads import on_threads
 
 from mstxkit.errors import StandInError
 from mstxkit.testing import Fail, StandIn
@@ -22,11 +22,7 @@ def test_a_second_build_uses_the_first(tmp_path: Path) -> None:
 
 def test_builds_at_the_same_time_all_succeed_and_leave_one_result(tmp_path: Path) -> None:
     found: list[StandIn] = []
-    threads = [threading.Thread(target=lambda: found.append(StandIn.build(tmp_path))) for _ in range(3)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    on_threads(3, lambda _: found.append(StandIn.build(tmp_path)))
 
     assert len(set(found)) == 1
     assert len(found) == 3

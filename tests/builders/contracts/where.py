@@ -7,7 +7,6 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[3]
 ENVIRONMENTS = ROOT / ".venvs"
 FRAMEWORKS_PYTHON = ENVIRONMENTS / "frameworks/bin/python"  # torch, ray 2.60.0, verl 0.9.1, trl, transformers 5
-OLD_RAY_PYTHON = ENVIRONMENTS / "ray-2.42.1/bin/python"
 SURFACES = ROOT / "tests/contracts/surfaces"
 
 # verl of other versions than the installed one, each alone in a folder to be put in front of sys.path.

@@ -6,13 +6,13 @@ from pathlib import Path
 from typing import Any, Iterator
 
 import pytest
-from builders import engines
+from builders import engines, lives
 from builders.rank_on_duty import GENERATE, QUICK, UPDATE, NewRank, Rank
 from builders.written_banks import FAKE, Written
 
 from mstxkit import faults
 from mstxkit.escalation.duty import duty as duties
-from mstxkit.host import names
+from mstxkit.host import identity, names
 from mstxkit.marking.wrapping import decorate
 from mstxkit.pieces import boundaries
 
@@ -61,3 +61,13 @@ def new_rank(engine: Any, tmp_path: Path) -> Iterator[NewRank]:
 def rank(new_rank: NewRank) -> Rank:
     """Rank 0, the only one."""
     return new_rank()
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A run of a process that no launcher has given a rank."""
+    for variable in ("RANK", "WORLD_SIZE"):
+        monkeypatch.delenv(variable, raising=False)
+    identity.forget()
+    with lives.own_run(tmp_path) as folder:
+        yield folder

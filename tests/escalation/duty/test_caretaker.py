@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
-from typing import Any, Callable
+from typing import Any
 
 import pytest
 from builders.local_profiles import REQUEST, Place
+from builders.waiting import until
 
 from mstxkit.errors import CaptureError
 from mstxkit.escalation.duty import caretaker
@@ -22,14 +22,6 @@ WITHIN_S = 60
 @pytest.fixture
 def place(tmp_path: Path) -> Place:
     return Place(tmp_path)
-
-
-def until(condition: Callable[[], Any]) -> Any:
-    deadline = time.monotonic() + WITHIN_S
-    while not (value := condition()):
-        assert time.monotonic() < deadline, "it did not happen"
-        time.sleep(0.02)
-    return value
 
 
 def children() -> set[str]:

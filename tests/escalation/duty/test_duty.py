@@ -19,6 +19,7 @@ from builders import lives
 from builders.escalated_run import control, empty_run, say
 from builders.rank_on_duty import GENERATE, QUICK, UPDATE, NewRank, Rank, Recording, listen
 from builders.run_files import RUN_ID
+from builders.threads import elsewhere, on_threads
 
 from mstxkit import faults
 from mstxkit.escalation.duty import duty as duties
@@ -259,12 +260,17 @@ def test_after_each_request_that_had_a_session_there_is_a_cooldown(new_rank: New
 # ---- what comes in while something is open ----
 
 
-def test_a_cancel_ends_an_open_session_at_the_next_event_of_its_thread(rank: Rank) -> None:
+@pytest.mark.parametrize(
+    "event", [lambda rank: rank.once(GENERATE), lambda rank: rank.engine.step()], ids=["stage", "step"]
+)
+def test_a_cancel_ends_an_open_session_at_the_next_event_of_its_thread(
+    rank: Rank, event: Callable[[Rank], None]
+) -> None:
     request = rank.ask(occurrences=1)
     with rank.engine.stage(UPDATE):
         rank.cancel(request)
         assert rank.session.is_open and rank.last(request).state == "draining"
-        rank.once(GENERATE)
+        event(rank)
         assert not rank.session.is_open
 
     last = rank.last(request)
@@ -285,7 +291,7 @@ def test_an_event_of_another_thread_ends_no_session(rank: Rank) -> None:
     request = rank.ask(occurrences=1)
     with rank.engine.stage(UPDATE):
         rank.cancel(request)
-        in_thread(lambda: rank.once(GENERATE))
+        elsewhere(lambda: rank.once(GENERATE))
         assert rank.session.is_open
 
     assert rank.session.did == ["+actor_update", "-actor_update"]
@@ -301,14 +307,6 @@ def test_a_limit_of_bytes_ends_a_session_early(rank: Rank) -> None:
 
     last = rank.last(request)
     assert last.state == "done" and "limit of 1000 bytes, at 1500" in last.reason
-
-
-def test_a_step_ends_a_session_that_is_to_end(rank: Rank) -> None:
-    request = rank.ask(occurrences=1)
-    with rank.engine.stage(UPDATE):
-        rank.cancel(request)
-        rank.engine.step()
-        assert not rank.session.is_open
 
 
 def test_a_request_that_nothing_comes_for_expires(rank: Rank) -> None:
@@ -699,12 +697,6 @@ def test_an_exit_that_a_signal_asks_for_inside_a_session_goes_on_to_the_program(
 # ---- several threads ----
 
 
-def in_thread(call: Callable[[], object]) -> None:
-    thread = threading.Thread(target=call)
-    thread.start()
-    thread.join()
-
-
 def test_stages_on_two_threads_at_once_give_one_session(rank: Rank) -> None:
     request = rank.ask(occurrences=20)
     together = threading.Barrier(2)
@@ -714,11 +706,7 @@ def test_stages_on_two_threads_at_once_give_one_session(rank: Rank) -> None:
             together.wait()
             rank.once(UPDATE)
 
-    threads = [threading.Thread(target=train) for _ in range(2)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    on_threads(2, lambda _: train())
 
     assert not rank.session.is_open
     assert rank.session.did == ["+actor_update", "-actor_update"] * 20

@@ -10,6 +10,7 @@ from typing import Any, Callable, Iterator
 import pytest
 from builders.rank_on_duty import QUICK, Rank, Recording
 from builders.run_files import RUN_ID
+from builders.threads import elsewhere
 
 from mstxkit import faults
 from mstxkit.engine.choose import engine
@@ -119,9 +120,7 @@ def test_it_waits_for_somebody_elses_profile_and_begins_within_its_window(
 def test_for_a_profiler_that_begins_on_another_thread_it_ends_at_its_next_step(session: Recording) -> None:
     on_duty = light(session, "every 4 steps, 4 steps")
     walked(on_duty, (4,))
-    thread = threading.Thread(target=on_duty.give_way, args=("cut short by verl's profile",))
-    thread.start()
-    thread.join()
+    elsewhere(on_duty.give_way, "cut short by verl's profile")
     walked(on_duty, (5,))
 
     assert session.ends == [("cut short by verl's profile", [4])]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 import time
 from pathlib import Path
-from typing import Iterator
 
 import pytest
 from builders import lives
@@ -14,7 +13,6 @@ from builders.rank_on_duty import GENERATE, QUICK, UPDATE, NewRank, Recording
 import mstxkit
 from mstxkit.escalation.duty import duty as duties
 from mstxkit.escalation.duty import first_step
-from mstxkit.host import identity
 from mstxkit.store.request import WHOLE_STEPS
 
 PLANNED = QUICK._replace(planned=1)
@@ -66,15 +64,6 @@ def test_a_session_of_whole_steps_says_which(new_rank: NewRank) -> None:
         rank.once(UPDATE)
 
     assert rank.session.ends == [("its stage or sample is complete", [2, 3])]
-
-
-@pytest.fixture
-def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    for variable in ("RANK", "WORLD_SIZE"):
-        monkeypatch.delenv(variable, raising=False)
-    identity.forget()
-    with lives.own_run(tmp_path) as folder:
-        yield folder
 
 
 def test_a_run_folder_that_hangs_costs_the_first_window_and_never_the_training(

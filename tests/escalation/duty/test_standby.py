@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any, Iterator
+from typing import Any
 
 import pytest
 from builders import lives
@@ -18,20 +18,10 @@ from mstxkit.errors import CaptureError, ConfigError
 from mstxkit.escalation import asking
 from mstxkit.escalation.duty import beginning
 from mstxkit.escalation.duty import duty as duties
-from mstxkit.host import identity
 from mstxkit.store import fate
 from mstxkit.store.control_folder import ControlFolder
 
 WITHIN_S = 20
-
-
-@pytest.fixture
-def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    for variable in ("RANK", "WORLD_SIZE"):
-        monkeypatch.delenv(variable, raising=False)
-    identity.forget()
-    with lives.own_run(tmp_path) as folder:
-        yield folder
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from builders.escalation_world import QUICK, World, request
+from builders.escalation_world import QUICK, Rank, World, request
 
 from mstxkit.errors import ConfigError
 from mstxkit.escalation.machine import moves
@@ -16,9 +16,7 @@ from mstxkit.store.request import WHOLE_STEPS
 UPDATES = ("actor_update",)  # whose pieces are told
 
 
-def test_the_next_entry_of_the_stage_is_covered_and_light_capture_returns() -> None:
-    world = World()
-    (rank,) = world.ranks
+def test_the_next_entry_of_the_stage_is_covered_and_light_capture_returns(world: World, rank: Rank) -> None:
     rank.advance(7)
     asked = world.ask(preset="kernels")
     rank.advance(8)
@@ -37,10 +35,8 @@ def test_the_next_entry_of_the_stage_is_covered_and_light_capture_returns() -> N
     assert [report.state for report in rank.said] == ["armed", "running", "draining", "armed"]
 
 
-def test_an_event_in_the_middle_of_another_takes_none_of_its_actions_away() -> None:
+def test_an_event_in_the_middle_of_another_takes_none_of_its_actions_away(world: World, rank: Rank) -> None:
     """As a signal's handler of the program has a stage: the session was never begun, and held to be open."""
-    world = World()
-    (rank,) = world.ranks
     rank.advance(7)
     world.ask()
     rank.advance(8)
@@ -59,9 +55,7 @@ def test_an_event_in_the_middle_of_another_takes_none_of_its_actions_away() -> N
     assert [type(action).__name__ for action in actions] == ["PauseLight", "StartSession", "Acknowledge"]
 
 
-def test_steps_are_recorded_in_a_row_and_the_end_is_said_with_the_real_window() -> None:
-    world = World()
-    (rank,) = world.ranks
+def test_steps_are_recorded_in_a_row_and_the_end_is_said_with_the_real_window(world: World, rank: Rank) -> None:
     asked = world.ask(steps=2)
     for step in (4, 5, 6):
         rank.advance(step)
@@ -75,9 +69,9 @@ def test_steps_are_recorded_in_a_row_and_the_end_is_said_with_the_real_window() 
     assert (report.recorded, report.recorded_steps, report.bytes) == (2, (4, 5), 200)
 
 
-def test_what_is_heard_inside_a_step_begins_with_the_first_occurrence_of_a_later_one_and_says_so() -> None:
-    world = World()
-    (rank,) = world.ranks
+def test_what_is_heard_inside_a_step_begins_with_the_first_occurrence_of_a_later_one_and_says_so(
+    world: World, rank: Rank
+) -> None:
     rank.advance(1)
     rank.enter("actor_update")
     asked = world.ask(steps=2)
@@ -93,9 +87,7 @@ def test_what_is_heard_inside_a_step_begins_with_the_first_occurrence_of_a_later
     assert (rank.state(asked.id), rank.last(asked.id).reason) == ("done", "")
 
 
-def test_a_stage_that_comes_seldom_is_waited_for() -> None:
-    world = World()
-    (rank,) = world.ranks
+def test_a_stage_that_comes_seldom_is_waited_for(world: World, rank: Rank) -> None:
     rank.advance(1)
     asked = world.ask()
     for step in (2, 3, 4, 5):
@@ -106,9 +98,7 @@ def test_a_stage_that_comes_seldom_is_waited_for() -> None:
     assert rank.state(asked.id) == "done"
 
 
-def test_a_step_of_which_a_part_had_no_session_is_left_out() -> None:
-    world = World()
-    (rank,) = world.ranks
+def test_a_step_of_which_a_part_had_no_session_is_left_out(world: World, rank: Rank) -> None:
     rank.advance(1)
     world.ask()
     rank.advance(2)
@@ -122,9 +112,7 @@ def test_a_step_of_which_a_part_had_no_session_is_left_out() -> None:
     assert rank.stages_recorded() == [("actor_update", 3)]
 
 
-def test_every_occurrence_in_a_step_is_recorded_but_one_inside_itself_is_no_second() -> None:
-    world = World()
-    (rank,) = world.ranks
+def test_every_occurrence_in_a_step_is_recorded_but_one_inside_itself_is_no_second(world: World, rank: Rank) -> None:
     rank.advance(1)
     world.ask()
     rank.run("actor_update")
@@ -137,9 +125,7 @@ def test_every_occurrence_in_a_step_is_recorded_but_one_inside_itself_is_no_seco
     assert rank.stages_recorded() == [("actor_update", 2)] * 2
 
 
-def test_occurrences_are_counted_for_each_stage() -> None:
-    world = World()
-    (rank,) = world.ranks
+def test_occurrences_are_counted_for_each_stage(world: World, rank: Rank) -> None:
     rank.advance(1)
     asked = world.ask(stage=["actor_update", "actor_generate"], occurrences=2)
     for stage in ("actor_update", "actor_update", "actor_update", "actor_generate", "actor_generate"):
@@ -149,9 +135,7 @@ def test_occurrences_are_counted_for_each_stage() -> None:
     assert rank.state(asked.id) == "done"
 
 
-def test_several_stages_begin_with_a_step_that_is_whole() -> None:
-    world = World()
-    (rank,) = world.ranks
+def test_several_stages_begin_with_a_step_that_is_whole(world: World, rank: Rank) -> None:
     rank.advance(1)
     rank.run("actor_generate")
     world.ask(stage=["actor_update", "actor_generate"])
@@ -163,9 +147,7 @@ def test_several_stages_begin_with_a_step_that_is_whole() -> None:
     assert rank.stages_recorded() == [("actor_generate", 2), ("actor_update", 2)]
 
 
-def test_where_no_step_is_ever_told_a_step_is_one_occurrence() -> None:
-    world = World()
-    (rank,) = world.ranks
+def test_where_no_step_is_ever_told_a_step_is_one_occurrence(world: World, rank: Rank) -> None:
     asked = world.ask(steps=2)
     for _ in range(3):
         rank.run("actor_update")
@@ -174,9 +156,7 @@ def test_where_no_step_is_ever_told_a_step_is_one_occurrence() -> None:
     assert rank.state(asked.id) == "done"
 
 
-def test_a_body_that_raises_closes_the_session() -> None:
-    world = World()
-    (rank,) = world.ranks
+def test_a_body_that_raises_closes_the_session(world: World, rank: Rank) -> None:
     rank.advance(1)
     asked = world.ask(occurrences=1)
     rank.run("actor_update", error=True)
@@ -204,8 +184,9 @@ def test_other_ranks_take_no_notice() -> None:
         ({"ranks": "suspect+peer"}, (7,), "this run has the ranks 0 to 0"),
     ],
 )
-def test_ranks_that_are_not_there_are_refused_by_every_rank(given: dict, suspects: tuple, reason: str) -> None:
-    world = World()
+def test_ranks_that_are_not_there_are_refused_by_every_rank(
+    given: dict, suspects: tuple, reason: str, world: World
+) -> None:
     asked = world.ask(suspects, **given)
 
     assert (world.ranks[0].state(asked.id), world.ranks[0].last(asked.id).reason) == ("refused", reason)
@@ -219,9 +200,7 @@ def test_the_suspect_and_its_peer_are_whom_the_event_names() -> None:
     assert world.ranks[2].state(asked.id) == "armed"
 
 
-def test_a_stage_that_may_end_on_another_thread_is_refused() -> None:
-    world = World()
-    (rank,) = world.ranks
+def test_a_stage_that_may_end_on_another_thread_is_refused(world: World, rank: Rank) -> None:
     asked = world.ask()
     rank.enter("actor_update", may_move=True)
 
@@ -229,9 +208,7 @@ def test_a_stage_that_may_end_on_another_thread_is_refused() -> None:
     assert rank.backend.open is None
 
 
-def test_a_stage_on_another_thread_neither_begins_a_second_session_nor_ends_this_one() -> None:
-    world = World()
-    (rank,) = world.ranks
+def test_a_stage_on_another_thread_neither_begins_a_second_session_nor_ends_this_one(world: World, rank: Rank) -> None:
     world.ask()
     rank.enter("actor_update", thread=1)
     rank.enter("actor_update", thread=2)
@@ -242,8 +219,7 @@ def test_a_stage_on_another_thread_neither_begins_a_second_session_nor_ends_this
     assert rank.backend.open is None
 
 
-def test_nothing_begins_on_another_thread_while_a_session_is_still_being_stopped() -> None:
-    world = World()
+def test_nothing_begins_on_another_thread_while_a_session_is_still_being_stopped(world: World) -> None:
     machine, now = world.ranks[0].machine, world.now()
     assert machine is not None
     machine.handle(moves.RequestReceived(world.made()), now)
@@ -255,9 +231,7 @@ def test_nothing_begins_on_another_thread_while_a_session_is_still_being_stopped
     assert meanwhile == ()
 
 
-def test_the_same_request_is_never_run_twice_not_even_after_a_restart() -> None:
-    world = World()
-    (rank,) = world.ranks
+def test_the_same_request_is_never_run_twice_not_even_after_a_restart(world: World, rank: Rank) -> None:
     rank.advance(1)
     asked = world.ask(occurrences=1)
     rank.run("actor_update")
@@ -272,9 +246,7 @@ def test_the_same_request_is_never_run_twice_not_even_after_a_restart() -> None:
     assert rank.state(asked.id) == "done"
 
 
-def test_a_request_waits_while_another_is_under_way_and_through_the_cooldown() -> None:
-    world = World()
-    (rank,) = world.ranks
+def test_a_request_waits_while_another_is_under_way_and_through_the_cooldown(world: World, rank: Rank) -> None:
     rank.advance(1)
     first, second = world.ask(occurrences=1), world.ask(occurrences=1, occasion="again")
     waiting = rank.state(second.id)
@@ -288,9 +260,7 @@ def test_a_request_waits_while_another_is_under_way_and_through_the_cooldown() -
     assert [id for id, _, _ in rank.backend.recorded] == [first.id, second.id]
 
 
-def test_cancel_ends_what_waits_at_once_and_what_runs_at_its_thread_s_next_event() -> None:
-    world = World()
-    (rank,) = world.ranks
+def test_cancel_ends_what_waits_at_once_and_what_runs_at_its_thread_s_next_event(world: World, rank: Rank) -> None:
     rank.advance(1)
     running, waiting = world.ask(), world.ask(occasion="again")
     rank.advance(2)
@@ -306,9 +276,7 @@ def test_cancel_ends_what_waits_at_once_and_what_runs_at_its_thread_s_next_event
     assert rank.state(running.id) == "cancelled"
 
 
-def test_only_the_thread_of_a_session_stops_it() -> None:
-    world = World()
-    (rank,) = world.ranks
+def test_only_the_thread_of_a_session_stops_it(world: World, rank: Rank) -> None:
     asked = world.ask()
     rank.enter("actor_update", thread=1)
     rank.tell(moves.CancelReceived(asked.id))
@@ -319,9 +287,7 @@ def test_only_the_thread_of_a_session_stops_it() -> None:
     assert rank.backend.open is None
 
 
-def test_a_cancel_that_comes_before_its_request_holds() -> None:
-    world = World()
-    (rank,) = world.ranks
+def test_a_cancel_that_comes_before_its_request_holds(world: World, rank: Rank) -> None:
     asked = world.made()
     rank.tell(moves.CancelReceived(asked.id, "not any more"))
     rank.tell(moves.RequestReceived(asked))
@@ -344,9 +310,9 @@ def test_a_cancel_and_an_agreed_step_that_came_early_outlast_a_restart() -> None
     assert (rank.state(agreed.id), rank.last(agreed.id).first_step) == ("armed", 5)
 
 
-def test_seconds_are_enforced_at_the_next_event_of_the_thread_and_the_overshoot_is_told() -> None:
-    world = World()
-    (rank,) = world.ranks
+def test_seconds_are_enforced_at_the_next_event_of_the_thread_and_the_overshoot_is_told(
+    world: World, rank: Rank
+) -> None:
     asked = world.ask(occurrences=1, limits={"seconds": 2})
     rank.enter("actor_update")
     world.pass_s(3)
@@ -358,9 +324,7 @@ def test_seconds_are_enforced_at_the_next_event_of_the_thread_and_the_overshoot_
     assert rank.last(asked.id).reason == "actor_update was cut short by its limit of 2 s, at 3 s"
 
 
-def test_bytes_are_enforced_and_the_rest_of_the_occurrence_is_left_alone() -> None:
-    world = World()
-    (rank,) = world.ranks
+def test_bytes_are_enforced_and_the_rest_of_the_occurrence_is_left_alone(world: World, rank: Rank) -> None:
     rank.advance(1)
     asked = world.ask(limits={"bytes": 1000})
     rank.advance(2)
@@ -374,9 +338,7 @@ def test_bytes_are_enforced_and_the_rest_of_the_occurrence_is_left_alone() -> No
 
 
 @pytest.mark.parametrize("fails", ["start", "stop"])
-def test_a_full_disk_fails_the_request_and_the_next_one_is_tried(fails: str) -> None:
-    world = World()
-    (rank,) = world.ranks
+def test_a_full_disk_fails_the_request_and_the_next_one_is_tried(fails: str, world: World, rank: Rank) -> None:
     rank.advance(1)
     asked, other = world.ask(steps=3), world.ask(occasion="again")
     rank.advance(2)
@@ -394,9 +356,7 @@ def test_a_full_disk_fails_the_request_and_the_next_one_is_tried(fails: str) -> 
 PASSED_OVER = "an occurrence was passed over: the disk had not answered in time"
 
 
-def test_an_occurrence_that_is_passed_over_does_not_count() -> None:
-    world = World()
-    (rank,) = world.ranks
+def test_an_occurrence_that_is_passed_over_does_not_count(world: World, rank: Rank) -> None:
     asked = world.ask(occurrences=2)
     for is_late in (True, False, True, False, False):
         rank.backend.fails = "late" if is_late else ""
@@ -407,9 +367,7 @@ def test_an_occurrence_that_is_passed_over_does_not_count() -> None:
     assert rank.backend.light
 
 
-def test_a_window_of_steps_begins_with_the_first_that_is_not_passed_over() -> None:
-    world = World()
-    (rank,) = world.ranks
+def test_a_window_of_steps_begins_with_the_first_that_is_not_passed_over(world: World, rank: Rank) -> None:
     asked = world.ask(steps=2)
     for step in (4, 5, 6, 7):
         rank.backend.fails = "late" if step == 4 else ""
@@ -421,10 +379,8 @@ def test_a_window_of_steps_begins_with_the_first_that_is_not_passed_over() -> No
     assert (last.state, last.first_step, last.last_step, last.reason) == ("done", 5, 6, PASSED_OVER)
 
 
-def test_a_window_is_over_where_steps_begin_anew_after_it_and_keeps_nobody_waiting() -> None:
+def test_a_window_is_over_where_steps_begin_anew_after_it_and_keeps_nobody_waiting(world: World, rank: Rank) -> None:
     """As where each epoch counts from 0: the step after its last one never comes, and its own come again and again."""
-    world = World()
-    (rank,) = world.ranks
     rank.advance(98)
     asked, other = world.ask(), world.ask(occasion="again")
     rank.advance(99)
@@ -439,9 +395,9 @@ def test_a_window_is_over_where_steps_begin_anew_after_it_and_keeps_nobody_waiti
     assert (rank.state(other.id), rank.last(other.id).recorded_steps) == ("done", (98,))
 
 
-def test_a_window_that_has_begun_goes_on_past_an_occurrence_without_a_session_and_says_so() -> None:
-    world = World()
-    (rank,) = world.ranks
+def test_a_window_that_has_begun_goes_on_past_an_occurrence_without_a_session_and_says_so(
+    world: World, rank: Rank
+) -> None:
     asked = world.ask(steps=3)
     for step in (4, 5, 6, 7):
         rank.backend.fails = "late" if step == 5 else ""
@@ -461,10 +417,8 @@ def test_a_window_that_has_begun_goes_on_past_an_occurrence_without_a_session_an
     ],
 )
 def test_of_several_stages_each_is_recorded_though_one_is_passed_over(
-    late: tuple[str, int], recorded: list[tuple[str, int]], window: tuple[int, int]
+    late: tuple[str, int], recorded: list[tuple[str, int]], window: tuple[int, int], world: World, rank: Rank
 ) -> None:
-    world = World()
-    (rank,) = world.ranks
     rank.advance(1)
     asked = world.ask(stage=["actor_generate", "actor_update"])
     for step in (2, 3, 4):
@@ -478,9 +432,7 @@ def test_of_several_stages_each_is_recorded_though_one_is_passed_over(
     assert (last.state, (last.first_step, last.last_step)) == ("done", window)
 
 
-def test_a_sample_that_is_passed_over_is_one_of_the_next_occurrence() -> None:
-    world = World()
-    (rank,) = world.ranks
+def test_a_sample_that_is_passed_over_is_one_of_the_next_occurrence(world: World, rank: Rank) -> None:
     asked = world.ask(occurrences=1, sample={"per": "micro_batch", "skip": 0, "record": 1})
     sessions = []
     for fails in ("late", ""):
@@ -554,9 +506,7 @@ def test_a_window_that_was_agreed_on_stays_as_it_is_whatever_is_passed_over_in_i
     assert last.reason == PASSED_OVER
 
 
-def test_a_cancel_while_a_session_is_put_off_ends_the_request() -> None:
-    world = World()
-    (rank,) = world.ranks
+def test_a_cancel_while_a_session_is_put_off_ends_the_request(world: World, rank: Rank) -> None:
     asked = world.ask()
     rank.backend.fails = "late"
     rank.run("actor_update")
@@ -566,10 +516,8 @@ def test_a_cancel_while_a_session_is_put_off_ends_the_request() -> None:
     assert rank.state(asked.id) == "cancelled"
 
 
-def test_what_was_put_off_counts_as_begun_after_a_restart() -> None:
+def test_what_was_put_off_counts_as_begun_after_a_restart(world: World, rank: Rank) -> None:
     """Whether it began after its memory was saved, nobody knows."""
-    world = World()
-    (rank,) = world.ranks
     asked = world.ask()
     rank.backend.fails = "late"
     rank.run("actor_update")
@@ -581,9 +529,7 @@ def test_what_was_put_off_counts_as_begun_after_a_restart() -> None:
     assert (rank.state(asked.id), rank.backend.recorded) == ("failed", [])
 
 
-def test_a_session_that_somebody_else_ended_fails() -> None:
-    world = World()
-    (rank,) = world.ranks
+def test_a_session_that_somebody_else_ended_fails(world: World, rank: Rank) -> None:
     asked = world.ask()
     rank.enter("actor_update")
     rank.backend.open = None
@@ -592,9 +538,7 @@ def test_a_session_that_somebody_else_ended_fails() -> None:
     assert (rank.state(asked.id), rank.backend.light) == ("failed", True)
 
 
-def test_only_the_sample_is_recorded_in_each_occurrence() -> None:
-    world = World()
-    (rank,) = world.ranks
+def test_only_the_sample_is_recorded_in_each_occurrence(world: World, rank: Rank) -> None:
     rank.advance(1)
     world.ask(occurrences=2, sample={"per": "micro_batch", "skip": 1, "record": 2})
     seen = []
@@ -611,10 +555,8 @@ def test_only_the_sample_is_recorded_in_each_occurrence() -> None:
     assert len(rank.backend.recorded) == 2
 
 
-def test_pieces_of_another_stage_are_none_of_the_sample() -> None:
+def test_pieces_of_another_stage_are_none_of_the_sample(world: World, rank: Rank) -> None:
     """A micro-batch of a whole step is none of the update that begins in it."""
-    world = World()
-    (rank,) = world.ranks
     rank.advance(1)
     world.ask(occurrences=1, sample={"per": "micro_batch", "skip": 1, "record": 1})
     rank.enter("actor_update")
@@ -628,9 +570,7 @@ def test_pieces_of_another_stage_are_none_of_the_sample() -> None:
     assert seen == [False, False, False, True, False]
 
 
-def test_an_occurrence_that_is_too_short_for_its_sample_is_told() -> None:
-    world = World()
-    (rank,) = world.ranks
+def test_an_occurrence_that_is_too_short_for_its_sample_is_told(world: World, rank: Rank) -> None:
     rank.advance(1)
     asked = world.ask(sample={"per": "decode_step", "skip": 8})
     rank.advance(2)
@@ -642,9 +582,7 @@ def test_an_occurrence_that_is_too_short_for_its_sample_is_told() -> None:
     assert "actor_update was too short for its sample: 0 decode_step, skip 8" in rank.last(asked.id).reason
 
 
-def test_a_sample_that_found_fewer_pieces_than_asked_says_how_many_there_were() -> None:
-    world = World()
-    (rank,) = world.ranks
+def test_a_sample_that_found_fewer_pieces_than_asked_says_how_many_there_were(world: World, rank: Rank) -> None:
     rank.advance(1)
     asked = world.ask(occurrences=1, sample={"per": "micro_batch", "skip": 1, "record": 5})
     rank.enter("actor_update")
@@ -659,9 +597,7 @@ def test_a_sample_that_found_fewer_pieces_than_asked_says_how_many_there_were() 
     assert rank.last(asked.id).reason == words
 
 
-def test_a_request_expires_and_a_set_clock_neither_hastens_nor_delays_that() -> None:
-    world = World()
-    (rank,) = world.ranks
+def test_a_request_expires_and_a_set_clock_neither_hastens_nor_delays_that(world: World, rank: Rank) -> None:
     asked = world.ask(expires_ns=world.wall_ns + 100 * NS)
     world.wall_ns += 10**6 * NS
     world.pass_s(99)
@@ -672,9 +608,7 @@ def test_a_request_expires_and_a_set_clock_neither_hastens_nor_delays_that() -> 
     assert (before, rank.state(asked.id)) == ("armed", "expired")
 
 
-def test_a_last_step_that_no_other_follows_is_done_when_the_request_expires() -> None:
-    world = World()
-    (rank,) = world.ranks
+def test_a_last_step_that_no_other_follows_is_done_when_the_request_expires(world: World, rank: Rank) -> None:
     rank.advance(1)
     asked = world.ask()
     rank.advance(2)
@@ -684,9 +618,7 @@ def test_a_last_step_that_no_other_follows_is_done_when_the_request_expires() ->
     assert rank.state(asked.id) == "done"
 
 
-def test_an_asker_whose_clock_is_ahead_gets_no_longer_life() -> None:
-    world = World()
-    (rank,) = world.ranks
+def test_an_asker_whose_clock_is_ahead_gets_no_longer_life(world: World, rank: Rank) -> None:
     world.wall_ns += 10**5 * NS
     asked = world.made(expires_ns=world.wall_ns + 100 * NS)
     world.wall_ns -= 10**5 * NS
@@ -718,9 +650,7 @@ def test_the_hour_s_budget_makes_wait_and_the_run_s_refuses() -> None:
     assert states[4] == "refused"
 
 
-def test_an_orderly_end_closes_the_session_and_says_what_became_of_all() -> None:
-    world = World()
-    (rank,) = world.ranks
+def test_an_orderly_end_closes_the_session_and_says_what_became_of_all(world: World, rank: Rank) -> None:
     rank.advance(1)
     running, waiting = world.ask(), world.ask(occasion="again")
     rank.advance(2)
@@ -735,9 +665,7 @@ def test_an_orderly_end_closes_the_session_and_says_what_became_of_all() -> None
     )
 
 
-def test_a_killed_rank_says_after_its_restart_what_it_did_not_finish() -> None:
-    world = World()
-    (rank,) = world.ranks
+def test_a_killed_rank_says_after_its_restart_what_it_did_not_finish(world: World, rank: Rank) -> None:
     rank.advance(1)
     running, waiting = world.ask(), world.ask(occasion="again")
     rank.advance(2)
@@ -968,9 +896,7 @@ def test_a_step_is_agreed_once_also_by_an_agreeing_rank_that_was_restarted() -> 
     assert [action for action in agreeing.did if isinstance(action, moves.Commit)] == [moves.Commit(asked.id, 3)]
 
 
-def test_while_idle_stages_need_not_be_told() -> None:
-    world = World()
-    (rank,) = world.ranks
+def test_while_idle_stages_need_not_be_told(world: World, rank: Rank) -> None:
     watches = [rank.machine.watches]  # type: ignore[union-attr]
     asked = world.ask()
     watches.append(rank.machine.watches)  # type: ignore[union-attr]
@@ -980,8 +906,7 @@ def test_while_idle_stages_need_not_be_told() -> None:
     assert watches == [False, True, False]
 
 
-def test_what_is_not_the_memory_of_a_machine_is_no_crash() -> None:
-    world = World()
+def test_what_is_not_the_memory_of_a_machine_is_no_crash(world: World) -> None:
     world.ask()
     whole = json.loads(world.ranks[0].saved)
     damaged = [{}, {**whole, "ended": [{"id": 1}]}, {**whole, "tasks": [{"request": {}}]}, {**whole, "spending": None}]
@@ -991,10 +916,8 @@ def test_what_is_not_the_memory_of_a_machine_is_no_crash() -> None:
             Machine.restored(0, 1, memory, world.now())
 
 
-def test_a_rank_that_goes_on_with_an_older_mstxkit_remembers_what_it_has_done() -> None:
+def test_a_rank_that_goes_on_with_an_older_mstxkit_remembers_what_it_has_done(world: World, rank: Rank) -> None:
     """Of what the newer one wrote it leaves out what it does not know, and no more."""
-    world = World()
-    (rank,) = world.ranks
     done = world.ask()
     rank.run("actor_update")
     world.ask(occasion="again")

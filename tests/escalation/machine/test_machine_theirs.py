@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from builders.escalation_world import World
+from builders.escalation_world import Rank, World
 
 from mstxkit.escalation.machine import moves
 
@@ -15,9 +15,12 @@ def at_step(step: int, size: int = 1) -> World:
     return world
 
 
-def test_a_request_waits_for_a_profile_that_is_on_and_runs_after_it() -> None:
-    world = at_step(5)
-    (rank,) = world.ranks
+@pytest.fixture
+def world() -> World:
+    return at_step(5)
+
+
+def test_a_request_waits_for_a_profile_that_is_on_and_runs_after_it(world: World, rank: Rank) -> None:
     rank.tell(moves.TheirProfiles((("verl's profile, steps 5 to 6", 0),)))
     asked = world.ask()
     rank.run("actor_update")
@@ -33,9 +36,9 @@ def test_a_request_waits_for_a_profile_that_is_on_and_runs_after_it() -> None:
 
 
 @pytest.mark.parametrize(("steps", "records"), [(1, True), (2, False)])
-def test_it_does_not_begin_what_a_planned_profile_would_cut_short(steps: int, records: bool) -> None:
-    world = at_step(5)
-    (rank,) = world.ranks
+def test_it_does_not_begin_what_a_planned_profile_would_cut_short(
+    steps: int, records: bool, world: World, rank: Rank
+) -> None:
     rank.tell(moves.TheirProfiles((("verl's profile, step 7", 2),)))
     world.ask(steps=steps)
     rank.advance(6)
@@ -44,9 +47,7 @@ def test_it_does_not_begin_what_a_planned_profile_would_cut_short(steps: int, re
     assert bool(rank.stages_recorded()) is records
 
 
-def test_it_expires_where_theirs_never_ends() -> None:
-    world = at_step(5)
-    (rank,) = world.ranks
+def test_it_expires_where_theirs_never_ends(world: World, rank: Rank) -> None:
     rank.tell(moves.TheirProfiles((("verl's profile", 0),)))
     asked = world.ask(expires_ns=world.wall_ns + 60 * moves.NS)
     world.pass_s(61)
@@ -55,9 +56,7 @@ def test_it_expires_where_theirs_never_ends() -> None:
     assert (report.state, report.reason) == ("expired", "waits for verl's profile; 0 of 1 occurrences recorded")
 
 
-def test_one_that_is_seen_only_when_a_session_is_to_begin_is_waited_for_too() -> None:
-    world = at_step(5)
-    (rank,) = world.ranks
+def test_one_that_is_seen_only_when_a_session_is_to_begin_is_waited_for_too(world: World, rank: Rank) -> None:
     asked = world.ask()
     rank.advance(6)
     rank.backend.theirs = True
@@ -73,9 +72,9 @@ def test_one_that_is_seen_only_when_a_session_is_to_begin_is_waited_for_too() ->
     assert rank.last(asked.id).reason == "an occurrence was passed over: verl's profile came first"
 
 
-def test_what_has_begun_ends_before_theirs_begins_and_the_request_is_done_with_what_it_has() -> None:
-    world = at_step(5)
-    (rank,) = world.ranks
+def test_what_has_begun_ends_before_theirs_begins_and_the_request_is_done_with_what_it_has(
+    world: World, rank: Rank
+) -> None:
     asked = world.ask(steps=3)
     rank.advance(6)
     rank.enter("actor_update")
@@ -88,9 +87,7 @@ def test_what_has_begun_ends_before_theirs_begins_and_the_request_is_done_with_w
     assert (report.state, report.reason, report.recorded) == ("done", "cut short by verl's profile", 1)
 
 
-def test_where_nothing_was_recorded_it_has_failed() -> None:
-    world = at_step(5)
-    (rank,) = world.ranks
+def test_where_nothing_was_recorded_it_has_failed(world: World, rank: Rank) -> None:
     asked = world.ask()
     rank.advance(6)
     rank.enter("actor_update")
@@ -102,9 +99,7 @@ def test_where_nothing_was_recorded_it_has_failed() -> None:
     assert "cut short by verl's profile" in report.reason
 
 
-def test_one_of_another_thread_ends_it_as_soon_as_its_own_thread_comes_by() -> None:
-    world = at_step(5)
-    (rank,) = world.ranks
+def test_one_of_another_thread_ends_it_as_soon_as_its_own_thread_comes_by(world: World, rank: Rank) -> None:
     asked = world.ask()
     rank.advance(6)
     rank.enter("actor_update")
@@ -133,9 +128,7 @@ def test_a_rank_that_waits_is_not_ready_for_a_step_of_all() -> None:
     )
 
 
-def test_with_nothing_open_there_is_nothing_to_give_way_with() -> None:
-    world = at_step(5)
-    (rank,) = world.ranks
+def test_with_nothing_open_there_is_nothing_to_give_way_with(world: World, rank: Rank) -> None:
     asked = world.ask()
     rank.tell(moves.GiveWay("verl", 0))
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-import threading
 from pathlib import Path
 from typing import Any, Iterator
 
 import pytest
+from builders import threads
 
 from mstxkit import faults
 from mstxkit.profiling.backends import _session
@@ -220,9 +220,7 @@ def test_what_cannot_be_looked_at_is_a_problem_and_no_exception(
 def test_only_the_thread_that_started_a_session_can_stop_it(tmp_path: Path) -> None:
     begun = Begun(tmp_path)
     elsewhere: list[Any] = []
-    thread = threading.Thread(target=lambda: elsewhere.append(begun.session.stop()))
-    thread.start()
-    thread.join()
+    threads.elsewhere(lambda: elsewhere.append(begun.session.stop()))
 
     assert elsewhere[0].problems == ("not stopped: only the thread that started a session may stop it",)
     assert begun.recorder.calls == ["start"]

@@ -49,6 +49,11 @@ def varied(path: Path) -> Path:
     return run
 
 
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    return varied(tmp_path / "run")
+
+
 def tables(path: Path, **filters: Any) -> dict[str, Any]:
     run = open_run(path, **filters)
     frames = {
@@ -69,8 +74,7 @@ def same(before: dict[str, Any], after: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("remove", [False, True])
-def test_all_tables_say_the_same_before_and_after(tmp_path: Path, remove: bool) -> None:
-    run = varied(tmp_path / "run")
+def test_all_tables_say_the_same_before_and_after(run: Path, remove: bool) -> None:
     before = tables(run)
 
     done = compacting.compact(run, remove=remove)
@@ -114,8 +118,7 @@ def test_a_wall_clock_that_is_stepped_between_two_batches_does_not_move_ranges(t
 
 
 @pytest.mark.parametrize("filters", [{"ranks": 1}, {"steps": [2, 3]}, {"stages": "generate"}, {"stages": "x"}])
-def test_filters_leave_the_same(tmp_path: Path, filters: dict[str, Any]) -> None:
-    run = varied(tmp_path / "run")
+def test_filters_leave_the_same(run: Path, filters: dict[str, Any]) -> None:
     before = tables(run, **filters)
 
     compacting.compact(run, remove=True)
@@ -123,8 +126,7 @@ def test_filters_leave_the_same(tmp_path: Path, filters: dict[str, Any]) -> None
     same(before, tables(run, **filters))
 
 
-def test_a_stretch_of_time_leaves_the_same(tmp_path: Path) -> None:
-    run = varied(tmp_path / "run")
+def test_a_stretch_of_time_leaves_the_same(run: Path) -> None:
     starts = open_run(run).ranges()["start_ns"].sort()
     filters = {"since": starts[5], "until": starts[20]}
     before = tables(run, **filters)
@@ -134,8 +136,7 @@ def test_a_stretch_of_time_leaves_the_same(tmp_path: Path) -> None:
     same(before, tables(run, **filters))
 
 
-def test_what_a_quota_takes_of_a_batch_later_is_still_there(tmp_path: Path) -> None:
-    run = varied(tmp_path / "run")
+def test_what_a_quota_takes_of_a_batch_later_is_still_there(run: Path) -> None:
     before = tables(run)
     compacting.compact(run)
 
@@ -145,8 +146,7 @@ def test_what_a_quota_takes_of_a_batch_later_is_still_there(tmp_path: Path) -> N
     same({name: frame for name, frame in before.items() if name != "processes"}, after)
 
 
-def test_pieces_of_a_run_hold_all_rows_with_their_process(tmp_path: Path) -> None:
-    run = varied(tmp_path / "run")
+def test_pieces_of_a_run_hold_all_rows_with_their_process(run: Path) -> None:
     before = [texts(pl.concat([part[at] for part in open_run(run).batches()])) for at in (0, 1)]
     compacting.compact(run, remove=True)
 
@@ -182,8 +182,7 @@ def test_ranges_around_midnight_stay_in_the_order_in_which_they_ended(tmp_path: 
     assert {to: drawn(to) == content for to, content in before.items()} == dict.fromkeys(before, True)
 
 
-def test_what_is_there_already_is_not_done_again(tmp_path: Path) -> None:
-    run = varied(tmp_path / "run")
+def test_what_is_there_already_is_not_done_again(run: Path) -> None:
     compacting.compact(run)
     before = sorted(str(file) for file in (run / dataset.FOLDER).rglob("*.parquet"))
 
@@ -217,8 +216,7 @@ compacting.compact(Path(sys.argv[1]), remove=True)
 """
 
 
-def test_what_ends_half_way_leaves_nothing_and_is_done_again(tmp_path: Path) -> None:
-    run = varied(tmp_path / "run")
+def test_what_ends_half_way_leaves_nothing_and_is_done_again(run: Path) -> None:
     before = tables(run)
     done = subprocess.run([sys.executable, "-c", KILLED_HALF_WAY, str(run)], timeout=60, check=False)
     assert done.returncode == 9 and list((run / dataset.FOLDER).rglob("*.parquet"))
@@ -232,9 +230,8 @@ def test_what_ends_half_way_leaves_nothing_and_is_done_again(tmp_path: Path) -> 
 
 @pytest.mark.parametrize("at", ["fchmod", "replace", "fsync"])
 def test_ctrl_c_leaves_nothing_wherever_it_comes_and_it_is_done_again(
-    tmp_path: Path, at: str, monkeypatch: pytest.MonkeyPatch
+    run: Path, at: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run = varied(tmp_path / "run")
     real, calls = getattr(os, at), []
 
     def interrupted(*words: Any, **more: Any) -> Any:
@@ -251,8 +248,7 @@ def test_ctrl_c_leaves_nothing_wherever_it_comes_and_it_is_done_again(
     assert compacting.compact(run).ranges == 48 + 2
 
 
-def test_what_a_killed_one_was_writing_goes_with_the_next(tmp_path: Path) -> None:
-    run = varied(tmp_path / "run")
+def test_what_a_killed_one_was_writing_goes_with_the_next(run: Path) -> None:
     compacting.compact(run)
     whole = next((run / dataset.FOLDER).rglob("*.parquet"))
     left = whole.with_name(".7.0.parquet.0a1b2c3d")
@@ -268,10 +264,9 @@ def test_what_a_killed_one_was_writing_goes_with_the_next(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("count", range(6))
 def test_where_manifests_cannot_be_listed_for_a_moment_nothing_is_lost(
-    tmp_path: Path, count: int, monkeypatch: pytest.MonkeyPatch
+    run: Path, count: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Files without a manifest are removed: those may be all that is left of the run."""
-    run = varied(tmp_path / "run")
     compacting.compact(run, remove=True)
     bank = BankFiles(seq=9).range("gen", 0, 5, stage="generate", own=True, step=0)
     ProcessFiles(run, 900, rank=0, role="rollout").seal(bank)
@@ -337,8 +332,7 @@ def test_files_lie_by_day_role_and_host_and_only_this_user_may_look(tmp_path: Pa
 
 
 @pytest.mark.parametrize("name", ["../../etc/passwd", "ranges/day=x/role=-/host=vm/../0.0.parquet", "/etc/passwd"])
-def test_a_manifest_names_nothing_but_its_own_files(tmp_path: Path, name: str) -> None:
-    run = varied(tmp_path / "run")
+def test_a_manifest_names_nothing_but_its_own_files(run: Path, name: str) -> None:
     compacting.compact(run, remove=True)
     manifest = next((run / dataset.FOLDER).glob("*.json"))
     fields = json.loads(manifest.read_text())
@@ -379,8 +373,7 @@ def test_a_manifest_of_many_processes_that_lived_long_is_read(tmp_path: Path) ->
     assert [len(batch.processes) for batch in dataset.batches(tmp_path, RUN_ID)] == [64]
 
 
-def test_a_file_that_is_damaged_is_listed_and_the_rest_is_read(tmp_path: Path) -> None:
-    run = varied(tmp_path / "run")
+def test_a_file_that_is_damaged_is_listed_and_the_rest_is_read(run: Path) -> None:
     compacting.compact(run, remove=True)
     broken = sorted((run / dataset.FOLDER).glob("ranges/*/role=actor/*/*.parquet"))
     for file in broken:
@@ -393,9 +386,8 @@ def test_a_file_that_is_damaged_is_listed_and_the_rest_is_read(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("pointer", [None, "", '{"format": 99, "path": "/nowhere"}'], ids=["whole", "empty", "newer"])
-def test_of_a_process_that_still_runs_the_newest_file_is_left(tmp_path: Path, pointer: str | None) -> None:
+def test_of_a_process_that_still_runs_the_newest_file_is_left(run: Path, pointer: str | None) -> None:
     """Also where its pointer cannot be read, now or by this version."""
-    run = varied(tmp_path / "run")
     name = running(run, pointer)
 
     done = compacting.compact(run, remove=True)
@@ -415,9 +407,8 @@ def running(run: Path, pointer: str | None = None) -> str:
 @pytest.mark.parametrize("count", range(4))
 @pytest.mark.parametrize("folder", [layout.SEALED, layout.LIVE])
 def test_where_a_run_cannot_be_listed_for_a_moment_nothing_is_lost_and_who_runs_keeps_its_file(
-    tmp_path: Path, folder: str, count: int, monkeypatch: pytest.MonkeyPatch
+    run: Path, folder: str, count: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run = varied(tmp_path / "run")
     name, before = running(run), open_run(run).ranges(attributes=["tokens"]).height
     with stale_once(monkeypatch, run / folder, count), suppress(OSError):
         compacting.compact(run, remove=True)

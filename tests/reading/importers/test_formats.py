@@ -48,45 +48,25 @@ def test_every_format_has_a_module_here_and_is_written_by_the_builder() -> None:
     assert importers.formats() == sorted(WRITERS)
 
 
-@pytest.mark.parametrize("format", ["ascend_db", "trace_view", "kernel_details", "torch_trace", "nsys"])
-def test_a_stage_is_divided_into_computing_communicating_and_free(run: Path, tmp_path: Path, format: str) -> None:
+# Of one stage, in ms. Tasks tell transfer from waiting; collectives alone do not tell what was free.
+DIVIDED, COLLECTIVES = {**UPDATE, "overlapped_ns": 5}, {"communicating_ns": 25, "computing_ns": None, "free_ns": None}
+TOLD: dict[str, dict[str, int | None]] = {
+    "ascend_db": {**DIVIDED, **APART}, "trace_view": {**DIVIDED, **APART},
+    "kernel_details": DIVIDED, "torch_trace": DIVIDED, "nsys": DIVIDED,
+    "communication": {**COLLECTIVES, "transfer_ns": 10, "waiting_ns": 15}, "flight_recorder": COLLECTIVES,
+    "otlp": {"spans_ns": 30, "computing_ns": None},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("format", TOLD)
+def test_a_stage_is_divided_as_far_as_the_format_tells(run: Path, tmp_path: Path, format: str) -> None:
     name, write = WRITERS[format]
     (made,) = imported(run, write(tmp_path / name, imported_run.device_of()))
 
-    assert figures(made, 2, "reference").items() >= REFERENCE.items()
-    assert figures(made, 2, "actor_update").items() >= {**UPDATE, "overlapped_ns": 5}.items()
-    assert (made.problem, made.damage) == ("", [])
-
-
-@pytest.mark.parametrize("format", ["ascend_db", "trace_view"])
-def test_transfer_is_told_from_waiting_by_tasks(run: Path, tmp_path: Path, format: str) -> None:
-    name, write = WRITERS[format]
-    (made,) = imported(run, write(tmp_path / name, imported_run.device_of()))
-
-    assert figures(made, 2, "actor_update").items() >= APART.items()
-
-
-@pytest.mark.parametrize("format", ["communication", "flight_recorder"])
-def test_collectives_alone_do_not_tell_what_was_free(run: Path, tmp_path: Path, format: str) -> None:
-    name, write = WRITERS[format]
-    (made,) = imported(run, write(tmp_path / name, imported_run.device_of()))
-    update = figures(made, 2, "actor_update")
-
-    assert (update["communicating_ns"], update["computing_ns"], update["free_ns"]) == (25, None, None)
-
-
-def test_communication_json_tells_transfer_from_waiting(run: Path, tmp_path: Path) -> None:
-    device = imported_run.device_of()
-    (made,) = imported(run, device_profiles.communication(tmp_path / "rank0" / "communication.json", device))
-
-    assert figures(made, 2, "actor_update").items() >= {"transfer_ns": 10, "waiting_ns": 15}.items()
-
-
-def test_spans_of_somebody_else_say_only_that_they_were_open(run: Path, tmp_path: Path) -> None:
-    (made,) = imported(run, device_profiles.otlp(tmp_path / "spans.jsonl", imported_run.device_of()))
-    update = figures(made, 2, "actor_update")
-
-    assert (update["spans_ns"], update["computing_ns"]) == (30, None)
+    assert figures(made, 2, "actor_update").items() >= TOLD[format].items()
+    if TOLD[format].items() >= DIVIDED.items():
+        assert figures(made, 2, "reference").items() >= REFERENCE.items()
+        assert (made.problem, made.damage) == ("", [])
 
 
 @pytest.mark.parametrize("schema", SCHEMAS)
@@ -96,15 +76,8 @@ def test_every_schema_of_the_database_is_read(run: Path, tmp_path: Path, schema:
 
     assert figures(made, 3, "reference").items() >= REFERENCE.items()
     assert figures(made, 3, "actor_update").items() >= UPDATE.items()
-
-
-@pytest.mark.parametrize("schema", SCHEMAS)
-def test_a_schema_without_tasks_of_collectives_leaves_transfer_open(run: Path, tmp_path: Path, schema: str) -> None:
-    file = tmp_path / "ascend_pytorch_profiler_0.db"
-    (made,) = imported(run, device_profiles.ascend_db(file, imported_run.device_of(), schema))
-    has_none = schema in ("msmonitor", "level none")
-
-    assert (figures(made, 3, "actor_update")["transfer_ns"] is None) == has_none
+    has_no_tasks = schema in ("msmonitor", "level none")  # of collectives
+    assert (figures(made, 3, "actor_update")["transfer_ns"] is None) == has_no_tasks
 
 
 def test_a_recording_without_kernels_does_not_say_that_nothing_computed(run: Path, tmp_path: Path) -> None:

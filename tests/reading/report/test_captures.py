@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +10,10 @@ from builders.escalated_run import left, run_of, say, session
 
 pytest.importorskip("numpy")
 pytest.importorskip("polars")
-console = pytest.importorskip("rich.console")
+pytest.importorskip("rich")
 typer_testing = pytest.importorskip("typer.testing")
+
+from builders.shown_report import shown  # noqa: E402
 
 import mstxkit.cli  # noqa: E402
 from mstxkit.reading.report import gaps  # noqa: E402
@@ -35,10 +36,7 @@ def run(tmp_path: Path) -> Path:
 
 
 def printed(failures: list[dict[str, Any]]) -> str:
-    out = io.StringIO()
-    for line in gaps.lines_of_profiles(failures):
-        console.Console(file=out, width=200, highlight=False).print(line)
-    return out.getvalue()
+    return shown(*gaps.lines_of_profiles(failures))
 
 
 def test_the_report_says_which_profile_did_not_come_and_why(run: Path) -> None:

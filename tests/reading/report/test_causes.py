@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 from pathlib import Path
 from typing import Any
@@ -13,18 +12,13 @@ from builders.run_files import new_run
 
 pytest.importorskip("numpy")
 pytest.importorskip("polars")
-console = pytest.importorskip("rich.console")
+pytest.importorskip("rich")
 
-from mstxkit.reading.report.choice import parsed  # noqa: E402
-from mstxkit.reading.report.summary import summarise  # noqa: E402
-from mstxkit.reading.report.text import render  # noqa: E402
-from mstxkit.reading.run import open_run  # noqa: E402
+from builders.shown_report import printed
 
-
-def printed(summary: dict[str, Any], columns: int = 100, **options: Any) -> str:
-    out = io.StringIO()
-    console.Console(file=out, width=columns, highlight=False).print(render(summary, **options))
-    return out.getvalue()
+from mstxkit.reading.report.choice import parsed
+from mstxkit.reading.report.summary import summarise
+from mstxkit.reading.run import open_run
 
 
 def entry_of(summary: dict[str, Any], stage: str) -> dict[str, Any]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from typing import Any
 
 import pytest
@@ -10,15 +9,17 @@ from builders.judged_runs import verdict
 
 pytest.importorskip("numpy")
 pytest.importorskip("polars")
-console = pytest.importorskip("rich.console")
+pytest.importorskip("rich")
 
-from mstxkit.judging.judged import Want  # noqa: E402
-from mstxkit.reading.judged import NO_PEER, NO_STEP  # noqa: E402
-from mstxkit.reading.report import matters  # noqa: E402
-from mstxkit.reading.report.account import Account, Matter  # noqa: E402
-from mstxkit.reading.report.headline import Possible, command, headline, lines  # noqa: E402
-from mstxkit.reading.report.sentences import sentence  # noqa: E402
-from mstxkit.store.verdicts import KINDS  # noqa: E402
+from builders.shown_report import shown
+
+from mstxkit.judging.judged import Want
+from mstxkit.reading.judged import NO_PEER, NO_STEP
+from mstxkit.reading.report import matters
+from mstxkit.reading.report.account import Account, Matter
+from mstxkit.reading.report.headline import Possible, command, headline, lines
+from mstxkit.reading.report.sentences import sentence
+from mstxkit.store.verdicts import KINDS
 
 ACTOR = {"role": "actor", "steps": 50, "judged_steps": 40}
 NOBODY: dict[str, Any] = {"why_not": "", "wants": [], "hiding": [], "roles": [ACTOR], "withdrawn": []}
@@ -30,11 +31,8 @@ def account(judged: dict[str, Any] = NOBODY, **fields: Any) -> Account:
 
 
 def printed(judged: dict[str, Any], *verdicts: dict[str, Any], everything: bool = False, **fields: Any) -> str:
-    out = io.StringIO()
-    shown = console.Console(file=out, width=200, highlight=False)
-    for line in lines(headline(account(judged, verdicts=verdicts, **fields))["matters"], everything):
-        shown.print(line)
-    return "\n".join(line.rstrip() for line in out.getvalue().splitlines())
+    text = shown(*lines(headline(account(judged, verdicts=verdicts, **fields))["matters"], everything))
+    return "\n".join(line.rstrip() for line in text.splitlines())
 
 
 def saving(kind: str, saved: float, rank: int | None = None, steps: tuple[int, int] = (0, 49), **more: Any) -> Any:
@@ -384,11 +382,9 @@ def test_it_says_where_of_a_stage_the_time_is_lost(where: str, words: str) -> No
 
 
 def test_long_lines_are_indented_where_they_wrap() -> None:
-    out = io.StringIO()
-    for line in lines(headline(account(verdicts=[verdict(next="look " * 60)._asdict()]))["matters"]):
-        console.Console(file=out, width=80, highlight=False).print(line)
+    matters = headline(account(verdicts=[verdict(next="look " * 60)._asdict()]))["matters"]
 
-    texts = out.getvalue().splitlines()
+    texts = shown(*lines(matters), columns=80).splitlines()
     wrapped = [line for line in texts if line.startswith(" " * 6) and line.split()]
     assert len(wrapped) >= 3
     assert max(map(len, texts)) <= 80

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import io
 import re
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +12,15 @@ from builders.run_files import BankFiles, ProcessFiles, new_run
 
 pytest.importorskip("numpy")
 pytest.importorskip("polars")
-console = pytest.importorskip("rich.console")
+pytest.importorskip("rich")
 
-from mstxkit.reading.report.number_table import PlainTable  # noqa: E402
-from mstxkit.reading.report.summary import summarise  # noqa: E402
-from mstxkit.reading.report.text import render  # noqa: E402
-from mstxkit.reading.run import open_run  # noqa: E402
+from builders import shown_report
+
+from mstxkit.reading.report.number_table import PlainTable
+from mstxkit.reading.report.summary import summarise
+from mstxkit.reading.run import open_run
+
+printed = partial(shown_report.printed, columns=80)
 
 MILLISECOND = 1_000_000
 STAGES = ("actor_generate", "reference_compute_log_prob", "somebodys_stage_of_a_really_long_name_indeed")
@@ -43,12 +46,6 @@ def run_of(path: Path, ranks: int, role: str | None = None, **attributes: Any) -
     return summarise(open_run(run))
 
 
-def printed(summary: dict[str, Any], columns: int = 80, **options: Any) -> str:
-    out = io.StringIO()
-    console.Console(file=out, width=columns, highlight=False).print(render(summary, **options))
-    return out.getvalue()
-
-
 @pytest.mark.parametrize("role", [None, "a_role_of_a_really_long_name"])
 @pytest.mark.parametrize("attributes", [{}, {"tokens": 1000}], ids=str)
 @pytest.mark.parametrize("ranks", [1, 2, 16])
@@ -68,12 +65,11 @@ def test_at_80_columns_no_column_is_cut_and_no_name(
 
 
 def test_columns_stand_closer_where_names_are_whole_then() -> None:
-    out, name = io.StringIO(), "reference_compute_log_prob"
+    name = "reference_compute_log_prob"
     table = PlainTable(["stage"], ["time"] * 7)
     table.add_row(name, *["123 ms"] * 7)
-    console.Console(file=out, width=80).print(table)
 
-    assert out.getvalue().splitlines()[1].split() == [name, *["123", "ms"] * 7]
+    assert shown_report.shown(table, columns=80).splitlines()[1].split() == [name, *["123", "ms"] * 7]
 
 
 def test_a_thousand_ranks_are_as_many_lines_as_sixteen(tmp_path: Path) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import html
-import io
 import json
 import re
 from pathlib import Path
@@ -13,17 +12,18 @@ from typing import Any
 import pytest
 
 pl = pytest.importorskip("polars")
-console = pytest.importorskip("rich.console")
+pytest.importorskip("rich")
 
 from builders.judged_runs import BEHIND, INPUT, NOBODY, recorded, stage_times  # noqa: E402
 from builders.run_files import BankFiles, ProcessFiles, new_run  # noqa: E402
+from builders.shown_report import printed, shown  # noqa: E402
 from builders.simulated_runs import recorded_job  # noqa: E402
 from builders.simulated_steps import runs_of  # noqa: E402
 from typer.testing import CliRunner  # noqa: E402
 
 from mstxkit.cli import application  # noqa: E402
 from mstxkit.reading.page import writing  # noqa: E402
-from mstxkit.reading.report import step_means, step_words, text  # noqa: E402
+from mstxkit.reading.report import step_means, step_words  # noqa: E402
 from mstxkit.reading.report.choice import Supposed  # noqa: E402
 from mstxkit.reading.report.summary import summarise  # noqa: E402
 from mstxkit.reading.run import Run, open_run  # noqa: E402
@@ -45,18 +45,10 @@ def summary(run: Run) -> dict[str, Any]:
     return summarise(run)
 
 
-def printed(summary: dict[str, Any]) -> str:
-    out = io.StringIO()
-    console.Console(file=out, width=200, highlight=False).print(text.render(summary))
-    return out.getvalue()
-
-
 def words_of(summary: dict[str, Any], columns: int = 4000) -> dict[str, str]:
     """What the terminal shows of each, by its first word, where everything is asked for."""
-    out = io.StringIO()
-    for line in step_words.lines(summary, everything=True):
-        console.Console(file=out, width=columns, highlight=False).print(line)
-    return {line.split()[0]: " ".join(line.split()[1:]) for line in out.getvalue().splitlines()}
+    text = shown(*step_words.lines(summary, everything=True), columns=columns)
+    return {line.split()[0]: " ".join(line.split()[1:]) for line in text.splitlines()}
 
 
 def steady(run: Run, rows: pl.DataFrame) -> pl.DataFrame:
@@ -76,7 +68,7 @@ def test_the_first_steps_of_each_attempt_count_in_no_mean_and_that_is_said(tmp_p
     assert summary["warm_up"] == [0, 1]
     assert [run.steps.tolist() for run in run.roles.steady] == [list(range(2, 20))]
     assert all(row["mean_ns"] < 40 * MS for stage in summary["stages"] for row in stage["ranks"])
-    assert "steps 0 to 19; means leave out warm-up, steps 0-1" in printed(summary)
+    assert "steps 0 to 19; means leave out warm-up, steps 0-1" in printed(summary, columns=200)
 
 
 def test_the_critical_path_is_the_length_of_a_step(run: Run, summary: dict[str, Any]) -> None:

@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-import io
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 from builders.run_files import BankFiles, ProcessFiles, new_run
 
 pytest.importorskip("numpy")
 pytest.importorskip("polars")
-console = pytest.importorskip("rich.console")
+pytest.importorskip("rich")
 
-from mstxkit.reading.page import sections  # noqa: E402
-from mstxkit.reading.report.choice import parsed  # noqa: E402
-from mstxkit.reading.report.summary import is_something_wrong, summarise  # noqa: E402
-from mstxkit.reading.report.text import render  # noqa: E402
-from mstxkit.reading.run import open_run  # noqa: E402
+from builders.shown_report import printed
+
+from mstxkit.reading.page import sections
+from mstxkit.reading.report.choice import parsed
+from mstxkit.reading.report.summary import is_something_wrong, summarise
+from mstxkit.reading.run import open_run
 
 MILLISECOND = 1_000_000
 
@@ -34,12 +33,6 @@ def bank_of(*milliseconds: int) -> BankFiles:
 @pytest.fixture
 def run(tmp_path: Path) -> Path:
     return new_run(tmp_path / "run")
-
-
-def printed(summary: dict[str, Any], columns: int = 100, **options: Any) -> str:
-    out = io.StringIO()
-    console.Console(file=out, width=columns, highlight=False).print(render(summary, **options))
-    return out.getvalue()
 
 
 def test_a_stage_has_its_ranks_the_slowest_a_step_first(run: Path) -> None:

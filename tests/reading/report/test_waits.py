@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import io
 import json
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +12,15 @@ from builders.run_files import BankFiles, ProcessFiles, new_run
 
 pytest.importorskip("numpy")
 pytest.importorskip("polars")
-console = pytest.importorskip("rich.console")
+pytest.importorskip("rich")
 
-from mstxkit.reading.report.choice import EVERYTHING, Bounds, ReportChoice  # noqa: E402
-from mstxkit.reading.report.summary import summarise  # noqa: E402
-from mstxkit.reading.report.text import render  # noqa: E402
-from mstxkit.reading.run import open_run  # noqa: E402
+from builders import shown_report
+
+from mstxkit.reading.report.choice import EVERYTHING, Bounds, ReportChoice
+from mstxkit.reading.report.summary import summarise
+from mstxkit.reading.run import open_run
+
+printed = partial(shown_report.printed, columns=200)
 
 MILLISECOND = 1_000_000
 
@@ -38,12 +41,6 @@ def work(start_ms: int, end_ms: int, step: int | None = 1, stage: str = "gen") -
 
 def driver(run: Path, bank: BankFiles, pid: int = 200, **more: Any) -> None:
     ProcessFiles(run, pid, rank=None, part="driver", under="ray driver", **more).seal(bank)
-
-
-def printed(summary: dict[str, Any]) -> str:
-    out = io.StringIO()
-    console.Console(file=out, width=200, highlight=False).print(render(summary))
-    return out.getvalue()
 
 
 def test_it_tells_the_time_of_a_step_and_where_the_rest_lies(run: Path) -> None:
