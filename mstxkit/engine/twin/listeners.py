@@ -77,12 +77,12 @@ def _sink_of(addresses: tuple[int, ...]) -> Sink:
     domains = {"default": None}
 
     def domain_of(name: str) -> Any:
-        if create and mark_in and start_in and end_in and name not in domains:
+        if create is not None and name not in domains:
             domains[name] = create(name.encode())
         return domains.get(name)
 
     def tell_begin(message: str, name: str) -> Any:
-        domain = domain_of(name)
+        domain = domain_of(name) if start_in and end_in else None
         token = start_in(domain, message.encode(), None) if domain else start(message.encode(), None)
         return (domain, token) if token else None
 
@@ -91,7 +91,7 @@ def _sink_of(addresses: tuple[int, ...]) -> Sink:
         end_in(domain, token) if domain else end(token)
 
     def tell_mark(message: str, stream: Any, name: str) -> None:
-        domain = domain_of(name)
+        domain = domain_of(name) if mark_in else None
         if domain:
             mark_in(domain, message.encode(), None)
         elif mark:

@@ -11,7 +11,6 @@ import weakref
 from contextvars import ContextVar, Token
 from typing import Any, Callable
 
-from ...host import names
 from ...store import livefile, records
 from . import banks
 
@@ -20,6 +19,7 @@ _THREAD_NAME_BYTES = 64
 _var: ContextVar[Track] = ContextVar("mstxkit.track")
 # Innermost stage and step of `at_step`, as a context that is copied from this one inherits them.
 ambient: ContextVar[tuple[Any, int | None]] = ContextVar("mstxkit.ambient", default=(None, None))
+local = threading.local()
 tracks: list[Track] = []
 
 # Ranges whose end could not be done, as at the limit of recursion: whoever looks at tracks next does it.
@@ -27,18 +27,27 @@ unfinished: list[Opened] = []
 finish_rest: Callable[[], object] = unfinished.clear
 
 step = records.NO_STEP  # of this process, as records have it
-first_said: list[int] | None = None  # the first that was said since recording began, and when, in ticks
+first_said: list[int] | None = None
+
+
+def first_step() -> list[int] | None:
+    """The first step that was said since recording began, and when, in ticks; None: none was."""
+    return first_said
 
 
 class Opened:
     """A range between its begin and its end, or a mark, which ends as it begins."""
 
+    added: Any = None  # attributes that came by `set`
+    settled: dict[str, Any] = {}  # its attributes as its record has them
+    is_lost = False  # is any of them not there?
     kind = records.RANGE
     ends: Any = None  # how to end it in sinks
     home: Any = None  # the track on which it began
     track: Any = None  # the one on which it is, if on any
     depth = 0  # ranges around it at its begin
     stage: Any = None  # that of its record
+    owners: tuple[Any, ...] = ()  # what its record names by number
     inner: Any = None  # the stage that is current inside of it
     live: Any = None  # the live file into which it is recorded
     is_written = True  # there, or is nothing to be?
@@ -49,16 +58,17 @@ class Opened:
     is_coalesced = is_body = failed = False
     start = end = busy = slot = w1 = 0
 
-    def __init__(self, site: Any, attributes: Any) -> None:
-        self.site, self.attributes = site, attributes
+    def __init__(self, site: Any, made_with: Any) -> None:
+        self.site, self.made_with = site, made_with
 
     def take_place(self, track: Track) -> None:
         """Work out what its record says. It is not on the track yet."""
-        own, at = self.site.own_stage, ambient.get()[1]
-        self.home, self.depth = track, min(len(track.open), records.DEPTH_MAX)
-        self.inner = self.stage = own or track.inner_stage()
-        self.is_inner = own is not None and own in [other.site.own_stage for other in track.open]
-        self.w1 = self.site.id | track.id << 16 | (step if at is None else at) << 32
+        site, around = self.site, track.open
+        stage = site.own_stage or (around[-1].inner if around else track.stage)
+        self.home, self.depth = track, min(len(around), records.DEPTH_MAX)
+        self.inner = self.stage = stage
+        self.w1 = site.id | track.id << 16 | (step if track.at is None else track.at) << 32
+        self.owners = (site, track) if stage is None else (site, track, stage)
 
 
 class Track:
@@ -75,6 +85,7 @@ class Track:
         self.token: Token[Track] | None = None
         self.open: list[Opened] = []
         self.stage: Any = None  # around all of them
+        self.at: int | None = None  # the step of `at_step`
         self.parked: set[Track] = set()  # suspended bodies that began here: it stays theirs
         self.bank: Any = None
         self.entry = livefile.TRACK, track_id, b""
@@ -120,17 +131,30 @@ class ThreadLife:
         # `threading.current_thread` would make an object for a thread that it does not know.
         name = getattr(getattr(threading, "_active", {}).get(threading.get_ident()), "_name", None)
         raw = name.encode("utf-8", "backslashreplace") if isinstance(name, str) else b""
-        self.name = names.cut(raw, _THREAD_NAME_BYTES).decode()
+        self.name = raw[:_THREAD_NAME_BYTES].decode("utf-8", "ignore")
         self.os_id = threading.get_native_id() & 0xFFFFFFFF
         self.own: Track | None = None  # the first that it had
 
 
-class _Local(threading.local):
-    def __init__(self) -> None:
-        self.life = ThreadLife()
+def life_here() -> ThreadLife:
+    """The calling thread."""
+    life: ThreadLife | None = getattr(local, "life", None)
+    if life is None:
+        local.life = life = ThreadLife()
+    return life
 
 
-local = _Local()
+def _idle_track(life: ThreadLife) -> Track:
+    """The one with the lowest number on which nothing is open or parked: of its own, else of a thread that is gone."""
+    with banks.lock:
+        idle = [track for track in tracks if track.life() in (life, None) and not track.open and not track.parked]
+        idle.sort(key=lambda track: track.life() is None)
+        track = idle[0] if idle else Track(min(len(tracks), records.TRACK_MAX))
+        if not idle:
+            tracks.append(track)
+        if track.life() is not life:
+            track.rename(life)
+    return track
 
 
 def own_track() -> Track | None:
@@ -143,39 +167,27 @@ def own_track() -> Track | None:
     except ValueError:
         return None  # it is that of another context
     except RuntimeError:  # used before: an exception of the program's came between these lines
-        if track.life() is not local.life:
+        if track.life() is not life_here():
             return None
     track.token = _var.set(track)
     return track
 
 
 def track_here(wanted: Track | None = None) -> Track:
-    """The track of the calling context; where it has none, an idle one (`wanted`, if nothing is open on that).
-
-    Idle is the lowest one on which nothing is open or parked: of its own thread, else of one that is gone.
-    """
+    """The track of the calling context; where it has none, an idle one (`wanted`, if nothing is open on that)."""
     if unfinished:
         finish_rest()
     track = own_track()
     if track is not None:
         return track
-    life = local.life
-    with banks.lock:
-        idle = [track for track in tracks if track.life() in (life, None) and not track.open and not track.parked]
-        idle.sort(key=lambda track: track.life() is None)
-        if wanted is not None and wanted.life() is life and not wanted.open:
-            idle = [wanted]
-        elif not idle:
-            idle = [Track(min(len(tracks), records.TRACK_MAX))]
-            tracks.append(idle[0])
-        track = idle[0]
-        if track.life() is not life:
-            track.rename(life)
-    track.stage = ambient.get()[0]
-    _var.set(track)
+    life = life_here()
+    if wanted is None or wanted.life() is not life or wanted.open:
+        wanted = _idle_track(life)
+    wanted.stage, wanted.at = ambient.get()
+    _var.set(wanted)
     # Going back to the same value is cheaper than to none: hence twice.
-    track.token = _var.set(track)
-    return track
+    wanted.token = _var.set(wanted)
+    return wanted
 
 
 def stage_here() -> Any:
@@ -189,7 +201,20 @@ def stage_here() -> Any:
 def stage_changed(track: Track) -> None:
     """A stage began or ended on this track: what is created in this context from here on inherits the current one."""
     if own_track() is track:
-        ambient.set((track.inner_stage(), ambient.get()[1]))
+        ambient.set((track.inner_stage(), track.at))
+
+
+def be_inside(stage: Any, at: int | None) -> None:
+    """The calling context, and what is created in it, is inside of this stage and step of `at_step` from now on."""
+    ambient.set((stage, at))
+    track = own_track()
+    if track is None:
+        return
+    track.at = at
+    if track.open:
+        track.open[-1].inner = stage
+    else:
+        track.stage = stage
 
 
 def park(bottom: Opened, parked: Track) -> None:
