@@ -136,3 +136,8 @@ class RoleStep(NamedTuple):
     cpu: Seconds | None = None
     waits_for: Mapping[str, str] = {}
     waited_s: Seconds | None = None
+
+    @property
+    def ended_s(self) -> Vector:
+        """(M,) when each member ended its last stage; NaN: it was in none."""
+        return np.asarray(np.fmax.reduce(self.left_s, axis=1, initial=np.nan))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from typing import Mapping, NamedTuple
+from typing import Container, Mapping, NamedTuple
 
 import numpy as np
 
@@ -58,11 +58,6 @@ class _Tie(NamedTuple):
     took_spread_s: float = 0.0
     behind: float = math.nan
     behind_spread: float = 0.0
-
-    @property
-    def is_tight(self) -> bool:
-        """Does the time in the piece vary far more than the time after the other's end?"""
-        return self.took_spread_s > _VARIES * self.lag_spread_s
 
     @property
     def steps_behind(self) -> int | None:
@@ -145,7 +140,7 @@ class Feeds:
             for at, kind in enumerate(pieces.kinds)
             if kind.where in (IN, BEFORE) and pieces.owners[at] in ("", kind.stage)
         )
-        for kind, _, took_s in looked_at:
+        for kind, _, took_s in (piece for piece in looked_at if piece[0].where == BEFORE):
             least_s = _FORGETS * self._least_s.get((step.role, kind), np.inf)
             self._least_s[step.role, kind] = min(least_s, float(np.nanmin(took_s, initial=np.inf)))
         waiting.append(_Pending(step.role, step.step, step.waits_for, looked_at, ended_s, {step.role}))
@@ -184,8 +179,7 @@ class Feeds:
         is_near, chance = lag_s <= near_s, _chance(events.at_s, near_s)
         room_s = took_s[has_waited] - events.took_s[last]
         if is_declared and is_near.mean() < 0.7 <= (lag_s <= room_s).mean():
-            # It lies within the time that is waited, as far from its end as there is room: the more, the likelier by
-            # chance.
+            # It lies within the time that is waited: the more room there is in it, the likelier it does by chance.
             is_near, chance = lag_s <= room_s, _chance(events.at_s, float(np.median(room_s)), _USUALLY)
         share = float(is_near.mean())
         odds = math.log(_USUALLY / chance) if share >= 0.7 else math.log((1 - _USUALLY) / (1 - chance))
@@ -206,7 +200,7 @@ class Feeds:
             for (of, piece, source), tie in self._ties.items()
             if of == role and piece == kind
             and tie.odds >= (_UNKNOWN if self._fed.get((role, kind)) == source else _KNOWN)
-            and (is_declared or tie.is_tight)
+            and (is_declared or tie.took_spread_s > _VARIES * tie.lag_spread_s)
         ]  # fmt: skip
         if closest:
             self._fed[role, kind] = min(closest)[2]
@@ -239,18 +233,18 @@ class Feeds:
             took_s[:, at] = np.minimum(0.0 if feed is None else np.nan_to_num(feed.lag_s), whole_s[:, at])
         return course._replace(feeds=tuple(feeds), took_s=took_s, wait_s=whole_s - took_s)
 
-    def after_source(self, role: str, step: int, pieces: StepPieces) -> StepPieces:
-        """Pieces of which the gaps that end with another role's stage take what comes after that: nobody of any role
-        does anything in it. Where the other's step is not over yet, it is that of the step before; NaN: not known.
+    def after_source(self, role: str, step: int, pieces: StepPieces, fed: Container[Piece]) -> StepPieces:
+        """Pieces of the newest step, of which gaps that are `fed` take what comes after the other role's stage, when no
+        role does anything; where the other's step is not over yet, as in the step before; NaN: not known.
         """
-        took_s, fed, before = pieces.took_s.copy(), self.roles_of(role, {}), [*self._pending[role]][-2:-1]
+        gaps = [at for at, kind in enumerate(pieces.kinds) if kind.where == BEFORE and kind in fed]
+        took_s, before = pieces.took_s.copy() if gaps else pieces.took_s, [*self._pending[role]][-2:-1]
         done_before = {kind: (of.step, kind, done_s) for of in before for kind, done_s, _ in of.pieces}
-        for at, kind in enumerate(pieces.kinds):
-            if kind.where == BEFORE and kind in fed:
-                lag_s = self._lag_s(role, step, kind, pieces.done_s[:, at])
-                if kind in done_before and np.isnan(lag_s).all():
-                    lag_s[:] = np.median(self._lag_s(role, *done_before[kind]))
-                took_s[:, at] = np.minimum(lag_s, took_s[:, at])
+        for at, kind in ((at, pieces.kinds[at]) for at in gaps):
+            lag_s = self._lag_s(role, step, kind, pieces.done_s[:, at])
+            if kind in done_before and np.isnan(lag_s).all():
+                lag_s[:] = np.median(self._lag_s(role, *done_before[kind]))
+            took_s[:, at] = np.minimum(lag_s, took_s[:, at])
         return pieces._replace(took_s=took_s)
 
     def _lag_s(self, role: str, step: int, kind: Piece, done_s: Vector) -> Vector:

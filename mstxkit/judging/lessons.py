@@ -39,7 +39,7 @@ class StepCutter:
             before_s = dict(zip(map(key_of, self._members), ended_s.tolist()))
             ended_s = np.array([before_s.get(key_of(peer), math.nan) for peer in step.members])
         self.last_step, self._members = step.step, step.members
-        self._ended_s = np.fmax.reduce(step.left_s, axis=1, initial=np.nan)
+        self._ended_s = step.ended_s
         return cutting.in_pieces(step, ended_s), ended_s
 
 
@@ -76,6 +76,6 @@ class RoleLessons:
 
     def measure(self, step: RoleStep, pieces: StepPieces, tells: Inside | None) -> MeasuredStep:
         """A step, measured by what those before it taught; it teaches what the work costs and who waits where."""
-        pieces = self._feeds.after_source(self._role, step.step, pieces)
+        pieces = self._feeds.after_source(self._role, step.step, pieces, self.norms.fed)
         pieces = pieces if tells is None else with_inside(pieces, step, tells)
         return self.norms.measure(step, pieces, self.step_s, self.base_s, self.ranks)

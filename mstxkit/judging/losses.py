@@ -155,8 +155,7 @@ class Losses:
         keys = {key for part in parts for key in part.members}
         those = replay.near(last, np.array([key_of(peer) in keys for peer in last.members], bool))
         leads = replay.earlier(courses, less)
-        # Through a queue it takes some steps until what one is earlier has come round to all: the last ones together,
-        # but for the very last, of which others may not have told yet.
+        # What one is earlier comes round in some steps: the last together, but the newest, of which others tell late.
         is_fed = any(feed is not None for course in courses for feed in course.feeds)
         counted = [course for course in window[len(window) // 2 : -1] if course.members == last.members]
         counted = counted if counted and is_fed else window[-1:]
@@ -180,7 +179,6 @@ def course_of(
     if tells is not None:
         took_s[:, handed] = np.fmin(pieces.took_s[:, handed], tells.between_s[:, pieces.stages[handed]])
     rows = (norms.rows_of(kind) if mode[at] == IN_A_ROW else None for at, kind in enumerate(pieces.kinds))
-    ended_s = np.fmax.reduce(step.left_s, axis=1, initial=np.nan)
     began_s = np.fmin.reduce(step.entered_s, axis=1, initial=np.nan)
     began_s = began_s if before_s is None else np.where(np.isfinite(before_s), before_s, began_s)
     entered = None if tells is None else tells.entered
@@ -193,7 +191,7 @@ def course_of(
     return Course(
         step.role, step.step, step.members, pieces.kinds, pieces.stages, mode, pieces.came_s, pieces.done_s,
         took_s, wait_s, tuple(norms.meets(pieces.kinds)), (None,) * len(mode),
-        tuple(rows), began_s, ended_s, entered, inside_s, inside_wait_s, uneven_s,
+        tuple(rows), began_s, step.ended_s, entered, inside_s, inside_wait_s, uneven_s,
     )  # fmt: skip
 
 

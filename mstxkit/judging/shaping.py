@@ -61,7 +61,7 @@ class StepCounts:
 
     def learn(self, step: RoleStep) -> None:
         """One step more of a role, of which the one before was closed before it."""
-        ended_s, times = np.fmax.reduce(step.left_s, axis=1, initial=np.nan), self._times.setdefault(step.role, {})
+        ended_s, times = step.ended_s, self._times.setdefault(step.role, {})
         members, before_s = self._before.get(step.role, (step.members, ended_s))
         self._before[step.role], there = (step.members, ended_s), np.sort(ended_s[np.isfinite(ended_s)])
         if members != step.members or len(there) < 2:
@@ -136,7 +136,7 @@ def length_s(pieces: StepPieces, step: RoleStep) -> float:
     if not pieces.kinds:
         return math.nan
     began = pieces.came_s[:, 0] if np.isfinite(pieces.came_s[:, 0]).any() else np.fmin.reduce(step.entered_s, axis=1)
-    return float(middle_of(np.fmax.reduce(step.left_s, axis=1) - began))
+    return float(middle_of(step.ended_s - began))
 
 
 def with_inside(pieces: StepPieces, step: RoleStep, tells: Inside) -> StepPieces:

@@ -245,8 +245,7 @@ class StandingVerdict:
         certainty = min(1.0, 0.5 + 0.25 * min(2.0, self.finding.certainty) * self.times_seen / max(1, self.steps))
         self.verdict = self.verdict._replace(
             time_ns=now_ns, step=step, kind=self.finding.kind, group=self.finding.group,
-            impact_ratio=round(self.loss.ratio, 4),
-            coverage_ratio=round(self.coverage, 4),
+            impact_ratio=round(self.loss.ratio, 4), coverage_ratio=round(self.coverage, 4),
             recurrence_ratio=round(self.times_seen / max(1, self.steps), 4), confidence=round(certainty, 3),
             waits_for=wording.waits_for(self.finding, self.history.members, self.where),
             evidence={**self.evidence, **self._of_several()},

@@ -163,8 +163,7 @@ def _in_order(steps: Iterable[RoleStep]) -> list[RoleStep]:
     over_s: dict[str, float] = {}
     placed: list[tuple[float, RoleStep]] = []
     for step in steps:
-        ended_s = np.fmax.reduce(step.left_s, axis=1, initial=np.nan)
-        ended_s, last_s = ended_s[np.isfinite(ended_s)], over_s.get(step.role, -math.inf)
+        ended_s, last_s = step.ended_s[np.isfinite(step.ended_s)], over_s.get(step.role, -math.inf)
         over_s[step.role] = max(last_s, float(np.median(ended_s))) if len(ended_s) else last_s
         placed.append((over_s[step.role], step))
     return [step for _, step in sorted(placed, key=lambda pair: pair[0])]

@@ -158,3 +158,16 @@ def test_who_is_left_out_as_it_counts_otherwise_leaves_the_others_in_their_place
     assert [(of.role, of.stage, of.rank) for of in judged.verdicts if of.rank is not None] == [
         ("rollout", "actor_generate", 2)
     ]
+
+
+def test_of_a_whole_run_who_is_late_in_a_gap_that_another_role_ends_is_so_in_each_step() -> None:
+    """Rank 3 begins actor_update 8 ms after the others: all had what the last step but one of the run had shown."""
+    rows = _calls_of_a_controller()
+    for row in rows:
+        if (row["stage"], row["rank"]) == ("actor_update", 3):
+            row["entered_ns"] += 8_000_000
+    run = whole_run.WholeRun(of.step for of in judge(rows).steps)
+    gap = ("before", "actor_update")
+    late = [of.excess[3, of.pieces.kinds.index(gap)] for of in run.steps if of.step.role == "actor"]
+
+    assert min(late[20:]) > 0.05
