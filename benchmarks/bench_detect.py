@@ -180,6 +180,6 @@ def _large_step(step: int, ranks: int, random: np.random.Generator, stages: int 
     work[:, 3] = random.lognormal(8, 0.5, ranks)
     members = tuple(Peer(rank, f"host{rank // 8}", f"p{rank}") for rank in range(ranks))
     return RoleStep(
-        "actor", step, members, tuple(f"stage_{at}" for at in range(stages)), left - took, left, took, took, took,
+        "actor", step, members, tuple(f"stage_{at}" for at in range(stages)), left - took, left, took,
         np.ones((ranks, stages)), Work(work, work, work), np.full(ranks, 1e-4),
     )  # fmt: skip

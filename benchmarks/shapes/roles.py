@@ -145,14 +145,14 @@ class Queue(Shape):
         self._wait("wait_for_room", rollouts, self.taken_s[-self.capacity])
         generate(rollouts, "actor_generate", generating * self.shape.step_s)
         whole_s = rollouts.ended_s
-        yield rollouts, rollouts.close({"weight_version": float(rollouts.number)})
+        yield rollouts, rollouts.close()
         self._wait("wait_for_samples", trainers, whole_s)
         self.taken_s.append(trainers.ended_s)
         with trainers.stage("actor_update"):
             for _ in range(4):
                 trainers.work("actor_update", training / 4 * self.shape.step_s, "inside")
                 trainers.meet("actor_update", None, 0.005 * self.shape.step_s)
-        yield trainers, trainers.close({"weight_version": float(trainers.number)})
+        yield trainers, trainers.close()
 
     def _wait(self, stage: str, those: SimulatedProcesses, until_s: float) -> None:
         with those.stage(stage):

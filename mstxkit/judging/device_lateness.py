@@ -80,21 +80,18 @@ def _rows(base: sqlite3.Connection, tables: set[str]) -> Iterator[DeviceCollecti
             return
     if {"MSTX_EVENTS", "STRING_IDS", "TASK"} <= tables:
         for message, start, end in base.execute(_RANGES, (_DOMAIN, _ROWS_AT_MOST)):
-            yield _as_collective(_group_in(message), start, end)
+            try:
+                fields = json.loads(message)
+            except (TypeError, ValueError, RecursionError):
+                fields = None
+            group, name = (fields.get(key) if isinstance(fields, dict) else None for key in ("groupName", "opName"))
+            is_of_all = not isinstance(name, str) or needs_all(name)
+            yield _as_collective(group if is_of_all else None, start, end)
 
 
 def _as_collective(group: Any, start: Any, end: Any) -> DeviceCollective:
     is_usable = isinstance(group, str) and type(start) is int and type(end) is int
     return DeviceCollective(group, start, end) if is_usable else DeviceCollective("", -1, -1)
-
-
-def _group_in(message: Any) -> str | None:
-    try:
-        fields = json.loads(message)
-    except (TypeError, ValueError, RecursionError):
-        return None
-    group, name = (fields.get(key) if isinstance(fields, dict) else None for key in ("groupName", "opName"))
-    return group if isinstance(group, str) and (not isinstance(name, str) or needs_all(name)) else None
 
 
 def collectives(of_ranks: Mapping[int, Sequence[DeviceCollective]]) -> Collectives | None:

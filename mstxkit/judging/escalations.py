@@ -19,7 +19,7 @@ from ..store.report import DONE, EXPIRED, FAILED, IN_A_SESSION
 from ..store.session_file import sessions
 from ..store.verdicts import Verdict
 from . import acting
-from .acting import Acting, Earlier, NotAsked, Peers, Wish
+from .acting import Acting, Earlier, NotAsked, Peers
 from .speakers import Speakers
 
 # Verdicts that wait for their turn are looked at again so often, and so many words of ranks are read for one.
@@ -117,7 +117,14 @@ class Escalations:
             return refusal._replace(why="".join(before[-1:]) + refusal.why)
         speakers, shared = self._who_may_be_asked(verdict)
         wish = acting.wish_of(verdict, speakers, now_ns, shared, self._peers(verdict, speakers, blamed, limits))
-        return wish if isinstance(wish, NotAsked) else self._sent(wish, verdict, now_ns)
+        if isinstance(wish, NotAsked):
+            return wish
+        try:
+            id = self._speakers.ask(wish, layout.role_in_names(verdict.role), now_ns)
+        except MstxkitError as exc:
+            return NotAsked(str(exc)[:300])
+        self._remember(acting.asked_by(verdict, id, now_ns))
+        return None
 
     def _peers(self, verdict: Verdict, speakers: Sequence[Heard], blamed: set[int], limits: Acting) -> Peers:
         size = next((each.standing.world_size for each in speakers if verdict.rank in (None, each.rank)), 0)
@@ -130,14 +137,6 @@ class Escalations:
 
     def _mute_of(self, verdict: Verdict) -> dict[str, tuple[int, ...]]:
         return {id: of.mute for id, of in self._earlier.items() if of.mute and of.verdict == verdict.id}
-
-    def _sent(self, wish: Wish, verdict: Verdict, now_ns: int) -> NotAsked | None:
-        try:
-            id = self._speakers.ask(wish, layout.role_in_names(verdict.role), now_ns)
-        except MstxkitError as exc:
-            return NotAsked(str(exc)[:300])
-        self._remember(acting.asked_by(verdict, id, now_ns))
-        return None
 
     def _remember(self, earlier: Earlier) -> None:
         is_known = earlier.id in self._earlier

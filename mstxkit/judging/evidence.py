@@ -107,12 +107,11 @@ class RoleStep(NamedTuple):
         members: Those that are compared with each other.
         stages: Canonical keys.
         entered_s, left_s: (M, S) first begin and last end.
-        total_s, busy_s, longest_s: (M, S) union of their time, time really spent inside, longest occurrence.
+        total_s: (M, S) union of their time.
         occurrences: (M, S) occurrences; 0 where there are none.
         work: What was done in them.
         error_s: (M,) bound of the error of that member's times against the others'.
         collectives: None where this step has no ring or device range to tell by.
-        values: Of async training: "weight_version", "buffer_size", "trajectory_age", where they are known.
         cpu: (M, 2) which share of the time each has run of late, and has waited for a CPU; NaN: not known. None: of
             nobody.
         waits_for: Stages that only wait, with whom they wait for: a role, "controller", "loader"; "": nobody says.
@@ -126,13 +125,10 @@ class RoleStep(NamedTuple):
     entered_s: Seconds
     left_s: Seconds
     total_s: Seconds
-    busy_s: Seconds
-    longest_s: Seconds
     occurrences: Seconds
     work: Work
     error_s: Seconds
     collectives: Collectives | None = None
-    values: Mapping[str, float] = {}
     cpu: Seconds | None = None
     waits_for: Mapping[str, str] = {}
     waited_s: Seconds | None = None

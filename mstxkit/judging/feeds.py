@@ -195,8 +195,10 @@ class Feeds:
 
     def _choose(self, role: str, kind: Piece, is_declared: bool) -> None:
         """The source that a piece is known to be fed by: of several the one that it follows most closely."""
+        waiting = {(of, stage) for of, steps in self._steps.items() if steps for stage in steps[-1].waits_for}
         closest = [
-            (self._is_waiting(source), tie.lag_spread_s + tie.lag_s, source)
+            # What comes right before a stage that itself only waits is rather what was waited for.
+            ((source[0], Piece(IN, source[1])) in self._fed or source in waiting, tie.lag_spread_s + tie.lag_s, source)
             for (of, piece, source), tie in self._ties.items()
             if of == role and piece == kind
             and tie.odds >= (_UNKNOWN if self._fed.get((role, kind)) == source else _KNOWN)
@@ -206,12 +208,6 @@ class Feeds:
             self._fed[role, kind] = min(closest)[2]
         else:
             self._fed.pop((role, kind), None)
-
-    def _is_waiting(self, source: Source) -> bool:
-        """Does that stage itself only wait? Then what comes right before it is rather what was waited for."""
-        role, stage = source
-        steps = self._steps.get(role)
-        return (role, Piece(IN, stage)) in self._fed or bool(steps and stage in steps[-1].waits_for)
 
     def _events_of(self, source: Source) -> _Events:
         events = self._events.get(source)

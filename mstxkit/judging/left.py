@@ -74,7 +74,10 @@ class LeftVerdicts:
             by_rings = waiting.verdict.evidence.get("where") in (INSIDE, LINK)
             is_told = waiting.verdict.role == step.role and step.step > (waiting.verdict.step or -1)
             if is_told and (by_rings or not is_late):
-                self._waiting[key] = waiting = _followed(waiting, history, by_rings, has_rings)
+                share = None if by_rings and not has_rings else _share_left(waiting.verdict, history)
+                gone = waiting.gone if share is None else max(0.0, waiting.gone + (-1 if share > LEFT_SHARE else 1))
+                unheard_of = waiting.unheard_of + 1 if share is None else 0
+                self._waiting[key] = waiting = waiting._replace(gone=gone, unheard_of=unheard_of)
                 is_explained = waiting.verdict.kind in OF_NOBODY and waiting.verdict.stage in explained
                 why = EXPLAINED if is_explained else _why_gone(waiting, step.step)
                 if why:
@@ -85,13 +88,6 @@ class LeftVerdicts:
 def _cause(verdict: Verdict) -> tuple[object, ...]:
     kind = ALL_SLOW if verdict.kind == NOT_ENOUGH_EVIDENCE else verdict.kind
     return kind, verdict.role, verdict.stage, verdict.rank, verdict.group
-
-
-def _followed(waiting: _Waiting, history: RoleHistory, by_rings: bool, has_rings: bool) -> _Waiting:
-    share = None if by_rings and not has_rings else _share_left(waiting.verdict, history)
-    if share is None:
-        return waiting._replace(unheard_of=waiting.unheard_of + 1)
-    return waiting._replace(gone=max(0.0, waiting.gone + (-1 if share > LEFT_SHARE else 1)), unheard_of=0)
 
 
 def _why_gone(waiting: _Waiting, step: int) -> str:

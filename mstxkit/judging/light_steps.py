@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import Iterable, Iterator
+from typing import Iterable
 
 from ..errors import MstxkitError
 from ..store import fate
@@ -46,7 +46,13 @@ class LightSteps:
         return ""
 
     def _ask(self, want: Want, stage: str) -> str:
-        ranks = sorted(set(self._able(want, stage)))
+        able = [  # who has an NPU's profiler, and runs the stage
+            speaker.rank for speaker in fate.heard(self._speakers.control)
+            if (not want.role or speaker.acknowledgement.role in ("", want.role))
+            and (not want.ranks or speaker.rank in want.ranks)
+            and speaker.standing.backend in _NPU and stage in speaker.keys
+        ]  # fmt: skip
+        ranks = sorted(set(able))
         if len(ranks) < 2:  # of one alone nobody can say that it is late
             return ""
         wish = Wish(f"after step {want.since_step - 1}", stage, tuple(ranks), _PRESET, want.why)
@@ -54,11 +60,3 @@ class LightSteps:
             return self._speakers.ask(wish, "", time.time_ns())
         except (MstxkitError, OSError):
             return ""
-
-    def _able(self, want: Want, stage: str) -> Iterator[int]:
-        """Ranks of the role that have an NPU's profiler, and run the stage."""
-        for speaker in fate.heard(self._speakers.control):
-            is_of_role = not want.role or speaker.acknowledgement.role in ("", want.role)
-            is_wanted = is_of_role and (not want.ranks or speaker.rank in want.ranks)
-            if is_wanted and speaker.standing.backend in _NPU and stage in speaker.keys:
-                yield speaker.rank

@@ -4,25 +4,26 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass
-from typing import Iterable, Iterator, NamedTuple, Sequence
+from typing import Iterable, Iterator, Mapping, NamedTuple, Sequence
 
 import numpy as np
 
 from . import cutting, replay
 from .columns import or_zero
-from .cutting import IN, StepPieces, are_of
-from .evidence import RoleStep, Vector, Whole
+from .cutting import IN, Piece, StepPieces, are_of
+from .evidence import Matrix, RoleStep, Truths, Vector, Whole
 from .feeds import Feeds, places_of
 from .findings import Surplus
 from .inside import Inside
 from .links import LINK
 from .measuring import FREE, HANDED, IN_A_ROW, INSIDE, UNKNOWN, WAITS, Norms
-from .replay import Course, Less, Place
+from .replay import Course, Feed, Less, Place
 from .shaping import key_of
 
-# The last steps are kept, so that a new verdict rests on more than one; so many are gone through for what one loses.
+# The last steps are kept, so that a new verdict rests on more than one; so many are gone through for what one loses;
+# in so many it must have lasted where one role hands over to another.
 _STEPS, _BYTES_AT_MOST = 12, 64 << 20
-_WINDOW, _WINDOW_OF_RINGS = 8, 2
+_WINDOW, _WINDOW_OF_RINGS, _FEW = 8, 2, 2
 _LOSS_FOLLOWS = 0.05
 
 
@@ -30,7 +31,7 @@ class StepLoss(NamedTuple):
     """What one step loses.
 
     Args:
-        seconds: By how much shorter it would be; below 0 where it makes up for what was lost before.
+        seconds: By how much shorter it would be; below 0 where it makes up for what was lost before; NaN: not known.
         length_s: How long it is: from when the last was done with the step before; in the mean where nobody waits.
     """
 
@@ -45,6 +46,7 @@ class LossRatio:
     _lost_s: float = 0.0
     _length_s: float = 0.0
     times: int = 0
+    is_open: bool = False
 
     @property
     def ratio(self) -> float:
@@ -53,7 +55,8 @@ class LossRatio:
 
     def add(self, lost: StepLoss | None) -> None:
         """One step more; None: it does not show."""
-        if lost is None:
+        self.is_open |= lost is not None and bool(np.isnan(lost.seconds))
+        if lost is None or np.isnan(lost.seconds):
             return
         self.times += 1
         rate = max(1 / self.times, _LOSS_FOLLOWS)
@@ -103,11 +106,14 @@ class Losses:
 
     def lately(self, parts: Sequence[Surplus], base_s: float, steps: int) -> Iterator[StepLoss]:
         """What each of so many of the last steps that tell of it loses by some causes together, where it shows."""
-        of = list(self._of(parts))
-        for at in range(max(0, len(of) - max(1, steps)), len(of)):
-            lost = self._lost(of, at, parts, base_s)
-            if lost is not None:
-                yield lost
+        by_rings = any(part.where in (INSIDE, LINK) for part in parts)
+        of = list(self._with_rings if by_rings else self.steps)
+        newest = map(self._job.feeds.told_of, list(self.steps)[-_WINDOW:])
+        fed = {kind for course in newest for kind, feed in zip(course.kinds, course.feeds) if _is_known(feed)}
+        count = _WINDOW_OF_RINGS if by_rings else _WINDOW
+        ends = range(max(1, len(of) + 1 - max(1, steps)), len(of) + 1)
+        windows = (self._window(of[:end], count, fed) for end in ends)
+        yield from (lost for window in windows if (lost := self._lost(window, parts, base_s, fed)) is not None)
 
     def wait_ratio(self, step: RoleStep) -> float:
         """Share of the newest step that a member waits for others in it, in the mean. In a stage of which nobody knows
@@ -139,15 +145,13 @@ class Losses:
         lead = replay.earlier([course], {course.place: [Less(piece, np.where(is_it, seconds, 0.0), where == INSIDE)]})
         return max(0.0, replay.won_s(course, lead[course.place], replay.near(course, is_it)))
 
-    def _of(self, parts: Sequence[Surplus]) -> deque[Course]:
-        return self._with_rings if any(part.where in (INSIDE, LINK) for part in parts) else self.steps
-
-    def _lost(self, steps: Sequence[Course], at: int, parts: Sequence[Surplus], base_s: float) -> StepLoss | None:
-        """What the step at that place of these loses, what was won in those before it being won already."""
-        first = at - (_WINDOW_OF_RINGS if self._of(parts) is self._with_rings else _WINDOW) + 1
-        window = [self._job.feeds.told_of(steps[place]) for place in range(max(0, first), at + 1)]
-        last = window[-1]
-        courses = self._job.courses(window)
+    def _lost(self, window: list[Course], parts: Sequence[Surplus], base_s: float, fed: set[Piece]) -> StepLoss | None:
+        """What the last of these steps loses, what was won in those before it being won already."""
+        last, courses = window[-1], self._job.courses(window)
+        # The newest is left out, of which others tell late.
+        counted = [of for of in window[len(window) // 2 : -1] if of.members == last.members] if fed else [last]
+        if not counted or (fed and len(window) <= _WINDOW // 2):
+            return StepLoss(np.nan, np.nan)
         less = {of.place: list(_less(of, parts, base_s, last.role)) for of in courses if of.step >= window[0].step}
         if not less[last.place]:
             return None
@@ -155,14 +159,22 @@ class Losses:
         keys = {key for part in parts for key in part.members}
         those = replay.near(last, np.array([key_of(peer) in keys for peer in last.members], bool))
         leads = replay.earlier(courses, less)
-        # What one is earlier comes round in some steps: the last together, but the newest, of which others tell late.
-        is_fed = any(feed is not None for course in courses for feed in course.feeds)
-        counted = [course for course in window[len(window) // 2 : -1] if course.members == last.members]
-        counted = counted if counted and is_fed else window[-1:]
-        won_s = [replay.won_s(course, leads[course.place], those) for course in counted]
-        lengths_s = [replay.length_s(course, those) for course in counted]
-        seconds, length_s = float(np.mean(won_s)), float(np.mean(lengths_s))
-        return StepLoss(min(seconds, length_s), length_s) if np.isfinite(seconds) and length_s > 0 else None
+        won_s = _won_for_good_s(counted, leads, those, fed)
+        length_s = float(np.mean([replay.length_s(of, those) for of in counted]))
+        return StepLoss(min(won_s, length_s), length_s) if np.isfinite(won_s) and length_s > 0 else None
+
+    def _window(self, steps: list[Course], count: int, fed: set[Piece]) -> list[Course]:
+        """The last of these steps and some before it. Where pieces are fed by another role they follow each other, as
+        far back as it is known by whom: before that nobody sees that what was won is lost again in waiting.
+        """
+        if not fed:
+            return [*map(self._job.feeds.told_of, steps[-count:])]
+        with_rings = {of.step: of for of in steps}
+        before = [with_rings.get(of.step, of) for of in self.steps if of.step < steps[-1].step]
+        window = [*map(self._job.feeds.told_of, [*before[1 - _WINDOW :], steps[-1]])]
+        of_fed = ([feed for kind, feed in zip(of.kinds, of.feeds) if kind in fed] for of in window[:-1])
+        unknown = [at for at, feeds in enumerate(of_fed, 1) if not all(map(_is_known, feeds))]
+        return window[max(unknown, default=0) :]
 
     def _course(self, step: RoleStep, pieces: StepPieces, tells: Inside | None, before_s: Vector | None) -> Course:
         return course_of(step, pieces, self._norms, self._norms.modes(pieces.kinds), tells, before_s)
@@ -195,6 +207,23 @@ def course_of(
     )  # fmt: skip
 
 
+def _is_known(feed: Feed | None) -> bool:
+    """Is it known by whom a piece was over?"""
+    return feed is not None and bool((feed.course >= 0).any())
+
+
+def _won_for_good_s(
+    counted: Sequence[Course], leads: Mapping[Place, Matrix], those: Truths, fed: Iterable[Piece]
+) -> float:
+    """By how much shorter these steps are, in the mean, where one role hands over to another: no more than what they
+    are still ahead by, in the last few of them, once they have been handed what they wait for.
+    """
+    last = [(of, kind) for of in counted[-_FEW:] for kind in fed if kind in of.kinds]
+    ahead_s = np.fmin.reduce([replay.sooner_s(of, kind, leads[of.place], those) for of, kind in last], initial=np.inf)
+    won_s = np.mean([replay.won_s(of, leads[of.place], those) for of in counted])
+    return float(min(won_s, max(0.0, ahead_s)))
+
+
 def _keep(steps: deque[Course], course: Course) -> None:
     steps.append(course)
     held = 12 * course.came_s.nbytes
@@ -211,7 +240,8 @@ def _less(course: Course, parts: Iterable[Surplus], base_s: float, role: str) ->
         if part.where == LINK:
             yield Less(piece, np.zeros(len(course.ended_s)), of_groups=part.slow)
             continue
-        own_s = course.inside_s[:, course.stages[piece]] if part.where == INSIDE else course.took_s[:, piece]
+        is_told = part.where == INSIDE and course.entered is not None
+        own_s = course.inside_s[:, course.stages[piece]] if is_told else course.took_s[:, piece]
         seconds = np.nan_to_num(np.clip((own_s + base_s) * -np.expm1(-max(0.0, part.excess)), 0.0, own_s))
         if part.members:
             of_these = [places[key] for key in part.members if key in places]

@@ -226,21 +226,19 @@ class Norms:
         learned = np.where(sure > -_DOUBT, excess, np.nan)
         noise = ranks.noise(at, learned)
         self._learn(step, pieces, at, times, features, learned / noise, step_s, together, ranks)
+        # Of these it is not known yet whether others wait there for who comes before them.
+        is_open = (self.waiting.known(np.maximum(place, 0)) == 0) & ((mode == UNKNOWN) | waits)
+        is_inside = are_of(kinds, INSIDE)
+        may_be = [self.rows.may_be(*each) for each in zip(place.tolist(), is_inside.tolist())]
+        may_be_in_a_row = np.array(may_be, bool) & (is_inside | is_open)
         # Time is taken to go with tokens where all wait, until more is known.
         usual = np.where(waits[:, None], np.array([1.0, 0.0, 0.0, 1.0]), slopes)
         return MeasuredStep(
             kinds, at, mode, pieces.came_s, pieces.done_s, np.where(sure < 0, excess + sure, excess), learned,
             after_others(predicted), load, level, work, usual, took,
             _usual_of(took), pieces.owners, pieces.is_first, step.error_s, noise,
-            _comparable(kinds, mode, pieces, step_s) & ~self._may_be_in_a_row(kinds, place, mode),
+            _comparable(kinds, mode, pieces, step_s) & ~may_be_in_a_row,
         )  # fmt: skip
-
-    def _may_be_in_a_row(self, kinds: tuple[Piece, ...], place: Whole, mode: Whole) -> Truths:
-        """(K,) is it not known yet whether others wait there for who comes before them?"""
-        is_inside = are_of(kinds, INSIDE)
-        may_be = [self.rows.may_be(*each) for each in zip(place.tolist(), is_inside.tolist())]
-        is_open = (self.waiting.known(np.maximum(place, 0)) == 0) & ((mode == UNKNOWN) | (mode == WAITS))
-        return np.asarray(np.array(may_be, bool) & (is_inside | is_open))
 
     def _more_of_places(self, pieces: StepPieces, piece: int, column: int, times: Vector, places: Labels) -> Vector:
         """(M,) by how much more each place takes than it did, where the others do not."""

@@ -57,7 +57,12 @@ class HandingProcesses:
             self._host_numbers[id(host)] = len(self.hosts)
             self.hosts.append(host)
         self.host_of[number] = self._host_numbers[id(host)]
-        self._name_stages(number, stages)
+        if len(stages) >= self._stage_of.shape[1]:
+            wider = np.full((len(self._stage_of), 2 * len(stages)), NOBODY, np.int16)
+            wider[:, : self._stage_of.shape[1]] = self._stage_of
+            self._stage_of = wider
+        self._stage_of[number] = NOBODY
+        self._stage_of[number, 1 : len(stages) + 1] = stages
         return number
 
     def _free_number(self) -> int:
@@ -77,14 +82,6 @@ class HandingProcesses:
         if book not in self.books:
             self.books.append(book)
         return self.books.index(book)
-
-    def _name_stages(self, number: int, stages: Sequence[int]) -> None:
-        if len(stages) >= self._stage_of.shape[1]:
-            wider = np.full((len(self._stage_of), 2 * len(stages)), NOBODY, np.int16)
-            wider[:, : self._stage_of.shape[1]] = self._stage_of
-            self._stage_of = wider
-        self._stage_of[number] = NOBODY
-        self._stage_of[number, 1 : len(stages) + 1] = stages
 
     def stages_of(self, processes: Whole, ids: Whole) -> Whole:
         """What is called so by these processes, as numbers of their roles; NOBODY: nothing that was told."""

@@ -4,7 +4,7 @@ that are slow together (a host, those with one part of the model) are named as w
 
 from __future__ import annotations
 
-from typing import Iterable, Iterator, NamedTuple, Sequence
+from typing import NamedTuple, Sequence
 
 import numpy as np
 
@@ -50,7 +50,12 @@ def sets_in(fires: Truths, score: Vector, mean: Vector, threshold: float, peers:
     builds_up = score > _BUILDS_UP * threshold
     there = np.isfinite(score)
     names = {"host": [peer.host for peer in peers], "place": [peer.place for peer in peers]}
-    candidates = [SlowSet(of, what, name) for what in names for name, of in _labelled(names[what], there)]
+    candidates = []
+    for what, of_peers in names.items():
+        values = np.array(of_peers, dtype=object)
+        distinct = sorted({name for name in values[there].tolist() if name})
+        if len(distinct) > 1:
+            candidates += [SlowSet(np.flatnonzero((values == name) & there), what, name) for name in distinct]
     candidates.sort(key=lambda each: -len(each.places))  # the one that explains most comes first
     for members, dimension, name in candidates:
         most = mean[members][left[members]].max(initial=0.0)
@@ -62,14 +67,6 @@ def sets_in(fires: Truths, score: Vector, mean: Vector, threshold: float, peers:
             sets.append(SlowSet(members[of_them], dimension, name))
             left[members] = False
     return [*sets, *(SlowSet(np.array([place])) for place in np.flatnonzero(left).tolist())]
-
-
-def _labelled(names: Iterable[str], there: Truths) -> Iterator[tuple[str, Whole]]:
-    """Each name with the members that have it, where there are several names."""
-    values = np.array(list(names), dtype=object)
-    distinct = sorted({name for name in values[there].tolist() if name})
-    for name in distinct if len(distinct) > 1 else ():
-        yield name, np.flatnonzero((values == name) & there)
 
 
 def tied(measured: MeasuredStep, sums: slow_rank.AddedUp, base_s: float) -> Truths:

@@ -16,7 +16,7 @@ from .evidence import Collectives, Peer, RoleStep, Truths, Vector, Work
 from .inside import Inside
 from .measuring import INSIDE
 
-_OF_MEMBERS = "entered_s", "left_s", "total_s", "busy_s", "longest_s", "occurrences", "error_s", "cpu", "waited_s"
+_OF_MEMBERS = "entered_s", "left_s", "total_s", "occurrences", "error_s", "cpu", "waited_s"
 # Of a stage in which members wait for such a share of their time another side decides; what is taken for it at first,
 # and by how much of the difference it follows each new one.
 _ONLY_WAITS, _AT_FIRST, _FOLLOWS = 0.9, 0.8, 0.1

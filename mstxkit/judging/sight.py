@@ -77,7 +77,10 @@ class Sight:
             self._desk = None
             newest_ns = self._newest_ns() if by == Judges.OVER else 0
             age_s = (time.time_ns() - newest_ns) / _NS if newest_ns else _age_s(job)
-            return Sighting(job, _holding(self._read_verdicts()), where, by, age_s)
+            folder = self._run / layout.VERDICTS
+            states = [documents.state_of(folder / n) for n in documents.names_in(folder, layout.VERDICTS_SUFFIX)]
+            every = self._read_anew("verdicts", states, lambda: verdicts.read(self._run))
+            return Sighting(job, _holding(every), where, by, age_s)
         return self._judged_here(where)
 
     def _by(self, job: JobState | None, where: tuple[Whereabouts, ...]) -> str:
@@ -127,11 +130,6 @@ class Sight:
                 continue
             going_on += [incident] if incident is not None and not incident.over_ns else []
         return max(going_on, key=lambda going: (going.kind != incidents.REQUEST, going.incident), default=None)
-
-    def _read_verdicts(self) -> list[Verdict]:
-        folder = self._run / layout.VERDICTS
-        states = [documents.state_of(folder / n) for n in documents.names_in(folder, layout.VERDICTS_SUFFIX)]
-        return self._read_anew("verdicts", states, lambda: verdicts.read(self._run))
 
     def _where(self) -> tuple[Whereabouts, ...]:
         every = list[Whereabouts]()

@@ -91,7 +91,7 @@ class StandingVerdict:
         if finding.key.where != NOW_AND_THEN:
             begun.loss = begun._loss_of_last(finding.steps)
         if not begun.loss.times:
-            begun.loss.add(StepLoss(finding.lost_s, history.step_s))
+            begun.loss.add(StepLoss(0.0 if begun.loss.is_open else finding.lost_s, history.step_s))
         begun.coverage = seen.coverage if seen is not None else 0.0 if finding.is_hidden else 1.0
         begun.where = seen
         begun.evidence = _evidence(finding, history)

@@ -25,8 +25,8 @@ OPEN_AT_MOST, AT_ONCE = 512, 4096
 TABLE_BYTES_AT_MOST = 192 << 20
 ROW = np.dtype(summaries.FIELDS)
 # Places of a table; the first two are times, the others what `RoleStep` has.
-_ENTERED, _SPAN, _TOTAL, _BUSY, _LONGEST, _COUNT, _TOKENS, _RESPONSES, _LONGEST_RESPONSE = range(9)
-_PLACES = 9
+_ENTERED, _SPAN, _TOTAL, _COUNT, _TOKENS, _RESPONSES, _LONGEST_RESPONSE = range(7)
+_PLACES = 7
 _TRIES = 64
 # A step that some have handed over is kept open for so many times as long as steps take here, and no longer than that.
 _PATIENCE, _PATIENCE_AT_MOST_S, _PACE_SHARE = 2.0, 7200.0, 0.2
@@ -38,7 +38,6 @@ _SELDOM_S = 2.0
 # Of a member's turns: closed steps in which it did something; in which it did nothing before it came again; and since.
 _ACTED, _RESTED, _RESTS = range(3)
 _COARSE = np.uint32(1 << 31)
-_BUSY_PARTS = 65_534
 
 
 class Closing(NamedTuple):
@@ -321,16 +320,14 @@ class RoleBook:
         return RoleStep(
             self.role, step, tuple(self._members[number] for number in members),
             tuple(names[number] for number in stages), kept[_ENTERED], kept[_ENTERED] + kept[_SPAN], kept[_TOTAL],
-            kept[_BUSY], kept[_LONGEST], or_zero(kept[_COUNT]),
-            Work(kept[_TOKENS], kept[_RESPONSES], kept[_LONGEST_RESPONSE]), np.zeros(len(members)),
+            or_zero(kept[_COUNT]), Work(kept[_TOKENS], kept[_RESPONSES], kept[_LONGEST_RESPONSE]),
+            np.zeros(len(members)),
             waits_for={key: whom for key, whom in waits_for.items() if self.stage(key) in stages},
         )  # fmt: skip
 
 
 def _in_seconds(rows: Rows, entered_s: Seconds) -> Seconds:
     """(places, rows)."""
-    total = _seconds(rows["total"])
-    busy = np.where(rows["busy"] == summaries.UNKNOWN_16, np.nan, total * rows["busy"] / _BUSY_PARTS)
     work = [
         np.where(rows[name] == unknown, np.nan, rows[name].astype(np.float64))
         for name, unknown in (
@@ -339,7 +336,7 @@ def _in_seconds(rows: Rows, entered_s: Seconds) -> Seconds:
         )
     ]  # fmt: skip
     count = rows["occurrences"].astype(np.float64)
-    return np.stack([entered_s, _seconds(rows["span"]), total, busy, _seconds(rows["longest"]), count, *work])
+    return np.stack([entered_s, _seconds(rows["span"]), _seconds(rows["total"]), count, *work])
 
 
 def _seconds(packed: npt.NDArray[np.uint32]) -> Seconds:

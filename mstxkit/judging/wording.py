@@ -56,15 +56,9 @@ def next_step(finding: Finding, members: Sequence[Peer], run: str) -> str:
         return "see what else runs on its host (top): it waits for a CPU, longer than others; or bind ranks to cores"
     rank = members[finding.place].rank if finding.place >= 0 else None
     some = next((str(peer.rank) for peer in members if peer.rank is not None), "all")
-    ranks = some if rank is None else _pair(rank, finding.place, members)
+    peers = [peer for peer in members if peer.rank not in (None, rank)] if rank is not None else []
+    # With one to compare it with: of another host where there is one.
+    peers = sorted(peers, key=lambda peer: peer.host == members[finding.place].host)[:1]
+    ranks = some if rank is None else ",".join(str(each) for each in [rank, *(peer.rank for peer in peers)])
     place = f"the time is lost before {key.stage}, in no stage: " if is_between else ""
     return f"{place}mstxkit escalate {quoted} --stage {stage} --ranks {ranks}"
-
-
-def _pair(rank: int, index: int, members: Sequence[Peer]) -> str:
-    """The rank and a peer to compare it with: of another host where there is one."""
-    own = members[index].host
-    peers = [peer for peer in members if peer.rank is not None and peer.rank != rank]
-    elsewhere = [peer for peer in peers if peer.host != own]
-    chosen = (elsewhere or peers)[:1]
-    return ",".join(str(each) for each in [rank, *(peer.rank for peer in chosen)])

@@ -113,7 +113,7 @@ def _make_step(rows: Sequence[_OccurrenceRow], began_ns: int) -> RoleStep:
     stages = list({row.stage: None for row in rows})
     places = {peer: place for place, peer in enumerate(peers)}
     size = (len(peers), len(stages))
-    entered, left, total, longest, until = (np.full(size, np.nan) for _ in range(5))
+    entered, left, total, until = (np.full(size, np.nan) for _ in range(4))
     count, error_s = np.zeros(size), np.zeros(len(peers))
     work = {name: np.full(size, np.nan) for name in _WORK}
     for row in rows:
@@ -127,10 +127,10 @@ def _make_step(rows: Sequence[_OccurrenceRow], began_ns: int) -> RoleStep:
         if np.isfinite(over):
             alone = max(0.0, over - np.fmax(begun, until[at]))  # what lies in one before it counts once
             total[at], until[at] = np.fmax(total[at], 0.0) + alone, np.fmax(until[at], over)
-            longest[at], count[at] = np.fmax(longest[at], over - begun), count[at] + 1
+            count[at] += 1
     return RoleStep(
-        rows[0].role, int(rows[0].step), tuple(peers), tuple(stages), entered, left, total, total.copy(), longest,
-        count, Work(*work.values()), error_s, None, {}, None,
+        rows[0].role, int(rows[0].step), tuple(peers), tuple(stages), entered, left, total, count,
+        Work(*work.values()), error_s, None, None,
         {row.stage: row.waits_for for row in rows if row.waits_for is not None},
     )  # fmt: skip
 

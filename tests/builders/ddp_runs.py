@@ -108,6 +108,6 @@ def role_step(step: int, stages: list[str], intervals: list[np.ndarray]) -> Role
     took = ended - began
     peers = tuple(Peer(rank, "host", f"host-{rank}") for rank in range(len(intervals)))
     return RoleStep(
-        "", step, peers, tuple(stages), began, ended, took, unknown, took, np.isfinite(took).astype(float),
+        "", step, peers, tuple(stages), began, ended, took, np.isfinite(took).astype(float),
         Work(unknown, unknown, unknown), np.zeros(len(intervals)),
     )  # fmt: skip

@@ -26,7 +26,7 @@ def role_step(
     more.setdefault("members", peers(len(entered)))
     return RoleStep(
         more.pop("role", "actor"), step, more.pop("members"), tuple(stages), entered, left, left - entered,
-        left - entered, left - entered, np.isfinite(entered).astype(float), work, np.full(len(entered), error_s),
+        np.isfinite(entered).astype(float), work, np.full(len(entered), error_s),
         **more,
     )  # fmt: skip
 
@@ -53,7 +53,7 @@ def acting_in_every(every: int, rank: int, steps: Iterable[RoleStep]) -> Iterabl
     """The same steps, but that rank does something in every so manieth of them only."""
     for step in steps:
         if step.step % every:
-            for values in (step.entered_s, step.left_s, step.total_s, step.busy_s, step.longest_s, *step.work):
+            for values in (step.entered_s, step.left_s, step.total_s, *step.work):
                 values[rank] = np.nan
             step.occurrences[rank] = 0
         yield step

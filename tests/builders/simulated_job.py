@@ -99,7 +99,7 @@ class Team(SimulatedProcesses):
             )
             with self.stage(stage.key):
                 self._go_through(stage, self._cost(stage, lengths) * stage.share * self.shape.step_s)
-        return self.close({"weight_version": float(self.number)} if self.shape.is_async else {})
+        return self.close()
 
     def _extra_s(self, kind: str, stage: str) -> Vector:
         """(M,) seconds more, as a share of a third of the step."""
@@ -164,7 +164,7 @@ class Team(SimulatedProcesses):
 
 def _without_last(step: RoleStep) -> RoleStep:
     kept, rings = len(step.members) - 1, step.collectives
-    names = ("members", "entered_s", "left_s", "total_s", "busy_s", "longest_s", "occurrences", "error_s")
+    names = ("members", "entered_s", "left_s", "total_s", "occurrences", "error_s")
     return step._replace(
         work=Work(*(part[:kept] for part in step.work)), **{name: getattr(step, name)[:kept] for name in names},
         collectives=None if rings is None else rings.only(rings.member < kept),

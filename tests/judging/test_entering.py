@@ -22,7 +22,7 @@ def step(number: int, members: int = 2, role: str = "") -> RoleStep:
     took = np.full(entered.shape, 0.5)
     peers = tuple(Peer(rank, "host", f"host-{rank}") for rank in range(members))
     return RoleStep(
-        role, number, peers, STAGES, entered, entered + 0.5, took, unknown, took, took, Work(unknown, unknown, unknown),
+        role, number, peers, STAGES, entered, entered + 0.5, took, took, Work(unknown, unknown, unknown),
         np.zeros(members),
     )  # fmt: skip
 

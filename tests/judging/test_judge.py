@@ -333,7 +333,7 @@ def test_the_slow_one_of_two_ranks_is_named_alone_where_a_third_acts_in_every_th
 def beside_the_quicker(step: RoleStep) -> RoleStep:
     """A third rank is as quick as the quicker one."""
     rows = [0, 1, int(np.argmin(step.total_s[:, 0]))]
-    names = ("entered_s", "left_s", "total_s", "busy_s", "longest_s", "occurrences", "error_s")
+    names = ("entered_s", "left_s", "total_s", "occurrences", "error_s")
     arrays = {name: getattr(step, name)[rows] for name in names}
     return step._replace(members=peers(3), work=Work(*(part[rows] for part in step.work)), **arrays)
 

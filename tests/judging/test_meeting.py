@@ -22,7 +22,7 @@ def step_of(entered_s: list[list[float]], error_s: float = 0.0) -> RoleStep:
     peers = tuple(Peer(10 + rank) for rank in range(len(entered)))
     took = np.ones(entered.shape)
     return RoleStep(
-        "", 3, peers, STAGES, entered, entered + 1, took, unknown, took, took, Work(unknown, unknown, unknown),
+        "", 3, peers, STAGES, entered, entered + 1, took, took, Work(unknown, unknown, unknown),
         np.full(len(entered), error_s),
     )  # fmt: skip
 

@@ -59,8 +59,8 @@ def _odd_step(
     total = np.where(np.isnan(entered), np.nan, np.maximum(0.0, took))
     tokens = np.where(draw.random(shape) < 0.5, np.nan, draw.integers(-1, 100, shape).astype(float))
     return RoleStep(
-        chance.choice(["", "a"]), step * chance.choice([1, 3]), members, stages, entered, entered + took, total, total,
-        total, np.isfinite(entered).astype(float), Work(tokens, tokens, tokens), np.full(len(members), 1e-6),
+        chance.choice(["", "a"]), step * chance.choice([1, 3]), members, stages, entered, entered + took, total,
+        np.isfinite(entered).astype(float), Work(tokens, tokens, tokens), np.full(len(members), 1e-6),
     )  # fmt: skip
 
 

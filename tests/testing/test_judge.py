@@ -102,7 +102,6 @@ def test_several_occurrences_of_a_stage_are_summed_up() -> None:
     (entered,), (left,) = step.entered_s, step.left_s
     assert (step.step, entered.item(), left.item()) == (7, 0.0, pytest.approx(0.021))
     assert step.total_s.item() == pytest.approx(0.015)
-    assert step.longest_s.item() == pytest.approx(0.010)
     assert step.occurrences.item() == 4
     assert [part.item() for part in (step.work.tokens, step.work.longest_response)] == [8, 9]
     assert np.isnan(step.work.responses).all()

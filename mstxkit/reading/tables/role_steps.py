@@ -24,7 +24,7 @@ from . import stages
 _STEPS_BEHIND = 2
 _NS = 1e9
 _WORK = ("tokens", "responses", "longest_response")
-_FIGURES = ("start_ns", "end_ns", "total_ns", "longest_ns", "count", *_WORK)
+_FIGURES = ("start_ns", "end_ns", "total_ns", "count", *_WORK)
 _OF = ("process", "step", "stage")
 
 
@@ -107,8 +107,8 @@ def _sum_figures(work: pl.DataFrame, every: pl.DataFrame) -> pl.DataFrame:
     figures = stages.by_step(work).select(*_OF, "count", "total_ns", "start_ns", "end_ns")
     for rows in (work, every.filter(pl.col("duration_ns").is_not_null())):
         sums = rows.group_by(*_OF).agg(
-            longest_ns=pl.col("duration_ns").max(), longest_response=pl.col("longest_response").max(),
-            tokens=stages.summed(pl.col("tokens")), responses=stages.summed(pl.coalesce("responses", "prompts")),
+            longest_response=pl.col("longest_response").max(), tokens=stages.summed(pl.col("tokens")),
+            responses=stages.summed(pl.coalesce("responses", "prompts")),
         )  # fmt: skip
         figures = figures.join(sums, on=_OF, how="left", maintain_order="left", suffix="_inside")
     return figures.with_columns(pl.coalesce(name, f"{name}_inside") for name in _WORK)
@@ -138,11 +138,10 @@ def _role_step(part: pl.DataFrame, role: str, peers: list[Peer], error_s: Second
     tables = {name: np.full((len(processes), len(keys)), np.nan) for name in _FIGURES}
     for name, table in tables.items():
         table[at, stage_at] = part[name].cast(pl.Float64).fill_null(float("nan")).to_numpy()
-    total_s, members = tables["total_ns"] / _NS, tuple(peers[process] for process in processes)
+    members = tuple(peers[process] for process in processes)
     apart_s = WALL_ERROR_NS / _NS if len({peer.host for peer in members if not peer.is_controller}) > 1 else 0.0
     return RoleStep(
         role, int(part["step"][0]), members, keys,
-        tables["start_ns"] / _NS, tables["end_ns"] / _NS, total_s, total_s, tables["longest_ns"] / _NS,
-        np.nan_to_num(tables["count"]),
+        tables["start_ns"] / _NS, tables["end_ns"] / _NS, tables["total_ns"] / _NS, np.nan_to_num(tables["count"]),
         Work(tables["tokens"], tables["responses"], tables["longest_response"]), error_s[processes] + apart_s,
     )  # fmt: skip

@@ -20,7 +20,7 @@ from .work import SimulatedWork
 
 Vector = npt.NDArray[np.float64]
 Whole = npt.NDArray[np.int64]
-_ENTERED, _LEFT, _TOTAL, _LONGEST, _COUNT, _OPENED, _TOKENS, _RESPONSES, _LONGEST_RESPONSE = range(9)
+_ENTERED, _LEFT, _TOTAL, _COUNT, _OPENED, _TOKENS, _RESPONSES, _LONGEST_RESPONSE = range(8)
 _POOL = 1 << 13
 _ALL: Any = slice(None)
 
@@ -75,7 +75,6 @@ class SimulatedProcesses:
         took = self.now[who] - values[_OPENED, who]
         values[_LEFT, who] = self.now[who]
         values[_TOTAL, who] += took
-        values[_LONGEST, who] = np.fmax(values[_LONGEST, who], took)
         values[_COUNT, who] += 1
 
     def work(self, stage: str, usual_s: float | Vector, where: str = "before", who: Any = _ALL) -> None:
@@ -187,7 +186,7 @@ class SimulatedProcesses:
 
     # What is handed over.
 
-    def close(self, values: Mapping[str, float] | None = None) -> RoleStep:
+    def close(self) -> RoleStep:
         """The step is over: all that was seen of it; the next one begins."""
         offsets, stages = self._draw_offsets(), tuple(self._stages)
         of = np.stack([self._stages[stage] for stage in stages], axis=2)
@@ -195,9 +194,8 @@ class SimulatedProcesses:
         count = np.where(np.isfinite(total), of[_COUNT], 0.0)
         step = RoleStep(
             self.role, self.number, self.peers, stages, of[_ENTERED] + offsets[:, None], of[_LEFT] + offsets[:, None],
-            total, total.copy(), of[_LONGEST], count,
-            Work(of[_TOKENS], of[_RESPONSES], of[_LONGEST_RESPONSE]), np.full(self.count, self.shape.error_s),
-            self.rings.of_step(stages, offsets), values or {}, None,
+            total, count, Work(of[_TOKENS], of[_RESPONSES], of[_LONGEST_RESPONSE]),
+            np.full(self.count, self.shape.error_s), self.rings.of_step(stages, offsets), None,
             {stage: whom for stage, whom in self._waits_for.items() if stage in stages},
         )  # fmt: skip
         self.number, self._stages, self._slower = self.number + 1, {}, {}
@@ -214,7 +212,7 @@ class SimulatedProcesses:
     def _draw_values(self, stage: str) -> Vector:
         values = self._stages.get(stage)
         if values is None:
-            values = np.full((9, self.count), np.nan)
+            values = np.full((8, self.count), np.nan)
             values[[_TOTAL, _COUNT]] = 0.0
             self._stages[stage] = values
         return values

@@ -45,7 +45,6 @@ def test_a_step_has_the_times_of_each_member_in_each_stage(run: Path) -> None:
     assert step.entered_s == pytest.approx(np.array([[0.005, 0.05], [0.0, np.nan]]), nan_ok=True)
     assert step.left_s == pytest.approx(np.array([[0.032, 0.054], [0.01, np.nan]]), nan_ok=True)
     assert step.total_s == pytest.approx(np.array([[0.012, 0.004], [0.01, np.nan]]), nan_ok=True)
-    assert step.longest_s == pytest.approx(np.array([[0.01, 0.004], [0.01, np.nan]]), nan_ok=True)
     assert step.occurrences.tolist() == [[2, 1], [1, 0]]
 
 

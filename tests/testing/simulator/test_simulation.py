@@ -115,7 +115,6 @@ def test_several_occurrences_of_a_stage_are_summed_up() -> None:
 
     assert (step.left_s - step.entered_s)[0].tolist() == pytest.approx([5.0], rel=0.05)
     assert step.total_s[0].tolist() == pytest.approx([4.0], rel=0.05)
-    assert step.longest_s[0].tolist() == pytest.approx([3.0], rel=0.05)
     assert step.occurrences[0].tolist() == [2]
 
 
