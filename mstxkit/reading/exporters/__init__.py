@@ -54,11 +54,9 @@ class Exporter:
         try:
             if self.form == FOLDER:
                 return self.write(run, target, **options)
-            if self.form == BYTES:
-                with open(target, "wb") as file:
-                    return self.write(run, file, **options)
-            with open(target, "w", encoding="utf-8") as text_file:
-                return self.write(run, text_file, **options)
+            is_text = self.form == TEXT
+            with open(target, "w" if is_text else "wb", encoding="utf-8" if is_text else None) as file:
+                return self.write(run, file, **options)
         finally:
             os.umask(before)
 
