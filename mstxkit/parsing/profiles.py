@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import stat
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Iterator, NamedTuple
 
@@ -127,7 +128,13 @@ class _Living:
 
     def __init__(self, run: Path, unfinished: bool) -> None:
         self._run, self._unfinished = run, unfinished
-        self._pointers: list[dict[str, Any]] | None = None
+
+    @cached_property
+    def _pointers(self) -> list[dict[str, Any]]:
+        """Of its processes: there while they run, and after a kill."""
+        names = documents.names_in(self._run / layout.LIVE, layout.POINTER)
+        read = (process_pointer.read(self._run / layout.LIVE / name) for name in names)
+        return [pointer for pointer in read if pointer is not None]
 
     def state_of(self, who: dict[str, Any]) -> tuple[str, str]:
         """Is a profile of this process ready, and why (not)?"""
@@ -141,12 +148,7 @@ class _Living:
 
     def _is_running(self, who: dict[str, Any]) -> bool | None:
         pointer: dict[str, Any] | None = who
-        if not (who.get("boot") and who.get("pid_start")):  # its pointer file: there while it runs, and after a kill
-            if self._pointers is None:
-                folder = self._run / layout.LIVE
-                names = os.listdir(folder) if folder.is_dir() and not folder.is_symlink() else []
-                read = [process_pointer.read(folder / name) for name in names if name.endswith(layout.POINTER)]
-                self._pointers = [pointer for pointer in read if pointer is not None]
+        if not (who.get("boot") and who.get("pid_start")):
             process = (who.get("host"), who.get("pid"))
             same = [pointer for pointer in self._pointers if (pointer.get("host"), pointer.get("pid")) == process]
             pointer = same[-1] if same else None
