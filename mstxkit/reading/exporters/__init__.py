@@ -45,10 +45,7 @@ class Exporter:
 
     def write_to(self, run: Run, target: Path, **options: str) -> int:
         """Write a run to a file, or into an empty folder that is there; the number of events. Others may read no more
-        of it than of the run.
-
-        Raises:
-            OSError: it cannot be written.
+        of it than of the run. Raises OSError: it cannot be written.
         """
         before = os.umask(_MASK)
         try:

@@ -49,9 +49,7 @@ class Database:
 
     def numbers(self, table: str, *columns: str, where: str = "") -> Iterator[npt.NDArray[np.int64]]:
         """Rows of whole numbers, (rows, columns), piece by piece. What is null, or a text that is no number, is -1.
-
-        Raises:
-            sqlite3.Error: the rest cannot be read.
+        Raises sqlite3.Error: the rest cannot be read.
         """
         wanted = ", ".join(f'"{name}"' for name in columns)
         cursor = self._base.execute(f'select {wanted} from "{table}" {where and "where " + where} limit {ROWS_AT_MOST}')
@@ -135,9 +133,7 @@ def opened(path: Path, advance: Callable[[float], None]) -> Iterator[Database]:
 
 def connected(path: Path) -> sqlite3.Connection:
     """A connection that writes nothing and waits a second at most for who has locked it.
-
-    Raises:
-        sqlite3.Error: it cannot be opened.
+    Raises sqlite3.Error: it cannot be opened.
     """
     # Where nobody writes, `immutable` leaves even the folder as it was; beside a log that must be read as well, it
     # would show an old state.

@@ -108,8 +108,8 @@ def _ranges_of(files: RunFiles, processes: set[int], names: set[str]) -> dict[in
     by_process = {}
     for (process,), rows in every.partition_by("process", as_dict=True).items():
         starts = rows["start_ns"].to_numpy()
-        ends, names = starts + rows["duration_ns"].to_numpy(), rows["other"].to_list()
-        by_process[process] = NamedStretches.of(names, np.arange(len(names)), starts, ends)
+        ends, called_so = starts + rows["duration_ns"].to_numpy(), rows["other"].to_list()
+        by_process[process] = NamedStretches.of(called_so, np.arange(rows.height), starts, ends)
     return by_process
 
 

@@ -39,20 +39,17 @@ def are_usable(starts: Times, ends: Times) -> npt.NDArray[np.bool_]:
 
 
 class CoveredTime:
-    """Stretches of time of one kind, in any order, of which only what they cover together is kept.
-
-    Attributes:
-        count: So many were added.
-        unusable: So many of them end before they begin, take longer than a day, or have no time at all.
-        left_out: So many are more than can be held.
+    """Stretches of time of one kind, in any order, of which only what they cover together is kept. Of `count` that were
+    added so many are `unusable`, by `are_usable` or without any time, and `left_out`, more than can be held.
 
     *Cost*: 16 bytes for each that touches no other one.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, starts: Times = NOTHING.starts, ends: Times = NOTHING.ends) -> None:
         self._parts = [NOTHING]
         self._kept, self._next = 0, _COMPACTED_FROM
         self.count = self.unusable = self.left_out = 0
+        self.extend(starts, ends)
 
     def extend(self, starts: Times, ends: Times) -> None:
         """More of them; an empty one covers nothing."""

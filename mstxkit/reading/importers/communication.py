@@ -32,7 +32,7 @@ _TOTAL = "Total Op Info"
 
 def read(path: Path, advance: Callable[[float], None]) -> list[DeviceTrace]:
     """One trace. FormatError: nothing in it could be read."""
-    trace, communicating = DeviceTrace(str(path), IMPORTER.what), CoveredTime()
+    trace = DeviceTrace(str(path), IMPORTER.what)
     rows: list[tuple[int, ...]] = []
     groups: list[str | None] = []
 
@@ -50,8 +50,7 @@ def read(path: Path, advance: Callable[[float], None]) -> list[DeviceTrace]:
     if not rows:
         raise FormatError("holds no collective with its times")
     starts, ends, *limits = np.array(rows, dtype=np.int64).T
-    communicating.extend(starts, ends)
-    trace.communicating = communicating.told()
+    trace.communicating = CoveredTime(starts, ends).told()
     trace.operations = NamedStretches.of(groups, np.arange(len(groups)), starts, ends)
     trace.bounds = BoundedCollectives.of(starts, ends, *limits)
     return [trace]

@@ -71,10 +71,10 @@ def _fill_trace(
         names = base.texts(distinct_values(kernels[:, 2]), _TEXTS)
         of_collectives = [id for id, name in names.items() if COLLECTIVE.search(name)]
         is_collective = np.isin(kernels[:, 2], of_collectives)
-        computing, communicating = CoveredTime(), CoveredTime()
-        for stretches, rows in ((computing, kernels[~is_collective]), (communicating, kernels[is_collective])):
-            has_time = (rows[:, 0] >= 0) & (rows[:, 1] > 0)  # no kernel is over when the session begins
-            stretches.extend(*np.where(has_time, rows[:, :2].T + began_ns, -1))
+        has_time = (kernels[:, 0] >= 0) & (kernels[:, 1] > 0)  # no kernel is over when the session begins
+        starts, ends = np.where(has_time, kernels[:, :2].T + began_ns, -1)
+        computing = CoveredTime(starts[~is_collective], ends[~is_collective])
+        communicating = CoveredTime(starts[is_collective], ends[is_collective])
         trace.computing, trace.communicating = computing.told(), communicating.told()
         trace.lose("kernels have no usable time and are left out", computing, communicating)
         trace.events += len(kernels)
