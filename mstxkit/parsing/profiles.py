@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import stat
-from functools import cached_property
 from pathlib import Path
 from typing import Any, Iterator, NamedTuple
 
@@ -128,13 +127,7 @@ class _Living:
 
     def __init__(self, run: Path, unfinished: bool) -> None:
         self._run, self._unfinished = run, unfinished
-
-    @cached_property
-    def _pointers(self) -> list[dict[str, Any]]:
-        """Of its processes: there while they run, and after a kill."""
-        names = documents.names_in(self._run / layout.LIVE, layout.POINTER)
-        read = (process_pointer.read(self._run / layout.LIVE / name) for name in names)
-        return [pointer for pointer in read if pointer is not None]
+        self._pointers: list[dict[str, Any]] | None = None
 
     def state_of(self, who: dict[str, Any]) -> tuple[str, str]:
         """Is a profile of this process ready, and why (not)?"""
@@ -148,7 +141,11 @@ class _Living:
 
     def _is_running(self, who: dict[str, Any]) -> bool | None:
         pointer: dict[str, Any] | None = who
-        if not (who.get("boot") and who.get("pid_start")):
+        if not (who.get("boot") and who.get("pid_start")):  # its pointer file: there while it runs, and after a kill
+            if self._pointers is None:
+                folder = self._run / layout.LIVE
+                read = (process_pointer.read(folder / name) for name in documents.names_in(folder, layout.POINTER))
+                self._pointers = [pointer for pointer in read if pointer is not None]
             process = (who.get("host"), who.get("pid"))
             same = [pointer for pointer in self._pointers if (pointer.get("host"), pointer.get("pid")) == process]
             pointer = same[-1] if same else None
