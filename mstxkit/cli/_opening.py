@@ -16,7 +16,7 @@ from typing import Iterable, Iterator
 
 from ..parsing import kinds
 from ..reading.report.escape import for_terminal
-from ..store import layout
+from ..store import documents, layout
 from ..store.session_file import RecordedSession, sessions
 from ..store.values import grouped
 
@@ -50,7 +50,7 @@ def _of_request(run: Path, request: str, recorded: list[RecordedSession]) -> Ite
         yield f"Timeline: MindStudio Insight, Import Data, {_quote_path(where)}"
         yield "  look at the stage's range, then at the kernels below it and the gaps between them, rank beside rank"
     yield from _at_most(filter(None, map(_analyse_command, places)))
-    traces = (place / name for place in places for name in kinds.names_in(place) if name.endswith(_TRACE))
+    traces = (place / name for place in places for name in documents.names_in(place) if name.endswith(_TRACE))
     yield from _at_most(f"Timeline: open {_quote_path(trace)} in {PERFETTO}" for trace in traces)
     stored = [session.document.get("stored") for session in recorded]
     for host in sorted({str(place.get("host")) for place in stored if isinstance(place, dict)}):
@@ -96,7 +96,7 @@ def _filled_tables(file: Path) -> set[str]:
 
 
 def _list_raw(place: Path) -> list[Path]:
-    return [place / name for name in kinds.names_in(place) if kinds.kind_of(name) and (place / name).is_dir()]
+    return [place / name for name in documents.names_in(place) if kinds.kind_of(name) and (place / name).is_dir()]
 
 
 def _quote_path(path: Path) -> str:

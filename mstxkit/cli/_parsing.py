@@ -14,7 +14,7 @@ import typer
 
 from .. import stages
 from ..errors import ReadError
-from ..parsing import kinds, lock, outcome, profiles, record, tools, work
+from ..parsing import kinds, lock, profiles, record, tools, work
 from ..parsing.profiles import Profile
 from ..parsing.record import ParseRecord
 from ..reading.report.escape import for_rich, for_terminal
@@ -112,7 +112,7 @@ def _make_row(run: Path, profile: Profile) -> Row:
     if profile.state != profiles.READY:
         return Row(profile, parse, profile.state, False)
     if parse is None:
-        parse = outcome.of_somebody_else(kinds.KINDS[profile.kind], run / profile.path)
+        parse = record.of_somebody_else(kinds.KINDS[profile.kind], run / profile.path)
     has_ended = parse is not None and parse.state in (record.PARSED, record.FAILED)
     return Row(profile, parse, parse.state if parse and has_ended else NOT_PARSED, False)
 

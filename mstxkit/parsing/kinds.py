@@ -7,7 +7,6 @@ torch_npu writes `analyse.done` also after an error. So what is on disk decides,
 
 from __future__ import annotations
 
-import os
 import re
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -53,7 +52,7 @@ def recorder_of(folder_name: str) -> dict[str, Any]:
 
 def info_of(raw: Path) -> dict[str, Any] | None:
     """`profiler_info*.json`, which both frameworks write when a recording ends; None while there is none."""
-    for name in names_in(raw):
+    for name in documents.names_in(raw):  # none where it cannot be read, which the parser then says better
         if _INFO.fullmatch(name):
             return documents.read_json(raw / name) or {}
     return None
@@ -61,15 +60,7 @@ def info_of(raw: Path) -> dict[str, Any] | None:
 
 def has_device_data(raw: Path) -> bool:
     """Did CANN record? What it wrote is read by msprof alone."""
-    return any(_DEVICE.match(name) for name in names_in(raw))
-
-
-def names_in(folder: Path) -> list[str]:
-    """What is in a folder; nothing where it cannot be read, which the parser then says better."""
-    try:
-        return sorted(os.listdir(folder))
-    except OSError:
-        return []
+    return any(_DEVICE.match(name) for name in documents.names_in(raw))
 
 
 def exports_of(kind: Kind, raw: Path) -> tuple[str, ...]:

@@ -21,9 +21,8 @@ _LIMIT_BYTES = 1 << 12
 
 
 def take(folder: Path) -> int:
-    """Lock the profiles of a run; the descriptor is the lock.
-
-    Raises: MstxkitError where another command has it, or the run cannot be written.
+    """Lock the profiles of a run; the descriptor is the lock. Raises MstxkitError: another command has it, or the run
+    cannot be written.
     """
     path = folder / layout.ANALYSIS_LOCK
     try:

@@ -144,8 +144,7 @@ class _Living:
         if not (who.get("boot") and who.get("pid_start")):  # its pointer file: there while it runs, and after a kill
             if self._pointers is None:
                 folder = self._run / layout.LIVE
-                names = os.listdir(folder) if folder.is_dir() and not folder.is_symlink() else []
-                read = [process_pointer.read(folder / name) for name in names if name.endswith(layout.POINTER)]
+                read = (process_pointer.read(folder / name) for name in documents.names_in(folder, layout.POINTER))
                 self._pointers = [pointer for pointer in read if pointer is not None]
             process = (who.get("host"), who.get("pid"))
             same = [pointer for pointer in self._pointers if (pointer.get("host"), pointer.get("pid")) == process]

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, Iterator, Mapping, NamedTuple, Sequence
 
 from ..host import apart, identity
-from . import kinds, outcome, profiles, record
+from . import kinds, profiles, record
 from .kinds import OUTPUT
 from .profiles import Profile
 from .record import ParseRecord
@@ -181,10 +181,10 @@ class _Parse:
         elif not problem:
             try:
                 exports = tuple(self._export.split(",")) if self._export else kinds.exports_of(self._kind, self._raw)
-                problem = outcome.problem(self._kind, self._raw, exports, self._log)
+                problem = record.problem(self._kind, self._raw, exports, self._log)
             except OSError as exc:
                 problem = f"its output cannot be read: {exc}"
-        notes = () if problem else tuple(outcome.errors(self._log)[:3])
+        notes = () if problem else tuple(record.errors(self._log)[:3])
         return self._keep_record(record.FAILED if problem else record.PARSED, problem, notes, answer["versions"])
 
     def interrupt(self) -> None:

@@ -13,8 +13,7 @@ from types import ModuleType
 from typing import Any
 
 from . import seams
-from .balance import Begin, Calls
-from .session import MstxSession
+from .session import Begin, Calls, MstxSession
 
 INDEX = 1
 _MODULE = "mindspore.profiler.platform.npu_profiler"

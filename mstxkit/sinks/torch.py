@@ -15,25 +15,14 @@ import sys
 from types import ModuleType
 from typing import Any
 
-from ..engine.choose import engine
 from ..host import names
 from . import seams
+from .session import SinkSession
 
 INDEX = 2
 
-_sending = False
-
-
-def silence() -> None:
-    """Send nothing until the next profiler starts."""
-    global _sending
-    _sending = False
-    engine.clear_sink(INDEX)
-
-
-def state() -> str:
-    """What this sink does now, in words."""
-    return "on: a torch profiler runs" if _sending else "ready: no torch profiler runs"
+_session = SinkSession(INDEX, "torch profiler runs")
+silence, state = _session.silence, _session.state
 
 
 def listen(profiler: ModuleType) -> None:
@@ -43,7 +32,6 @@ def listen(profiler: ModuleType) -> None:
 
 
 def _started() -> None:
-    global _sending
     # The C one of torch 2.2 and later costs a fifth of the public one.
     native = getattr(sys.modules["torch"]._C, "_profiler", None)
     fast = getattr(native, "_RecordFunctionFast", None)
@@ -57,8 +45,7 @@ def _started() -> None:
     def mark(message: str, stream: Any, domain: str) -> None:
         _end(begin(message, domain), domain)
 
-    engine.set_sink(INDEX, begin, _end, mark, None)
-    _sending = True
+    _session.send(begin, _end, mark, None)
 
 
 def _end(record: Any, domain: str) -> None:

@@ -14,8 +14,7 @@ from types import ModuleType
 from typing import Any
 
 from . import seams
-from .balance import Begin, Calls, End
-from .session import MstxSession
+from .session import Begin, Calls, End, MstxSession
 
 INDEX = 0
 

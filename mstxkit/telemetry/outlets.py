@@ -20,7 +20,7 @@ from ..store.job_file import JobState, RoleFigures
 from ..store.metrics_setting import AUTO, OTLP, PAGE, RAY, TARGETS, TEXTFILE, MetricsSetting, Outlet, of_word
 from ..store.report import EscalationNews
 from ..store.verdicts import Verdict
-from . import discovery, exposition, samples
+from . import discovery, samples
 from .endpoint import Endpoint
 from .otlp import OtlpSender
 from .samples import MetricSample
@@ -127,8 +127,8 @@ class Outlets:
             resource = otlp_spans.resource_of(samples.label(self._run.name), self._run_id)
             self._senders.append(OtlpSender(outlet.place, resource))
             self._ends.append(self._senders[-1].close)
-        elif outlet.kind in (TEXTFILE, PAGE) and not exposition.is_possible():
-            self._note(exposition.MISSING)
+        elif outlet.kind in (TEXTFILE, PAGE) and not samples.has_prometheus():
+            self._note(samples.MISSING)
         elif outlet.kind == TEXTFILE:
             file = Textfile(self._run, self._run_id, outlet.place)
             self._shows.append((TEXTFILE_EVERY_S, lambda: file.write(self._make_text())))
@@ -158,7 +158,7 @@ class Outlets:
         """Made once of each state, whoever asks for it, in whichever thread."""
         of, page = self._of, self._page
         if page[0] is not of:
-            page = self._page = (of, exposition.text(samples.samples(self._label, *of)))
+            page = self._page = (of, samples.as_page(samples.samples(self._label, *of)))
         return page[1]
 
     def _note(self, text: str) -> None:

@@ -2,12 +2,15 @@
 
 Values alone in, values alone out. A rank is a label only where it is named: of verdicts that hold, and of those who
 are late. However large the job is, there are at most `SERIES_AT_MOST` samples; what does not fit is counted.
+
+Source: prometheus-client 0.26.0, `prometheus_client/exposition.py` (`generate_latest`), `registry.py`.
 """
 
 from __future__ import annotations
 
 import math
-from typing import Iterator, NamedTuple, Sequence
+from types import SimpleNamespace
+from typing import Any, Iterator, NamedTuple, Sequence
 
 from ..reading.report.escape import for_terminal
 from ..store.job_file import JobState, RoleFigures
@@ -17,6 +20,7 @@ SERIES_AT_MOST = 2_000
 STAGES_AT_MOST, VERDICTS_AT_MOST, LATE_AT_MOST = 240, 48, 48
 LABEL_AT_MOST = 100
 _NAME_AT_MOST = 60
+MISSING = "prometheus-client is not installed here: pip install 'mstxkit[metrics]'"
 
 
 class Family(NamedTuple):
@@ -123,3 +127,29 @@ def _of_roles(roles: Sequence[RoleFigures]) -> Iterator[MetricSample]:
     late = [(role.role, rank) for role in roles for rank in role.late if rank.rank is not None]
     for name, rank in sorted(late, key=lambda pair: -pair[1].late_s)[:LATE_AT_MOST]:
         yield MetricSample("mstxkit_late_seconds", (name, rank.stage, str(rank.rank), rank.host), rank.late_s)
+
+
+def has_prometheus() -> bool:
+    """Is prometheus-client there?"""
+    try:
+        import prometheus_client  # noqa: F401
+    except ImportError:
+        return False
+    return True
+
+
+def as_page(of: Sequence[MetricSample]) -> bytes:
+    """Prometheus' text. ImportError: there is no prometheus-client. *Cost*: about 10 us a sample."""
+    from prometheus_client import generate_latest
+    from prometheus_client.core import GaugeMetricFamily
+
+    families = []
+    for family in FAMILIES:
+        metrics = GaugeMetricFamily(family.name, family.meaning, labels=("run", *family.labels))
+        for sample in of:
+            if sample.name == family.name:
+                metrics.add_metric(sample.labels, sample.value)
+        families += [metrics] if metrics.samples else []
+    # What is collected from: these samples alone, nothing of the process.
+    collected: Any = SimpleNamespace(collect=lambda: families)
+    return generate_latest(collected)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from mstxkit.sinks.balance import Balanced, Calls, balanced
+from mstxkit.sinks.session import Balanced, Calls, balanced
 
 
 class Tool:

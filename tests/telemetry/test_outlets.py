@@ -20,7 +20,7 @@ from mstxkit.judging.desk import Desk
 from mstxkit.store import verdicts
 from mstxkit.store.job_file import JobState
 from mstxkit.store.metrics_setting import checked
-from mstxkit.telemetry import discovery, exposition, outlets
+from mstxkit.telemetry import discovery, outlets, samples
 from mstxkit.telemetry.outlets import Outlets
 
 pytest.importorskip("prometheus_client")
@@ -164,9 +164,9 @@ def test_an_address_that_this_host_has_not_is_told(going: Going) -> None:
 
 
 def test_without_the_library_it_is_said_what_to_install(going: Going, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(exposition, "is_possible", lambda: False)
+    monkeypatch.setattr(samples, "has_prometheus", lambda: False)
 
-    assert going("127.0.0.1:0").notes() == (exposition.MISSING,)
+    assert going("127.0.0.1:0").notes() == (samples.MISSING,)
 
 
 def test_beyond_loopback_there_is_a_token_that_only_its_user_can_read_and_that_nobody_is_told(going: Going) -> None:

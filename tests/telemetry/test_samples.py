@@ -8,7 +8,7 @@ import pytest
 from builders.shown_job import HOSTILE, role, verdict
 
 from mstxkit.store.job_file import LATE_AT_MOST, ROLES_AT_MOST, STAGES_AT_MOST, JobState, Latecomer
-from mstxkit.telemetry import exposition, samples
+from mstxkit.telemetry import samples
 from mstxkit.telemetry.samples import SERIES_AT_MOST
 
 RUN = "exp7-00000000"
@@ -40,7 +40,7 @@ def test_names_that_somebody_made_up_stay_one_line_each_and_are_not_long() -> No
     names = (HOSTILE, "x" * 10_000, 'a"} 1\nevil{b="', "")
     roles = tuple(role(name, stages=names) for name in names)
     run = samples.run_label(HOSTILE, "f" * 32)
-    page = exposition.text(samples.samples(run, JobState(roles), [verdict(stage=HOSTILE, role=HOSTILE)])).decode()
+    page = samples.as_page(samples.samples(run, JobState(roles), [verdict(stage=HOSTILE, role=HOSTILE)])).decode()
 
     assert not re.search(r"^evil", page, re.MULTILINE)
     assert "\x1b" not in page

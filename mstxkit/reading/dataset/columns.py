@@ -53,9 +53,7 @@ def read(file: Path, kind: str) -> pl.DataFrame:
 
 class TableFile:
     """One file of a dataset, looked at: the groups of its rows, and the rows of each.
-
-    Raises:
-        OSError, FormatError: it cannot be read, or is not what it says.
+    Raises OSError, FormatError: it cannot be read, or is not what it says.
     """
 
     def __init__(self, file: Path, kind: str) -> None:

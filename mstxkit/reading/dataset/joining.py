@@ -49,17 +49,11 @@ class CompactedRows:
         for own in of_batches[:: -1 if backwards else 1]:
             by_strand = grouped(own, lambda group: group.strand)
             # Of what ends at one instant, marks come first, then what a later day has: that began later.
-            orders = {name: -1 if name[0] == MARKS else at for at, name in enumerate(sorted(by_strand, reverse=True))}
-            strands = [
-                _Strand(self._frames(process, by_strand[name], backwards), orders[name], backwards) for name in orders
-            ]
+            strands: dict[int, Iterator[pl.DataFrame | None]] = {}
+            for at, name in enumerate(sorted(by_strand, reverse=True)):
+                frames = (self._ended(group).get(process.index) for group in by_strand[name][:: -1 if backwards else 1])
+                strands[at - len(by_strand) * (name[0] == MARKS)] = frames
             yield from _merge_strands(strands, backwards)
-
-    def _frames(self, process: Process, groups: list[CompactedGroup], backwards: bool) -> Iterator[pl.DataFrame]:
-        for group in groups[:: -1 if backwards else 1]:
-            frame = self._ended(group).get(process.index)
-            if frame is not None:
-                yield frame
 
     def _ended_by_process(self, group: CompactedGroup) -> dict[int, pl.DataFrame]:
         rows = self._code_rows(group)
@@ -84,59 +78,32 @@ class CompactedRows:
         return coded if wanted.all() else coded.filter(wanted)
 
 
-class _Strand:
-    """Frames in the order of a reading, as far as they are read, and how they stand to others that end together."""
-
-    def __init__(self, frames: Iterator[pl.DataFrame], order: int, backwards: bool) -> None:
-        self._frames, self._order, self._backwards = frames, order, backwards
-        self.held: pl.DataFrame | None = None
-        self.is_done = False
-
-    def more(self) -> None:
-        """Read one frame more."""
-        frame = next(self._frames, None)
-        self.is_done = frame is None
-        if frame is not None:
-            marked = frame.with_columns(pl.lit(self._order).alias(_STRAND))
-            both = [each for each in (self.held, marked) if each is not None]
-            self.held = pl.concat(both[:: -1 if self._backwards else 1], how="vertical_relaxed")
-
-    def edge(self) -> int:
-        """When the last of the held rows ended that others may still follow, in the direction of the reading."""
-        assert self.held is not None
-        return int(self.held[ENDED][0 if self._backwards else -1])
-
-    def take(self, bound: int | None) -> pl.DataFrame:
-        """The held rows before this moment, in the direction of the reading; all where there is none."""
-        assert self.held is not None
-        if bound is None:
-            taken, self.held = self.held, None
-            return taken
-        is_beyond = pl.col(ENDED) > bound if self._backwards else pl.col(ENDED) < bound
-        taken, self.held = self.held.filter(is_beyond), self.held.filter(~is_beyond)
-        return taken
-
-
-def _merge_strands(strands: list[_Strand], backwards: bool) -> Iterator[pl.DataFrame]:
-    """Rows of all in order: as far back as each of them has been read, then further."""
-    while True:
-        for strand in strands:
-            while not strand.is_done and (strand.held is None or not strand.held.height):
-                strand.more()
-        strands = [strand for strand in strands if strand.held is not None and strand.held.height]
-        if not strands:
+def _merge_strands(strands: dict[int, Iterator[pl.DataFrame | None]], backwards: bool) -> Iterator[pl.DataFrame]:
+    """Rows of all in order, as far as each of them has been read, then further. Of those that ended at one instant come
+    first those of the smallest number.
+    """
+    waiting: list[pl.DataFrame] = []
+    edges: dict[int, int] = {}  # when the last row that was read ended, of strands that may go on
+    due = list(strands)
+    while due or waiting:
+        for number in due:
+            frame = next((frame for frame in strands[number] if frame is not None and frame.height), None)
+            edges.pop(number, None)
+            if frame is not None:
+                edges[number] = int(frame[ENDED][0 if backwards else -1])
+                waiting.insert(0 if backwards else len(waiting), frame.with_columns(pl.lit(number).alias(_STRAND)))
+        if not waiting:
             return
-        edges = [strand.edge() for strand in strands if not strand.is_done]
-        bound = None if len(strands) == 1 or not edges else max(edges) if backwards else min(edges)
-        taken = [strand.take(bound) for strand in strands]
-        together = pl.concat(taken, how="vertical_relaxed") if len(taken) > 1 else taken[0]
-        if together.height:
-            ordered = together.sort(ENDED, _STRAND, maintain_order=True) if len(taken) > 1 else together
-            yield ordered.drop(ENDED, _STRAND)
-            continue
-        for strand in strands:
-            if not strand.is_done and strand.edge() == bound:
-                strand.more()
+        rows, waiting, due = pl.concat(waiting, how="vertical_relaxed"), [], list(edges)
+        if rows[_STRAND].n_unique() > 1:
+            rows = rows.sort(ENDED, _STRAND, maintain_order=True)
+            if edges:  # at this instant others may still follow
+                edge = max(edges.values()) if backwards else min(edges.values())
+                is_over = pl.col(ENDED) > edge if backwards else pl.col(ENDED) < edge
+                rows, waiting = rows.filter(is_over), [rows.filter(~is_over)]
+                due = [number for number, its_edge in edges.items() if its_edge == edge]
+        if rows.height:
+            yield rows.drop(ENDED, _STRAND)
 
 
 def gathered(frames: Iterable[pl.DataFrame], rows: int, backwards: bool) -> Iterator[pl.DataFrame]:

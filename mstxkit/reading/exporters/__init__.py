@@ -45,20 +45,15 @@ class Exporter:
 
     def write_to(self, run: Run, target: Path, **options: str) -> int:
         """Write a run to a file, or into an empty folder that is there; the number of events. Others may read no more
-        of it than of the run.
-
-        Raises:
-            OSError: it cannot be written.
+        of it than of the run. Raises OSError: it cannot be written.
         """
         before = os.umask(_MASK)
         try:
             if self.form == FOLDER:
                 return self.write(run, target, **options)
-            if self.form == BYTES:
-                with open(target, "wb") as file:
-                    return self.write(run, file, **options)
-            with open(target, "w", encoding="utf-8") as text_file:
-                return self.write(run, text_file, **options)
+            is_text = self.form == TEXT
+            with open(target, "w" if is_text else "wb", encoding="utf-8" if is_text else None) as file:
+                return self.write(run, file, **options)
         finally:
             os.umask(before)
 

@@ -152,13 +152,13 @@ class AscendFile:
                 names = ", ".join(self._list_columns(table)[: len(listed[0])])
                 self._base.executemany(f"insert into {table} ({names}) values ({marks})", listed)
 
-    def close(self) -> None:
+    def finish(self) -> None:
         """All of it is in the file, which has no journal beside it and can be read where nothing can be written."""
         self._base.execute("commit")
         self._base.execute("pragma journal_mode = delete")
         self._base.close()
         os.chmod(self._path, documents.FILE_MODE)
 
-    def drop(self) -> None:
-        """Close it as it is, after an error."""
+    def close(self) -> None:
+        """Close it as it is, where it is not finished."""
         self._base.close()

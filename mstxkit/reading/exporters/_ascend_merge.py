@@ -121,8 +121,8 @@ def _add_ranges(run: Run, target: Path, profile: ProfileTime) -> int:
     if profile.rank not in files:
         raise MstxkitError(f"this run has no rank {profile.rank}, of which the profile is; it has {sorted(files)[:12]}")
     pids, members = processes["pid"].to_list(), set(files[profile.rank].processes)
-    reader, base = RankRowReader(run), AscendFile(target)
-    try:
+    reader = RankRowReader(run)
+    with closing(AscendFile(target)) as base:
         for rows in chain(reader.rows(), reader.open_marks()):
             if rows.process in members:
                 is_in = (rows.end >= profile.first_ns) & (rows.start <= profile.last_ns)
@@ -130,8 +130,5 @@ def _add_ranges(run: Run, target: Path, profile: ProfileTime) -> int:
                 base.put(within, reader.texts, pids[rows.process])
         base.describe(files[profile.rank], (), {})
         base.begin_early(profile.first_ns, profile.last_ns)
-        base.close()
-    except BaseException:
-        base.drop()
-        raise
+        base.finish()
     return base.count

@@ -15,8 +15,6 @@ from ._nesting import TRACK_BITS, Columns, Ints, Postorder, RowPiece
 from ._packets import CATEGORIES, NAMES, TEXTS, Packets, TraceNames
 from ._places import Places
 
-_MANY_ROWS = 1 << 10
-
 
 class EvenLanes:
     """Draws lanes that nest, backwards; keeps what is around the present moment, and what belongs to that very instant.
@@ -46,17 +44,11 @@ class EvenLanes:
 
     def take(self, rows: Columns, first_process: int) -> None:
         """Rows as `Postorder.take` has them, with `site`, `stage`, `step`, `busy` and `tail`."""
-        self._learn_names()
-        piece = self._nesting.take(rows, first_process)
-        if piece is not None:
-            self._draw_piece(piece, first_process)
+        self._draw_piece(self._nesting.take(rows, first_process), first_process)
 
     def finish(self) -> None:
         """What is left when there are no more."""
-        self._learn_names()
-        piece = self._nesting.finish()
-        if piece is not None:
-            self._draw_piece(piece, _nesting.NONE)
+        self._draw_piece(self._nesting.finish(), _nesting.NONE)
         for packets in self._held.values():
             self._packets.add(packets)
         self._held = {}
@@ -72,15 +64,17 @@ class EvenLanes:
         more = [0 if stage is None else self._names.number(TEXTS, stage) for stage in stages[len(self._of_stage) :]]
         self._of_stage = np.concatenate((self._of_stage, np.array(more, dtype=np.int64)))
 
-    def _draw_piece(self, piece: RowPiece, first_process: int) -> None:
+    def _draw_piece(self, piece: RowPiece | None, first_process: int) -> None:
+        self._learn_names()
+        if piece is None:
+            return
         columns = piece.columns
         row, is_begin = _nesting.in_order(piece)
         if not len(row):
             return
         process, lanes = columns["lane"] >> TRACK_BITS, columns["lane"][row]
         for begin, end in runs_of(process):
-            codes = (columns[name][begin:end] for name in ("site", "stage"))
-            sites, stages = (np.flatnonzero(np.bincount(c)) if len(c) > _MANY_ROWS else np.unique(c) for c in codes)
+            sites, stages = (np.flatnonzero(np.bincount(columns[name][begin:end])) for name in ("site", "stage"))
             used = [*self._of_site[:, sites].ravel().tolist(), *self._of_stage[stages].tolist()]
             self._names.tell(self._places.sequence(int(process[begin])), used)
         at = np.where(is_begin, columns["start"][row], columns["end"][row]) - self._first_ns

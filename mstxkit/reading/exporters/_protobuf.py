@@ -17,14 +17,6 @@ VARINT, LENGTH = 0, 2
 WORD_BYTES = 8
 # Of a form: bytes as they are, or the name of a number and its width.
 Part = Union[bytes, tuple[str, int]]
-
-
-# Of a number in a word: what stays, what is moved, and by how many bits, so that each byte gets seven.
-_APART = [
-    (np.uint64(0x0FFFFFFF), np.uint64(0x00FFFFFFF0000000), np.uint64(4)),
-    (np.uint64(0x00003FFF00003FFF), np.uint64(0x0FFFC0000FFFC000), np.uint64(2)),
-    (np.uint64(0x007F007F007F007F), np.uint64(0x3F803F803F803F80), np.uint64(1)),
-]
 _SHORT = [bytes([value]) for value in range(0x80)]
 
 
@@ -93,19 +85,8 @@ class Form:
         made = np.empty((count, self.size), dtype=np.uint8)
         made[:] = self._row
         for name, at, width in self.places:
-            if width == 1:
-                made[:, at] = values[name]
-            else:
-                self._put_words(made, at, width, values[name].astype(np.uint64, copy=False))
+            numbers = values[name].astype(np.uint64, copy=False)
+            for place in range(width):  # seven bits in each byte, the lowest first
+                made[:, at + place] = (numbers >> np.uint64(7 * place)).astype(np.uint8) | np.uint8(0x80)
+            made[:, at + width - 1] &= 0x7F
         return made
-
-    def _put_words(self, made: Bytes, at: int, width: int, numbers: npt.NDArray[np.uint64]) -> None:
-        for first in range(0, width, WORD_BYTES):
-            size = min(WORD_BYTES, width - first)
-            goes_on = sum(0x80 << 8 * place for place in range(size) if first + place + 1 < width)
-            # The lowest 56 bits, seven in each byte: halves are moved apart, then their halves, then theirs.
-            word = numbers >> np.uint64(7 * first)
-            for low, high, by in _APART:
-                word = (word & low) | (word & high) << by
-            as_bytes = (word | np.uint64(goes_on)).astype("<u8", copy=False).view(np.uint8).reshape(-1, WORD_BYTES)
-            made[:, at + first : at + first + size] = as_bytes[:, :size]

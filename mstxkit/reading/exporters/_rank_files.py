@@ -34,14 +34,8 @@ COLUMNS = ("file_rank", "rank", "role", "label", "host", "pid", "ranges")
 
 
 class RankFile(NamedTuple):
-    """One file.
-
-    Args:
-        number: The rank that it is of, for the tool.
-        rank, role: What its processes say they are; None where they say nothing.
-        host, pid: Of the first of them.
-        processes: Rows of the table of processes.
-        start_ns: When the first of them began.
+    """One file: of which rank it is for the tool, and what its processes say they are, None where they say nothing.
+    `host`, `pid` and `start_ns` are of the first of them; `processes`: rows of the table of processes.
     """
 
     number: int

@@ -38,11 +38,8 @@ class RankRows(NamedTuple):
 
 
 class RankRowReader:
-    """Reads a run rank by rank.
-
-    Attributes:
-        texts: What the numbers of names and domains stand for; it only grows.
-        shown: Stages and what their ranges are called.
+    """Reads a run rank by rank. `texts` is what the numbers of names and domains stand for, and only grows; `shown` are
+    stages and what their ranges are called.
     """
 
     def __init__(self, run: Run) -> None:

@@ -14,11 +14,11 @@ from ..lines import OPEN_NS, Suspended
 from ..rows import IS_MARK, IS_OPEN, WAITS_FOR, Need
 from ..run import Run
 from . import _track_events as events
-from ._even import runs_of
 from ._nesting import TRACK_BITS, Columns, Ints, Postorder, contradicting
 
 COALESCED = "coalesced"
 _PLACE = ("process", "stage", "start_ns")
+_PAIR = {"wait": pl.UInt32, "worker": pl.UInt32, "begun": pl.Int64}
 
 
 class Flows:
@@ -30,13 +30,11 @@ class Flows:
     """
 
     def __init__(self, waits: pl.DataFrame) -> None:
-        rows = waits.sort("stage", "start_ns")
-        self._process, self._stage, self._start = (rows[name].to_numpy() for name in ("process", "stage", "start_ns"))
-        duration = rows["duration_ns"].to_numpy()
-        self._end = np.where(duration < 0, OPEN_NS, self._start + duration)
+        self._waits = waits.sort("stage", "start_ns").with_row_index("wait")
+        self._process, self._stage, self._start = (self._waits[name].to_numpy() for name in _PLACE)
         # Of several waits that are alike in all of this, each is taken by one of the ranges that ask.
-        self._numbers = grouped(range(rows.height), rows.select("process", "start_ns", "stage").row)
-        self._pairs: list[npt.NDArray[np.int64]] = []
+        self._numbers = grouped(range(waits.height), self._waits.select("process", "start_ns", "stage").row)
+        self._pairs: list[pl.DataFrame] = []
         self._first: list[int] = []
         # Pairs by number, of which the wait; and by worker, then begin: which worker, when it began, and the number.
         self._wait = self._worker = self._begun = self._pair = np.empty(0, dtype=np.int64)
@@ -48,26 +46,21 @@ class Flows:
 
     def see(self, work: pl.DataFrame) -> None:
         """Occurrences of stages that do not wait: `process, stage, start_ns`."""
-        rows = work.sort("stage", "process", "start_ns")
-        stage, process, start = (rows[name].to_numpy() for name in ("stage", "process", "start_ns"))
-        for first, last in runs_of(stage.astype(np.int64) << 32 | process):
-            own, its_process = start[first:last], int(process[first])
-            begin, end = (int(np.searchsorted(self._stage, int(stage[first]), side)) for side in ("left", "right"))
-            end = begin + int(np.searchsorted(self._start[begin:end], own[-1], "right"))
-            waits = begin + np.flatnonzero((self._end[begin:end] > own[0]) & (self._process[begin:end] != its_process))
-            begun = own[np.searchsorted(own, self._start[waits])]
-            waits, begun = (values[begun < self._end[waits]] for values in (waits, begun))
-            self._pairs.append(np.stack((waits, np.full(len(waits), its_process), begun)))
+        by = ["stage", "worker"]
+        begun = work.select("stage", "start_ns", worker="process", begun="start_ns").sort("start_ns")
+        pairs = self._waits.join(begun.select(by).unique(), on="stage").sort("start_ns")
+        first = pairs.join_asof(begun, on="start_ns", by=by, strategy="forward", check_sortedness=False)
+        is_open = pl.col("duration_ns") < 0
+        is_meanwhile = is_open | (pl.col("begun") < pl.col("start_ns") + pl.col("duration_ns"))
+        is_one = (pl.col("worker") != pl.col("process")) & pl.col("begun").is_not_null() & is_meanwhile
+        self._pairs.append(first.filter(is_one).select(*_PAIR))
 
     def finish(self) -> None:
         """All have been seen: of each process the first one of a wait counts."""
-        wait, worker, begun = np.concatenate([np.empty((3, 0), dtype=np.int64), *self._pairs], axis=1)
+        every = pl.concat([pl.DataFrame(schema=_PAIR), *self._pairs], how="vertical_relaxed")
+        pairs = every.group_by("wait", "worker").agg(pl.col("begun").min()).sort("wait", "worker")
         self._pairs = []
-        order = np.lexsort((begun, worker, wait))
-        wait, worker, begun = wait[order], worker[order], begun[order]
-        is_first = np.ones(len(wait), dtype=bool)
-        is_first[1:] = (wait[1:] != wait[:-1]) | (worker[1:] != worker[:-1])
-        self._wait, worker, begun = wait[is_first], worker[is_first], begun[is_first]
+        self._wait, worker, begun = (pairs[name].to_numpy() for name in _PAIR)
         self._first = np.searchsorted(self._wait, np.arange(len(self._start) + 1)).tolist()
         self._pair = np.lexsort((begun, worker))
         self._worker, self._begun = worker[self._pair], begun[self._pair]

@@ -10,6 +10,7 @@ The four stages that Insight's RL tab has a name for are called by it (`_rl_name
 from __future__ import annotations
 
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import polars as pl
@@ -45,15 +46,13 @@ def write(run: Run, folder: Path, layout: str = MSMONITOR, into: str | None = No
         raise MstxkitError(f"no layout {layout!r}; choose {MSMONITOR} or {TORCH_NPU}")
     if into is not None:
         return merged(run, folder, Path(into))
-    writer = _Folder(run, folder, layout)
     try:
-        for rows in writer.reader.rows():
-            writer.add(rows)
-        return writer.finish()
+        with closing(_Folder(run, folder, layout)) as writer:
+            for rows in writer.reader.rows():
+                writer.add(rows)
+            return writer.finish()
     except sqlite3.Error as exc:
         raise OSError(f"{exc}") from exc
-    finally:
-        writer.drop()
 
 
 class _Folder:
@@ -103,7 +102,7 @@ class _Folder:
         role, rank = steps.file.role or "", str(steps.file.rank)
         about = {"mstxkit_run": self._run.id, "mstxkit_role": role, "mstxkit_rank": rank}
         base.describe(steps.file, steps.windows(), about)
-        base.close()
+        base.finish()
 
     def finish(self) -> int:
         for number, (base, steps) in list(self._open.items()):
@@ -114,9 +113,9 @@ class _Folder:
         write_beside(self._folder, self._files, self._processes, self._counts, self.reader.shown)
         return sum(self._counts.values())
 
-    def drop(self) -> None:
+    def close(self) -> None:
         for base, _ in self._open.values():
-            base.drop()
+            base.close()
 
 
 def advice(target: Path) -> list[str]:

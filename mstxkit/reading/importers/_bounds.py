@@ -29,7 +29,7 @@ def compare(traces: Sequence[DeviceTrace]) -> None:
     members: dict[str, list[tuple[DeviceTrace, Times, Times]]] = {}
     for trace in {id(trace): trace for trace in traces if trace.rank is not None}.values():
         for code, name in enumerate(trace.operations.names):
-            members.setdefault(f"{trace.source}\0{name}", []).append((trace, *trace.operations.of(code)))
+            members.setdefault(f"{trace.source}\0{name}", []).append((trace, *trace.operations.called(code)))
     shortest: dict[int, list[tuple[Times, Times, Times]]] = {}
     for same in members.values():
         ranks = {trace.rank for trace, _, _ in same}

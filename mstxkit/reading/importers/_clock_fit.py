@@ -99,7 +99,7 @@ def _by_name(theirs: NamedStretches, ours: NamedStretches) -> Iterator[tuple[Any
     room = _PAIRS_AT_MOST
     for both in sorted(shared, key=lambda both: sizes[both]):
         mine = np.flatnonzero(theirs.codes == both[0])
-        starts, ends = ours.of(both[1])
+        starts, ends = ours.called(both[1])
         if not len(mine) or not len(starts):
             continue
         most = max(1, room // len(starts))

@@ -15,10 +15,11 @@ from typing import Any, Callable, Iterator, Sequence
 
 import numpy as np
 import numpy.typing as npt
+import polars as pl
 
 from ...errors import FormatError
 from ..folder import reason_of
-from ._trace import NAME_CHARACTERS
+from ._trace import NAME_CHARACTERS, NamedStretches, Times
 
 MAGIC = b"SQLite format 3\0"
 # What a damaged database raises: the message itself may hold names out of it that are no UTF-8.
@@ -48,9 +49,7 @@ class Database:
 
     def numbers(self, table: str, *columns: str, where: str = "") -> Iterator[npt.NDArray[np.int64]]:
         """Rows of whole numbers, (rows, columns), piece by piece. What is null, or a text that is no number, is -1.
-
-        Raises:
-            sqlite3.Error: the rest cannot be read.
+        Raises sqlite3.Error: the rest cannot be read.
         """
         wanted = ", ".join(f'"{name}"' for name in columns)
         cursor = self._base.execute(f'select {wanted} from "{table}" {where and "where " + where} limit {ROWS_AT_MOST}')
@@ -85,6 +84,14 @@ class Database:
             of_ids.update((id, value) for id, value in self._base.execute(query, part) if isinstance(value, str))
         return of_ids
 
+    def called(
+        self, ids: npt.NDArray[np.int64], starts: Times, ends: Times, table: str = "STRING_IDS"
+    ) -> NamedStretches:
+        """Stretches by the texts that their ids stand for; those without one are left out."""
+        different = distinct_values(ids)
+        texts = self.texts(different, table)
+        return NamedStretches.of([texts.get(id) for id in different], np.searchsorted(different, ids), starts, ends)
+
     def pairs(self, table: str, first: str, second: str, at_most: int = 1000) -> list[tuple[Any, Any]]:
         """Two columns of a small table, as they are; texts of more than a million characters are cut."""
         if not {first, second} <= {*self.tables.get(table, ())}:
@@ -92,6 +99,12 @@ class Database:
         cut = (f'case when typeof("{name}") = \'text\' then substr("{name}", 1, 1048576) else "{name}" end'
                for name in (first, second))  # fmt: skip
         return list(self._base.execute(f'select {", ".join(cut)} from "{table}" limit {at_most}'))
+
+
+def distinct_values(values: npt.NDArray[np.int64]) -> list[int]:
+    """Each value once, in order. numpy's own `unique` hashes, which takes ten times as long for a million of few."""
+    different: list[int] = pl.Series(values).unique().sort().to_list()
+    return different
 
 
 def _whole_or(value: Any) -> int:
@@ -120,9 +133,7 @@ def opened(path: Path, advance: Callable[[float], None]) -> Iterator[Database]:
 
 def connected(path: Path) -> sqlite3.Connection:
     """A connection that writes nothing and waits a second at most for who has locked it.
-
-    Raises:
-        sqlite3.Error: it cannot be opened.
+    Raises sqlite3.Error: it cannot be opened.
     """
     # Where nobody writes, `immutable` leaves even the folder as it was; beside a log that must be read as well, it
     # would show an old state.

@@ -15,16 +15,11 @@ from ._trace import DeviceTrace
 
 
 class Imported(NamedTuple):
-    """What became of one file.
+    """What became of one file, as it was named; with the ranks whose devices it tells of.
 
     Attributes:
-        file: As it was named.
-        source: Its format.
-        ranks: Whose devices it tells of.
-        events: So many rows or events were read.
-        rows: Of `Run.device()`; none where it has nothing to do with this run.
+        rows: Of `Run.device()`; none where it has nothing to do with this run, and `problem` says why.
         clocks: How the clock of each rank was found.
-        problem: Why it has no rows; "" where it has.
         notes: What a reader should know.
     """
 
@@ -48,12 +43,8 @@ class Imported(NamedTuple):
 def import_all(
     files: RunFiles, sources: Sequence[FileToImport], advance: Callable[[float], None], rank: int | None = None
 ) -> list[Imported]:
-    """Read these files and join them with a run.
-
-    Args:
-        files: Of the run, opened without filters but for ranks.
-        advance: Called with about the bytes that were read since.
-        rank: Whose they are, where nothing else says so.
+    """Read these files and join them with a run, opened without filters but for ranks. `advance`: called with about the
+    bytes that were read since; `rank`: whose they are, where nothing else says so.
     """
     traces: dict[int, list[DeviceTrace]] = {}
     problems: dict[int, FormatError | OSError] = {}

@@ -7,7 +7,7 @@ neither is free. Stages are brought to the recording's clock, so that the three 
 from __future__ import annotations
 
 import re
-from typing import Any, Iterator, NamedTuple, Sequence
+from typing import Any, NamedTuple, Sequence
 
 import numpy as np
 import polars as pl
@@ -19,17 +19,19 @@ from ..run_files import RunFiles
 from ..tables import stages, waits
 from . import _bounds, _clock_fit
 from ._clock_fit import ClockFit
-from ._trace import NAME_CHARACTERS, NO_NAMES, BoundedCollectives, DeviceTrace, NamedColumn, NamedStretches, Times
+from ._trace import NAME_CHARACTERS, NO_NAMES, BoundedCollectives, DeviceTrace, NamedStretches, Times
 
+_LIMITS = ("transfer_from_ns", "transfer_to_ns", "waiting_from_ns", "waiting_to_ns")
 DEVICE_SCHEMA: dict[str, Any] = {
     "rank": pl.Int32, "step": pl.Int64, "stage": pl.String, "role": pl.String, "host": pl.String, "count": pl.Int64,
     **dict.fromkeys(
         ("stage_ns", "computing_ns", "communicating_ns", "transfer_ns", "waiting_ns", "overlapped_ns", "free_ns",
          "spans_ns", "error_ns"), pl.Int64),
     "clock": pl.String, "source": pl.String, "file": pl.String, "known": pl.String,
-    **dict.fromkeys(("transfer_from_ns", "transfer_to_ns", "waiting_from_ns", "waiting_to_ns"), pl.Int64),
+    **dict.fromkeys(_LIMITS, pl.Int64),
 }  # fmt: skip
 _CALLED = {"domain": pl.String, "name": pl.String, "other": pl.String}
+_FOUND = {"process": pl.UInt32, "start_ns": pl.Int64, "duration_ns": pl.Int64, "other": pl.String}
 _RANGES_OF_RUN = 1 << 21
 # As of a light profile, which has ranges of the host alone.
 NOTHING_IN_IT = "holds no time of a device"
@@ -85,7 +87,7 @@ def know_by_process(files: RunFiles, traces: Sequence[DeviceTrace]) -> None:
 
 def _ranges_of(files: RunFiles, processes: set[int], names: set[str]) -> dict[int, NamedStretches]:
     """Ranges of these processes that recordings have too, called as they are there."""
-    columns: dict[int, NamedColumn] = {}
+    parts = [pl.DataFrame(schema=_FOUND)]
     called: dict[tuple[str, str], str | None] = {}
     left = _RANGES_OF_RUN
     for ranges, _ in files.batches():
@@ -98,13 +100,17 @@ def _ranges_of(files: RunFiles, processes: set[int], names: set[str]) -> dict[in
             called[domain, name] = next((form for form in (f[:NAME_CHARACTERS] for f in forms) if form in names), None)
         there = [(*pair, other) for pair, other in called.items() if other is not None]
         texts_there = pl.DataFrame(there, schema=_CALLED, orient="row")
-        for row in same.join(texts_there, on=["domain", "name"]).head(left).iter_rows():
-            _, _, process, start, length, other = row
-            columns.setdefault(process, NamedColumn()).add(other, start, start + length)
-            left -= 1
+        parts.append(same.join(texts_there, on=["domain", "name"]).head(left).select(*_FOUND))
+        left -= parts[-1].height
         if left <= 0:
             break
-    return {process: column.all() for process, column in columns.items()}
+    every = pl.concat(parts, how="vertical_relaxed")
+    by_process = {}
+    for (process,), rows in every.partition_by("process", as_dict=True).items():
+        starts = rows["start_ns"].to_numpy()
+        ends, called_so = starts + rows["duration_ns"].to_numpy(), rows["other"].to_list()
+        by_process[process] = NamedStretches.of(called_so, np.arange(rows.height), starts, ends)
+    return by_process
 
 
 def join(trace: DeviceTrace, candidates: Sequence[HostProcess]) -> JoinedTrace:
@@ -190,10 +196,8 @@ def _stages_there(host: HostProcess, clock: ClockFit) -> tuple[Times, Times]:
     return clock.to_theirs(starts), clock.to_theirs(starts + host.stages["duration_ns"].to_numpy())
 
 
-def _tell_kinds(trace: DeviceTrace) -> tuple[Intervals | None, ...]:
-    """What a recording tells, each without what wins over it: computing, communicating, transfer, waiting, overlapped,
-    spans; None where it does not tell.
-    """
+def _tell_kinds(trace: DeviceTrace) -> dict[str, Intervals | None]:
+    """What a recording tells, each without what wins over it; None where it does not tell."""
     computing, whole, both = trace.computing, trace.communicating, None
     if whole is not None and computing is not None:
         whole, both = whole.without(computing), whole.cut(computing)
@@ -201,7 +205,10 @@ def _tell_kinds(trace: DeviceTrace) -> tuple[Intervals | None, ...]:
     if whole is not None and transfer is not None and waiting is not None:
         transfer = transfer.cut(whole)
         waiting = waiting.cut(whole).without(transfer)
-    return computing, whole, transfer, waiting, both, trace.spans
+    return {
+        "computing_ns": computing, "communicating_ns": whole, "transfer_ns": transfer, "waiting_ns": waiting,
+        "overlapped_ns": both, "spans_ns": trace.spans,
+    }  # fmt: skip
 
 
 def _make_rows(trace: DeviceTrace, extent: tuple[int, int], host: HostProcess, clock: ClockFit) -> list[dict[str, Any]]:
@@ -214,50 +221,37 @@ def _make_rows(trace: DeviceTrace, extent: tuple[int, int], host: HostProcess, c
     keyed = there.with_columns(start=pl.Series(starts[inside]), end=pl.Series(ends[inside]))
     grouped = keyed.group_by("step", "stage", maintain_order=True).agg("start", "end").sort("step", "stage")
     stretches = [union(*both) for both in grouped.select("start", "end").iter_rows()]
-    figures = _sum_figures(_tell_kinds(trace), trace.bounds, stretches)
+    counts = grouped.select("step", "stage", count=pl.col("start").list.len().cast(pl.Int64))
     who = {"rank": trace.rank, "role": role_of(host.process), "host": host.process.host}
     return [
-        {**who, "step": step, "stage": stage, "count": len(begins), **lengths, "clock": clock.how,
-         "error_ns": min(2 * len(begins) * clock.error_ns, lengths["stage_ns"] or 0), "source": trace.source}
-        for (step, stage, begins, _), lengths in zip(grouped.iter_rows(), figures)
+        {**who, **row, "clock": clock.how, "source": trace.source,
+         "error_ns": min(2 * row["count"] * clock.error_ns, row["stage_ns"])}
+        for row in counts.hstack(_sum_figures(_tell_kinds(trace), trace.bounds, stretches)).to_dicts()
     ]  # fmt: skip
 
 
 def _sum_figures(
-    kinds: tuple[Intervals | None, ...], bounds: BoundedCollectives | None, stages: list[Intervals]
-) -> Iterator[dict[str, int | str | None]]:
-    """Lengths of what each stage of a step holds; of all at once, as each kind may have millions of stretches."""
-    sizes = [len(stage.starts) for stage in stages]
-    first = np.cumsum([0, *sizes[:-1]])
+    kinds: dict[str, Intervals | None], bounds: BoundedCollectives | None, stages: list[Intervals]
+) -> pl.DataFrame:
+    """Lengths of what each stage of a step holds; of all at once, as each kind may have millions of stretches. Bounds
+    of transfer and waiting that meet tell them.
+    """
+    first = np.cumsum([0, *(len(stage.starts) for stage in stages[:-1])])
     starts, ends = (np.concatenate([stage[at] for stage in stages]) for at in (0, 1))
-    nothing: list[Any] = [None] * len(stages)
-
-    def inside(kind: Intervals | None) -> list[Any]:
-        return nothing if kind is None else _sum_lengths(kind.inside(starts, ends))
-
-    def _sum_lengths(lengths: Times) -> list[Any]:
-        return np.add.reduceat(lengths, first).tolist()  # type: ignore[no-any-return]
-
-    columns, limits = [inside(kind) for kind in kinds], [nothing] * 4
-    if kinds[2] is None and kinds[1] is not None and bounds is not None:
-        limits = [_sum_lengths(lengths) for lengths in _bounds.inside(bounds, kinds[1], starts, ends)]
-    for stage, values, limit in zip(stages, zip(*columns), zip(*limits)):
-        computing, communicating, transfer, waiting, overlapped, spans = values
-        is_whole = computing is not None and communicating is not None
-        yield {
-            "stage_ns": stage.total_ns, "computing_ns": computing, "communicating_ns": communicating,
-            "overlapped_ns": overlapped,
-            "free_ns": stage.total_ns - (computing or 0) - (communicating or 0) if is_whole else None,
-            "spans_ns": spans, **_known(transfer, waiting, limit),
-        }  # fmt: skip
-
-
-def _known(transfer: int | None, waiting: int | None, limits: tuple[int | None, ...]) -> dict[str, int | str | None]:
-    """Transfer and waiting of a stage, and how they are known: bounds that meet tell them."""
-    if transfer is not None and waiting is not None:
-        limits = transfer, transfer, waiting, waiting
-    is_told = limits[0] == limits[1] and limits[2] == limits[3]
-    how = None if limits[0] is None else "told" if is_told else "bounded"
-    between = zip(("transfer_from_ns", "transfer_to_ns", "waiting_from_ns", "waiting_to_ns"), limits)
-    lengths = (limits[0], limits[2]) if is_told else (None, None)
-    return {"transfer_ns": lengths[0], "waiting_ns": lengths[1], "known": how, **dict(between)}
+    each = {name: None if kind is None else kind.inside(starts, ends) for name, kind in kinds.items()}
+    transfer, waiting, whole = each["transfer_ns"], each["waiting_ns"], kinds["communicating_ns"]
+    limits: Any = (transfer, transfer, waiting, waiting) if waiting is not None else [None] * 4
+    if transfer is None and whole is not None and bounds is not None:
+        limits = _bounds.inside(bounds, whole, starts, ends)
+    each.update(zip(_LIMITS, limits))
+    columns = {
+        name: [None] * len(stages) if lengths is None else np.add.reduceat(lengths, first)
+        for name, lengths in {"stage_ns": ends - starts, **each}.items()
+    }
+    at_least, at_most, waited, waited_most = map(pl.col, _LIMITS)
+    is_told = (at_least == at_most) & (waited == waited_most)
+    return pl.DataFrame(columns, schema=dict.fromkeys(columns, pl.Int64)).with_columns(
+        free_ns=pl.col("stage_ns") - pl.col("computing_ns") - pl.col("communicating_ns"),
+        transfer_ns=pl.when(is_told).then(at_least), waiting_ns=pl.when(is_told).then(waited),
+        known=pl.when(is_told).then(pl.lit("told")).when(at_least.is_not_null()).then(pl.lit("bounded")),
+    )  # fmt: skip

@@ -10,10 +10,10 @@ import numpy.typing as npt
 import polars as pl
 
 from ._json_stream import US, whole_ns
-from ._trace import LATEST_NS, LONGEST_NS, NAME_CHARACTERS, NAMES_AT_MOST, CoveredTime, NamedColumn
+from ._trace import NAME_CHARACTERS, NAMES_AT_MOST, CoveredTime, NamedStretches, are_usable
 
 if TYPE_CHECKING:
-    from ._trace import DeviceTrace, NamedStretches, Times
+    from ._trace import DeviceTrace, Times
 
 OTHER = "(one name of too many)"
 COLLECTIVE = re.compile(r"nccl|hccl|hcom|gloo|xccl|^c10d|record_param_comms|^mpi:", re.IGNORECASE)
@@ -33,9 +33,35 @@ class LaneTimes(NamedTuple):
         """Some of them."""
         return LaneTimes(self.lanes[chosen], self.names[chosen], self.starts[chosen], self.ends[chosen])
 
+    def covered(self) -> CoveredTime:
+        """The time that they cover."""
+        return CoveredTime(self.starts, self.ends)
+
+    def called(self, names: Sequence[str | None]) -> NamedStretches:
+        """By their names, one for each number; those of None are left out."""
+        return NamedStretches.of(names, self.names, self.starts, self.ends)
+
+
+def ns_of_us(values: Sequence[Any]) -> Times:
+    """Whole ns of microseconds, numbers or texts; -1 where one is neither."""
+    us = pl.Series(values, dtype=pl.String, strict=False).cast(pl.Decimal(38, 3), strict=False)
+    ns = us.to_physical().cast(pl.Int64, strict=False)  # thousandths
+    if ns.null_count():  # polars takes no blanks around a number, and of old no exponent
+        ns = pl.Series([whole_ns(value, US) for value in values], dtype=pl.Int64)
+    times: Times = ns.fill_null(-1).to_numpy()
+    return times
+
+
+def plain_ns(values: Sequence[Any]) -> Times:
+    """Times that are whole ns already."""
+    return np.array(values, dtype=np.int64)
+
+
+_NO_EVENTS = LaneTimes(*(np.zeros(0, dtype=np.int32),) * 2, *(np.zeros(0, dtype=np.int64),) * 2)
+
 
 class EventTable:
-    """Collects complete events.
+    """Collects complete events. `times_of`: what makes whole ns of begins and lengths, -1 of what is no time.
 
     Attributes:
         add: Takes one: two keys of its lane, its name, begin and length in microseconds, as they are in the file.
@@ -43,12 +69,12 @@ class EventTable:
         unusable: So many have no usable time.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, times_of: Callable[[Sequence[Any]], Times] = ns_of_us) -> None:
         self._raw: list[tuple[Any, Any, Any, Any, Any]] = []
         self._parts: list[LaneTimes] = []
-        self.add = self._raw.append
+        self.add, self._times_of = self._raw.append, times_of
         self.lanes, self.names = Numbers(lambda key: (key_of(key[0]), key_of(key[1]))), Numbers(_shortened)
-        self.unusable = self.left_out = 0
+        self.unusable = 0
 
     def fold(self, is_over: bool = False) -> None:
         """Call this now and then: what was added is made small."""
@@ -56,20 +82,19 @@ class EventTable:
             return
         firsts, seconds, names, begins, lengths = zip(*self._raw)
         self._raw.clear()
-        starts, took = _ns_of_all(begins), _ns_of_all(lengths)
-        is_usable = (starts >= 0) & (took >= 0) & (took < LONGEST_NS) & (starts < LATEST_NS)
+        starts, took = self._times_of(begins), self._times_of(lengths)
+        is_usable = (took >= 0) & are_usable(starts, starts + took)
         self.unusable += len(starts) - int(np.count_nonzero(is_usable))
         times = (np.where(is_usable, time, -1) for time in (starts, starts + took))
         self._parts.append(LaneTimes(self.lanes.of(list(zip(firsts, seconds))), self.names.of(names), *times))
 
-    def all(self) -> LaneTimes:
-        """All of them."""
+    def all(self, base_ns: int = 0) -> LaneTimes:
+        """All of them, of times after this one; at the end, once."""
         self.fold(is_over=True)
-        if not self._parts:
-            return LaneTimes(*(np.zeros(0, dtype=np.int32),) * 2, *(np.zeros(0, dtype=np.int64),) * 2)
-        lanes, names, starts, ends = map(np.concatenate, zip(*self._parts))
-        self._parts = [LaneTimes(lanes, names, starts, ends)]
-        return self._parts[0]
+        lanes, names, *both = map(np.concatenate, zip(_NO_EVENTS, *self._parts))
+        self._parts = []
+        starts, ends = (np.where(times < 0, -1, times + base_ns) if base_ns else times for times in both)
+        return LaneTimes(lanes, names, starts, ends)
 
     def kinds_of(self, events: LaneTimes) -> _Codes:
         """Of events the first key of their lanes, where that is a number."""
@@ -105,44 +130,22 @@ class Numbers:
 
     def matching(self, pattern: re.Pattern[str]) -> npt.NDArray[np.bool_]:
         """For each number: does its name match?"""
-        return np.array([bool(pattern.search(name)) for name in self._codes], dtype=bool)
+        return np.array([bool(pattern.search(name or "")) for name in self._codes], dtype=bool)
 
 
-def _shortened(name: Any) -> str:
-    return name[:NAME_CHARACTERS] if isinstance(name, str) else OTHER if isinstance(name, tuple) else ""
+def _shortened(name: Any) -> str | None:
+    return name[:NAME_CHARACTERS] if isinstance(name, str) else OTHER if isinstance(name, tuple) else None
 
 
-def _ns_of_all(values: Sequence[Any]) -> Times:
-    """Whole ns of microseconds, numbers or texts; -1 where one is neither."""
-    us = pl.Series(values, dtype=pl.String, strict=False).cast(pl.Decimal(38, 3), strict=False)
-    ns = us.to_physical().cast(pl.Int64, strict=False)  # thousandths
-    if ns.null_count():  # polars takes no blanks around a number, and of old no exponent
-        ns = pl.Series([whole_ns(value, US) for value in values], dtype=pl.Int64)
-    times: Times = ns.fill_null(-1).to_numpy()
-    return times
-
-
-def divide(trace: DeviceTrace, table: EventTable, events: LaneTimes, computing: int, why_lost: str) -> None:
-    """Set what a trace has of events whose lane says what they are: kind `computing`, or the next one of collectives,
-    which are called by their group, or "".
+def divide(trace: DeviceTrace, table: EventTable, events: LaneTimes, why_lost: str, **kinds: int) -> None:
+    """Set these of a trace, each of the events whose lane has this kind as its first key; single collectives are called
+    by their group.
     """
-    names, stretches = table.names.all(), (CoveredTime(), CoveredTime())
-    kinds = table.kinds_of(events)
-    for kind, covered in enumerate(stretches, computing):
-        mine = events.of(kinds == kind)
-        covered.extend(mine.starts, mine.ends)
-    trace.computing, trace.communicating = (covered.told() for covered in stretches)
-    has_group = np.array([bool(name) for name in names], dtype=bool)[events.names]
-    trace.operations = named(names, events.of((kinds == computing + 1) & has_group))
-    trace.lose(why_lost, table)
-
-
-def named(names: Sequence[str], events: LaneTimes) -> NamedStretches:
-    """LaneTimes by what they are called."""
-    column = NamedColumn()
-    for code, start, end in zip(events.names.tolist(), events.starts.tolist(), events.ends.tolist()):
-        column.add(names[code], start, end)  # what has no time is left out, and was counted before
-    return column.all()
+    names, of_events = table.names.all(), table.kinds_of(events)
+    for what, kind in kinds.items():
+        mine = events.of(of_events == kind)
+        setattr(trace, what, mine.called(names) if what in ("operations", "ranges") else mine.covered().told())
+    trace.lose(why_lost, count=table.unusable)
 
 
 def key_of(value: Any) -> str | int:

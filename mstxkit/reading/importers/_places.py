@@ -31,11 +31,9 @@ _DATABASE = re.compile(r"(?:ascend_pytorch|ascend_mindspore)_profiler_(\d{1,9})\
 
 
 class FileToImport(NamedTuple):
-    """A file to read.
+    """A file to read, and what reads it.
 
     Args:
-        path: Where it is.
-        importer: That reads it.
         rank, host, pid: Whose it is, by who recorded it; None and "" where that does not say.
         companion: `communication.json` beside it, which tells transfer from waiting.
         in_name: A rank in its name or a folder's, which counts where the file itself says none.

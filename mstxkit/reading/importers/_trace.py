@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, Iterator, NamedTuple, Protocol
+from typing import Any, Iterator, NamedTuple, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -22,7 +22,6 @@ from ..intervals import Intervals, union
 Times = npt.NDArray[np.int64]
 # Of more, what touches or overlaps is one from then on; of more still, the rest is left out.
 _COMPACTED_FROM, STRETCHES_AT_MOST = 1 << 22, 1 << 26
-_BATCH = 1 << 16
 # Names beyond these are not kept: only what a run has too is ever compared.
 NAMES_AT_MOST, NAME_CHARACTERS = 1 << 16, 200
 RANGES_AT_MOST = 1 << 20
@@ -31,45 +30,31 @@ _KINDS = ("computing", "communicating", "transfer", "waiting", "spans")
 # Times beyond, and stretches longer than a day, are no times: half of them was lost.
 LATEST_NS, LONGEST_NS = 1 << 62, 86_400_000_000_000
 
+NOTHING = Intervals(np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64))
 
-class Counted(Protocol):
-    """What collects rows, and counts those of which it cannot use the times, and those that are more than it holds."""
 
-    unusable: int
-    left_out: int
+def are_usable(starts: Times, ends: Times) -> npt.NDArray[np.bool_]:
+    """Which of these stretches can be: none begins before 1970, ends before it begins, or takes a day."""
+    return np.asarray((starts >= 0) & (starts <= ends) & (ends < LATEST_NS) & (ends - starts < LONGEST_NS))
 
 
 class CoveredTime:
-    """Stretches of time of one kind, in any order, of which only what they cover together is kept.
-
-    Attributes:
-        count: So many were added.
-        unusable: So many of them end before they begin, take longer than a day, or have no time at all.
-        left_out: So many are more than can be held.
+    """Stretches of time of one kind, in any order, of which only what they cover together is kept. Of `count` that were
+    added so many are `unusable`, by `are_usable` or without any time, and `left_out`, more than can be held.
 
     *Cost*: 16 bytes for each that touches no other one.
     """
 
-    def __init__(self) -> None:
-        self._starts: list[int] = []
-        self._ends: list[int] = []
-        self._parts: list[Intervals] = []
+    def __init__(self, starts: Times = NOTHING.starts, ends: Times = NOTHING.ends) -> None:
+        self._parts = [NOTHING]
         self._kept, self._next = 0, _COMPACTED_FROM
         self.count = self.unusable = self.left_out = 0
-
-    def add(self, start_ns: int, end_ns: int) -> None:
-        """One stretch; an empty one covers nothing."""
-        self._starts.append(start_ns)
-        self._ends.append(end_ns)
-        if len(self._starts) >= _BATCH:
-            self._flush_times()
+        self.extend(starts, ends)
 
     def extend(self, starts: Times, ends: Times) -> None:
-        """Many at once."""
+        """More of them; an empty one covers nothing."""
         self.count += len(starts)
-        length = ends - starts
-        sane = (starts >= 0) & (starts < LATEST_NS) & (ends > 0) & (ends < LATEST_NS)
-        sane &= (length >= 0) & (length < LONGEST_NS)
+        sane = are_usable(starts, ends) & (ends > 0)
         self.unusable += len(starts) - int(np.count_nonzero(sane))
         part = union(starts[sane], ends[sane])
         if self._kept + len(part.starts) > STRETCHES_AT_MOST:
@@ -78,83 +63,46 @@ class CoveredTime:
         self._parts.append(part)
         self._kept += len(part.starts)
         if self._kept > self._next:
-            whole = self._join_parts()
-            self._parts, self._kept = [whole], len(whole.starts)
+            self._parts = [self._join_parts()]
+            self._kept = len(self._parts[0].starts)
             self._next = max(_COMPACTED_FROM, 2 * self._kept)
-
-    def all(self) -> Intervals:
-        """What they cover."""
-        self._flush_times()
-        self._parts = [self._join_parts()]
-        return self._parts[0]
 
     def told(self) -> Intervals | None:
         """What they cover; None where there were some, and none of them has a usable time: then nothing is known."""
-        whole = self.all()
-        return None if self.count and self.count == self.unusable + self.left_out else whole
-
-    def _flush_times(self) -> None:
-        if self._starts:
-            both = [[time if 0 <= time < LATEST_NS else -1 for time in times] for times in (self._starts, self._ends)]
-            self._starts, self._ends = [], []
-            self.extend(*np.array(both, dtype=np.int64))
+        return None if self.count and self.count == self.unusable + self.left_out else self._join_parts()
 
     def _join_parts(self) -> Intervals:
-        if not self._parts:
-            return NOTHING
         return union(*(np.concatenate([part[at] for part in self._parts]) for at in (0, 1)))
-
-
-NOTHING = Intervals(np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64))
 
 
 class NamedStretches(NamedTuple):
     """Ranges or collectives, in the order in which they began: `names[codes[i]]` from `starts[i]` to `ends[i]`."""
 
     names: list[str]
-    codes: npt.NDArray[np.int32]
+    codes: npt.NDArray[Any]
     starts: Times
     ends: Times
 
-    def of(self, code: int) -> tuple[Times, Times]:
+    @classmethod
+    def of(cls, names: Sequence[str | None], codes: npt.NDArray[Any], starts: Times, ends: Times) -> NamedStretches:
+        """In any order; those without a name or a usable time, and those beyond the limit, are left out."""
+        short = ["" if name is None else name[:NAME_CHARACTERS] for name in names]
+        numbers = {name: number for number, name in enumerate(dict.fromkeys(short))}
+        has_name = np.array([name is not None for name in names], dtype=bool)[codes]
+        kept = np.flatnonzero(has_name & are_usable(starts, ends))[:RANGES_AT_MOST]
+        kept = kept[np.lexsort((ends[kept], starts[kept]))]
+        of_rows = np.array([numbers[name] for name in short], dtype=np.int32)[codes[kept]]
+        used, own_codes = np.unique(of_rows, return_inverse=True)
+        every = list(numbers)
+        return cls([every[number] for number in used.tolist()], own_codes, starts[kept], ends[kept])
+
+    def called(self, code: int) -> tuple[Times, Times]:
         """Begins and ends of those of one name."""
         mine = self.codes == code
         return self.starts[mine], self.ends[mine]
 
 
-class NamedColumn:
-    """Collects `NamedStretches`; names are cut, and beyond the limits left out."""
-
-    def __init__(self) -> None:
-        self._codes_of: dict[str, int] = {}
-        self._rows: list[tuple[int, int, int]] = []
-        self.unusable = self.left_out = 0
-
-    def add(self, name: str, start_ns: int, end_ns: int) -> None:
-        """One; ends before begins, and times out of all reason, are left out."""
-        if not (0 <= start_ns <= end_ns < LATEST_NS and end_ns - start_ns < LONGEST_NS):
-            self.unusable += 1
-            return
-        if len(self._rows) >= RANGES_AT_MOST:
-            self.left_out += 1
-            return
-        name = name[:NAME_CHARACTERS]
-        code = self._codes_of.get(name)
-        if code is None:
-            if len(self._codes_of) >= NAMES_AT_MOST:
-                self.left_out += 1
-                return
-            code = self._codes_of[name] = len(self._codes_of)
-        self._rows.append((code, start_ns, end_ns))
-
-    def all(self) -> NamedStretches:
-        """All of them, by begin."""
-        rows = np.array(self._rows, dtype=np.int64).reshape(-1, 3)
-        rows = rows[np.lexsort((rows[:, 2], rows[:, 1]))]
-        return NamedStretches(list(self._codes_of), rows[:, 0].astype(np.int32), rows[:, 1], rows[:, 2])
-
-
-NO_NAMES = NamedColumn().all()
+NO_NAMES = NamedStretches.of([], NOTHING.starts, *NOTHING)
 
 
 class BoundedCollectives(NamedTuple):
@@ -224,10 +172,10 @@ class DeviceTrace:
     notes: list[str] = field(default_factory=list)
     lost: Counter[str] = field(default_factory=Counter)
 
-    def lose(self, why: str, *collected: Counted, count: int = 0) -> None:
+    def lose(self, why: str, *stretches: CoveredTime, count: int = 0) -> None:
         """Count rows that are not used; `why` follows on their number."""
-        self.lost[why] += count + sum(each.unusable for each in collected)
-        self.lost[f"{why.partition(' ')[0]} are more than can be held"] += sum(each.left_out for each in collected)
+        self.lost[why] += count + sum(each.unusable for each in stretches)
+        self.lost[f"{why.partition(' ')[0]} are more than can be held"] += sum(each.left_out for each in stretches)
 
     def leave_out_far(self) -> None:
         """Leave out what lies a day or more from ranges of the host, else from the middle of all: of another unit."""

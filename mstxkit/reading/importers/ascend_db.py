@@ -22,8 +22,8 @@ from ...errors import FormatError
 from ...store.values import small_number
 from ..folder import Damage, reason_of
 from . import Importer, _bounds
-from ._database import MAGIC, UNREADABLE, Database, is_of_nsys, opened
-from ._trace import LATEST_NS, RANGES_AT_MOST, CoveredTime, DeviceTrace, NamedColumn, text
+from ._database import MAGIC, UNREADABLE, Database, distinct_values, is_of_nsys, opened
+from ._trace import LATEST_NS, RANGES_AT_MOST, CoveredTime, DeviceTrace, NamedStretches, are_usable, text
 
 _NAME = re.compile(r"(ascend_pytorch_profiler|ascend_mindspore_profiler|msprof)(_\d{1,16})?\.db|msmonitor_.*\.db")
 _TASK, _COMPUTE, _COMM, _COMM_TASK = "TASK", "COMPUTE_TASK_INFO", "COMMUNICATION_OP", "COMMUNICATION_TASK_INFO"
@@ -35,7 +35,9 @@ _COMPUTES = re.compile(r"AI_?CORE|AI_?VEC|AIC\b|AIV\b|MIX|AI_?CPU|FFTS", re.IGNO
 _MOVED, _WAITED, _UNTOLD, _OTHER = 1, 2, 3, 4
 _MOVES = re.compile(r"memcpy|sdma|rdma|reduce|send|write|read|ub", re.IGNORECASE)
 _SIGNALS = re.compile(r"notify|record|write.?value|wait", re.IGNORECASE)
-_KINDS = ((_MOVED, _MOVES, _SIGNALS), (_WAITED, re.compile(r"wait", re.IGNORECASE), re.compile(r"(?!)")))
+_NEVER = re.compile(r"(?!)")
+_KINDS = ((_MOVED, _MOVES, _SIGNALS), (_WAITED, re.compile(r"wait", re.IGNORECASE), _NEVER))
+_BY_TYPE = (*_KINDS, (_UNTOLD, re.compile(r"^\s*(n/?a)?\s*$", re.IGNORECASE), _NEVER))
 _MARK_TYPES = "0, 3"
 _COMMUNICATION_DOMAIN = "communication"
 _Numbers = npt.NDArray[np.int64]
@@ -101,13 +103,12 @@ class _RankOfDatabase:
         trace, times, base = self._trace, self._read_times(_TASK), self._base
         if times is None:
             for table in (name for name in (_COMPUTE, _COMM_TASK) if base.column(name, "globalTaskId")):
-                Damage.of(trace.file, f"has no times of tasks (table {_TASK}), of which {table} tells").note_in(
-                    trace.damage
-                )
+                why = f"has no times of tasks (table {_TASK}), of which {table} tells"
+                Damage.of(trace.file, why).note_in(trace.damage)
             return
         computing, moving, waiting = (CoveredTime() for _ in range(3))
         try:
-            self._sort_tasks(times, computing, moving, waiting)
+            self._sort_tasks(times, computing, {_MOVED: moving, _WAITED: waiting})
         finally:
             if self._has_kernels and _COMPUTE not in self._unsure:
                 trace.computing = computing.told()
@@ -116,95 +117,84 @@ class _RankOfDatabase:
             trace.lose("tasks have no usable time and are left out", computing, moving, waiting)
 
     def _sort_tasks(
-        self, times: tuple[str, str], computing: CoveredTime, moving: CoveredTime, waiting: CoveredTime
+        self, times: tuple[str, str], computing: CoveredTime, of_collectives: dict[int, CoveredTime]
     ) -> None:
         base = self._base
         id, type = base.column(_TASK, "globalTaskId"), base.column(_TASK, "taskType")
-        has_compute = id and base.column(_COMPUTE, "globalTaskId")
-        compute = _TaskIds(np.sort(base.all_numbers(_COMPUTE, "globalTaskId")[:, 0]) if has_compute else _NOTHING)
-        communication = self._of_collectives(id)
-        types = _NOTHING if len(compute.ids) or not type else self._find_types(_COMPUTES)
+        has_compute, communication = id and base.column(_COMPUTE, "globalTaskId"), self._find_collectives(id)
+        compute = _TaskIds(base.all_numbers(_COMPUTE, "globalTaskId")[:, 0] if has_compute else _NOTHING)
+        types = [] if len(compute.ids) or not type else self._find_types(_COMPUTES)
         if not id and not type:
             self._trace.notes.append("its tasks have no type: all of them count as computing")
-        elif not len(compute.ids) and not len(types):
+        elif not len(compute.ids) and not types:
             self._has_kernels = False
             self._trace.notes.append("it was recorded without kernels (level none): nobody knows what was free")
         has_untold = bool(type) and _UNTOLD in communication.kinds
         by_type = {kind: self._find_types(*patterns) for kind, *patterns in _KINDS} if has_untold else {}
-        columns = (*times, id or times[0], type if has_untold or len(types) else times[0])
+        columns = (*times, id or times[0], type if has_untold or types else times[0])
         for rows in base.numbers(_TASK, *columns, where=self._of_device(_TASK)):
             self._trace.events += len(rows)
             starts, ends, ids, of_type = np.ascontiguousarray(rows.T)
             if self._has_kernels:
-                every = _are_among(of_type, types) if len(types) else np.ones(len(rows), dtype=bool)
-                chosen = compute.kinds_of(ids) > 0 if len(compute.ids) else every
+                chosen = np.isin(of_type, types) if types else np.ones(len(rows), dtype=bool)
+                chosen = compute.kinds_of(ids) > 0 if len(compute.ids) else chosen
                 computing.extend(starts[chosen], ends[chosen])
-            kinds = communication.kinds_of(ids) if len(communication.ids) else _NOTHING
-            for kind, stretches in ((_MOVED, moving), (_WAITED, waiting)):
-                chosen = kinds == kind
-                if by_type:
-                    chosen |= (kinds == _UNTOLD) & _are_among(of_type, by_type[kind])
-                stretches.extend(starts[: len(kinds)][chosen], ends[: len(kinds)][chosen])
-        if len(communication.ids) and not moving.count and not waiting.count:
+            kinds = communication.kinds_of(ids)
+            for kind, stretches in of_collectives.items():
+                kinds[(kinds == _UNTOLD) & np.isin(of_type, by_type.get(kind, []))] = kind
+                stretches.extend(starts[kinds == kind], ends[kinds == kind])
+        if len(communication.ids) and not any(stretches.count for stretches in of_collectives.values()):
             self._trace.notes.append("its tasks of collectives do not say what they did: moved data, or waited")
-        self._count_ids({_COMPUTE: compute, _COMM_TASK: communication})
+        self._count_ids(_COMPUTE, compute, 0)
+        self._count_ids(_COMM_TASK, communication, int(np.isin(communication.ids, compute.ids).sum()))
 
-    def _count_ids(self, every: dict[str, _TaskIds]) -> None:
-        for table, ids in every.items():
-            if not len(ids.ids):
-                continue
-            # How many tasks, or rows about tasks, have the id of one before them, and how many ids no task has.
-            times = np.bincount(np.concatenate([_NOTHING, *ids.places]), minlength=len(ids.ids))
-            is_first = np.append(True, ids.ids[1:] != ids.ids[:-1])
-            doubled = int(np.maximum(times - 1, 0).sum()) + int(np.count_nonzero(~is_first))
-            missing = int(np.count_nonzero(is_first & (times == 0)))
-            doubled += int(np.isin(ids.ids, every[_COMPUTE].ids).sum()) if table != _COMPUTE else 0
-            self._unsure |= {table} if doubled else set()
-            why = f"rows of {_TASK} or {table} have the id of another one: which is meant is not known"
-            self._trace.lost[why] += doubled
-            if self._device is None:
-                self._trace.lost[f"rows of {table} have no task: when they ran is not known"] += missing
+    def _count_ids(self, table: str, tasks: _TaskIds, doubled: int) -> None:
+        """How many tasks, or rows about tasks, have the id of one before them, and how many ids no task has."""
+        is_first = np.append(True, tasks.ids[1:] != tasks.ids[:-1])[: len(tasks.ids)]
+        doubled += int(np.maximum(tasks.times - 1, 0).sum()) + int(np.count_nonzero(~is_first))
+        self._unsure |= {table} if doubled else set()
+        why = f"rows of {_TASK} or {table} have the id of another one: which is meant is not known"
+        self._trace.lost[why] += doubled
+        if self._device is None:
+            missing = int(np.count_nonzero(is_first & (tasks.times == 0)))
+            self._trace.lost[f"rows of {table} have no task: when they ran is not known"] += missing
 
-    def _of_collectives(self, id: str) -> _TaskIds:
+    def _find_collectives(self, id: str) -> _TaskIds:
         """What each task of a collective did, as far as COMMUNICATION_TASK_INFO tells; at level 0 it does not."""
         if not id or not all(self._base.column(_COMM_TASK, name) for name in ("globalTaskId", "taskType")):
             return _TaskIds(_NOTHING)
-        rows = self._base.all_numbers(_COMM_TASK, "globalTaskId", "taskType")
-        rows = rows[np.argsort(rows[:, 0], kind="stable")]
-        types = _distinct_values(rows[:, 1])
-        names, kinds = self._base.texts(types), np.zeros(len(rows), dtype=np.int8)
-        for type in types:
-            name = names.get(type, "")
-            kind = next((kind for kind, is_one, but in _KINDS if is_one.search(name) and not but.search(name)), _OTHER)
-            kinds[rows[:, 1] == type] = _UNTOLD if name.strip().upper() in ("", "N/A", "NA") else kind
-        return _TaskIds(rows[:, 0], kinds)
+        ids, of_rows = self._base.all_numbers(_COMM_TASK, "globalTaskId", "taskType").T
+        types = distinct_values(of_rows)
+        names = self._base.texts(types)
+        kinds = [
+            next((kind for kind, is_one, but in _BY_TYPE if is_one.search(name) and not but.search(name)), _OTHER)
+            for name in (names.get(type, "") for type in types)
+        ]
+        return _TaskIds(ids, np.array(kinds, dtype=np.int8)[np.searchsorted(types, of_rows)])
 
-    def _find_types(self, pattern: re.Pattern[str], but: re.Pattern[str] | None = None) -> _Numbers:
+    def _find_types(self, pattern: re.Pattern[str], but: re.Pattern[str] | None = None) -> list[int]:
         """Values of TASK.taskType whose names match."""
         names = self._base.texts(self._base.distinct(_TASK, "taskType"))
-        chosen = (type for type, name in names.items() if pattern.search(name) and not (but and but.search(name)))
-        return np.array(sorted(chosen), dtype=np.int64)
+        return [type for type, name in names.items() if pattern.search(name) and not (but and but.search(name))]
 
     def _read_operations(self) -> None:
-        trace, stretches, column = self._trace, CoveredTime(), NamedColumn()
-        times = self._read_times(_COMM)
+        trace, stretches, times = self._trace, CoveredTime(), self._read_times(_COMM)
         is_there = times is not None
         if times is not None:
-            self._of_operations(times, stretches, column)
+            self._of_operations(times, stretches)
         if not stretches.count:
-            is_there |= self._of_communication_ranges(stretches, column)
+            is_there |= self._of_communication_ranges(stretches)
         if is_there:
             trace.communicating = stretches.told()
         elif self._base.column(_COMM_TASK, "globalTaskId"):
             why = f"has no table {_COMM}, of which {_COMM_TASK} tells: nobody knows what communicated"
             Damage.of(trace.file, why).note_in(trace.damage)
         elif trace.computing is not None:
-            trace.communicating = stretches.all()
+            trace.communicating = stretches.told()
             trace.notes.append("it has no table of collectives: what they took, if there were any, counts as free")
         trace.lose("collectives have no usable time and are left out", stretches)
-        trace.operations = column.all()
 
-    def _of_operations(self, times: tuple[str, str], stretches: CoveredTime, column: NamedColumn) -> None:
+    def _of_operations(self, times: tuple[str, str], stretches: CoveredTime) -> None:
         if self._device is not None and not self._base.column(_COMM, "deviceId"):
             self._trace.notes.append("its collectives do not say of which device they are: they are left out")
             return
@@ -213,38 +203,36 @@ class _RankOfDatabase:
         rows = self._base.all_numbers(_COMM, *times, group or times[0], name or times[0], where=where)
         self._trace.events += len(rows)
         stretches.extend(rows[:, 0], rows[:, 1])
-        names = self._base.texts(_distinct_values(rows[:, 2])) if group else {}
-        operations = self._base.texts(_distinct_values(rows[:, 3])) if name else {}
-        of_all = {code for code, operation in operations.items() if _bounds.needs_all(operation)}
-        for start, end, code, operation in rows[:RANGES_AT_MOST].tolist():
-            if code in names and operation in of_all:
-                column.add(names[code], start, end)
+        if group and name:
+            operations = self._base.texts(distinct_values(rows[:, 3]))
+            of_all = [code for code, operation in operations.items() if _bounds.needs_all(operation)]
+            named = rows[:RANGES_AT_MOST][np.isin(rows[:RANGES_AT_MOST, 3], of_all)]
+            self._trace.operations = self._base.called(named[:, 2], named[:, 0], named[:, 1])
 
-    def _of_communication_ranges(self, stretches: CoveredTime, column: NamedColumn) -> bool:
+    def _of_communication_ranges(self, stretches: CoveredTime) -> bool:
         """Device parts of the mstx ranges that torch_npu puts around each collective: tasks of the same connection."""
         needed = ("message", "domainId", "connectionId")
         times = self._read_times(_TASK)
-        if times is None or not all(self._base.column(_MSTX, name) for name in needed):
-            return False
-        if not self._base.column(_TASK, "connectionId"):
-            return False
-        rows = self._base.all_numbers(_MSTX, *needed)
-        domains = self._base.texts(_distinct_values(rows[:, 1]))
-        ours = [id for id, name in domains.items() if name == _COMMUNICATION_DOMAIN]
-        rows = rows[np.isin(rows[:, 1], ours)]
+        has_all = all(self._base.column(_MSTX, name) for name in needed) and self._base.column(_TASK, "connectionId")
+        rows = self._base.all_numbers(_MSTX, *needed) if times and has_all else np.zeros((0, 3), dtype=np.int64)
+        rows = rows[self._is_of_communication(rows[:, 1])]
         rows = rows[np.unique(rows[:, 2], return_index=True)[1]]
-        if not len(rows):
+        if times is None or not len(rows):
             return False
-        messages = self._base.texts(_distinct_values(rows[:, 0]))
+        parts = [np.zeros((0, 3), dtype=np.int64)]
         for part in self._base.numbers(_TASK, *times, "connectionId", where=self._of_device(_TASK)):
-            mine = part[_are_among(part[:, 2], rows[:, 2])]
-            stretches.extend(mine[:, 0], mine[:, 1])
-            codes = rows[np.searchsorted(rows[:, 2], mine[:, 2]), 0].tolist()
-            for (start, end, _), code in zip(mine.tolist(), codes):
-                message = messages.get(code, "")
-                if (group := _group_in(message)) and _bounds.needs_all(message):
-                    column.add(group, start, end)
+            place = _place_in(rows[:, 2], part[:, 2])
+            parts.append(np.column_stack((part[:, :2], place))[place >= 0])
+            stretches.extend(*parts[-1][:, :2].T)
+        starts, ends, place = np.concatenate(parts).T
+        messages = self._base.texts(distinct_values(rows[:, 0]))
+        groups = [_group_in(messages.get(code, "")) for code in rows[:, 0].tolist()]
+        self._trace.operations = NamedStretches.of(groups, place, starts, ends)
         return True
+
+    def _is_of_communication(self, domains: _Numbers) -> npt.NDArray[np.bool_]:
+        names = self._base.texts(distinct_values(domains))
+        return np.isin(domains, [id for id, name in names.items() if name == _COMMUNICATION_DOMAIN])
 
     def _host_ranges(self) -> None:
         times, base = self._read_times(_MSTX), self._base
@@ -255,55 +243,48 @@ class _RankOfDatabase:
         columns = (*times, "message", domain or "message", thread or "message")
         rows = base.all_numbers(_MSTX, *columns, where=where)[:RANGES_AT_MOST]
         self._trace.events += len(rows)
-        names = base.texts(_distinct_values(rows[:, 2:4].ravel() if domain else rows[:, 2]))
-        column = NamedColumn()
-        for start, end, message, of, _ in rows.tolist():
-            if message in names and not (domain and names.get(of) == _COMMUNICATION_DOMAIN):
-                column.add(names[message], start, end)
-        self._trace.ranges = column.all()
-        self._trace.lose("ranges of the host have no usable time", column)
+        own = rows[~self._is_of_communication(rows[:, 3])] if domain else rows
+        self._trace.ranges = base.called(own[:, 2], own[:, 0], own[:, 1])
+        unusable = int(np.count_nonzero(~are_usable(own[:, 0], own[:, 1])))
+        self._trace.lose("ranges of the host have no usable time", count=unusable)
         if thread and len(rows):
             self._trace.pid = small_number(int(rows[0, 4]) >> 32) or None
 
 
-def _distinct_values(values: _Numbers) -> list[int]:
-    """Each value once, in order. numpy's own `unique` hashes, which takes ten times as long for a million of few."""
-    ordered = np.sort(values)
-    is_new = np.append(True, ordered[1:] != ordered[:-1])[: len(ordered)]
-    return [int(value) for value in ordered[is_new]]
-
-
-def _are_among(values: _Numbers, ordered: _Numbers) -> npt.NDArray[np.bool_]:
-    """Which of these values are among others, which are in order."""
+def _place_in(ordered: _Numbers, values: _Numbers) -> _Numbers:
+    """The place of each of these values among others, which are in order; -1 where it is none of them."""
     if not len(ordered):
-        return np.zeros(len(values), dtype=bool)
+        return np.full(len(values), -1)
     place = np.minimum(np.searchsorted(ordered, values), len(ordered) - 1)
-    return np.asarray(ordered[place] == values)
+    return np.where(ordered[place] == values, place, -1)
 
 
 class _TaskIds:
-    """Ids of tasks, in order, and what each is; and which of them the table of tasks was found to have."""
+    """Ids of tasks, in order, and what each is; and how often the table of tasks was found to have it (`times`)."""
 
     def __init__(self, ids: _Numbers, kinds: npt.NDArray[np.int8] | None = None) -> None:
-        self.ids, self.kinds = ids, np.ones(len(ids), dtype=np.int8) if kinds is None else kinds
-        self.places: list[npt.NDArray[np.int32]] = []
+        order = np.argsort(ids, kind="stable")
+        own = np.ones(len(ids), dtype=np.int8) if kinds is None else kinds[order]
+        self.ids, self.kinds = ids[order], np.append(own, np.int8(0))
+        self.times = np.zeros(len(ids), dtype=np.int64)
 
     def kinds_of(self, tasks: _Numbers) -> npt.NDArray[np.int8]:
         """The kind of each of these tasks; 0 for what is none of them."""
-        place = np.minimum(np.searchsorted(self.ids, tasks), len(self.ids) - 1)
-        is_one = self.ids[place] == tasks
-        self.places.append(place[is_one].astype(np.int32))
-        return np.where(is_one, self.kinds[place], np.int8(0))
+        place = _place_in(self.ids, tasks)
+        np.add.at(self.times, place[place >= 0], 1)
+        return self.kinds[place]
 
 
-def _group_in(message: str) -> str:
+def _group_in(message: str) -> str | None:
+    """The group of a collective that everybody's data are needed for."""
     # Cut where it is long: then its end is missing, and it is no JSON any more.
     try:
         fields = json.loads(message)
+        group = text(fields.get("groupName")) if isinstance(fields, dict) else ""
     except (ValueError, RecursionError):
         match = re.search(r'"groupName"\s*:\s*"([^"\\]{1,200})"', message)
-        return match[1] if match else ""
-    return text(fields.get("groupName")) if isinstance(fields, dict) else ""
+        group = match[1] if match else ""
+    return group if group and _bounds.needs_all(message) else None
 
 
 IMPORTER = Importer(

@@ -22,7 +22,7 @@ from ...errors import FormatError
 from ...store.values import table_of
 from . import Importer, _bounds
 from ._json_stream import MS, US, read_into, whole_ns
-from ._trace import LATEST_NS, LONGEST_NS, BoundedCollectives, CoveredTime, DeviceTrace, NamedColumn
+from ._trace import LATEST_NS, LONGEST_NS, BoundedCollectives, CoveredTime, DeviceTrace, NamedStretches
 
 _TIMES, _START, _LINKS = "Communication Time Info", "Start Timestamp(us)", "Communication Bandwidth Info"
 _LENGTHS = [f"{what} Time(ms)" for what in ("Elapse", "Transit", "Wait", "Synchronization")]
@@ -32,8 +32,9 @@ _TOTAL = "Total Op Info"
 
 def read(path: Path, advance: Callable[[float], None]) -> list[DeviceTrace]:
     """One trace. FormatError: nothing in it could be read."""
-    trace, column, communicating = DeviceTrace(str(path), IMPORTER.what), NamedColumn(), CoveredTime()
+    trace = DeviceTrace(str(path), IMPORTER.what)
     rows: list[tuple[int, ...]] = []
+    groups: list[str | None] = []
 
     def take(_: str, name: str, values: list[Any]) -> None:
         for fields in values if name != _TOTAL else ():
@@ -43,16 +44,15 @@ def read(path: Path, advance: Callable[[float], None]) -> list[DeviceTrace]:
                 trace.lose("collectives have no usable time and are left out", count=1)
                 continue
             rows.append(row)
-            start, end = row[:2]
-            communicating.add(start, end)
-            if _bounds.needs_all(name):
-                column.add(name.rpartition("@")[2], start, end)
+            groups.append(name.rpartition("@")[2] if _bounds.needs_all(name) else None)
 
     read_into(trace, take, advance, {}, default=3)
     if not rows:
         raise FormatError("holds no collective with its times")
-    trace.communicating, trace.operations = communicating.told(), column.all()
-    trace.bounds = BoundedCollectives.of(*np.array(rows, dtype=np.int64).T)
+    starts, ends, *limits = np.array(rows, dtype=np.int64).T
+    trace.communicating = CoveredTime(starts, ends).told()
+    trace.operations = NamedStretches.of(groups, np.arange(len(groups)), starts, ends)
+    trace.bounds = BoundedCollectives.of(starts, ends, *limits)
     return [trace]
 
 

@@ -16,7 +16,8 @@ from ...errors import FormatError
 from ...store.values import small_number, table_of
 from . import Importer, _bounds
 from ._json_stream import opened, read_into
-from ._trace import LATEST_NS, CoveredTime, DeviceTrace, NamedColumn, text
+from ._lanes import EventTable, divide, plain_ns
+from ._trace import LATEST_NS, DeviceTrace, text
 
 # Protocols 2 to 5 begin with it; torch writes 2.
 _PICKLE = re.compile(rb"\x80[\x02-\x05]")
@@ -40,7 +41,7 @@ def read(path: Path, advance: Callable[[float], None]) -> list[DeviceTrace]:
     """One trace; its rank is what the dump says, else the number at the end of its name.
     Raises FormatError: it is a pickle, or nothing in it could be read.
     """
-    trace, stretches, column = DeviceTrace(str(path), IMPORTER.what), CoveredTime(), NamedColumn()
+    trace, table = DeviceTrace(str(path), IMPORTER.what), EventTable(plain_ns)
     with opened(path) as file:
         if _PICKLE.match(file.read(2)):
             raise FormatError(HOW_TO_JSON)
@@ -55,19 +56,20 @@ def read(path: Path, advance: Callable[[float], None]) -> list[DeviceTrace]:
                 trace.host = text(entry)
             elif first == "entries":
                 trace.events += 1
-                unfinished += not _take_entry(table_of(entry), stretches, column)
+                unfinished += not _take_entry(table_of(entry), table)
+                table.fold()
 
     read_into(trace, take, advance, {"entries": 2})
     if trace.rank is None and (match := _RANK.search(path.name)):
         trace.rank = int(match[1])
     if unfinished:
         trace.notes.append(f"{unfinished} of {trace.events} collectives do not say when they were over")
-    trace.communicating, trace.operations = stretches.told(), column.all()
-    trace.lose("collectives have no usable time and are left out", stretches)
+    why_lost = "collectives have no usable time and are left out"
+    divide(trace, table, table.all(), why_lost, communicating=0, operations=0)
     return [trace]
 
 
-def _take_entry(entry: Mapping[str, Any], stretches: CoveredTime, column: NamedColumn) -> bool:
+def _take_entry(entry: Mapping[str, Any], table: EventTable) -> bool:
     """Does it say from when to when it went on?"""
     created, began = _read_time(entry.get("time_created_ns")), _read_time(entry.get("time_discovered_started_ns"))
     over, length_ms = _read_time(entry.get("time_discovered_completed_ns")), entry.get("duration_ms")
@@ -79,11 +81,9 @@ def _take_entry(entry: Mapping[str, Any], stretches: CoveredTime, column: NamedC
     except (ValueError, OverflowError):
         length = 0
     start = max(start, over - length) if length > 0 else start
-    stretches.add(start, over)
-    group = entry.get("process_group")
+    group, is_for_all = entry.get("process_group"), _bounds.needs_all(text(entry.get("profiling_name")))
     name = group[0] if isinstance(group, list) and group else entry.get("pg_id")
-    if _bounds.needs_all(text(entry.get("profiling_name"))):
-        column.add(str(name)[:80], start, over)
+    table.add((0, 0, str(name)[:80] if is_for_all else None, start, over - start))
     return True
 
 

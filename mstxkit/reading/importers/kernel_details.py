@@ -38,11 +38,12 @@ def read(path: Path, advance: Callable[[float], None]) -> list[DeviceTrace]:
             trace.events += 1
             is_collective = bool(_COLLECTIVE_CORE.search(core[:40]) or COLLECTIVE.search(name[:200]))
             group = _GROUP.search(name[:200]) if is_collective and _bounds.needs_all(name) else None
-            rows.add((int(is_collective), 0, group[1] if group else "", start, length))
+            rows.add((int(is_collective), 0, group and group[1], start, length))
             rows.fold()
             if trace.events >= EVENTS_AT_MOST:
                 raise FormatError(f"has more than {EVENTS_AT_MOST} rows: the rest is left out")
-    divide(trace, rows, rows.all(), 0, "rows have no usable time and are left out")
+    why_lost = "rows have no usable time and are left out"
+    divide(trace, rows, rows.all(), why_lost, computing=0, communicating=1, operations=1)
     if rows.unusable == trace.events:
         raise FormatError(f"has {trace.events} rows, none of them with a usable time")
     return [trace]

@@ -16,9 +16,9 @@ import numpy.typing as npt
 
 from ...errors import FormatError
 from . import Importer
-from ._database import Database, is_of_nsys, opened
+from ._database import Database, distinct_values, is_of_nsys, opened
 from ._lanes import COLLECTIVE
-from ._trace import RANGES_AT_MOST, CoveredTime, DeviceTrace, NamedColumn, text
+from ._trace import RANGES_AT_MOST, CoveredTime, DeviceTrace, are_usable, text
 
 _KERNELS, _RANGES, _SESSION = "CUPTI_ACTIVITY_KIND_KERNEL", "NVTX_EVENTS", "TARGET_INFO_SESSION_START_TIME"
 _TEXTS, _REPORT = "StringIds", ".nsys-rep"
@@ -67,26 +67,23 @@ def _fill_trace(
     trace: DeviceTrace, base: Database, kernels: npt.NDArray[np.int64] | None, ranges: npt.NDArray[np.int64] | None,
     began_ns: int,
 ) -> None:  # fmt: skip
-    column = NamedColumn()
     if kernels is not None:
-        names = base.texts(sorted(set(kernels[:, 2].tolist())), _TEXTS)
+        names = base.texts(distinct_values(kernels[:, 2]), _TEXTS)
         of_collectives = [id for id, name in names.items() if COLLECTIVE.search(name)]
         is_collective = np.isin(kernels[:, 2], of_collectives)
-        computing, communicating = CoveredTime(), CoveredTime()
-        for stretches, rows in ((computing, kernels[~is_collective]), (communicating, kernels[is_collective])):
-            has_time = (rows[:, 0] >= 0) & (rows[:, 1] > 0)  # no kernel is over when the session begins
-            stretches.extend(*np.where(has_time, rows[:, :2].T + began_ns, -1))
+        has_time = (kernels[:, 0] >= 0) & (kernels[:, 1] > 0)  # no kernel is over when the session begins
+        starts, ends = np.where(has_time, kernels[:, :2].T + began_ns, -1)
+        computing = CoveredTime(starts[~is_collective], ends[~is_collective])
+        communicating = CoveredTime(starts[is_collective], ends[is_collective])
         trace.computing, trace.communicating = computing.told(), communicating.told()
         trace.lose("kernels have no usable time and are left out", computing, communicating)
         trace.events += len(kernels)
     if ranges is not None:
-        names = base.texts(sorted(set(ranges[:, 2].tolist())), _TEXTS)
-        for start, end, name, _ in ranges.tolist():
-            if name in names:
-                column.add(names[name], start + began_ns if start >= 0 else -1, end + began_ns)
+        starts, ends = np.where(ranges[:, 0] >= 0, ranges[:, 0] + began_ns, -1), ranges[:, 1] + began_ns
+        trace.ranges = base.called(ranges[:, 2], starts, ends, _TEXTS)
         trace.events += len(ranges)
-        trace.lose("ranges of the host have no usable time", column)
-    trace.ranges = column.all()
+        unusable = int(np.count_nonzero(~are_usable(starts, ends)))
+        trace.lose("ranges of the host have no usable time", count=unusable)
 
 
 IMPORTER = Importer("nsys export", is_of_nsys, read)

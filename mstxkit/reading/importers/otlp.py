@@ -19,21 +19,22 @@ from ...store.values import list_of, small_number, table_of
 from ..folder import Damage
 from . import Importer
 from ._json_stream import UNPACKABLE, VALUE_CHARACTERS, opened, read_into
-from ._trace import LATEST_NS, CoveredTime, DeviceTrace, NamedColumn, text
+from ._lanes import EventTable, divide, plain_ns
+from ._trace import LATEST_NS, DeviceTrace, text
 
 _RANK_KEYS = ("mstxkit.rank", "rank", "process.rank", "distributed.rank")
-_RANKS_AT_MOST, _LOST = 100_000, "spans have no usable time and are left out"
+_RANKS_AT_MOST = 100_000
 
 
 def read(path: Path, advance: Callable[[float], None]) -> list[DeviceTrace]:
     """One trace for each rank that its resources name. FormatError: nothing in it could be read."""
-    by_rank: dict[int | None, tuple[DeviceTrace, CoveredTime, NamedColumn]] = {}
+    by_rank: dict[int | None, tuple[DeviceTrace, EventTable]] = {}
     whole = DeviceTrace(str(path), IMPORTER.what)
 
     def take(resource: Any) -> None:
         for rank, host, pid, span in _spans_of(table_of(resource)):
             if rank not in by_rank and len(by_rank) < _RANKS_AT_MOST:
-                by_rank[rank] = DeviceTrace(str(path), IMPORTER.what, rank, host, pid), CoveredTime(), NamedColumn()
+                by_rank[rank] = DeviceTrace(str(path), IMPORTER.what, rank, host, pid), EventTable(plain_ns)
             if rank in by_rank:
                 _take_span(span, *by_rank[rank])
 
@@ -50,10 +51,9 @@ def read(path: Path, advance: Callable[[float], None]) -> list[DeviceTrace]:
         _take_lines(whole, take, advance)
     if not by_rank:
         raise FormatError("holds no span", offset=whole.damage[0].offset if whole.damage else 0)
-    for trace, stretches, ranges in by_rank.values():
-        trace.spans, trace.ranges = stretches.told(), ranges.all()
-        trace.lose(_LOST, stretches)
-    traces = [trace for trace, _, _ in by_rank.values()]
+    for trace, table in by_rank.values():
+        divide(trace, table, table.all(), "spans have no usable time and are left out", spans=0, ranges=0)
+    traces = [trace for trace, _ in by_rank.values()]
     traces[0].damage += whole.damage
     return traces
 
@@ -103,15 +103,12 @@ def _number(value: Any) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
-def _take_span(span: dict[str, Any], trace: DeviceTrace, stretches: CoveredTime, ranges: NamedColumn) -> None:
-    start, end = (_number(span.get(key)) for key in ("startTimeUnixNano", "endTimeUnixNano"))
+def _take_span(span: dict[str, Any], trace: DeviceTrace, table: EventTable) -> None:
+    start, end = (_number(span.get(key)) or 0 for key in ("startTimeUnixNano", "endTimeUnixNano"))
     trace.events += 1
-    if start is None or end is None or not 0 < start <= end < LATEST_NS:
-        trace.lose(_LOST, count=1)
-        return
-    stretches.add(start, end)
-    if isinstance(span.get("name"), str):
-        ranges.add(span["name"], start, end)
+    times = (start, end - start) if 0 < start <= end < LATEST_NS else (-1, 0)
+    table.add((0, 0, span.get("name"), *times))
+    table.fold()
 
 
 IMPORTER = Importer("OTLP", lambda path, head: b'"resourceSpans"' in head[:4096], read)

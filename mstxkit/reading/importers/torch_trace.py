@@ -20,7 +20,7 @@ import numpy as np
 from ...store.values import small_number, table_of
 from . import Importer, _bounds, trace_view
 from ._json_stream import read_into
-from ._lanes import COLLECTIVE, EventTable, divide, named
+from ._lanes import COLLECTIVE, EventTable, divide
 from ._trace import LATEST_NS, NAMES_AT_MOST, DeviceTrace, text
 
 _KERNEL, _OPERATOR, _ANNOTATION = "kernel", "cpu_op", "user_annotation"
@@ -87,9 +87,9 @@ class _TraceReading:
             if kind == _RANGE and self.trace.pid is None:
                 self.trace.pid = small_number(event.get("pid"))
             elif kind in _COLLECTIVES:
-                name = table_of(event.get("args")).get(_GROUP) if _bounds.needs_all(name) else None
+                name = (table_of(event.get("args")).get(_GROUP) or None) if _bounds.needs_all(name) else None
             self.trace.events += 1
-            self._events.add((kind, 0, name if kind in _NAMED else "", event.get("ts"), event.get("dur")))
+            self._events.add((kind, 0, name if kind in _NAMED else None, event.get("ts"), event.get("dur")))
         self._events.fold()
 
     def _kind_of(self, category: str, name: str) -> int:
@@ -105,15 +105,13 @@ class _TraceReading:
         return kind
 
     def finished(self) -> DeviceTrace:
-        trace, events = self.trace, self._events.all()
-        starts, ends = (np.where(times < 0, -1, times + self._base_ns) for times in (events.starts, events.ends))
-        events = events._replace(starts=starts, ends=ends)
+        trace, events = self.trace, self._events.all(self._base_ns)
         kinds = self._events.kinds_of(events)
         where = _KERNELS if np.isin(kinds, (_KERNELS, _KERNELS + 1)).any() else _ON_CPU
         if where == _ON_CPU:
             trace.notes.append("it has no kernels: operators on the CPU count as computing")
-        divide(trace, self._events, events, where, "events have no usable time and are left out")
-        trace.ranges = named(self._events.names.all(), events.of(kinds == _RANGE))
+        kind_of = {"computing": where, "communicating": where + 1, "operations": where + 1, "ranges": _RANGE}
+        divide(trace, self._events, events, "events have no usable time and are left out", **kind_of)
         return trace
 
 

@@ -21,8 +21,8 @@ import numpy.typing as npt
 from ...store.values import table_of
 from . import Importer, _bounds
 from ._json_stream import read_into
-from ._lanes import EventTable, LaneTimes, key_of, named
-from ._trace import NAME_CHARACTERS, NAMES_AT_MOST, NO_NAMES, CoveredTime, DeviceTrace, NamedStretches
+from ._lanes import EventTable, LaneTimes, key_of
+from ._trace import NAME_CHARACTERS, NAMES_AT_MOST, CoveredTime, DeviceTrace, NamedStretches
 
 _NAME = re.compile(r"trace_view\.json(\.gz)?|msprof(_slice)?_\d+.*\.json")
 _CPU = "CPU OP"  # MindSpore's, where it has no NPU
@@ -99,8 +99,9 @@ class _ViewReading:
     def finished(self) -> DeviceTrace:
         trace, has_overlap = self.trace, _OVERLAP in self._processes.values()
         events, ranges = self._events.all(), self._ranges.all()
-        trace.ranges = named(self._ranges.names.all(), ranges)
-        trace.lose("events have no usable time and are left out", self._events, self._ranges)
+        trace.ranges = ranges.called(self._ranges.names.all())
+        unusable = self._events.unusable + self._ranges.unusable
+        trace.lose("events have no usable time and are left out", count=unusable)
         if has_overlap:
             trace.computing = self._lanes_of(events, (_OVERLAP,), _COMPUTING).told()
             trace.communicating = self._lanes_of(events, (_OVERLAP,), _COMMUNICATING).told()
@@ -134,23 +135,16 @@ class _ViewReading:
         chosen = self._events.names.matching(pattern) ^ are_others
         if but is not None:
             chosen &= ~self._events.names.matching(but)
-        stretches = CoveredTime()
-        if len(events.lanes):
-            mine = events.of(self._lanes_on(processes)[events.lanes] & chosen[events.names])
-            stretches.extend(mine.starts, mine.ends)
-        return stretches
+        return events.of(self._lanes_on(processes)[events.lanes] & chosen[events.names]).covered()
 
     def _read_operations(self, events: LaneTimes) -> NamedStretches:
         """Single collectives; the group is part of their name (`hcom_allReduce__<group>_<number>_…`)."""
-        names = self._events.names.all()
         groups = [
-            _GROUP.search(name) if _OPERATION.search(name) and _bounds.needs_all(name) else None for name in names
+            _GROUP.search(name) if name and _OPERATION.search(name) and _bounds.needs_all(name) else None
+            for name in self._events.names.all()
         ]
-        is_one = np.array([group is not None for group in groups], dtype=bool)
-        if not len(events.lanes):
-            return NO_NAMES
-        mine = events.of(self._lanes_on(_COLLECTIVES, but="Plane")[events.lanes] & is_one[events.names])
-        return named([group[1] if group else "" for group in groups], mine)
+        mine = events.of(self._lanes_on(_COLLECTIVES, but="Plane")[events.lanes])
+        return mine.called([group and group[1] for group in groups])
 
 
 IMPORTER = Importer(

@@ -14,17 +14,15 @@ import numpy as np
 
 from mstxkit.reading.importers import _clock_fit
 from mstxkit.reading.importers._clock_fit import FEW_RANGES, RANGES, ClockFit
-from mstxkit.reading.importers._trace import NamedColumn, NamedStretches
+from mstxkit.reading.importers._trace import NamedStretches
 
 HOUR = 3_600_000_000_000
 Rows = list[tuple[str, int, int]]
 
 
 def column(rows: Rows) -> NamedStretches:
-    made = NamedColumn()
-    for row in rows:
-        made.add(*row)
-    return made.all()
+    starts, ends = (np.array([row[at] for row in rows], dtype=np.int64) for at in (1, 2))
+    return NamedStretches.of([name for name, _, _ in rows], np.arange(len(rows)), starts, ends)
 
 
 def steps(count: int, seed: int = 1) -> Rows:
