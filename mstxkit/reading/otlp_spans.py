@@ -34,12 +34,8 @@ _NOT_FINITE = {"inf": "Infinity", "-inf": "-Infinity", "nan": "NaN"}
 
 
 class JobSpan(NamedTuple):
-    """One span.
-
-    Args:
-        trace_id, span_id, parent_id: 16, 8 and 8 bytes; `parent_id` b"" for a root.
-        begin_ns, end_ns: Wall clock.
-        attributes: Plain values; None is left out.
+    """One span: ids of 16, 8 and 8 bytes, `parent_id` b"" for a root; times of the wall clock. What is None of the
+    attributes is left out.
     """
 
     name: str

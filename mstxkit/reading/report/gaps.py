@@ -5,19 +5,16 @@ Also profiles that were asked for and of which nothing came: a capture that reco
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import polars as pl
 from rich.console import RenderableType
 from rich.text import Text
 
 from ...store.report import EXPIRED, FAILED, REFUSED
+from ..run import Run
 from .escape import SENTENCE_LIMIT, for_terminal, shown
 from .units import size, spans
-
-if TYPE_CHECKING:
-    import polars as pl
-
-    from ..run import Run
 
 _SHOWN, _RANKS_AT_MOST = 10, 1 << 20
 _PROFILES_SHOWN, _RANKS_SHOWN = 5, 8
@@ -56,8 +53,6 @@ def lines(places: list[dict[str, Any]], absent: str = "") -> list[Text]:
 
 def failed_profiles(run: Run) -> list[dict[str, Any]]:
     """What failed, was refused or has expired, the newest first: `request`, `stage`, `state`, `reason`, `ranks`."""
-    import polars as pl
-
     named = ("request", "stage", "state", "reason")
     failed = run.escalations().filter(pl.col("state").is_in((FAILED, REFUSED, EXPIRED)))
     return failed.group_by(*named, maintain_order=True).agg(ranks="rank").reverse().to_dicts()

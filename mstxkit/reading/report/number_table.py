@@ -17,12 +17,7 @@ _NAME_LEAST, _NAME_MOST = 12, 28
 
 
 class PlainTable(Table):
-    """Without lines. Where it has more numbers than fit the terminal, its lines are longer, and nothing is cut.
-
-    Args:
-        names: Columns that wrap.
-        numbers: Columns that do not.
-    """
+    """Without lines. Where it has more numbers than fit the terminal, its lines are longer, and nothing is cut."""
 
     def __init__(self, names: Sequence[str] = (), numbers: Sequence[str] = (), has_header: bool = True) -> None:
         super().__init__(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0), show_header=has_header)
