@@ -5,6 +5,7 @@ Rows stay compact (codes instead of texts) until the vocabulary is complete; the
 
 from __future__ import annotations
 
+import re
 from typing import Any, Iterable
 
 import numpy as np
@@ -200,45 +201,38 @@ def categorical(name: str, values: list[str] | list[str | None]) -> pl.Series:
     return pl.Series(name, distinct, dtype=pl.Categorical).gather(codes)
 
 
-PATCH_SCHEMA: dict[str, Any] = {
-    "process": pl.UInt32, "rank": pl.Int32, "host": pl.String, "pid": pl.Int32, "role": pl.String,
-    **dict.fromkeys(("framework", "path", "state", "reason", "detail", "tier", "version"), pl.String),
-    "calls": pl.Int64,
-}  # fmt: skip
-PROCESS_SCHEMA: dict[str, Any] = {
-    "rank": pl.Int32, "host": pl.String, "pid": pl.Int32, "role": pl.String, "part": pl.String, "world_size": pl.Int32,
-    "start_ns": pl.Int64, "last_seen_ns": pl.Int64, "native": pl.Boolean, "dropped": pl.Int64, "coalesced": pl.Int64,
-    "faults": pl.Int64, "clock_error_ns": pl.Int64, "own_cost_ratio": pl.Float64, "state": pl.String,
-    "evicted": pl.Int64, "slots_overflowed": pl.Int64, "under": pl.String, "label": pl.String, "place": pl.String,
-    **dict.fromkeys(("attributes_lost", "names_capped", "texts_cut"), pl.Int64),
-    "clock": pl.String, "process": pl.String, "ending": pl.String, "attempt": pl.Int32, "versions": pl.String,
-}  # fmt: skip
-ESCALATION_SCHEMA: dict[str, Any] = {
-    "request": pl.String, "stage": pl.String, "rank": pl.Int32, "state": pl.String,
-    "first_step": pl.Int64, "last_step": pl.Int64, "start_ns": pl.Int64, "end_ns": pl.Int64,
-    "preset": pl.String, "folder": pl.String, "reason": pl.String,
-}  # fmt: skip
-PROFILE_SCHEMA: dict[str, Any] = {
-    "request": pl.String, "stage": pl.String, "step": pl.Int64, "rank": pl.Int32, "host": pl.String,
-    "state": pl.String, "place": pl.String, "bytes": pl.Int64, "start_ns": pl.Int64, "end_ns": pl.Int64,
-    "preset": pl.String, "folder": pl.String, "reason": pl.String,
-}  # fmt: skip
-VERDICT_SCHEMA: dict[str, Any] = {
-    "time_ns": pl.Int64, "step": pl.Int64, "kind": pl.String, "stage": pl.String, "rank": pl.Int32, "role": pl.String,
-    "since_step": pl.Int64, **dict.fromkeys(("impact_ratio", "coverage_ratio", "confidence"), pl.Float64),
-    **dict.fromkeys(("waits_for", "evidence", "next", "request"), pl.String),
-    "recurrence_ratio": pl.Float64, "group": pl.List(pl.Int32), "withdrawn": pl.String, "no_request": pl.String,
-}  # fmt: skip
-INCIDENT_SCHEMA: dict[str, Any] = {
-    "incident": pl.String, "time_ns": pl.Int64, "kind": pl.String, "stage": pl.String, "range": pl.String,
-    "rank": pl.Int32, "role": pl.String, "since_ns": pl.Int64, "waits_for": pl.String, "reports": pl.Int32,
-    "page": pl.String, "reason": pl.String,
-}  # fmt: skip
-LATENESS_SCHEMA: dict[str, Any] = {
-    "step": pl.Int64, "group": pl.String, "rank": pl.Int32, "stage": pl.String, "late_ns": pl.Int64,
-    "error_ns": pl.Int64, "source": pl.String, "role": pl.String,
-}  # fmt: skip
-TRACK_SCHEMA: dict[str, Any] = {
-    "process": pl.UInt32, "rank": pl.Int32, "host": pl.String, "pid": pl.Int32, "track": pl.Int32,
-    "thread": pl.Int64, "is_task": pl.Boolean, "name": pl.String, "is_shared": pl.Boolean,
-}  # fmt: skip
+# What a column holds follows from its name: its unit, or what it counts. All others are texts.
+_KINDS = {
+    pl.Int64: r"(.*_)?steps?|.*_ns|bytes|calls|thread|dropped|evicted|coalesced|faults|.*_(overflowed|lost|capped|cut)",
+    pl.Int32: r"(.*_)?ranks?|pid|members|trainers|rollouts|world_size|attempt|track|reports",
+    pl.Float64: r".*_(ratio|per_s)|confidence|(.*_)?tokens|responses|longest_response|last_rank_longest",
+    pl.Boolean: r"native|is_.*",
+}
+
+
+def schema(columns: str, **others: Any) -> dict[str, Any]:
+    """The types of these columns, in their order; `others`: of those whose name says something else there."""
+    kinds = {
+        column: [kind for kind, names in _KINDS.items() if re.fullmatch(names, column)] for column in columns.split()
+    }
+    return {column: others.get(column, (*kind, pl.String)[0]) for column, kind in kinds.items()}
+
+
+PATCH_SCHEMA = schema(
+    "process rank host pid role framework path state reason detail tier version calls", process=pl.UInt32
+)
+PROCESS_SCHEMA = schema(
+    "rank host pid role part world_size start_ns last_seen_ns native dropped coalesced faults clock_error_ns "
+    "own_cost_ratio state evicted slots_overflowed under label place attributes_lost names_capped texts_cut clock "
+    "process ending attempt versions"
+)
+ESCALATION_SCHEMA = schema("request stage rank state first_step last_step start_ns end_ns preset folder reason")
+PROFILE_SCHEMA = schema("request stage step rank host state place bytes start_ns end_ns preset folder reason")
+VERDICT_SCHEMA = schema(
+    "time_ns step kind stage rank role since_step impact_ratio coverage_ratio confidence waits_for evidence next "
+    "request recurrence_ratio group withdrawn no_request",
+    group=pl.List(pl.Int32),
+)
+INCIDENT_SCHEMA = schema("incident time_ns kind stage range rank role since_ns waits_for reports page reason")
+LATENESS_SCHEMA = schema("step group rank stage late_ns error_ns source role")
+TRACK_SCHEMA = schema("process rank host pid track thread is_task name is_shared", process=pl.UInt32)
