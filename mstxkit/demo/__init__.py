@@ -3,7 +3,7 @@
 | file | job |
 |---|---|
 | `loop.py` | the training loop and its ranges: the example to read first |
-| `task.py` `policy.py` `grpo.py` | what is learnt, by which network, with which loss |
+| `task.py` `policy.py` | what is learnt; by which network, with which loss |
 | `dock.py` `resharding.py` | how experience and weights move |
 | `rank.py` `launch.py` | one rank and its mishaps; all ranks, the reward curve, the profile a verdict asked for |
 

@@ -17,7 +17,7 @@ from ..processes import LOST, RUNNING
 from ..run import Run
 from ..tables import findings, split, stages, stragglers, what_if
 from ..tables.processes import DROPS
-from . import causes, devices, gaps, measuring, patch_words, step_means, step_words, waits
+from . import causes, devices, gaps, measuring, step_means, step_words, waits
 from .account import Account
 from .choice import EVERYTHING, NOTHING_SUPPOSED, ReportChoice, Supposed
 from .headline import headline, possible
@@ -54,7 +54,7 @@ def summarise(run: Run, choice: ReportChoice = EVERYTHING, supposed: Supposed = 
         "losses": _list_losses(run, processes), "coalesced": measured.coalesced,
         "incidents": findings.describe_incidents(run.path, run.id, run.damage),
         "places": places.rows(run.path, run.id, processes["process"]), "captures_failed": gaps.failed_profiles(run),
-        "autopatch": patch_words.lines(run.patches().to_dicts()),
+        "autopatch": gaps.patch_lines(run.patches().to_dicts()),
         "missing_ranks": gaps.missing(processes), "damage": [part._asdict() for part in run.damage],
     }  # fmt: skip
     return {**headline(_make_account(summary, gone), possible(run.path, run.id, gone)), **summary}

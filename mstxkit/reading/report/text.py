@@ -10,8 +10,8 @@ from rich.text import Text
 from .. import labels
 from . import devices, gaps, headline, step_words, waits
 from .escape import for_terminal, shown
+from .number_table import range_table, stage_table
 from .sentences import listed
-from .stage_table import range_table, stage_table
 from .units import counted, duration, spans
 
 RANK_LIMIT = 8
