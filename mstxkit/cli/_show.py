@@ -7,7 +7,7 @@ import os
 import sys
 import time
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Callable, Iterator, Mapping, NoReturn, Sequence
+from typing import TYPE_CHECKING, Any, Callable, Iterator, Mapping, NoReturn
 
 from ..reading.report.escape import for_terminal
 
@@ -38,15 +38,11 @@ def console() -> Console:
     return output
 
 
-def table(*columns: str, right: Sequence[str] = (), has_header: bool = True, **options: Any) -> PlainTable:
-    """A table of these columns, `options` are rich's for them; numbers, in those on the `right`, never wrap."""
+def table(*columns: str, **options: Any) -> PlainTable:
+    """A table of these columns."""
     from ..reading.report.number_table import PlainTable
 
-    made = PlainTable(has_header=has_header)
-    for name in columns:
-        number: dict[str, Any] = {"justify": "right", "no_wrap": True} if name in right else {}
-        made.add_column(name, **{"overflow": "fold", **options, **number})
-    return made
+    return PlainTable(*columns, **options)
 
 
 def stop(message: str, status: int) -> NoReturn:

@@ -9,7 +9,6 @@ import typer
 
 from ..errors import MstxkitError
 from ..reading.report.escape import for_rich, for_terminal
-from ..reading.report.number_table import PlainTable
 from ..reading.report.units import duration
 from . import FOUND_WRONG, _run_folder, _show
 
@@ -96,7 +95,8 @@ def _print_rows(imported: list[Any]) -> None:
     lines = means.sort("stage", "rank", pl.col("file").cast(pl.Int64)).to_dicts()
     spans = ("spans",) if any(row["spans_ns"] is not None for row in lines) else ()
     whose = ("file",) if len({(row["stage"], row["rank"]) for row in lines}) < len(lines) else ()
-    table = PlainTable(["stage", *whose], ["rank", "steps", "recorded", *devices.PARTS, *spans])
+    numbers = ("rank", "steps", "recorded", *devices.PARTS, *spans)
+    table = _show.table("stage", *whose, *numbers, right=numbers)
     for row in lines[:_ROWS_SHOWN]:
         file = for_rich(Path(imported[int(row["file"])].file).name, 40)
         times = devices.texts(row, "?", (*devices.TIMES, *(f"{name}_ns" for name in spans)))

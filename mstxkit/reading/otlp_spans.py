@@ -29,6 +29,7 @@ TEXT_AT_MOST, ATTRIBUTES_AT_MOST = 500, 64
 SCOPE = "mstxkit"
 _INTERNAL = 1
 _I64 = 1 << 63
+_OF_VERDICT = ("kind", "role", "stage", "rank", "step", "since_step", "impact_ratio", "confidence")
 # JSON has no words for these: OTLP/JSON is protobuf's, which writes them so.
 _NOT_FINITE = {"inf": "Infinity", "-inf": "-Infinity", "nan": "NaN"}
 
@@ -79,13 +80,10 @@ def of_verdict(run_id: str, verdict: Verdict) -> Iterator[JobSpan]:
     words = (verdict.id, verdict.step, verdict.withdrawn != "", verdict.request)
     trace = trace_id(run_id, verdict.id)
     attributes: dict[str, Value | None] = {
-        "mstxkit.verdict": verdict.id, "mstxkit.kind": verdict.kind, "mstxkit.role": verdict.role,
-        "mstxkit.stage": verdict.stage, "mstxkit.rank": verdict.rank, "mstxkit.step": verdict.step,
-        "mstxkit.since_step": verdict.since_step, "mstxkit.impact_ratio": verdict.impact_ratio,
-        "mstxkit.confidence": verdict.confidence, "mstxkit.waits_for": verdict.waits_for or None,
-        "mstxkit.next": verdict.next or None, "mstxkit.withdrawn": verdict.withdrawn or None,
-        "mstxkit.request": verdict.request or None,
-    }  # fmt: skip
+        "mstxkit.verdict": verdict.id,
+        **{f"mstxkit.{name}": getattr(verdict, name) for name in _OF_VERDICT},
+        **{f"mstxkit.{name}": getattr(verdict, name) or None for name in ("waits_for", "next", "withdrawn", "request")},
+    }
     at_ns = verdict.time_ns
     yield JobSpan(f"verdict {verdict.kind}", trace, span_id(run_id, *words), at_ns, at_ns, attributes)
     if verdict.request:

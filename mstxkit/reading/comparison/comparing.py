@@ -142,7 +142,5 @@ def _row_as_json(row: ComparedTime) -> dict[str, Any]:
     fields = {name: part._asdict() for name, part in parts.items() if part is not None}
     for name in fields.keys() & {"time_ns", of_work}:
         fields[name].update({end: 1e9 * fields[name][end] for end in ("before", "after")})
-    return {
-        "of": row.of, "role": row.role, "stage": row.stage, "rank": row.rank, "verdict": row.verdict,
-        "waits": row.waits, "since_step": row.since_step, **fields,
-    }  # fmt: skip
+    own = ("of", "role", "stage", "rank", "verdict", "waits", "since_step")
+    return {**{name: getattr(row, name) for name in own}, **fields}

@@ -103,7 +103,8 @@ def lines(devices: list[dict[str, Any]], everything: bool) -> list[RenderableTyp
     if not devices:
         return []
     stages = grouped(devices, lambda row: str(row["stage"]))
-    table = PlainTable(["devices, of a step"], ["steps", "recorded", *PARTS])
+    numbers = ("steps", "recorded", *PARTS)
+    table = PlainTable("devices, of a step", *numbers, right=numbers)
     for stage in list(stages) if everything else list(stages)[:_STAGES_SHOWN]:
         rows, shown = stages[stage], len(stages[stage]) if everything else _RANKS_SHOWN
         for row in rows if len(rows) <= shown + 1 else rows[:shown]:

@@ -26,14 +26,15 @@ RANGES_SHOWN, RANGES_SHOWN_WITHOUT_STAGES = 3, 10
 
 
 class PlainTable(Table):
-    """Without lines. Where it has more numbers than fit the terminal, its lines are longer, and nothing is cut."""
+    """Without lines. Where it has more numbers than fit the terminal, its lines are longer, and nothing is cut.
+    `options`: of its columns, as rich has them; numbers, in those on the `right`, never wrap.
+    """
 
-    def __init__(self, names: Sequence[str] = (), numbers: Sequence[str] = (), has_header: bool = True) -> None:
+    def __init__(self, *columns: str, right: Sequence[str] = (), has_header: bool = True, **options: Any) -> None:
         super().__init__(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0), show_header=has_header)
-        for name in names:
-            self.add_column(name, overflow="fold")
-        for number in numbers:
-            self.add_column(number, justify="right", no_wrap=True)
+        for name in columns:
+            number: dict[str, Any] = {"justify": "right", "no_wrap": True} if name in right else {}
+            self.add_column(name, **{"overflow": "fold", **options, **number})
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """As wide as its numbers are. Names wrap, the longest first; columns stand closer where fewer words break."""
@@ -68,7 +69,7 @@ class NumberTable(PlainTable):
         self._has_steps = has_steps
         of_a_step = ("time\na step", "share", "times\na step") if has_steps else ("time\nin all", "times\nin all")
         headers = [header if "\n" in header else f"\n{header}" for header in (name, *of_a_step, *columns)]
-        super().__init__(headers[:1], headers[1:])
+        super().__init__(*headers, right=headers[1:])
 
     def of_a_step(self, row: dict[str, Any]) -> list[str]:
         """The cells of the first columns. What a table of steps has of what is in no step, is of no step."""
