@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 import os
-from typing import TYPE_CHECKING, Any, Mapping, NoReturn, Sequence
+import sys
+import time
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Callable, Iterator, Mapping, NoReturn
 
 from ..reading.report.escape import for_terminal
 
@@ -14,6 +17,8 @@ if TYPE_CHECKING:
     from ..reading.report.number_table import PlainTable
 
 PIPE_COLUMNS = 120
+Advance = Callable[[float], None]
+_DRAWN_EVERY_S = 0.1
 
 
 def console() -> Console:
@@ -33,15 +38,11 @@ def console() -> Console:
     return output
 
 
-def table(*columns: str, right: Sequence[str] = (), has_header: bool = True, **options: Any) -> PlainTable:
-    """A table of these columns, `options` are rich's for them; numbers, in those on the `right`, never wrap."""
+def table(*columns: str, **options: Any) -> PlainTable:
+    """A table of these columns."""
     from ..reading.report.number_table import PlainTable
 
-    made = PlainTable(has_header=has_header)
-    for name in columns:
-        number: dict[str, Any] = {"justify": "right", "no_wrap": True} if name in right else {}
-        made.add_column(name, **{"overflow": "fold", **options, **number})
-    return made
+    return PlainTable(*columns, **options)
 
 
 def stop(message: str, status: int) -> NoReturn:
@@ -63,3 +64,38 @@ def say(text: str) -> None:
 def as_json(fields: Mapping[str, Any]) -> None:
     """One object on standard output, as JSON in ASCII, with `schema`, the number of its form: 1 where it has none."""
     print(json.dumps({"schema": 1, **fields}, indent=2, default=str))
+
+
+@contextmanager
+def progress(what: str, total: float | None = None) -> Iterator[Advance]:
+    """A bar on standard error shows how far `what` has come while the body runs; in a pipe, in a file and on a dumb
+    terminal nothing does. It is gone when the body ends, however that is.
+
+    `with progress("Exporting", total=rows) as advance: advance(1000)` says that a thousand more are done: as often as
+    you like, from any one thread; it never raises. `what` is plain text; `total` is None where nobody knows.
+    """
+    try:
+        is_seen = sys.stderr.isatty() and os.environ.get("TERM") not in ("dumb", "unknown")
+    except ValueError:  # a closed stream
+        is_seen = False
+    if not is_seen:
+        yield lambda amount: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, SpinnerColumn, TaskProgressColumn, TextColumn, TimeRemainingColumn
+
+    how_far = (BarColumn(), TaskProgressColumn(), TimeRemainingColumn()) if total else (SpinnerColumn(),)
+    columns = (TextColumn("{task.description}", markup=False), *how_far)
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(what, total=total or None)
+        waiting, drawn_at = 0.0, time.monotonic()
+
+        def advance(amount: float) -> None:
+            nonlocal waiting, drawn_at
+            waiting += amount
+            now = time.monotonic()
+            if now - drawn_at >= _DRAWN_EVERY_S:
+                bar.advance(task, waiting)
+                waiting, drawn_at = 0.0, now
+
+        yield advance

@@ -19,7 +19,6 @@ from ..store.care_record import SealedCare
 from ..store.moving import Moved
 from ..store.sealed_care import take_care
 from . import FOUND_WRONG, _run_folder, _show
-from ._progress import progress
 
 if TYPE_CHECKING:
     from ..reading.dataset.compacting import Compacted
@@ -105,7 +104,7 @@ def compacted(run: Path, hosts: Optional[list[str]], remove: bool, ray: bool) ->
     from ..reading.dataset import compacting, on_ray
 
     try:
-        with progress("Compacting", None if ray else 1.0) as advance:
+        with _show.progress("Compacting", None if ray else 1.0) as advance:
             return on_ray.compact(run, remove) if ray else compacting.compact(run, hosts, remove, advance)
     except OSError as exc:
         raise MstxkitError(f"{run} cannot be compacted: {exc.strerror or exc}") from exc

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Optional
 import typer
 
 from . import FOUND_WRONG, WRONG_USE, _show
-from ._progress import progress
 
 if TYPE_CHECKING:
     from ..reading.comparison.comparing import Comparison
@@ -49,7 +48,7 @@ def compare(
     wanted = parsed(steps_before).steps, parsed(steps_after).steps
     if after is None and None in wanted:
         raise typer.BadParameter("of one run two parts are compared: give --before and --after", param_hint="B")
-    with progress("Comparing"):
+    with _show.progress("Comparing"):
         first = open_run(before)
         second = first if after is None else open_run(after)
         comparison = comparing.compared(side_of(first, wanted[0]), side_of(second, wanted[1]))

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, Iterator, Optional
 import typer
 
 from . import FOUND_WRONG, _show
-from ._progress import progress
 
 if TYPE_CHECKING:
     from ..demo.launch import DemoOutcome
@@ -63,7 +62,7 @@ def demo(
             slow_one = "none is slow" if slow is None else f"rank {slow} is made slow in {where}"
             trained = f"A small policy is trained with GRPO on {ranks} CPU ranks, {steps} steps; {slow_one}."
             typer.echo(f"{trained} Recorded into {folder}.")
-        with nullcontext() if verbose or json else progress("Training"):
+        with nullcontext() if verbose or json else _show.progress("Training"):
             outcome = run_ranks(plan)
     except PlanError as exc:
         raise typer.BadParameter(str(exc)) from None

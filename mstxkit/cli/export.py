@@ -13,8 +13,7 @@ from ..errors import ReadError
 from ..reading.exporters import FOLDER, formats
 from ..reading.report import choice
 from ..reading.report.escape import for_terminal
-from . import _output
-from ._progress import progress
+from . import _output, _show
 
 if TYPE_CHECKING:
     from ..reading.reach import Reach
@@ -66,7 +65,7 @@ def export(
     opened = open_part(run, steps, ranks, stages, since, until)
     target = output or Path(f"{run.resolve().name}{exporter.suffix}")
     with _output.whole(target, exporter.form == FOLDER) as draft:
-        with progress("Exporting", opened.files.rows_at_most() * exporter.readings) as advance:
+        with _show.progress("Exporting", opened.files.rows_at_most() * exporter.readings) as advance:
             opened.files.on_rows = advance
             count = exporter.write_to(opened, draft, **options)
         check_found(count, opened, steps=steps, ranks=ranks, stages=stages, since=since, until=until)

@@ -8,12 +8,9 @@ from typing import Any, Optional
 import typer
 
 from ..errors import MstxkitError
-from ..reading.report import devices
 from ..reading.report.escape import for_rich, for_terminal
-from ..reading.report.number_table import PlainTable
 from ..reading.report.units import duration
 from . import FOUND_WRONG, _run_folder, _show
-from ._progress import progress
 
 _PATHS_HELP = "Files, or folders with them. [default: the run's own profiles]"
 _RANK_HELP = "Whose they are, where neither a file nor its name says so."
@@ -46,7 +43,7 @@ def import_(
     else:
         sources = [source for source, _ in device.own_profiles(opened.files, run, is_limited=False)]
     size = sum(source.size for source in sources)
-    with progress("Importing", total=size) as advance:
+    with _show.progress("Importing", total=size) as advance:
         imported = _importing.import_all(opened.files, sources, advance, rank)
     for source, made in zip(sources, imported):
         if why := _importing.try_to_keep(run, opened.id, source, made):
@@ -91,13 +88,15 @@ def _print_rows(imported: list[Any]) -> None:
     import polars as pl
 
     from ..reading.importers._join import DEVICE_SCHEMA
+    from ..reading.report import devices
 
     rows = [{**row, "file": str(number)} for number, file in enumerate(imported) for row in file.rows]
     means = devices.means(pl.DataFrame(rows, schema=DEVICE_SCHEMA), "stage", "rank", "file")
     lines = means.sort("stage", "rank", pl.col("file").cast(pl.Int64)).to_dicts()
     spans = ("spans",) if any(row["spans_ns"] is not None for row in lines) else ()
     whose = ("file",) if len({(row["stage"], row["rank"]) for row in lines}) < len(lines) else ()
-    table = PlainTable(["stage", *whose], ["rank", "steps", "recorded", *devices.PARTS, *spans])
+    numbers = ("rank", "steps", "recorded", *devices.PARTS, *spans)
+    table = _show.table("stage", *whose, *numbers, right=numbers)
     for row in lines[:_ROWS_SHOWN]:
         file = for_rich(Path(imported[int(row["file"])].file).name, 40)
         times = devices.texts(row, "?", (*devices.TIMES, *(f"{name}_ns" for name in spans)))

@@ -15,7 +15,6 @@ from ..errors import MstxkitError
 from ..reading.report.escape import for_terminal
 from ..store import documents
 from . import FOUND_WRONG, _output, _show
-from ._progress import progress
 
 if TYPE_CHECKING:
     from ..reading.report.choice import ReportChoice
@@ -64,13 +63,13 @@ def report(
     supposed = choice.supposed(trainers, rollouts, flops_per_token, peak_flops)
     if html is not None:
         _output.check_file(html)
-    with progress("Reading"):
+    with _show.progress("Reading"):
         opened = open_run(run)
         document = summary.summarise(opened, chosen, supposed)
     if html is not None:
         from ..reading.page import writing
 
-        with progress("Writing the page"):
+        with _show.progress("Writing the page"):
             writing.write(opened, document, html, chosen)
     if open:
         serve(run, opened, document, chosen, port, not no_browser)
@@ -93,7 +92,7 @@ def serve(run: Path, opened: Run, document: dict[str, Any], chosen: ReportChoice
         signal.signal(number, signal.default_int_handler)
     with tempfile.TemporaryDirectory(prefix="mstxkit-page-") as folder:
         try:
-            showing = partial(progress, "Writing the trace")
+            showing = partial(_show.progress, "Writing the trace")
             served = server.serving(opened, page, pages.title(document), Path(folder), showing)
             with server.PageServer(served, port) as serving:
                 typer.echo(f"{document['headline']['verdict']}\n{serving.url}\nCtrl-C ends it.")

@@ -17,11 +17,9 @@ from ..incidents import folder
 from ..reading.endings import is_wrong
 from ..reading.folder import Damage
 from ..reading.processes import liveness
-from ..reading.report import patch_words
 from ..reading.report.escape import for_rich, for_terminal
 from ..reading.report.judged_so_far import judged_so_far
 from ..reading.report.sentences import of_incident
-from ..reading.report.text import damage_lines
 from ..reading.report.units import size
 from ..store import fate, incidents, whereabouts
 from ..store.documents import Unusable
@@ -71,11 +69,12 @@ def status(
     if run is None:
         _checks.show(json)
         return
-    from ..reading import places
-    from ..reading.report import gaps
     from ..reading.run import open_run
 
     opened = open_run(run)
+    from ..reading import places
+    from ..reading.report import gaps  # with polars: where that is not there, who opens a run says so
+
     processes = opened.processes().to_dicts()
     patches = opened.patches().drop("process").to_dicts()
     escalation = _read_escalation(opened, processes)
@@ -128,10 +127,13 @@ def _print_status(
     damage: list[dict[str, Any]],
     escalation: _Escalation,
 ) -> None:
+    from ..reading.report import gaps
+    from ..reading.report.text import damage_lines
+
     console = _show.console()
     called = {(row["host"], row["pid"]): row["label"] for row in processes if row["rank"] is None}
     console.print(_ranks.processes(processes) if processes else "No process has written to this run yet.")
-    patched = map(for_rich, patch_words.lines(patches))
+    patched = map(for_rich, gaps.patch_lines(patches))
     on_twin: list[Any] = []
     if slow := [process for process in processes if process["native"] is False]:
         hosts = sorted({process["host"] for process in slow})

@@ -1,8 +1,9 @@
-"""Start the ranks of the demo as processes of their own, see them to their end, and leave none behind."""
+"""Start the ranks of the demo as processes of their own, see them to their end, leave none behind; what came of it."""
 
 from __future__ import annotations
 
 import importlib.util
+import json
 import os
 import shutil
 import signal
@@ -12,14 +13,14 @@ import tempfile
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, NamedTuple, Sequence
 
-from mstxkit.demo import escalating
-from mstxkit.demo.curve import FILE_NAME, Learning, learning, read_rewards
-from mstxkit.demo.escalating import Escalated
 from mstxkit.errors import MissingPackageError, MstxkitError
 from mstxkit.host import apart
-from mstxkit.store import incidents, run_file
+from mstxkit.reading.run import open_run
+from mstxkit.store import incidents, run_file, verdicts
 from mstxkit.store.incidents import Incident
+from mstxkit.store.verdicts import Verdict
 
 POLL_S = 0.05
 # A collective that waits for a dead rank gives up after 30 s at the latest (`loop.join`); then the process has to end.
@@ -27,7 +28,9 @@ SURVIVORS_END_WITHIN_S = 60.0
 KILL_AFTER_RATIO = 0.6
 # A step takes less than a second here: who waits for a rank that hangs is not to wait for half a minute.
 HANG_S = 5.0
-LOG = "demo.log"
+LOG, CURVE = "demo.log", "rewards.jsonl"
+MEAN_OVER_STEPS = 5
+_NO_VERDICT = "the training was over before a verdict blamed a rank"
 
 
 class DemoError(MstxkitError):
@@ -72,6 +75,48 @@ class DemoPlan:
 
 
 @dataclass(frozen=True)
+class Learning:
+    """How far a policy came: mean reward, from 0 to 1, of the first and of the last few steps."""
+
+    steps: int
+    first_reward: float
+    final_reward: float
+
+    @property
+    def ratio(self) -> float:
+        """How many times the first reward the final one is."""
+        return self.final_reward / self.first_reward if self.first_reward else 0.0
+
+
+class Profiled(NamedTuple):
+    """What became of the request on one rank."""
+
+    rank: int
+    state: str
+    reason: str  # why it ended so
+    step: int | None  # the one that was recorded
+    folder: str | None  # of the profile; None where nothing was recorded
+
+
+class Escalated(NamedTuple):
+    """What became of the verdict that asked for a profile."""
+
+    verdict: Verdict | None = None  # None where none asked
+    reason: str = ""  # why none did
+    profiles: tuple[Profiled, ...] = ()  # of the rank that is blamed first, then of its peers
+
+    @property
+    def has_failed(self) -> bool:
+        """Was something asked for that was not recorded?"""
+        return any(profiled.state != "done" for profiled in self.profiles)
+
+    def as_json(self) -> dict[str, Any]:
+        """Plain values."""
+        profiles = [profiled._asdict() for profiled in self.profiles]
+        return {**self._asdict(), "verdict": self.verdict and self.verdict._asdict(), "profiles": profiles}
+
+
+@dataclass(frozen=True)
 class DemoOutcome:
     """What became of a plan, and what was learnt."""
 
@@ -101,7 +146,7 @@ def run_ranks(plan: DemoPlan) -> DemoOutcome:
         end_all(ranks)
         shutil.rmtree(meeting_place, ignore_errors=True)
     seconds, codes = time.monotonic() - started_s, tuple(process.returncode for process in ranks)
-    escalated = escalating.outcome(plan.run) if plan.escalate else None
+    escalated = read_escalated(plan.run) if plan.escalate else None
     return DemoOutcome(plan, codes, learning(read_rewards(plan.run)), seconds, escalated, incident)
 
 
@@ -115,7 +160,7 @@ def start_rank(plan: DemoPlan, rank: int, meeting_place: str) -> subprocess.Pope
     rendezvous = f"file://{meeting_place}/store?rank={rank}&world_size={plan.ranks}"
     command = [sys.executable, "-m", "mstxkit.demo.rank", "--rendezvous", rendezvous]
     command += ["--steps", str(plan.steps), "--seed", str(plan.seed), "--every", str(plan.every)]
-    command += ["--curve", str(plan.run / FILE_NAME), *slowness(plan, rank)]
+    command += ["--curve", str(plan.run / CURVE), *slowness(plan, rank)]
     command += [] if plan.kill_rank is None else ["--may-lose-peers"]
     command += ["--die-at", str(plan.fatal_step)] if rank == plan.kill_rank else []
     command += ["--hang-at", str(plan.fatal_step)] if rank == plan.hang_rank else []
@@ -179,3 +224,42 @@ def end_all(ranks: list[subprocess.Popen[bytes]]) -> None:
         if process.poll() is None:
             process.kill()
         process.wait()
+
+
+def learning(rewards: Sequence[float]) -> Learning:
+    """Compare the mean of the last steps with that of the first."""
+    count = min(MEAN_OVER_STEPS, len(rewards)) or 1
+    return Learning(len(rewards), sum(rewards[:count]) / count, sum(rewards[-count:]) / count)
+
+
+def read_rewards(run: Path) -> list[float]:
+    """The reward of each step that was finished; none where no step was."""
+    path = run / CURVE
+    lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+    return [json.loads(line)["reward"] for line in lines if line.endswith("}")]
+
+
+def read_escalated(run: Path) -> Escalated:
+    """What became of it. Call it when the ranks have ended. Raises: ReadError where the run cannot be read."""
+    verdict = _find_acted(run)
+    if verdict is None or verdict.stage is None:
+        reasons = [each.no_request for each in verdicts.read(run) if each.no_request]
+        return Escalated(reason=reasons[-1] if reasons else _NO_VERDICT)
+    rows = [row for row in open_run(run).escalations().to_dicts() if row["request"] == verdict.request]
+    rows.sort(key=lambda row: (row["rank"] != verdict.rank, row["rank"]))
+    profiles = (
+        Profiled(
+            row["rank"], row["state"], row["reason"], row["first_step"], row["folder"] and str(run / row["folder"])
+        )
+        for row in rows
+    )
+    return Escalated(verdict, "", tuple(profiles))
+
+
+def _find_acted(run: Path) -> Verdict | None:
+    """Of the verdicts that have asked for a profile: one that blames a rank and holds, the one that costs most.
+
+    On a laptop that has other things to do everybody is slow now and then, or one rank is, and the judge says so.
+    """
+    asked = (verdict for verdict in verdicts.read(run) if verdict.request)
+    return max(asked, key=lambda of: (of.rank is not None, not of.withdrawn, of.impact_ratio), default=None)

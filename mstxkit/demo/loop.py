@@ -27,8 +27,14 @@ from torch import Tensor
 
 from mstxkit import capture, mark, mstx_range, mstx_timer, stage, step
 from mstxkit.demo.dock import TransferDock
-from mstxkit.demo.grpo import clipped_policy_loss, group_relative_advantages, kl_to_reference
-from mstxkit.demo.policy import PolicyNet, response_log_probs, sample_responses
+from mstxkit.demo.policy import (
+    PolicyNet,
+    clipped_policy_loss,
+    group_relative_advantages,
+    kl_to_reference,
+    response_log_probs,
+    sample_responses,
+)  # fmt: skip
 from mstxkit.demo.resharding import ShardedWeights, mean_gradient
 from mstxkit.demo.task import draw_prompts, fraction_correct
 

@@ -10,7 +10,7 @@ import os
 import signal
 import threading
 import time
-from typing import Any
+from typing import Any, Callable
 
 import torch
 import torch.distributed as dist
@@ -37,26 +37,26 @@ def slow_down_behind_barrier(trainer: Trainer) -> None:
     trainer.policy.register_forward_hook(slow_gradient)
 
 
-def die_at(trainer: Trainer, fatal_step: int) -> None:
-    """SIGKILL in the first forward pass of that step's actor_update: nothing of this process runs after it."""
+def suffer_at(trainer: Trainer, fatal_step: int, mishap: Callable[[], None]) -> None:
+    """The mishap comes in the first forward pass of that step's actor_update."""
 
-    def die(*_: Any) -> None:
+    def suffer(*_: Any) -> None:
         if torch.is_grad_enabled() and current_step() == fatal_step:
-            os.kill(os.getpid(), signal.SIGKILL)
+            mishap()
 
-    trainer.policy.register_forward_hook(die)
+    trainer.policy.register_forward_hook(suffer)
 
 
-def hang_at(trainer: Trainer, hung_step: int) -> None:
-    """A lock that nobody opens, in the first forward pass of that step's actor_update."""
+def kill_itself() -> None:
+    """SIGKILL: nothing of this process runs after it."""
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def hang_for_ever() -> None:
+    """Wait for a lock that nobody opens."""
     lock = threading.Lock()
-
-    def hang(*_: Any) -> None:
-        if torch.is_grad_enabled() and current_step() == hung_step:
-            lock.acquire()
-            lock.acquire()
-
-    trainer.policy.register_forward_hook(hang)
+    lock.acquire()
+    lock.acquire()
 
 
 def parser() -> argparse.ArgumentParser:
@@ -94,10 +94,9 @@ def main() -> None:
             slow_down(trainer)
         if options.slow_behind_barrier:
             slow_down_behind_barrier(trainer)
-        if options.die_at is not None:
-            die_at(trainer, options.die_at)
-        if options.hang_at is not None:
-            hang_at(trainer, options.hang_at)
+        for step, mishap in ((options.die_at, kill_itself), (options.hang_at, hang_for_ever)):
+            if step is not None:
+                suffer_at(trainer, step, mishap)
         train(trainer, options)
 
 

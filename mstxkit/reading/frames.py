@@ -5,7 +5,8 @@ Rows stay compact (codes instead of texts) until the vocabulary is complete; the
 
 from __future__ import annotations
 
-from typing import Any, Callable, Iterable
+import re
+from typing import Any, Iterable
 
 import numpy as np
 import polars as pl
@@ -101,20 +102,18 @@ class Finisher:
     def __init__(self, processes: list[Process], vocabulary: Vocabulary) -> None:
         sites = vocabulary.sites
         self._driver = len(processes)
-        # One element a process; of rank and part one more, of a driver that waits.
-        self._by_process = {
-            "rank": pl.Series("rank", [*map(rank_of, processes), None], dtype=pl.Int32),
-            "host": categorical("host", [process.host for process in processes]),
-            "pid": pl.Series("pid", [process.pid for process in processes], dtype=pl.Int32),
-            "role": categorical("role", list(map(role_of, processes))),
-            "part": categorical("part", [*map(part_of, processes), parts.DRIVER]),
-        }
         domains, names = (categorical(name, [getattr(site, name) for site in sites]) for name in ("domain", "name"))
-        self._is_stage = pl.Series("is_stage", [site.is_stage for site in sites], dtype=pl.Boolean)
-        # What the code of a row's site, or of its stage, stands for.
-        self._by_code = {
+        # What a row's process, its owner, or the code of its site or of its stage stands for. One element a process; of
+        # rank and part one more, of a driver that waits: that is no rank's.
+        self._by_number = {
+            "rank": (pl.Series("rank", [*map(rank_of, processes), None], dtype=pl.Int32), "owner"),
+            "host": (categorical("host", [process.host for process in processes]), "process"),
+            "pid": (pl.Series("pid", [process.pid for process in processes], dtype=pl.Int32), "process"),
+            "role": (categorical("role", list(map(role_of, processes))), "process"),
+            "part": (categorical("part", [*map(part_of, processes), parts.DRIVER]), "owner"),
             "domain": (domains, "site"), "name": (names, "site"), "message": (names, "site"),
-            "is_stage": (self._is_stage, "site"), "stage": (categorical("stage", vocabulary.stages), "stage"),
+            "is_stage": (pl.Series("is_stage", [site.is_stage for site in sites], dtype=pl.Boolean), "site"),
+            "stage": (categorical("stage", vocabulary.stages), "stage"),
         }  # fmt: skip
         self._repeated: dict[str, pl.Series] = {}
 
@@ -131,7 +130,7 @@ class Finisher:
 
     def only_stages(self, rows: pl.DataFrame) -> pl.DataFrame:
         """The rows that are occurrences of a stage of their own, open ones included."""
-        return rows.filter(self._is_stage.gather(rows["site"]) & (rows["flags"] & IS_MARK == 0))
+        return rows.filter(self._by_number["is_stage"][0].gather(rows["site"]) & (rows["flags"] & IS_MARK == 0))
 
     def stage_rows(self, rows: pl.DataFrame, more: tuple[str, ...]) -> pl.DataFrame:
         """Those rows with texts, and with `process`."""
@@ -147,7 +146,7 @@ class Finisher:
         """With `owner`: whose rank and part a row has, its process's; what a controller waits for is the driver's."""
         if rows[NAMED + WAITS_FOR].null_count() == rows.height:
             return rows
-        waits = _WAITS_FOR.is_not_null()
+        waits = pl.col(NAMED + WAITS_FOR).is_not_null()
         return rows.with_columns(owner=pl.when(waits).then(self._driver).otherwise(pl.col("process")))
 
     def _pick(self, rows: pl.DataFrame, names: tuple[str, ...]) -> pl.DataFrame:
@@ -157,26 +156,16 @@ class Finisher:
 
     def _make_column(self, rows: pl.DataFrame, name: str, only: int | None) -> pl.Expr | pl.Series:
         """One column; `only`: the process of all rows, if it is one."""
-        if name in self._by_process:
-            values = self._by_process[name]
-            owner = "owner" if name in _OF_OWNER and "owner" in rows.columns else "process"
-            if only is not None and owner == "process":
-                return self._repeat_value(values, only, rows.height)
-            return pl.lit(values).gather(pl.col(owner)).alias(name)
-        if name in self._by_code:
-            values, code = self._by_code[name]
-            if code == "site" and values.n_unique() == 1:
-                return self._repeat_value(values, 0, rows.height).alias(name)
-            return pl.lit(values).gather(pl.col(code)).alias(name)
-        if name in _WORK:
-            is_number = rows[NAMED + name].dtype != pl.Boolean
-            number = pl.col(NAMED + name).cast(pl.Float64, strict=False) if is_number else pl.lit(None, pl.Float64)
-            return number.alias(name)
-        if name == WAITS_FOR:
-            return _WAITS_FOR.alias(name)
-        if name.startswith(NAMED):
-            return pl.col(name).alias(name[len(NAMED) :])
-        return _EXPRESSIONS[name]().alias(name) if name in _EXPRESSIONS else pl.col(name)
+        if name in self._by_number:
+            values, number = self._by_number[name]
+            number = "process" if number == "owner" and "owner" not in rows.columns else number
+            place = only if number == "process" else 0 if number == "site" and values.n_unique() == 1 else None
+            if place is not None:
+                return self._repeat_value(values, place, rows.height).alias(name)
+            return pl.lit(values).gather(pl.col(number)).alias(name)
+        if name in _WORK and rows[NAMED + name].dtype == pl.Boolean:
+            return pl.lit(None, pl.Float64).alias(name)
+        return _EXPRESSIONS.get(name, pl.col(name)).alias(name.removeprefix(NAMED))
 
     def _repeat_value(self, values: pl.Series, place: int, rows: int) -> pl.Series:
         """One value in all rows. Pieces that have the same one share its memory."""
@@ -186,26 +175,21 @@ class Finisher:
         return kept.head(rows)
 
 
-# A driver that waits is no rank's; the rest of a row is that of its process.
-_OF_OWNER = ("rank", "part")
-
-
-_WAITS_FOR = pl.col(NAMED + WAITS_FOR).cast(pl.String)
-
-
 def _as_needed(columns: tuple[str, ...], need: Need) -> tuple[str, ...]:
     kept = columns if need.as_json else tuple(name for name in columns if name != "attributes")
     return (*kept, *(NAMED + name for name in need.names))
 
 
-_EXPRESSIONS: dict[str, Callable[[], pl.Expr]] = {
-    "time_ns": lambda: pl.col("start_ns"),
-    "track": lambda: pl.col("track").cast(pl.Int32),
-    "depth": lambda: pl.col("depth").cast(pl.Int16),
-    "step": lambda: pl.when(pl.col("step") != NO_STEP).then(pl.col("step").cast(pl.Int64)),
-    "duration_ns": lambda: pl.when(pl.col("duration_ns") != NO_DURATION).then(pl.col("duration_ns")),
-    "open": lambda: pl.col("flags") & IS_OPEN != 0,
-    "error": lambda: pl.col("flags") & IS_ERROR != 0,
+_EXPRESSIONS = {
+    "time_ns": pl.col("start_ns"),
+    "track": pl.col("track").cast(pl.Int32),
+    "depth": pl.col("depth").cast(pl.Int16),
+    "step": pl.when(pl.col("step") != NO_STEP).then(pl.col("step").cast(pl.Int64)),
+    "duration_ns": pl.when(pl.col("duration_ns") != NO_DURATION).then(pl.col("duration_ns")),
+    "open": pl.col("flags") & IS_OPEN != 0,
+    "error": pl.col("flags") & IS_ERROR != 0,
+    WAITS_FOR: pl.col(NAMED + WAITS_FOR).cast(pl.String),
+    **{name: pl.col(NAMED + name).cast(pl.Float64, strict=False) for name in _WORK},
 }
 
 
@@ -217,45 +201,38 @@ def categorical(name: str, values: list[str] | list[str | None]) -> pl.Series:
     return pl.Series(name, distinct, dtype=pl.Categorical).gather(codes)
 
 
-PATCH_SCHEMA: dict[str, Any] = {
-    "process": pl.UInt32, "rank": pl.Int32, "host": pl.String, "pid": pl.Int32, "role": pl.String,
-    **dict.fromkeys(("framework", "path", "state", "reason", "detail", "tier", "version"), pl.String),
-    "calls": pl.Int64,
-}  # fmt: skip
-PROCESS_SCHEMA: dict[str, Any] = {
-    "rank": pl.Int32, "host": pl.String, "pid": pl.Int32, "role": pl.String, "part": pl.String, "world_size": pl.Int32,
-    "start_ns": pl.Int64, "last_seen_ns": pl.Int64, "native": pl.Boolean, "dropped": pl.Int64, "coalesced": pl.Int64,
-    "faults": pl.Int64, "clock_error_ns": pl.Int64, "own_cost_ratio": pl.Float64, "state": pl.String,
-    "evicted": pl.Int64, "slots_overflowed": pl.Int64, "under": pl.String, "label": pl.String, "place": pl.String,
-    **dict.fromkeys(("attributes_lost", "names_capped", "texts_cut"), pl.Int64),
-    "clock": pl.String, "process": pl.String, "ending": pl.String, "attempt": pl.Int32, "versions": pl.String,
-}  # fmt: skip
-ESCALATION_SCHEMA: dict[str, Any] = {
-    "request": pl.String, "stage": pl.String, "rank": pl.Int32, "state": pl.String,
-    "first_step": pl.Int64, "last_step": pl.Int64, "start_ns": pl.Int64, "end_ns": pl.Int64,
-    "preset": pl.String, "folder": pl.String, "reason": pl.String,
-}  # fmt: skip
-PROFILE_SCHEMA: dict[str, Any] = {
-    "request": pl.String, "stage": pl.String, "step": pl.Int64, "rank": pl.Int32, "host": pl.String,
-    "state": pl.String, "place": pl.String, "bytes": pl.Int64, "start_ns": pl.Int64, "end_ns": pl.Int64,
-    "preset": pl.String, "folder": pl.String, "reason": pl.String,
-}  # fmt: skip
-VERDICT_SCHEMA: dict[str, Any] = {
-    "time_ns": pl.Int64, "step": pl.Int64, "kind": pl.String, "stage": pl.String, "rank": pl.Int32, "role": pl.String,
-    "since_step": pl.Int64, **dict.fromkeys(("impact_ratio", "coverage_ratio", "confidence"), pl.Float64),
-    **dict.fromkeys(("waits_for", "evidence", "next", "request"), pl.String),
-    "recurrence_ratio": pl.Float64, "group": pl.List(pl.Int32), "withdrawn": pl.String, "no_request": pl.String,
-}  # fmt: skip
-INCIDENT_SCHEMA: dict[str, Any] = {
-    "incident": pl.String, "time_ns": pl.Int64, "kind": pl.String, "stage": pl.String, "range": pl.String,
-    "rank": pl.Int32, "role": pl.String, "since_ns": pl.Int64, "waits_for": pl.String, "reports": pl.Int32,
-    "page": pl.String, "reason": pl.String,
-}  # fmt: skip
-LATENESS_SCHEMA: dict[str, Any] = {
-    "step": pl.Int64, "group": pl.String, "rank": pl.Int32, "stage": pl.String, "late_ns": pl.Int64,
-    "error_ns": pl.Int64, "source": pl.String, "role": pl.String,
-}  # fmt: skip
-TRACK_SCHEMA: dict[str, Any] = {
-    "process": pl.UInt32, "rank": pl.Int32, "host": pl.String, "pid": pl.Int32, "track": pl.Int32,
-    "thread": pl.Int64, "is_task": pl.Boolean, "name": pl.String, "is_shared": pl.Boolean,
-}  # fmt: skip
+# What a column holds follows from its name: its unit, or what it counts. All others are texts.
+_KINDS = {
+    pl.Int64: r"(.*_)?steps?|.*_ns|bytes|calls|thread|dropped|evicted|coalesced|faults|.*_(overflowed|lost|capped|cut)",
+    pl.Int32: r"(.*_)?ranks?|pid|members|trainers|rollouts|world_size|attempt|track|reports",
+    pl.Float64: r".*_(ratio|per_s)|confidence|(.*_)?tokens|responses|longest_response|last_rank_longest",
+    pl.Boolean: r"native|is_.*",
+}
+
+
+def schema(columns: str, **others: Any) -> dict[str, Any]:
+    """The types of these columns, in their order; `others`: of those whose name says something else there."""
+    kinds = {
+        column: [kind for kind, names in _KINDS.items() if re.fullmatch(names, column)] for column in columns.split()
+    }
+    return {column: others.get(column, (*kind, pl.String)[0]) for column, kind in kinds.items()}
+
+
+PATCH_SCHEMA = schema(
+    "process rank host pid role framework path state reason detail tier version calls", process=pl.UInt32
+)
+PROCESS_SCHEMA = schema(
+    "rank host pid role part world_size start_ns last_seen_ns native dropped coalesced faults clock_error_ns "
+    "own_cost_ratio state evicted slots_overflowed under label place attributes_lost names_capped texts_cut clock "
+    "process ending attempt versions"
+)
+ESCALATION_SCHEMA = schema("request stage rank state first_step last_step start_ns end_ns preset folder reason")
+PROFILE_SCHEMA = schema("request stage step rank host state place bytes start_ns end_ns preset folder reason")
+VERDICT_SCHEMA = schema(
+    "time_ns step kind stage rank role since_step impact_ratio coverage_ratio confidence waits_for evidence next "
+    "request recurrence_ratio group withdrawn no_request",
+    group=pl.List(pl.Int32),
+)
+INCIDENT_SCHEMA = schema("incident time_ns kind stage range rank role since_ns waits_for reports page reason")
+LATENESS_SCHEMA = schema("step group rank stage late_ns error_ns source role")
+TRACK_SCHEMA = schema("process rank host pid track thread is_task name is_shared", process=pl.UInt32)

@@ -29,17 +29,14 @@ TEXT_AT_MOST, ATTRIBUTES_AT_MOST = 500, 64
 SCOPE = "mstxkit"
 _INTERNAL = 1
 _I64 = 1 << 63
+_OF_VERDICT = ("kind", "role", "stage", "rank", "step", "since_step", "impact_ratio", "confidence")
 # JSON has no words for these: OTLP/JSON is protobuf's, which writes them so.
 _NOT_FINITE = {"inf": "Infinity", "-inf": "-Infinity", "nan": "NaN"}
 
 
 class JobSpan(NamedTuple):
-    """One span.
-
-    Args:
-        trace_id, span_id, parent_id: 16, 8 and 8 bytes; `parent_id` b"" for a root.
-        begin_ns, end_ns: Wall clock.
-        attributes: Plain values; None is left out.
+    """One span: ids of 16, 8 and 8 bytes, `parent_id` b"" for a root; times of the wall clock. What is None of the
+    attributes is left out.
     """
 
     name: str
@@ -83,13 +80,10 @@ def of_verdict(run_id: str, verdict: Verdict) -> Iterator[JobSpan]:
     words = (verdict.id, verdict.step, verdict.withdrawn != "", verdict.request)
     trace = trace_id(run_id, verdict.id)
     attributes: dict[str, Value | None] = {
-        "mstxkit.verdict": verdict.id, "mstxkit.kind": verdict.kind, "mstxkit.role": verdict.role,
-        "mstxkit.stage": verdict.stage, "mstxkit.rank": verdict.rank, "mstxkit.step": verdict.step,
-        "mstxkit.since_step": verdict.since_step, "mstxkit.impact_ratio": verdict.impact_ratio,
-        "mstxkit.confidence": verdict.confidence, "mstxkit.waits_for": verdict.waits_for or None,
-        "mstxkit.next": verdict.next or None, "mstxkit.withdrawn": verdict.withdrawn or None,
-        "mstxkit.request": verdict.request or None,
-    }  # fmt: skip
+        "mstxkit.verdict": verdict.id,
+        **{f"mstxkit.{name}": getattr(verdict, name) for name in _OF_VERDICT},
+        **{f"mstxkit.{name}": getattr(verdict, name) or None for name in ("waits_for", "next", "withdrawn", "request")},
+    }
     at_ns = verdict.time_ns
     yield JobSpan(f"verdict {verdict.kind}", trace, span_id(run_id, *words), at_ns, at_ns, attributes)
     if verdict.request:

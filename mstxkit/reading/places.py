@@ -18,10 +18,7 @@ _RECORDS_AT_MOST = 1 << 62
 
 class SealedFolder(Folder):
     """The run's folder of sealed files, and those of this run on this host's own disks: each file is in it once.
-
-    Attributes:
-        only: These names, whether they are there or not: who opens one that is not finds out; None: all that are.
-        without: Names that are left out.
+    `only`: these names, whether they are there or not: who opens one that is not finds out; None: all that are.
     """
 
     def __init__(self, run: str, run_id: str) -> None:

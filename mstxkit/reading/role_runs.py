@@ -236,11 +236,7 @@ class RoleRun:
 
 
 def of_steps(steps: Iterable[RoleStep]) -> tuple[RoleRun, ...]:
-    """One for each role, by name.
-
-    Args:
-        steps: Of any roles, in any order; of two of one role and number the one with collectives counts.
-    """
+    """One for each role, by name. Of two steps of one role and number the one with collectives counts."""
     by_role: dict[str, dict[int, RoleStep]] = {}
     for step in steps:
         of_role = by_role.setdefault(step.role, {})

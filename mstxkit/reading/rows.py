@@ -61,11 +61,8 @@ Source = Union[BlockRef, livefile.BankCopy]
 
 
 class DecodedBlock(NamedTuple):
-    """Rows of a block and its texts.
-
-    Args:
-        start_ns, duration_ns: Of each row on the run's wall clock; None where only ticks are asked for.
-        unread: So many bytes of its texts are damaged.
+    """Rows of a block and its texts, of which so many bytes are damaged, `unread`; times on the run's wall clock, None
+    where only ticks are asked for.
     """
 
     columns: decode.Columns

@@ -131,7 +131,7 @@ class Run:
             >>> mstxkit.open_run("runs/exp7").ranges().select("name", "stage", "open", "error").rows()
             [('reward', 'reward', False, False)]
         """
-        return tables.recorded.ranges(self.files, attributes)
+        return self.files.ranges(attributes)
 
     def marks(self, attributes: bool | Iterable[str] = True) -> pl.DataFrame:
         """`rank, host, pid, track, step, domain, stage, message, time_ns, attributes`, process by process.
@@ -139,7 +139,7 @@ class Run:
         Args:
             attributes: As of `ranges`.
         """
-        return tables.recorded.marks(self.files, attributes)
+        return self.files.marks(attributes)
 
     def batches(self, rows: int = 1 << 17, backwards: bool = False) -> Iterator[tuple[pl.DataFrame, pl.DataFrame]]:
         """(ranges, marks) in pieces of about `rows` rows, for what must not hold a whole run in memory.
@@ -207,7 +207,7 @@ class Run:
         `name` is that of the thread in Python when it first recorded, null in runs from before it was kept. Threads
         that come one after the other may share a track, which then has the last one's name, and `is_shared`.
         """
-        return tables.recorded.tracks(self.files)
+        return self.files.tracks()
 
     def patches(self) -> pl.DataFrame:
         """`process, rank, host, pid, role, framework, path, state, reason, detail, tier, version, calls`: what became

@@ -14,12 +14,12 @@ from ..store import job_file, layout
 from ..store.dataset import MARKS, RANGES
 from ..store.job_file import JobState
 from ..store.records import NO_STEP
-from . import frames, live, opened, places, reach, replicas, sealed
+from . import frames, live, opened, places, reach, sealed
 from .dataset.joining import CompactedRows, gathered
 from .dataset.parts import CompactedParts
 from .folder import Damage, Folder, merge, run_id, unlisted
 from .opened import UnfinishedRange
-from .processes import Process, Processes, set_offsets
+from .processes import Process, Processes, rank_of, set_offsets, settle_replicas
 from .reach import Reach
 from .rows import ALL, Blocks, Need, all_sources
 from .selection import EVERYTHING, Numbers, Selection, selection
@@ -63,7 +63,7 @@ class RunFiles:
         processes.leave_out_other_programs(ranks)
         self.processes = processes.ordered()
         places.add_removed(path, self.id, self.processes)
-        replicas.settle(self.processes)
+        settle_replicas(self.processes)
         self.damage += live.losses(self.processes)
         self.damage = self._compacted.damage = merge(self.damage)
         set_offsets(self.processes, self._clocks_put_right)
@@ -191,6 +191,19 @@ class RunFiles:
             finisher = self.finisher()
             yield finisher.ranges(piece, with_process=True), finisher.marks(piece, with_process=True)
 
+    def ranges(self, attributes: bool | Iterable[str]) -> pl.DataFrame:
+        """See `Run.ranges`."""
+        need = frames.need_of(attributes)
+        pieces = list(self.pieces(need=need, kinds=(RANGES,)))  # all of them first: only then every text is known
+        finisher = self.finisher()
+        return frames.together([finisher.ranges(pieces.pop(0), need=need) for _ in range(len(pieces))])
+
+    def marks(self, attributes: bool | Iterable[str]) -> pl.DataFrame:
+        """See `Run.marks`."""
+        need = frames.need_of(attributes)
+        marked = frames.together([frames.only_marks(piece) for piece in self.pieces(need=need, kinds=(MARKS,))])
+        return self.finisher().marks(marked, need=need)
+
     def open_ranges(self) -> pl.DataFrame:
         """See `Run.open_ranges`."""
         rows = self.open_rows(ALL)  # before the finisher: only then every text is known
@@ -218,3 +231,13 @@ class RunFiles:
                 if texts is not last:
                     process.learn_texts(texts)
                 last = texts
+
+    def tracks(self) -> pl.DataFrame:
+        """See `Run.tracks`."""
+        self.learn_tracks()
+        rows = [
+            (*who, track, text.thread & (1 << 63) - 1, text.is_task, text.name or None, text.is_shared)
+            for who, texts in (((p.index, rank_of(p), p.host, p.pid), p.texts) for p in self.processes)
+            for track, text in sorted(texts.tracks.items())
+        ]
+        return pl.DataFrame(rows, schema=frames.TRACK_SCHEMA, orient="row")

@@ -14,12 +14,12 @@ import pytest
 from builders import terminals
 from builders.judged_runs import NOBODY, recorded, stage_times
 
-from mstxkit.cli import _output, _progress
+from mstxkit.cli import _output, _show
 from mstxkit.errors import MstxkitError
 
 WORK = """
 import sys, time
-from mstxkit.cli._progress import progress
+from mstxkit.cli._show import progress
 with progress("Counting [sheep]", total=3) as advance:
     for _ in range(2):
         time.sleep(0.12)
@@ -77,7 +77,7 @@ def test_comparing_shows_a_bar_on_a_terminal(tmp_path: Path) -> None:
 
 
 def test_errors_pass_through_a_bar() -> None:
-    with pytest.raises(ZeroDivisionError), _progress.progress("Counting") as advance:
+    with pytest.raises(ZeroDivisionError), _show.progress("Counting") as advance:
         advance(1 / 0)
 
 

@@ -18,7 +18,7 @@ pytest.importorskip("numpy")
 typer_testing = pytest.importorskip("typer.testing")
 
 import mstxkit.cli  # noqa: E402
-from mstxkit.cli import _verdicts  # noqa: E402
+from mstxkit.cli import top as verb  # noqa: E402
 from mstxkit.judging import desk as desk_of  # noqa: E402
 from mstxkit.judging import watching  # noqa: E402
 from mstxkit.store import batches, job_file, judge_lock, layout, run_file, settings_file, verdicts  # noqa: E402
@@ -346,7 +346,7 @@ def test_a_hang_that_is_over_is_told_once_by_who_judges_meanwhile(watched: Watch
 
 
 def test_as_json_each_verdict_is_one_object_on_one_line_with_a_schema() -> None:
-    line = _verdicts._as_json(_left()._replace(next=HOSTILE, waits_for="a\nb"))
+    line = verb._as_json(_left()._replace(next=HOSTILE, waits_for="a\nb"))
 
     assert "\n" not in line
     assert line.isascii()

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from mstxkit.demo.curve import FILE_NAME, learning, read_rewards
+from mstxkit.demo.launch import CURVE, learning, read_rewards
 
 
 def test_the_last_steps_are_compared_with_the_first() -> None:
@@ -23,6 +23,6 @@ def test_a_run_without_a_finished_step_has_learnt_nothing(tmp_path: Path) -> Non
 
 
 def test_a_line_that_a_kill_cut_off_is_left_out(tmp_path: Path) -> None:
-    (tmp_path / FILE_NAME).write_text('{"step": 0, "reward": 0.25, "kl": 0.0}\n{"step": 1, "rew')
+    (tmp_path / CURVE).write_text('{"step": 0, "reward": 0.25, "kl": 0.0}\n{"step": 1, "rew')
 
     assert read_rewards(tmp_path) == [0.25]

@@ -10,7 +10,7 @@ pytest.importorskip("polars")
 
 from builders.judged_runs import BEHIND, recorded, say, stage_times, verdict
 
-from mstxkit.demo import escalating
+from mstxkit.demo.launch import read_escalated
 
 
 def test_the_demo_tells_of_the_verdict_that_costs_most_whatever_else_its_machine_made_a_rank_suffer(
@@ -24,7 +24,7 @@ def test_the_demo_tells_of_the_verdict_that_costs_most_whatever_else_its_machine
     made = verdict(id="4" * 16, stage="actor_update", rank=1, impact_ratio=0.6, request="d" * 16)
     say(run, of_everybody, over, small, made)
 
-    told = escalating.outcome(run)
+    told = read_escalated(run)
 
     assert told.verdict is not None
     assert told.verdict.request == made.request

@@ -27,8 +27,7 @@ from builders import torch_traces
 from builders.judged_runs import say, verdict
 from builders.raw_profiles import make_msprof
 
-from mstxkit.demo import escalating
-from mstxkit.demo.escalating import Escalated
+from mstxkit.demo.launch import Escalated, read_escalated
 from mstxkit.escalation import asking
 from mstxkit.judging.acting import Acting
 from mstxkit.judging.escalations import Escalations
@@ -213,7 +212,7 @@ class Story:
         said = list(judge.consider([blames], Acting(), time.time_ns()))
         say(self.training.run, *said)
         self.training.ended(next(one.request for one in said if one.request))
-        self.demo = escalating.outcome(self.training.run)
+        self.demo = read_escalated(self.training.run)
 
 
 @pytest.fixture(scope="module")

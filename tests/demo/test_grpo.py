@@ -8,7 +8,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from mstxkit.demo.grpo import clipped_policy_loss, group_relative_advantages, kl_to_reference  # noqa: E402
+from mstxkit.demo.policy import clipped_policy_loss, group_relative_advantages, kl_to_reference  # noqa: E402
 
 
 def test_advantages_of_a_group_have_zero_mean_and_unit_deviation() -> None:

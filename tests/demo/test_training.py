@@ -24,9 +24,7 @@ from typer.testing import CliRunner  # noqa: E402
 
 from mstxkit.cli import application  # noqa: E402
 from mstxkit.demo import launch  # noqa: E402
-from mstxkit.demo.curve import Learning  # noqa: E402
-from mstxkit.demo.escalating import Escalated, Profiled  # noqa: E402
-from mstxkit.demo.launch import DemoOutcome, DemoPlan, run_ranks  # noqa: E402
+from mstxkit.demo.launch import DemoOutcome, DemoPlan, Escalated, Learning, Profiled, run_ranks  # noqa: E402
 from mstxkit.demo.policy import PolicyNet  # noqa: E402
 from mstxkit.demo.rank import SLOW_GRADIENT_S, SLOW_TOKEN_S, slow_down_behind_barrier  # noqa: E402
 from mstxkit.demo.task import draw_prompts  # noqa: E402

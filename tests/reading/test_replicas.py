@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from mstxkit.host import identity, parts
-from mstxkit.reading import attempts, replicas
-from mstxkit.reading.processes import Process
+from mstxkit.reading import attempts
+from mstxkit.reading.processes import Process, settle_replicas
 
 SECOND = 1_000_000_000
 
@@ -38,7 +38,7 @@ class Job:
                 self.add(f"{which} Worker-{rank}", core, rank=rank, under=parts.PROCESS)
 
     def keys(self) -> list[tuple[Any, ...]]:
-        replicas.settle(self.processes)
+        settle_replicas(self.processes)
         spans = [(p.identity, p.identity["start_ns"], 10**6 * SECOND) for p in self.processes]
         return [
             (who.get("rank"), who.get("role"), who.get("part"), attempt)

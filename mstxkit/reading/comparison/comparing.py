@@ -20,14 +20,8 @@ SCHEMA = 1
 
 
 class Comparison(NamedTuple):
-    """Two sides, compared.
-
-    Args:
-        before, after: The sides.
-        rows: Steps, stages and ranks that both have.
-        with_it: What else is different.
-        left_out: What could not be compared, a sentence each.
-        other_work: Do the steps of the two sides do so different work that their times say little?
+    """Two sides, compared: steps, stages and ranks that both have; what else is different `with_it`, and what could not
+    be compared, a sentence each. `other_work`: do their steps do so different work that times say little?
     """
 
     before: Side
@@ -80,7 +74,7 @@ def _check_sides(before: Side, after: Side) -> None:
                 f"{what}: no step is over in which a stage has ended; a step is what mstxkit.step() or a patched "
                 "framework counts (mstxkit report shows what there is)"
             )
-        most = max(int((lengths(steps).values > 0).sum()) for steps in side.steps.values())
+        most = max(int((lengths(steps) > 0).sum()) for steps in side.steps.values())
         if most < STEPS_NEEDED:
             needed = f"what is not at least {STEPS_NEEDED} steps long cannot be compared"
             raise ReadError(f"{what}: only {most} steps; {needed}")
@@ -148,7 +142,5 @@ def _row_as_json(row: ComparedTime) -> dict[str, Any]:
     fields = {name: part._asdict() for name, part in parts.items() if part is not None}
     for name in fields.keys() & {"time_ns", of_work}:
         fields[name].update({end: 1e9 * fields[name][end] for end in ("before", "after")})
-    return {
-        "of": row.of, "role": row.role, "stage": row.stage, "rank": row.rank, "verdict": row.verdict,
-        "waits": row.waits, "since_step": row.since_step, **fields,
-    }  # fmt: skip
+    own = ("of", "role", "stage", "rank", "verdict", "waits", "since_step")
+    return {**{name: getattr(row, name) for name in own}, **fields}

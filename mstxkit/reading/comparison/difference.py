@@ -30,13 +30,8 @@ _GRAIN = 1e-4
 
 
 class Difference(NamedTuple):
-    """Of the values after against those before.
-
-    Args:
-        before, after: Medians.
-        ratio: By which share the median is more than before: 0.05 is 5 % more.
-        low, high: Ends of its interval.
-        steps_before, steps_after: How many values there were.
+    """Of the values after against those before: medians, by which share that after is more (0.05 is 5 % more), the ends
+    of its interval, and how many values there were.
     """
 
     before: float

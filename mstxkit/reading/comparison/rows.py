@@ -6,10 +6,12 @@ from typing import Iterator, NamedTuple
 
 import numpy as np
 
+from ...judging.evidence import RoleStep
 from ...judging.meeting import left_together
+from ..role_runs import Seconds
 from . import sides
 from .difference import Difference, between, onset
-from .sides import Series, Side
+from .sides import Side
 
 # What a row is of.
 STEP, STAGE, RANK = "step", "stage", "rank"
@@ -77,56 +79,55 @@ def of_sides(before: Side, after: Side, confidence: float) -> list[ComparedTime]
     pairs = list(_pair_values(before, after))
     own = {of: 1 - (1 - confidence) / max(1, sum(pair[0] == of for pair in pairs)) for of in (STEP, STAGE, RANK)}
     rows = []
-    for of, role, stage, rank, waits, first, second, tokens in pairs:
-        if (time := between(first.values, second.values, own[of])) is None:
+    for of, role, stage, rank, waits, first, second, tokens, steps in pairs:
+        if (time := between(first, second, own[of])) is None:
             continue
-        row, each = ComparedTime(of, role, stage, rank, time, waits), second.values
+        row, each = ComparedTime(of, role, stage, rank, time, waits), second
         if tokens is not None:
-            counts = [np.where(tokens_of.values > 0, tokens_of.values, np.nan) for tokens_of in tokens]
-            each = second.values / counts[1]
-            per_token = between(first.values / counts[0], each, own[of])
-            work = between(tokens[0].values, tokens[1].values, own[of])
-            row = row._replace(tokens=work, per_token=per_token)
+            counts = [np.where(tokens_of > 0, tokens_of, np.nan) for tokens_of in tokens]
+            each = second / counts[1]
+            row = row._replace(tokens=between(*tokens, own[of]), per_token=between(first / counts[0], each, own[of]))
         if row.verdict != "alike":
             changed = row.telling  # by what has decided it
-            since = onset(changed.before, second.values if changed is row.time else each, changed.ratio)
-            row = row._replace(since_step=second.steps[since])
+            since = onset(changed.before, second if changed is row.time else each, changed.ratio)
+            row = row._replace(since_step=steps[since].step)
         rows.append(row)
     return rows
 
 
-_Pair = tuple[str, str, "str | None", "int | None", bool, Series, Series, "tuple[Series, Series] | None"]
+_Both = tuple["list[RoleStep]", "list[RoleStep]"]
+_Pair = tuple[
+    str, str, "str | None", "int | None", bool, Seconds, Seconds, "tuple[Seconds, Seconds] | None", "list[RoleStep]"
+]
 
 
 def _pair_values(before: Side, after: Side) -> Iterator[_Pair]:
-    """What is compared: of what, role, stage, rank, do they wait, values on both sides, tokens on both."""
+    """What is compared: of what, role, stage, rank, do they wait, values on both sides, tokens on both, later steps."""
     for role in (role for role in before.steps if role in after.steps):
         own = before.steps[role], after.steps[role]
-        yield STEP, role, None, None, False, sides.lengths(own[0]), sides.lengths(own[1]), sides.works(*own)
-        waiting = {stage for steps in own for _, stage in left_together(steps)}
-        here = set(sides.stages_of(own[0]))
-        for stage in (stage for stage in sides.stages_of(own[1]) if stage in here):
-            first, second = (sides.of_stage(steps, stage) for steps in own)
-            is_each = sides.is_by_member(*own, stage)
-            tokens = sides.tokens_of(own[0], stage, is_each), sides.tokens_of(own[1], stage, is_each)
-            yield STAGE, role, stage, None, stage in waiting, first, second, tokens
-            ranks = [sides.of_ranks(steps, stage) for steps in own]
-            # Where members wait, a rank is in it for as long as the work of all takes.
-            is_own = stage not in waiting and sides.is_by_own_tokens(*ranks)
-            for rank in ranks[0] if ranks[0].keys() == ranks[1].keys() and len(ranks[0]) > 1 else ():
-                (first, own_before), (second, own_after) = ranks[0][rank], ranks[1][rank]
-                work = (own_before, own_after) if is_own else tokens
-                yield RANK, role, stage, rank, stage in waiting, first, second, work
-        yield from _list_beside(role, before, after)
+        yield STEP, role, None, None, False, sides.lengths(own[0]), sides.lengths(own[1]), sides.works(*own), own[1]
+        yield from _pair_stages(role, own)
+        of_ranks = {stage for steps in own for stage in sides.stages_of(steps)}
+        for group in (group for group in before.beside if group[0] == role and group in after.beside):
+            yield from _pair_stages(role, (before.beside[group], after.beside[group]), of_ranks)
 
 
-def _list_beside(role: str, before: Side, after: Side) -> Iterator[_Pair]:
-    """Stages that only those go through who work beside the ranks' own processes."""
-    own = {stage for side in (before, after) for stage in sides.stages_of(side.steps[role])}
-    for group in (group for group in before.beside if group[0] == role and group in after.beside):
-        groups = before.beside[group], after.beside[group]
-        both = set(sides.stages_of(groups[0])) - own
-        for stage in (stage for stage in sides.stages_of(groups[1]) if stage in both):
-            first, second = (sides.of_stage(steps, stage) for steps in groups)
-            tokens = sides.tokens_of(groups[0], stage), sides.tokens_of(groups[1], stage)
-            yield STAGE, role, stage, None, False, first, second, tokens
+def _pair_stages(role: str, both: _Both, but: set[str] | None = None) -> Iterator[_Pair]:
+    """Stages that both have, and the ranks in them. Of those who work beside the ranks' own processes, stages alone,
+    and none of those `but`.
+    """
+    is_of_ranks = but is None
+    waiting = {stage for steps in both if is_of_ranks for _, stage in left_together(steps)}
+    here = set(sides.stages_of(both[0])) - (but or set())
+    for stage in (stage for stage in sides.stages_of(both[1]) if stage in here):
+        first, second = (sides.of_stage(steps, stage) for steps in both)
+        is_each = is_of_ranks and sides.is_by_member(*both, stage)
+        tokens = sides.tokens_of(both[0], stage, is_each), sides.tokens_of(both[1], stage, is_each)
+        yield STAGE, role, stage, None, stage in waiting, first, second, tokens, both[1]
+        ranks = [sides.of_ranks(steps, stage) if is_of_ranks else {} for steps in both]
+        # Where members wait, a rank is in it for as long as the work of all takes.
+        is_own = stage not in waiting and sides.is_by_own_tokens(*ranks)
+        for rank in ranks[0] if ranks[0].keys() == ranks[1].keys() and len(ranks[0]) > 1 else ():
+            (first, own_before), (second, own_after) = ranks[0][rank], ranks[1][rank]
+            work = (own_before, own_after) if is_own else tokens
+            yield RANK, role, stage, rank, stage in waiting, first, second, work, both[1]

@@ -1,4 +1,4 @@
-"""One side of a comparison: the steps of a run, or some of them, as rows of values."""
+"""One side of a comparison: the steps of a run, or some of them, as values by step: (N,), NaN where there is none."""
 
 from __future__ import annotations
 
@@ -15,13 +15,6 @@ from ..tables import role_steps
 
 # Of how far apart the tokens of ranks are, so far apart are times that follow them, at least.
 _ALIKE = 0.25
-
-
-class Series(NamedTuple):
-    """Values by step: (N,) each, steps in order; NaN where there is no value."""
-
-    steps: tuple[int, ...]
-    values: Seconds
 
 
 class Side(NamedTuple):
@@ -66,7 +59,7 @@ def side_of(run: Run, wanted: Bounds | None = None) -> Side:
     return Side(run.path, wanted, run, {role: by_group[role, own[role]] for role in own}, others, processes)
 
 
-def lengths(steps: list[RoleStep]) -> Series:
+def lengths(steps: list[RoleStep]) -> Seconds:
     """How long each step of a role takes: until the same processes begin the one with the next number; else until all
     have left its last stage. Seconds.
     """
@@ -78,10 +71,10 @@ def lengths(steps: list[RoleStep]) -> Series:
         has_others = {peer.process for peer in step.members}.isdisjoint(peer.process for peer in other.members)
         if until_next > 0 and other.step == step.step + 1 and not has_others:
             took[at] = until_next
-    return Series(tuple(step.step for step in steps), np.array(took))
+    return np.array(took)
 
 
-def of_stage(steps: list[RoleStep], stage: str) -> Series:
+def of_stage(steps: list[RoleStep], stage: str) -> Seconds:
     """How long the member that takes longest is in a stage, step by step. Seconds."""
 
     def most(step: RoleStep, at: int) -> float:
@@ -91,7 +84,7 @@ def of_stage(steps: list[RoleStep], stage: str) -> Series:
     return _by_step(steps, stage, most)
 
 
-def tokens_of(steps: list[RoleStep], stage: str, is_each: bool = False) -> Series:
+def tokens_of(steps: list[RoleStep], stage: str, is_each: bool = False) -> Seconds:
     """How many tokens all members together had in a stage, step by step, or each of those that count them, in the mean;
     NaN where nobody says so.
     """
@@ -99,10 +92,9 @@ def tokens_of(steps: list[RoleStep], stage: str, is_each: bool = False) -> Serie
     return _by_step(steps, stage, lambda step, at: _of_known(together, step.work.tokens[:, at]))
 
 
-def _by_step(steps: list[RoleStep], stage: str, value: Callable[[RoleStep, int], float]) -> Series:
+def _by_step(steps: list[RoleStep], stage: str, value: Callable[[RoleStep, int], float]) -> Seconds:
     """The value of each step by the place of a stage in it; NaN where it does not have the stage."""
-    values = [np.nan if at < 0 else value(step, at) for step, at in _at(steps, stage)]
-    return Series(tuple(step.step for step in steps), np.array(values))
+    return np.array([np.nan if at < 0 else value(step, at) for step, at in _at(steps, stage)])
 
 
 def is_by_member(before: list[RoleStep], after: list[RoleStep], stage: str) -> bool:
@@ -113,7 +105,7 @@ def is_by_member(before: list[RoleStep], after: list[RoleStep], stage: str) -> b
     return first != second
 
 
-def works(before: list[RoleStep], after: list[RoleStep]) -> tuple[Series, Series] | None:
+def works(before: list[RoleStep], after: list[RoleStep]) -> tuple[Seconds, Seconds] | None:
     """How much work each step of two sides is, 1 as much as one before; None where no stage counts tokens on both.
 
     A stage counts as its tokens do, by its share of a step's length; the rest of a step is as much work in each.
@@ -121,28 +113,24 @@ def works(before: list[RoleStep], after: list[RoleStep]) -> tuple[Series, Series
     stages = {}  # of a step's length what a stage takes, and how many tokens it has, as medians before; by member?
     for stage in stages_of(before):
         is_each = is_by_member(before, after, stage)
-        tokens = tokens_of(before, stage, is_each).values
-        shares = of_stage(before, stage).values / lengths(before).values
+        tokens = tokens_of(before, stage, is_each)
+        shares = of_stage(before, stage) / lengths(before)
         kept = (tokens > 0) & np.isfinite(shares)
-        if kept.any() and (tokens_of(after, stage).values > 0).any():
+        if kept.any() and (tokens_of(after, stage) > 0).any():
             stages[stage] = float(np.median(shares[kept])), float(np.median(tokens[kept])), is_each
-    return (_make_series(before, stages), _make_series(after, stages)) if stages else None
+    return (_weigh_steps(before, stages), _weigh_steps(after, stages)) if stages else None
 
 
-def _make_series(steps: list[RoleStep], stages: dict[str, tuple[float, float, bool]]) -> Series:
+def _weigh_steps(steps: list[RoleStep], stages: dict[str, tuple[float, float, bool]]) -> Seconds:
     whole = max(1.0, sum(share for share, _, _ in stages.values()))  # stages may overlap
     work = np.ones(len(steps))
     for stage, (share, usual, is_each) in stages.items():
-        work += share / whole * np.nan_to_num(tokens_of(steps, stage, is_each).values / usual - 1)
-    return Series(tuple(step.step for step in steps), work)
+        work += share / whole * np.nan_to_num(tokens_of(steps, stage, is_each) / usual - 1)
+    return work
 
 
-def of_ranks(steps: list[RoleStep], stage: str) -> dict[int, tuple[Series, Series]]:
-    """How long each rank is in a stage, and how many tokens it has there, step by step; NaN where nobody says so.
-
-    Seconds: the longest, where it has several processes; and the most tokens.
-    """
-    numbers = tuple(step.step for step in steps)
+def of_ranks(steps: list[RoleStep], stage: str) -> dict[int, Seconds]:
+    """(2, N) how long each rank is in a stage, of several processes the longest, and how many tokens it has there."""
     own = [{at: p.rank for at, p in enumerate(s.members) if p.rank is not None and not p.is_controller} for s in steps]
     places = {rank: place for place, rank in enumerate(sorted({rank for ranks in own for rank in ranks.values()}))}
     table = np.full((len(places), 2, len(steps)), np.nan)
@@ -151,14 +139,14 @@ def of_ranks(steps: list[RoleStep], stage: str) -> dict[int, tuple[Series, Serie
             rows, members = [places[rank] for rank in ranks.values()], list(ranks)
             values = np.stack((step.total_s[members, at], step.work.tokens[members, at]), axis=1)
             np.fmax.at(table[:, :, number], rows, values)
-    return {rank: (Series(numbers, table[row, 0]), Series(numbers, table[row, 1])) for rank, row in places.items()}
+    return {rank: table[row] for rank, row in places.items()}
 
 
-def is_by_own_tokens(*both: dict[int, tuple[Series, Series]]) -> bool:
+def is_by_own_tokens(*both: dict[int, Seconds]) -> bool:
     """May the tokens of a rank say how long it is in a stage? Not where ranks with other tokens are as long in it."""
     apart = np.zeros(2)
     for ranks in both:
-        logs = ([np.log(each.values[each.values > 0]) for each in pair] for pair in ranks.values())
+        logs = ([np.log(each[each > 0]) for each in pair] for pair in ranks.values())
         own = np.array([[_of_known(np.median, values) for values in pair] for pair in logs]).reshape(-1, 2)
         own = own[np.isfinite(own).all(axis=1)]
         apart += np.std(own, axis=0) if len(own) else 0

@@ -89,7 +89,7 @@ def _draw_table(rows: list[ComparedTime], first: str, name: Callable[[ComparedTi
     """After what is in the first column ("": nothing); with one of the time for a token where any row has one."""
     has_tokens = any(row.per_token is not None for row in rows)
     numbers = ("before", "after", "change", "between", *(("a token",) if has_tokens else ()))
-    table = PlainTable([*filter(None, [first]), "stage"], numbers)
+    table = PlainTable(*filter(None, [first]), "stage", *numbers, right=numbers)
     table.columns[0].justify = "right" if first == "rank" else "left"
     table.add_column("")
     for row in rows:

@@ -53,13 +53,8 @@ def fingerprint(script: str) -> str:
 def page(
     summary: dict[str, Any], scripted: dict[str, Any], bodies: Mapping[str, str], sources: Mapping[str, str]
 ) -> str:
-    """The whole page.
-
-    Args:
-        summary: As `summary.summarise` gives it.
-        scripted: What the page's script draws: plain values.
-        bodies: The HTML of each section, by its key in SECTIONS.
-        sources: `html`, `css`, `page`, `plotly`, compressed, with its `plotly_hash`: what the page looks like and runs.
+    """The whole page. `scripted`: plain values that its script draws; `bodies`: HTML by the keys of SECTIONS;
+    `sources`: `html`, `css`, `page`, `plotly`, compressed, with its `plotly_hash`: what it looks like and runs.
     """
     policy = (
         f"default-src 'none'; script-src {sources['plotly_hash']} {fingerprint(sources['page'])}; "

@@ -5,7 +5,7 @@ together, so that a page of 1,024 ranks stays small.
 from __future__ import annotations
 
 import base64
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -13,10 +13,8 @@ import polars as pl
 
 from ..report.escape import shown
 from ..report.units import spans
-
-if TYPE_CHECKING:
-    from ..role_runs import RoleRun
-    from ..run import Run
+from ..role_runs import RoleRun
+from ..run import Run
 
 # Of a chart at most, whatever the run has.
 STAGES_AT_MOST = 12

@@ -11,8 +11,8 @@ from ..report.no_verdict import is_too_short
 from ..report.number_table import percent
 from ..report.sentences import begun, of_incident
 from ..report.step_words import number
-from ..report.text import LOSS_WORDS
 from ..report.units import duration
+from ..tables.processes import DROPS
 from ..tables.resharding import DISPATCH, WEIGHTS
 from .document import ALL_LISTED, chart, cut, named, nothing, table, text
 from .figures import ALL, BARS_OF_RANKS
@@ -276,7 +276,7 @@ def health(summary: dict[str, Any], figures: dict[str, Any]) -> str:
     parts = ["<ul>", *(f"<li>{text(line)}</li>" for line in lines), "</ul>"]
     of_losses: Columns = {
         "process": "label", "host": "host",
-        "lost": lambda row: text(", ".join(f"{row[k]} {words}" for k, words in LOSS_WORDS.items() if row[k])),
+        "lost": lambda row: text(", ".join(f"{row[k]} {words}" for k, words in DROPS.items() if row[k])),
     }  # fmt: skip
     of_damage: Columns = {
         "file": lambda row: f"<bdi>{text(row['path'], 120)}</bdi>", "why": "reason", "at byte": "offset"

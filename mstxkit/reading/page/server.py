@@ -16,12 +16,11 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib import resources
 from pathlib import Path
 from string import Template
-from typing import TYPE_CHECKING, Callable, ContextManager, NamedTuple
+from typing import Callable, ContextManager, NamedTuple
 
+from ..exporters import load
+from ..run import Run
 from .document import fingerprint
-
-if TYPE_CHECKING:
-    from ..run import Run
 
 Showing = Callable[[float], ContextManager[Callable[[float], None]]]
 PERFETTO = "https://ui.perfetto.dev"
@@ -35,14 +34,8 @@ _NOTHING = {"Content-Length": "0", "Connection": "close"}
 
 
 class Served(NamedTuple):
-    """What is served.
-
-    Args:
-        title: HTML that names the run.
-        page: The page.
-        trace: Makes the trace, once it is asked for; where it lies. It calls what it is handed as it gets on, and ends
-            with what that raises.
-        trace_name: What it is called when it is downloaded.
+    """What is served. `title`: HTML that names the run; `trace`: makes the trace, once it is asked for; where it lies.
+    It calls what it is handed as it gets on, and ends with what that raises. `trace_name`: of what is downloaded.
     """
 
     title: str
@@ -52,12 +45,7 @@ class Served(NamedTuple):
 
 
 class PageServer(ThreadingHTTPServer):
-    """Serves one run until it is shut down.
-
-    Attributes:
-        url: Where the page is.
-        is_over: Set once it serves no more.
-    """
+    """Serves one run until it is shut down: from then on it `is_over`. `url`: where the page is."""
 
     daemon_threads = True
     allow_reuse_address = False
@@ -145,8 +133,6 @@ def serving(run: Run, page: str, title: str, folder: Path, showing: Showing) -> 
     """What is to be served of a run; its trace is written into `folder`, which is private.
     `showing`: shows how far of so many rows the trace has come; what it gives is called with how many more are done.
     """
-    from ..exporters import load
-
     exporter = load("perfetto")
     file = folder / f"trace{exporter.suffix}"
 

@@ -7,7 +7,7 @@ import gzip
 import os
 from importlib import resources
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import quote
 
 import polars as pl
@@ -16,14 +16,11 @@ from ...errors import MstxkitError
 from ...stages import BY_KEY
 from ...store import documents
 from ..report import devices
-from ..report.choice import EVERYTHING
+from ..report.choice import EVERYTHING, ReportChoice
 from ..report.escape import shown
 from ..report.units import size
+from ..run import Run
 from . import document, figures, sections, zoom
-
-if TYPE_CHECKING:
-    from ..report.choice import ReportChoice
-    from ..run import Run
 
 # Of a page, with the charts' library in it.
 BYTES_AT_MOST = 1_000_000

@@ -11,16 +11,12 @@ class Account(NamedTuple):
     """All that is known of a run, as the report's summary has it; what nobody has read is empty.
 
     Args:
-        path: The run's folder, as it was given.
         processes: Each: what names it, `attempt`, `last_seen_ns`, `state`, `how` it ended, what it was `inside` of.
-        stages: Their names.
-        longest: The one that most of a step's time goes to, and its share; None: nobody knows.
+        longest: The stage that most of a step's time goes to, and its share; None: nobody knows.
         occupancy: How much of a step nobody is in a stage, and how much one process alone is.
         fed_by: In which roles ranks wait for another role, how much of a step.
         steps: The first and the last of which there are means.
         has: Which of "ranges", "stages", "steps" it has; None: nobody has looked.
-        roles: How many it has.
-        is_running: Does it go on?
         silent: Hosts that say nothing any more of where their processes are, while others do.
     """
 

@@ -5,15 +5,13 @@ Who is waited for says a verdict, and nothing else; how long is what the run's s
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Iterable, Iterator, Mapping
+from typing import Any, Iterable, Iterator, Mapping
 
 import numpy as np
 
 from ...stages import canonical
+from ...store.verdicts import Verdict
 from ..role_runs import RoleRun
-
-if TYPE_CHECKING:
-    from ...store.verdicts import Verdict
 
 # A wait counts that is such a share of a rank's time in the stage.
 _SHARE_AT_LEAST = 0.1

@@ -40,14 +40,8 @@ class Bounds(NamedTuple):
 
 
 class ReportChoice(NamedTuple):
-    """What was asked for; None: everything.
-
-    Args:
-        steps: From the first to the last, both included.
-        ranks: Spans of ranks.
-        stages: Names in any system's words, or patterns with `*`.
-        ranges: Names, or patterns with `*`.
-        top: So many ranges of each stage.
+    """What was asked for; None: everything. Stages, in any system's words, and ranges are names or patterns with `*`;
+    `top`: so many ranges of each stage.
     """
 
     steps: Bounds | None = None
@@ -87,11 +81,8 @@ EVERYTHING = ReportChoice()
 
 
 class Supposed(NamedTuple):
-    """What no run knows, and a report can reckon with.
-
-    Args:
-        trainers, rollouts: Of an async job: what if it had so many; None: as many as there are.
-        flops: What a token takes, and what a rank can do: for the MFU.
+    """What no run knows, and a report can reckon with: an async job with so many trainers and rollouts (None: as many
+    as there are); what a token takes, and what a rank can do, for the MFU.
     """
 
     trainers: int | None = None

@@ -5,24 +5,20 @@ device ranges: of the newest steps that were profiled, and which of them to pars
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any, Mapping, NamedTuple
+from typing import Any, Mapping
 
+import polars as pl
 from rich.console import RenderableType
 from rich.text import Text
 
 from ...errors import ReadError
 from ...store.values import grouped
-from ..tables import device_entries
-from .choice import names_of
+from ..run import Run
+from ..tables import device_entries, lateness
+from .choice import ReportChoice, names_of
 from .escape import NAME_LIMIT, for_rich, shown
 from .number_table import NOTHING, PlainTable
 from .units import duration, spans
-
-if TYPE_CHECKING:
-    import polars as pl
-
-    from ..run import Run
-    from .choice import ReportChoice
 
 # What the time of a stage is divided into; transfer and waiting are parts of communicating, told or bounded.
 PARTS = ("computing", "communicating", "transfer", "waiting", "free")
@@ -36,8 +32,6 @@ def summarise(run: Run, choice: ReportChoice) -> list[dict[str, Any]]:
     """Of each stage, the longest first, and rank: `means`. *Cost*: the run's own profiles are joined the first time, a
     gigabyte of them at most.
     """
-    import polars as pl
-
     rows = run.device().filter(choice.rows())
     if choice.stages is not None:
         try:
@@ -59,7 +53,6 @@ def means(rows: pl.DataFrame, *keys: str) -> pl.DataFrame:
     guessed some. Last come `first_step, last_step, sources, clocks, error_ns`: of which steps, of what kinds of files,
     how clocks were compared, and the largest bound of each number.
     """
-    import polars as pl
 
     def mean(name: str, of_all: bool) -> pl.Expr:
         value = pl.col(name).mean().round().cast(pl.Int64)
@@ -110,7 +103,8 @@ def lines(devices: list[dict[str, Any]], everything: bool) -> list[RenderableTyp
     if not devices:
         return []
     stages = grouped(devices, lambda row: str(row["stage"]))
-    table = PlainTable(["devices, of a step"], ["steps", "recorded", *PARTS])
+    numbers = ("steps", "recorded", *PARTS)
+    table = PlainTable("devices, of a step", *numbers, right=numbers)
     for stage in list(stages) if everything else list(stages)[:_STAGES_SHOWN]:
         rows, shown = stages[stage], len(stages[stage]) if everything else _RANKS_SHOWN
         for row in rows if len(rows) <= shown + 1 else rows[:shown]:
@@ -123,44 +117,24 @@ def lines(devices: list[dict[str, Any]], everything: bool) -> list[RenderableTyp
     return [table, *more, Text(f"  from {origin(devices)}", "dim")]
 
 
-class ByDevice(NamedTuple):
-    """What one profiled step says.
-
-    Args:
-        request: Of which request; "": light capture.
-        is_parsed: False: `mstxkit profiles --analyse` has not parsed it for two ranks yet; nothing else is known then.
-        group: Whose collective it was; "": nobody is to be blamed.
-        rank: Who came last to it, by more than the bound; None: nobody did.
-        late_ns, error_ns: By how much after the first, and the bound of that.
+def find_last(run: str | os.PathLike[str], run_id: str) -> list[dict[str, Any]]:
+    """`request, stage, step, is_parsed, group, rank, late_ns, error_ns` of the newest windows, the oldest first: which
+    `rank` came last to the collective of which `group`, by more than the bound; None: nobody did, or `mstxkit profiles
+    --analyse` has not parsed it for two ranks yet. *Cost*: reads their databases.
     """
-
-    request: str
-    stage: str
-    step: int | None
-    is_parsed: bool
-    group: str = ""
-    rank: int | None = None
-    late_ns: int = 0
-    error_ns: int = 0
-
-
-def find_last(run: str | os.PathLike[str], run_id: str) -> list[ByDevice]:
-    """Of the newest windows, the oldest first; [] where nothing was profiled. *Cost*: reads their databases."""
-    from ..tables import lateness  # with numpy, which the words alone do not need
-
     latest = []
     windows = [window for window in device_entries.windows(run, run_id) if window.is_parsed or window.is_of_npu]
     for window in windows[-_WINDOWS_SHOWN:]:
-        about = ByDevice(window.request, window.stage, window.step, window.is_parsed)
+        about = {key: getattr(window, key) for key in ("request", "stage", "step", "is_parsed")}
         late = (row for row in lateness.of_device(window) if row.late_ns > row.error_ns)
-        if last := max(late, key=lambda row: row.late_ns - row.error_ns, default=None):
-            about = about._replace(group=last.group, rank=last.rank, late_ns=last.late_ns, error_ns=last.error_ns)
-        latest.append(about)
+        last = max(late, key=lambda row: row.late_ns - row.error_ns, default=None)
+        nobody = {"group": "", "rank": None, "late_ns": 0, "error_ns": 0}
+        latest.append({**about, **{key: getattr(last, key, unset) for key, unset in nobody.items()}})
     return latest
 
 
 def tell_last(latest: Mapping[str, Any], run: str) -> str:
-    """One of them, as `ByDevice._asdict` has it. Names in it come from files that anybody wrote: escape it."""
+    """One of them. Names in it come from files that anybody wrote: escape it."""
     of_step = "several steps" if latest["step"] is None else f"step {latest['step']}"
     where = f"by device ranges of {of_step} in {latest['stage']}"
     if not latest["is_parsed"]:

@@ -1,26 +1,28 @@
 """What of a run is not here: still on the disks of its hosts, removed for good, or never come; as lines of text.
 
-Also profiles that were asked for and of which nothing came: a capture that recorded nothing is a failure that is told.
+Also profiles of which nothing came: a capture that recorded nothing is a failure that is told; and what autopatch
+reached, in how many processes, whether it was called, and what is not there.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import polars as pl
 from rich.console import RenderableType
 from rich.text import Text
 
 from ...store.report import EXPIRED, FAILED, REFUSED
+from ...store.values import grouped
+from ..run import Run
 from .escape import SENTENCE_LIMIT, for_terminal, shown
+from .sentences import listed
 from .units import size, spans
-
-if TYPE_CHECKING:
-    import polars as pl
-
-    from ..run import Run
 
 _SHOWN, _RANKS_AT_MOST = 10, 1 << 20
 _PROFILES_SHOWN, _RANKS_SHOWN = 5, 8
+_PATH_LIMIT, _NAMED = 160, 4
+_REPLACED = "replaced since"
 
 
 def missing(processes: pl.DataFrame) -> str:
@@ -33,8 +35,8 @@ def missing(processes: pl.DataFrame) -> str:
 
 
 def lines(places: list[dict[str, Any]], absent: str = "") -> list[Text]:
-    """One line a host with files on its own disk, the most bytes first; one for what was removed of processes of which
-    nothing is left; one for ranks that are `missing`. Rows of `places.rows`.
+    """One line a host with files on its own disk, the most bytes first, by the rows of `places.rows`; one for what was
+    removed of processes of which nothing is left; one for ranks that are `missing`.
     """
     held = sorted((row for row in places if row["files"]), key=lambda row: -row["bytes"])
     made = []
@@ -56,8 +58,6 @@ def lines(places: list[dict[str, Any]], absent: str = "") -> list[Text]:
 
 def failed_profiles(run: Run) -> list[dict[str, Any]]:
     """What failed, was refused or has expired, the newest first: `request`, `stage`, `state`, `reason`, `ranks`."""
-    import polars as pl
-
     named = ("request", "stage", "state", "reason")
     failed = run.escalations().filter(pl.col("state").is_in((FAILED, REFUSED, EXPIRED)))
     return failed.group_by(*named, maintain_order=True).agg(ranks="rank").reverse().to_dicts()
@@ -77,3 +77,43 @@ def lines_of_profiles(failures: list[dict[str, Any]]) -> list[RenderableType]:
     if (rest := len(failures) - _PROFILES_SHOWN) > 0:
         made.append(Text(f"… and {rest} more profiles that did not come (--json lists all)", "dim"))
     return made
+
+
+def patch_lines(patches: list[dict[str, Any]]) -> list[str]:
+    """One line and more a framework, safe to show, from the rows of `Run.patches()` as dicts; nothing of a framework
+    that no process has imported, unless its version is not known.
+    """
+    by_framework = grouped(patches, lambda row: str(row["framework"]))
+    texts = [line for name, rows in sorted(by_framework.items()) for line in _of_framework(name, rows)]
+    return [for_terminal(text, 2 * _PATH_LIMIT) for text in texts]
+
+
+def _of_framework(framework: str, rows: list[dict[str, Any]]) -> list[str]:
+    applied = [row for row in rows if row["state"] == "applied"]
+    failed = {(row["path"], row["reason"], row["detail"]) for row in rows if row["state"] == "failed"}
+    paths, processes = {row["path"] for row in applied}, {(row["host"], row["pid"]) for row in applied}
+    # What some process has skipped is not in this version, or was not asked for. A path can be declared twice.
+    tried = paths | {path for path, _, _ in failed}
+    held = tried | ({row["path"] for row in rows} - {row["path"] for row in rows if row["state"] == "skipped"})
+    texts = [f"autopatch {framework}: {words}" for words in dict.fromkeys(row["version"] for row in rows) if words]
+    if not applied and not failed:
+        return [f"{line}; none of its {len({row['path'] for row in rows})} targets is in place" for line in texts]
+    counted = f"{len(paths)} of the {len(held)} targets that this version has, in {len(processes)} processes"
+    waiting = len(held - tried)
+    rest = f"; {waiting} in modules that none has imported" if waiting else ""
+    texts.append(f"autopatch {framework}: {counted}{rest}{_tell_calls(applied)}")
+    for path, reason, detail in sorted(failed):
+        why = f" {detail}" if reason == _REPLACED else f" ({detail})" if detail else ""
+        texts.append(("  " if reason == _REPLACED else "  not reached: ") + f"{path}: {reason}{why}")
+    return texts
+
+
+def _tell_calls(applied: list[dict[str, Any]]) -> str:
+    """How often those that are in place were called, of those of which that is known, and which never were."""
+    calls: dict[str, int] = {}
+    for row in applied:
+        if row["calls"] is not None:
+            calls[row["path"]] = calls.get(row["path"], 0) + row["calls"]
+    never = [path.partition(":")[2] for path, count in calls.items() if not count]
+    words = f"; in place and called {sum(calls.values())} times" if calls else ""
+    return words + (f"; in place, never called: {listed(never, ', ', _NAMED)}" if never else "")

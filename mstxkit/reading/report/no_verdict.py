@@ -107,11 +107,8 @@ def is_too_short(judged: Mapping[str, Any]) -> bool:
 
 
 def judged_live(judged_steps: Collection[int | None], has_steps: bool) -> dict[str, Any]:
-    """`judged` of a job as its judge shows it, as the summary has it.
-
-    Args:
-        judged_steps: Of each role in which ranks are compared, how many steps could lead to a verdict; None: not known.
-        has_steps: Is any step over?
+    """`judged` of a job as its judge shows it, as the summary has it. `judged_steps`: of each role in which ranks are
+    compared, how many could lead to a verdict; None: not known.
     """
     why_not = "" if judged_steps else NO_PEER if has_steps else judging.NO_STEP
     roles = [] if None in judged_steps else [{"role": "", "judged_steps": count} for count in judged_steps]

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import polars as pl
 
 from ...store import records, whereabouts
 from ...store.incidents import HANG
@@ -12,20 +14,16 @@ from ...store.values import grouped
 from .. import endings, places
 from .. import judged as judging
 from ..processes import LOST, RUNNING
+from ..run import Run
 from ..tables import findings, split, stages, stragglers, what_if
 from ..tables.processes import DROPS
-from . import causes, devices, gaps, measuring, patch_words, step_means, step_words, waits
+from . import causes, devices, gaps, measuring, step_means, step_words, waits
 from .account import Account
 from .choice import EVERYTHING, NOTHING_SUPPOSED, ReportChoice, Supposed
 from .headline import headline, possible
 from .judged_so_far import judged_so_far
 from .matters import HOST_GONE
 from .measuring import NAMES
-
-if TYPE_CHECKING:
-    import polars as pl
-
-    from ..run import Run
 
 SCHEMA = 10  # of the form of the summary as JSON; 9 had `killed` apart from `endings`, and no `matters`
 # Hosts say every 5 s where their processes are.
@@ -35,13 +33,8 @@ _WAITS_OF_STEPS = 200
 
 
 def summarise(run: Run, choice: ReportChoice = EVERYTHING, supposed: Supposed = NOTHING_SUPPOSED) -> dict[str, Any]:
-    """Steps, stages by rank, ranges, own cost, endings, losses, coalesced ranges and damage of `run`.
-
-    Stages and ranges are those of the `choice`; verdicts, what ended how, what was lost and what is damaged is of the
-    whole run.
-
-    Raises:
-        ReadError: nothing in the run answers to the choice, or to a part of it, or tells of what is supposed.
+    """Stages and ranges are those of the `choice`; verdicts, what ended how, what was lost and what is damaged are of
+    the whole run. Raises ReadError: nothing in it answers to the choice, or to a part, or tells of what is supposed.
     """
     processes = run.processes()
     measured = measuring.measured(run, processes, choice)
@@ -55,13 +48,13 @@ def summarise(run: Run, choice: ReportChoice = EVERYTHING, supposed: Supposed = 
         "chosen": choice.as_json(), "chosen_words": str(choice), "supposed": supposed.as_json(), **judged,
         "step_time": measured.step_time, **step_means.summarise(run, supposed), "stages": measured.stages,
         "ranges": measured.ranges, "devices": devices.summarise(run, choice),
-        "by_devices": [latest._asdict() for latest in devices.find_last(run.path, run.id)],
+        "by_devices": devices.find_last(run.path, run.id),
         "waits": waits.summarise(run, measured.waiting, processes.select(NAMES).to_dicts(), choice.steps),
         "own_cost": _own_cost(processes), "endings": _list_endings(gone),
         "losses": _list_losses(run, processes), "coalesced": measured.coalesced,
         "incidents": findings.describe_incidents(run.path, run.id, run.damage),
         "places": places.rows(run.path, run.id, processes["process"]), "captures_failed": gaps.failed_profiles(run),
-        "autopatch": patch_words.lines(run.patches().to_dicts()),
+        "autopatch": gaps.patch_lines(run.patches().to_dicts()),
         "missing_ranks": gaps.missing(processes), "damage": [part._asdict() for part in run.damage],
     }  # fmt: skip
     return {**headline(_make_account(summary, gone), possible(run.path, run.id, gone)), **summary}
@@ -139,8 +132,6 @@ def _list_endings(gone: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def _list_gone(processes: pl.DataFrame, open_ranges: pl.DataFrame, stage_rows: pl.DataFrame) -> list[dict[str, Any]]:
     """Every process: how it ended, its `last_step`, and what it was inside of where it is gone without a word."""
-    import polars as pl
-
     entered = pl.concat([rows.select("process", "step") for rows in (stage_rows, open_ranges)]).drop_nulls()
     last_steps = dict(entered.group_by("process").max().iter_rows())
     inside = stages.endings(processes, open_ranges).rows_by_key("row", named=True)

@@ -8,25 +8,16 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from .. import labels
+from ..tables.processes import DROPS
 from . import devices, gaps, headline, step_words, waits
 from .escape import for_terminal, shown
+from .number_table import range_table, stage_table
 from .sentences import listed
-from .stage_table import range_table, stage_table
 from .units import counted, duration, spans
 
 RANK_LIMIT = 8
 ALIKE = 1.02
 DAMAGE_LIMIT = LINES_SHOWN = 20
-LOSS_WORDS = {
-    "dropped": "records dropped",
-    "evicted": "records evicted by the disk quota",
-    "coalesced": "calls coalesced",
-    "slots_overflowed": "open ranges not shown (no free slot)",
-    "attributes_lost": "ranges that lost attributes",
-    "names_capped": "ranges given the catch-all name",
-    "texts_cut": "texts cut",
-    "faults": "faults inside mstxkit",
-}
 
 
 def render(summary: dict[str, Any], everything: bool = False, top: int | None = None) -> RenderableType:
@@ -123,7 +114,7 @@ def _list_ranks(texts: list[str], between: str = ", ") -> str:
 
 
 def _tell_lost(process: dict[str, Any]) -> Text:
-    lost = ", ".join(f"{process[name]} {words}" for name, words in LOSS_WORDS.items() if process[name])
+    lost = ", ".join(f"{process[name]} {words}" for name, words in DROPS.items() if process[name])
     if process["names_capped"]:
         maker = f"made most by module {shown(process['names_by'])}; " if process.get("names_by") else ""
         lost += f" (too many names, {maker}what differs from call to call belongs into attributes)"

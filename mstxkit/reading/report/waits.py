@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import polars as pl
 from rich.text import Text
 
+from ..run import Run
+from ..tables import waits
 from .escape import shown
 from .units import duration
-
-if TYPE_CHECKING:
-    import polars as pl
-
-    from ..run import Run
 
 _SUMMED = ("count", "waited_ns", "busy_ns", "unaccounted_ns", "before_ns", "between_ns", "after_ns")
 # A part of the rest that is smaller is not told on a terminal, nor are more names than these.
@@ -28,10 +26,6 @@ def summarise(
     slowest_ns, meanwhile`; `slowest` of the workers is the one that was so in the longest of its steps. `waiting`: of
     the run's `waits()` the rows of these `steps`, the first and the last; `names`: what names each process, by its row.
     """
-    import polars as pl
-
-    from ..tables import waits
-
     waiting = waits.in_steps(waiting)
     others = waits.meanwhile(run.files, steps) if waiting.height else {}
     grouped = waiting.group_by("process", "stage", maintain_order=True).agg(

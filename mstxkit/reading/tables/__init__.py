@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from . import (  # noqa: F401, I001
-        bubbles, critical_path, device, escalations, findings, lateness, processes, profiles, recorded,
-        resharding, split, stages, steps, stragglers, tails, throughput, waits, what_if,
+        bubbles, critical_path, device, escalations, findings, lateness, processes, profiles, resharding, split,
+        stages, steps, stragglers, tails, throughput, waits, what_if,
     )  # fmt: skip
 else:
 

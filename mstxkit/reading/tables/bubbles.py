@@ -11,13 +11,10 @@ import numpy as np
 import polars as pl
 
 from ...judging.measuring import INSIDE
+from ..frames import schema
 from ..role_runs import RoleRun, Seconds, Whole, most_of
 
-SCHEMA = {
-    "step": pl.Int64, "role": pl.String, "stage": pl.String, "where": pl.String, "rank": pl.Int32,
-    "wait_ns": pl.Int64, "gate_rank": pl.Int32, "gate_stage": pl.String, "gate_where": pl.String,
-    "gate_more_ns": pl.Int64,
-}  # fmt: skip
+SCHEMA = schema("step role stage where rank wait_ns gate_rank gate_stage gate_where gate_more_ns")
 
 
 class WaitGates(NamedTuple):
@@ -35,10 +32,8 @@ class WaitGates(NamedTuple):
 
 def table(runs: tuple[RoleRun, ...]) -> pl.DataFrame:
     """A row for each step, rank and stage (`where`: in it, before it, or inside of it between its collectives) in which
-    ranks wait for each other, or for what somebody hands over, by step and rank.
-
-    The gate is whoever came last; `gate_stage` is where it
-    was longer than the others since all met last, by `gate_more_ns`: what held up the step. Null: not known.
+    ranks wait for each other, or for what somebody hands over, by step and rank. The gate is whoever came last;
+    `gate_stage` is where it was longer than the others since all met last, by `gate_more_ns`. Null: not known.
     """
     parts = [pl.DataFrame(schema=SCHEMA)]
     for run in runs:

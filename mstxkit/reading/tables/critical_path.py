@@ -9,13 +9,11 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
+from ..frames import schema
 from ..role_runs import RoleRun
 from .bubbles import ns_column
 
-SCHEMA = {
-    "step": pl.Int64, "role": pl.String, "place": pl.Int32, "rank": pl.Int32, "stage": pl.String, "where": pl.String,
-    "start_ns": pl.Int64, "duration_ns": pl.Int64, "more_ns": pl.Int64,
-}  # fmt: skip
+SCHEMA = schema("step role place rank stage where start_ns duration_ns more_ns", place=pl.Int32)
 
 
 def table(runs: tuple[RoleRun, ...], origin_ns: int = 0) -> pl.DataFrame:

@@ -23,13 +23,8 @@ _NPU = ("torch_npu", "mindspore")
 
 
 class ProfiledWindow(NamedTuple):
-    """What was profiled at once: some ranks in one stage of one step.
-
-    Args:
-        request: Of which request; "": light capture.
-        step: None where it is not one alone.
-        databases: Rank to its parsed database; None: not parsed yet, or there is none.
-        is_of_npu: Was it recorded by a profiler of NPUs?
+    """What was profiled at once: some ranks in one stage of one step, None: of several; `request`: "" of light capture.
+    `databases`: rank to its parsed database; None: not parsed yet, or there is none.
     """
 
     request: str

@@ -50,12 +50,8 @@ def rows(
     run: str, run_id: str, processes: Sequence[Process], damage: list[Damage], now_ns: int | None = None
 ) -> list[dict[str, Any]]:
     """One for each request, stage and rank, with the columns of `Run.escalations()`, in the order of the requests.
-
-    Args:
-        run, run_id: The run folder, and its id; "" where that is unknown: then no file is of another run.
-        processes: The run's, for their clocks and for who is gone.
-        damage: What cannot be read is added here, once.
-        now_ns: Wall clock: a rank that is silent by then has let a request expire. Default: this host's.
+    `processes`: for their clocks and for who is gone; what cannot be read is added to `damage`, once; `now_ns`: wall
+    clock, a rank that is silent by then has let a request expire.
     """
     with noting_unusable(damage) as unusable:
         return list(_list_rows(run, run_id, processes, unusable, time.time_ns() if now_ns is None else now_ns))

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from ...store.verdicts import Verdict
     from ..selection import Selection
 
+_NULL_IF_EMPTY = {"time_ns", "stage", "range", "role", "since_ns", "waits_for", "reason"}  # of an incident
+
 
 def stored_verdicts(run: str, damage: list[Damage]) -> list[Verdict]:
     """Every verdict that lies in a run's folder, withdrawn ones too, each as it was said last, oldest first.
@@ -34,7 +36,7 @@ def stored_incidents(run: str, run_id: str, damage: list[Damage]) -> list[Incide
 
 def describe_incidents(run: str, run_id: str, damage: list[Damage]) -> list[dict[str, Any]]:
     """All of them as plain values: the columns of the table, and what else `Incident.facts` has."""
-    return [{**each.facts, **_row_of_incident(each)} for each in stored_incidents(run, run_id, damage)]
+    return [_describe_incident(each) for each in stored_incidents(run, run_id, damage)]
 
 
 def verdict_table(run: str, chosen: Selection, damage: list[Damage]) -> pl.DataFrame:
@@ -61,15 +63,10 @@ def incident_table(run: str, run_id: str, chosen: Selection, damage: list[Damage
     from ..frames import INCIDENT_SCHEMA
 
     every = stored_incidents(run, run_id, damage)
-    rows = [_row_of_incident(each) for each in every if chosen.has_word(each.rank, each.stage, each.time_ns)]
+    rows = [_describe_incident(each) for each in every if chosen.has_word(each.rank, each.stage, each.time_ns)]
     return pl.DataFrame(rows, schema=INCIDENT_SCHEMA)
 
 
-def _row_of_incident(incident: Incident) -> dict[str, Any]:
-    """A text that says nothing is null."""
-    return {
-        "incident": incident.incident, "time_ns": incident.time_ns or None, "kind": incident.kind,
-        "stage": incident.stage or None, "range": incident.range or None, "rank": incident.rank,
-        "role": incident.role or None, "since_ns": incident.since_ns or None, "waits_for": incident.waits_for or None,
-        "reports": incident.reports, "page": incident.page, "reason": incident.reason or None,
-    }  # fmt: skip
+def _describe_incident(incident: Incident) -> dict[str, Any]:
+    """A text that says nothing is null, and so is a time that is not known."""
+    return {name: value or None if name in _NULL_IF_EMPTY else value for name, value in incident.facts.items()}

@@ -18,17 +18,14 @@ from ...judging import device_lateness
 from ...judging.evidence import STAGE_ENTRY, Collectives, RoleStep
 from ...judging.meeting import Late, late_in, left_together, taking_part
 from ...store.values import grouped
-from ..frames import LATENESS_SCHEMA
+from ..frames import LATENESS_SCHEMA, schema
 from ..report.units import spans
 from ..role_runs import RoleRun, shown_ns
 from ..run_files import RunFiles
 from . import device_entries
 from .device_entries import ProfiledWindow
 
-LINK_SCHEMA = {
-    "role": pl.String, "stage": pl.String, "group": pl.String, "members": pl.Int32, "steps": pl.Int64,
-    "took_ns": pl.Int64, "others_ns": pl.Int64, "more_ns": pl.Int64,
-}  # fmt: skip
+LINK_SCHEMA = schema("role stage group members steps took_ns others_ns more_ns")
 
 
 class LatenessRow(NamedTuple):

@@ -19,9 +19,17 @@ from . import findings
 
 Record = TypeVar("Record")
 
-DROPS = (
-    "dropped", "evicted", "coalesced", "slots_overflowed", "attributes_lost", "names_capped", "texts_cut", "faults",
-)  # fmt: skip
+# Columns of what was not recorded, or not kept; in words.
+DROPS = {
+    "dropped": "records dropped",
+    "evicted": "records evicted by the disk quota",
+    "coalesced": "calls coalesced",
+    "slots_overflowed": "open ranges not shown (no free slot)",
+    "attributes_lost": "ranges that lost attributes",
+    "names_capped": "ranges given the catch-all name",
+    "texts_cut": "texts cut",
+    "faults": "faults inside mstxkit",
+}
 _WHO = ("rank", "host", "pid", "role", "label")
 
 
@@ -52,7 +60,7 @@ def drops(processes: pl.DataFrame) -> pl.DataFrame:
 
     `coalesced` calls are not lost: many of them share a record.
     """
-    rows = processes.select(*_WHO, *DROPS).unpivot(DROPS, index=_WHO, variable_name="kind", value_name="count")
+    rows = processes.select(*_WHO, *DROPS).unpivot(list(DROPS), index=_WHO, variable_name="kind", value_name="count")
     return rows.filter(pl.col("count") > 0).sort("rank", "pid", "kind", nulls_last=True)
 
 

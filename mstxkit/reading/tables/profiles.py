@@ -27,9 +27,7 @@ def table(run: str, run_id: str, damage: list[Damage]) -> pl.DataFrame:
 
 def rows(run: str | os.PathLike[str], run_id: str, damage: list[Damage]) -> list[dict[str, Any]]:
     """One for each session, with the columns of `Run.profiles()`; by request, then by stage, step, rank and start.
-
-    Args:
-        damage: What cannot be read is added here, once.
+    What cannot be read is added to `damage`, once.
     """
     with noting_unusable(damage) as unusable:
         recorded = sorted(sessions(run, run_id, unusable), key=lambda each: each.key[0])

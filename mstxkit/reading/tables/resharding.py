@@ -8,14 +8,12 @@ import numpy as np
 import polars as pl
 
 from ...stages import canonical
+from ..frames import schema
 from ..role_runs import RoleRun, shown_ns
 
 WEIGHTS, DISPATCH = "weights", "dispatch"
 STAGES = ("weight_sync", "sleep", "wake_up")
-SCHEMA = {
-    "step": pl.Int64, "role": pl.String, "kind": pl.String, "stage": pl.String, "ranks": pl.Int32,
-    "cost_ns": pl.Int64, "last_ns": pl.Int64, "step_ratio": pl.Float64,
-}  # fmt: skip
+SCHEMA = schema("step role kind stage ranks cost_ns last_ns step_ratio")
 
 
 def table(runs: tuple[RoleRun, ...], waits: pl.DataFrame) -> pl.DataFrame:

@@ -38,11 +38,7 @@ class AskedSplit(NamedTuple):
 
 
 def asked_for(trainers: int | None, rollouts: int | None) -> AskedSplit | None:
-    """What is asked for; None: nothing.
-
-    Raises:
-        ReadError: a number is below 1.
-    """
+    """What is asked for; None: nothing. Raises ReadError: a number is below 1."""
     if any(number is not None and number < 1 for number in (trainers, rollouts)):
         raise ReadError(f"trainers={trainers}, rollouts={rollouts}: give whole numbers from 1 on")
     return None if trainers is None and rollouts is None else AskedSplit(trainers, rollouts)
@@ -50,9 +46,7 @@ def asked_for(trainers: int | None, rollouts: int | None) -> AskedSplit | None:
 
 def rows(runs: tuple[RoleRun, ...], kind: str, asked: AskedSplit | None = None) -> Iterator[tuple[Any, ...]]:
     """Rows of that kind, with the one that is asked for; none where no two roles make and use up tokens.
-
-    Raises:
-        ReadError: nothing tells of what is asked for.
+    Raises ReadError: nothing tells of what is asked for.
     """
     rollouts = next((run for run in runs if _has_stages(run, MAKES) and not _has_stages(run, USES)), None)
     trainers = next((run for run in runs if _has_stages(run, USES) and not _has_stages(run, MAKES)), None)

@@ -11,20 +11,13 @@ import numpy as np
 import polars as pl
 
 from ...triggers.late_rank import middle_of
+from ..frames import schema
 from ..processes import Process
 from ..role_runs import RoleRun, shown_ns
 from . import bubbles
 
-SCHEMA = {
-    "step": pl.Int64, "role": pl.String, "ranks": pl.Int32, "start_ns": pl.Int64, "end_ns": pl.Int64,
-    "duration_ns": pl.Int64, "wait_ns": pl.Int64, "wait_ratio": pl.Float64, "gate_rank": pl.Int32,
-    "gate_stage": pl.String, "gate_more_ns": pl.Int64,
-}  # fmt: skip
-RANK_SCHEMA = {
-    "role": pl.String, "rank": pl.Int32, "host": pl.String, "steps": pl.Int64, "work_ns": pl.Int64,
-    "gap_ns": pl.Int64, "wait_ns": pl.Int64, "wait_ratio": pl.Float64, "excess_ratio": pl.Float64,
-    "excess_stage": pl.String, "gated_steps": pl.Int64,
-}  # fmt: skip
+SCHEMA = schema("step role ranks start_ns end_ns duration_ns wait_ns wait_ratio gate_rank gate_stage gate_more_ns")
+RANK_SCHEMA = schema("role rank host steps work_ns gap_ns wait_ns wait_ratio excess_ratio excess_stage gated_steps")
 
 
 def table(runs: tuple[RoleRun, ...], origin_ns: int = 0, processes: Iterable[Process] = ()) -> pl.DataFrame:

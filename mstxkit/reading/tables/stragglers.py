@@ -20,13 +20,10 @@ from ...stages import canonical
 from ...store.values import grouped
 from ...store.verdicts import COMPUTE, INPUT, JITTER, Verdict
 from .. import replay
+from ..frames import schema
 from ..role_runs import RoleRun, Seconds, shown_ns
 
-SCHEMA = {
-    "role": pl.String, "stage": pl.String, "where": pl.String, "rank": pl.Int32, "host": pl.String,
-    "first_step": pl.Int64, "last_step": pl.Int64, "steps": pl.Int64, "effect_ratio": pl.Float64,
-    "more_ns": pl.Int64, "step_ratio": pl.Float64, "confidence": pl.Float64, "who": pl.String,
-}  # fmt: skip
+SCHEMA = schema("role stage where rank host first_step last_step steps effect_ratio more_ns step_ratio confidence who")
 _KINDS = (COMPUTE, INPUT, JITTER)
 # Of a step: what all steps of the run show to be less than that is no straggler.
 STEP_AT_LEAST = 0.002

@@ -11,14 +11,13 @@ import numpy as np
 import polars as pl
 
 from ...stages import canonical
+from ..frames import schema
 from ..role_runs import RoleRun, shown_ns
 
-SCHEMA = {
-    "step": pl.Int64, "role": pl.String, "stage": pl.String, "ranks": pl.Int32, "middle_ns": pl.Int64,
-    "p90_ns": pl.Int64, "last_ns": pl.Int64, "tail_ns": pl.Int64, "tail_ratio": pl.Float64, "idle_ns": pl.Int64,
-    "last_rank": pl.Int32, "tokens": pl.Float64, "longest_response": pl.Float64, "last_rank_tokens": pl.Float64,
-    "last_rank_longest": pl.Float64,
-}  # fmt: skip
+SCHEMA = schema(
+    "step role stage ranks middle_ns p90_ns last_ns tail_ns tail_ratio idle_ns last_rank tokens longest_response "
+    "last_rank_tokens last_rank_longest"
+)
 GENERATES = "actor_generate"
 _OF_A_STEP = ("process", "step")
 # A long sample may hold the others by chance; what encloses samples does so in this share of a process's steps.

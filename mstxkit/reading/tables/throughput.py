@@ -8,13 +8,10 @@ import polars as pl
 from ...errors import CaptureError, ReadError
 from ...store import metrics_setting
 from ...store.metrics_setting import ByStage
+from ..frames import schema
 from ..role_runs import RoleRun, shown_ns
 
-SCHEMA = {
-    "step": pl.Int64, "role": pl.String, "stage": pl.String, "ranks": pl.Int32, "tokens": pl.Float64,
-    "responses": pl.Float64, "stage_ns": pl.Int64, "step_ns": pl.Int64, "tokens_per_s": pl.Float64,
-    "step_tokens_per_s": pl.Float64, "mfu_ratio": pl.Float64,
-}  # fmt: skip
+SCHEMA = schema("step role stage ranks tokens responses stage_ns step_ns tokens_per_s step_tokens_per_s mfu_ratio")
 
 
 def table(

@@ -23,18 +23,17 @@ from ...store.values import finite_number
 from ...store.verdicts import ALL_SLOW, COMMUNICATION, Verdict
 from ...triggers.late_rank import middle_of
 from .. import replay
+from ..frames import schema
 from ..report.units import spans
 from ..role_runs import RoleRun, Seconds, shown_ns
 from . import split, stragglers
 
 STRAGGLER, ALONE, BUBBLE, LINK = "straggler", "alone", "bubble", "link"
 TAIL, CHANGE, SPLIT = "tail", "change", "split"
-SCHEMA = {
-    "kind": pl.String, "role": pl.String, "stage": pl.String, "where": pl.String, "rank": pl.Int32,
-    "group": pl.String, "trainers": pl.Int32, "rollouts": pl.Int32, "first_step": pl.Int64, "last_step": pl.Int64,
-    "step_ns": pl.Int64, "without_ns": pl.Int64, "saved_ns": pl.Int64, "saved_ratio": pl.Float64,
-    "error_ratio": pl.Float64, "who": pl.String, "steps": pl.Int64,
-}  # fmt: skip
+SCHEMA = schema(
+    "kind role stage where rank group trainers rollouts first_step last_step step_ns without_ns saved_ns saved_ratio "
+    "error_ratio who steps"
+)
 # So many of each kind and role are gone through; of steps with many collectives so many.
 _STRAGGLERS_AT_MOST, _STEPS_SAMPLED = 12, 100
 # Few are told of where at most so much of what the last one takes too long is of others, in so many steps of each of

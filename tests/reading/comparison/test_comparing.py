@@ -103,8 +103,9 @@ def test_who_works_beside_a_rank_is_no_rank_and_no_step_of_its_own(tmp_path: Pat
     worker = {"part": "dataloader 0", "under": parts.DATALOADER}
     alone, joined = launched(tmp_path / "a", NOBODY, 1), launched(tmp_path / "b", NOBODY, 1, **worker)
 
-    lengths = [sides.lengths(side_of(open_run(run)).steps[""]) for run in (alone, joined)]
-    assert lengths[0].steps == lengths[1].steps and list(lengths[0].values) == list(lengths[1].values)
+    steps = [side_of(open_run(run)).steps[""] for run in (alone, joined)]
+    assert [step.step for step in steps[0]] == [step.step for step in steps[1]]
+    assert sides.lengths(steps[0]).tolist() == sides.lengths(steps[1]).tolist()
     comparison = compared(launched(tmp_path / "c", INPUT, 3, **worker), joined)
     assert [row.stage for row in comparison.of(STAGE)] == ["reference", "actor_update", "fetch"]
     assert {row.stage for row in comparison.of(RANK)} == {"reference", "actor_update"}
@@ -138,16 +139,16 @@ def test_a_restarted_job_that_did_all_steps_again_is_not_faster(tmp_path: Path) 
 def test_of_a_step_that_was_done_again_the_last_attempt_counts(tmp_path: Path) -> None:
     run = restarted(tmp_path / "run", (range(20), 10), (range(10, 30), 40))
 
-    series = sides.of_stage(side_of(open_run(run)).steps[""], "x")
+    steps = side_of(open_run(run)).steps[""]
 
-    assert series.steps == tuple(range(30))
-    assert [value > 0.02 for value in series.values] == [step >= 10 for step in range(30)]
+    assert [step.step for step in steps] == list(range(30))
+    assert [seconds > 0.02 for seconds in sides.of_stage(steps, "x")] == [step >= 10 for step in range(30)]
 
 
 def test_the_time_to_a_restart_is_no_step(tmp_path: Path) -> None:
     run = restarted(tmp_path / "run", (range(20), 10), (range(20, 30), 10))
 
-    assert max(sides.lengths(side_of(open_run(run)).steps[""]).values) < 1
+    assert max(sides.lengths(side_of(open_run(run)).steps[""])) < 1
 
 
 def test_since_which_step_it_is_so_is_said(healthy: Path, tmp_path: Path) -> None:

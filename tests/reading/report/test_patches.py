@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from mstxkit.reading.report.patch_words import lines as patch_lines
+from mstxkit.reading.report.gaps import patch_lines
 
 
 def row(path: str, state: str, pid: int = 1, calls: int | None = None, **more: str) -> dict[str, Any]:

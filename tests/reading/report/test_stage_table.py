@@ -66,7 +66,7 @@ def test_at_80_columns_no_column_is_cut_and_no_name(
 
 def test_columns_stand_closer_where_names_are_whole_then() -> None:
     name = "reference_compute_log_prob"
-    table = PlainTable(["stage"], ["time"] * 7)
+    table = PlainTable("stage", *["time"] * 7, right=["time"])
     table.add_row(name, *["123 ms"] * 7)
 
     assert shown_report.shown(table, columns=80).splitlines()[1].split() == [name, *["123", "ms"] * 7]

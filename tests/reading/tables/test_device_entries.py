@@ -115,7 +115,7 @@ def test_words_name_the_last_rank_or_say_that_a_parse_is_missing(tmp_path: Path)
     ProfiledStep(run, LATE).write(step=5, stage="actor_update")
     ProfiledStep(run, LATE).write(step=6, parsed=False)
 
-    lines = [devices.tell_last(said._asdict(), "R") for said in devices.find_last(run, RUN_ID)]
+    lines = [devices.tell_last(said, "R") for said in devices.find_last(run, RUN_ID)]
     assert lines == [
         "by device ranges of step 4 in actor_update: no rank came later than the others by more than the bound",
         "by device ranges of step 5 in actor_update: rank 2 came last of ranks 0-3, 20.0 ms after the first "
