@@ -24,37 +24,22 @@ _ANNOUNCED_AT_MOST = 64  # in one batch: their stages may be long texts
 
 
 class Handed(NamedTuple):
-    """What is new of one process.
+    """What is new of one process."""
 
-    Args:
-        process: Who it is.
-        is_changed: Was it another one, or did it say something else of itself, before?
-        rows: Whole rows.
-        missed: Rows that nobody has read.
-        has_ended: Nothing comes of it any more.
-        entries: Whole rows of its entries into collectives.
-        groups: Of these, as its document says them, where who reads may not know them.
-        cpu: `handed_over.CPU`; [] where it does not say.
-    """
-
-    process: HandingProcess
-    is_changed: bool
-    rows: bytes
-    missed: int
-    has_ended: bool
-    entries: bytes = b""
-    groups: Mapping[str, Any] = {}
-    cpu: Sequence[Any] = ()
+    process: HandingProcess  # who it is
+    is_changed: bool  # was it another one, or did it say something else of itself, before?
+    rows: bytes  # whole rows
+    missed: int  # rows that nobody has read
+    has_ended: bool  # nothing comes of it any more
+    entries: bytes = b""  # whole rows of its entries into collectives
+    groups: Mapping[str, Any] = {}  # of these, as its document says them, where who reads may not know them
+    cpu: Sequence[Any] = ()  # `handed_over.CPU`; [] where it does not say
 
 
 class Gathering:
     """The rings of one host. One thread at a time.
-
-    Args:
-        folder: Of the live files of this host.
-
-    Attributes:
-        has_steps: Has anything that was handed over been in a step?
+    `folder`: of the live files of this host.
+    `has_steps`: has anything that was handed over been in a step?
     """
 
     def __init__(self, folder: Path) -> None:

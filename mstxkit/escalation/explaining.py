@@ -29,18 +29,15 @@ _UNKNOWN_PAUSE = (
 
 
 class Participant(NamedTuple):
-    """One rank that is asked.
+    """One rank that is asked."""
 
-    Args:
-        rank, role, host, pid: Of its process; None where it has not been heard of.
-        step, stage: In which it was, and `seen` says how long ago; None where that is not known.
-    """
-
+    # rank, role, host, pid: of its process; None where it has not been heard of
     rank: int
     role: str | None
     host: str | None
     pid: int | None
     is_alive: bool | None  # does it still run? None where that is not known
+    # step, stage: in which it was, and `seen` says how long ago; None where that is not known
     step: int | None
     phase: str | None
     backend: str | None  # the profiler it records with; None where none can, or where it is not known
@@ -89,15 +86,10 @@ def explained(
     policy: Policy | None = None, seen: Sequence[Whereabouts] = (),
 ) -> Explanation:  # fmt: skip
     """What a request, checked against the run, would do in it.
-
-    Args:
-        heard: What its processes said last.
-        suspects: Whom "suspect+peer" stands for.
-        others: The requests that the run has had.
-        sessions: Earlier sessions, as their session.json has them.
-        environment: Where HCCL's time-outs may be set, for ranks that do not say their own.
-        policy: The run's; default: the default one.
-        seen: Where its processes are, as their keepers say.
+    `heard`: what its processes said last. `suspects`: whom "suspect+peer" stands for. `others`: the requests that the
+    run has had. `sessions`: earlier sessions, as their session.json has them. `environment`: where HCCL's time-outs may
+    be set, for ranks that do not say their own. `policy`: the run's; default: the default one. `seen`: where its
+    processes are, as their keepers say.
     """
     policy = policy or Policy()
     ranks = request.ranks_in(world_size(heard), tuple(suspects))

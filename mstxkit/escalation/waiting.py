@@ -35,11 +35,9 @@ def explained(
     shell: Mapping[str, str], policy: Policy,
 ) -> tuple[bool | None, str]:  # fmt: skip
     """Does a session come near the time-out of those who wait, and the same as a sentence.
-
-    Args:
-        backends: The profilers of the ranks that record; None where there is none.
-        heard: What all processes said: of those that wait, the one with the least patience counts.
-        shell: The asker's own environment, for ranks that do not say theirs.
+    `backends`: the profilers of the ranks that record; None where there is none. `heard`: what all processes said: of
+    those that wait, the one with the least patience counts. `shell`: the asker's own environment, for ranks that do not
+    say theirs.
 
     Returns: None where it is not known how long a session takes.
     """

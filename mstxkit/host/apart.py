@@ -29,12 +29,8 @@ _NOT_PASSED_ON = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LD_PRELOAD", "PYTHONSTART
 
 def start(module: str, words: Sequence[str], more_folders: Sequence[str] = ()) -> None:
     """Start `module.main()` with these words after its own. *Cost*: some milliseconds: never on a training thread.
-
-    Args:
-        more_folders: Where else it looks for modules: it has the standard library and mstxkit.
-
-    Raises:
-        OSError: it cannot be started, as where the program is frozen, or has Python inside of it.
+    `more_folders`: where else it looks for modules: it has the standard library and mstxkit. Raises OSError: it cannot
+    be started, as where the program is frozen, or has Python inside of it.
     """
     folders = os.pathsep.join([ROOT, *more_folders])
     command = ["sh", "-c", _IN_BACKGROUND, "sh", python(), "-I", "-S", "-c", _START, folders, module, *words]

@@ -40,13 +40,8 @@ def make_folder(folder: Path) -> None:
 
 def live_folder(run_id: str, preferred: str | None, fallback: Callable[[], Path]) -> Path:
     """The host-local folder for a run's live files: on tmpfs, or on a disk where that cannot be had.
-
-    Args:
-        preferred: Parent folder to use instead of /dev/shm.
-        fallback: Asked for a parent folder where /dev/shm cannot be used.
-
-    Raises:
-        CaptureError: `preferred` cannot be used, or nothing can.
+    `preferred`: parent folder to use instead of /dev/shm. `fallback`: asked for a parent folder where /dev/shm cannot
+    be used. Raises CaptureError: `preferred` cannot be used, or nothing can.
     """
     if preferred is not None:
         return _usable(Path(preferred), run_id)

@@ -112,9 +112,7 @@ class OneSession:
 
     def end(self, why: str, steps: Sequence[int], holds: str = "") -> Recorded | None:
         """End what is open; None where nothing is. `why` and the recorded training steps go into session.json.
-
-        Args:
-            holds: Name of a range that was begun and ended in it: data without it are those of something else.
+        `holds`: name of a range that was begun and ended in it: data without it are those of something else.
 
         On a thread that did not begin it nothing is touched, and the session stays open: the problems say so. They
         also say where somebody else ended it meanwhile.

@@ -71,18 +71,11 @@ def collect(
     but: Collection[str] = (),
 ) -> list[Adopted]:
     """Seal everything that dead processes of a run left on this host.
-
-    Args:
-        run: The run folder.
-        go_on: Asked before each bank; where it says no, the rest is left to the next call.
-        by: The process of the run that does it, by its name.
-        when_gone: When one was gone that it watched, by its name, CLOCK_MONOTONIC; None of the others: it sees now that
-            they are gone.
-        on_problem: Told, by the name of a pointer, why what is left of its process could not be sealed now.
-        but: Processes that are left alone, by name.
-
-    Raises:
-        MstxkitError: `run` is no run folder.
+    `run`: the run folder. `go_on`: asked before each bank; where it says no, the rest is left to the next call. `by`:
+    the process of the run that does it, by its name. `when_gone`: when one was gone that it watched, by its name,
+    CLOCK_MONOTONIC; None of the others: it sees now that they are gone. `on_problem`: told, by the name of a pointer,
+    why what is left of its process could not be sealed now. `but`: processes that are left alone, by name. Raises
+    MstxkitError: `run` is no run folder.
     """
     folder = Path(os.path.realpath(run))
     run_id = run_file.id_of(folder)

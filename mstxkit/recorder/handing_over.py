@@ -24,12 +24,8 @@ _WAITING_AT_MOST = handed_over.ROWS * handed_over.SUMMARY_BYTES
 
 class HandingOver:
     """What this process hands over.
-
-    Args:
-        live: Its live file; the ring is beside it.
-
-    Attributes:
-        has_steps: Was any of it in a step, of the process or of a range alone?
+    `live`: its live file; the ring is beside it.
+    `has_steps`: was any of it in a step, of the process or of a range alone?
 
     Threads/fork: one thread at a time. A forked child makes its own.
     """

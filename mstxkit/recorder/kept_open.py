@@ -19,9 +19,7 @@ _FLAGS = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
 
 class KeptOpen:
     """One file at a time; links are never followed.
-
-    Args:
-        header: What a new file begins with.
+    `header`: what a new file begins with.
 
     Threads/fork: one thread at a time. A forked child makes a new one, and leaves what it got: to close a file of a
     file system that hangs would have it wait.

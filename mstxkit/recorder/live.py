@@ -55,14 +55,8 @@ class LiveFile(NamedTuple):
 
 def make(run: Path, who: dict[str, Any], layout: livefile.Layout, preferred: str | None, native: bool) -> LiveFile:
     """Make, allocate, map and announce the live file of this process.
-
-    Args:
-        run: The run folder, checked.
-        who: This process's identity.
-        preferred: Parent folder for live files instead of /dev/shm.
-
-    Raises:
-        CaptureError: no place has room for it, or the run folder cannot be written.
+    `run`: the run folder, checked. `who`: this process's identity. `preferred`: parent folder for live files instead of
+    /dev/shm. Raises CaptureError: no place has room for it, or the run folder cannot be written.
     """
     name = identity.process_name(who)
     draft = run / names.LIVE / f"{name}{names.BEING_MADE}"

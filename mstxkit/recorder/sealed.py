@@ -29,15 +29,10 @@ class _File(NamedTuple):
 
 class SealedFiles:
     """Append blocks to the sealed files of a process.
-
-    Args:
-        folder: The run's `sealed` folder.
-        name: Process name.
-        rotate_bytes: A file larger than this gets no further block.
-        quota_bytes: All files of this process together; 0 keeps nothing.
-        on_evicted: Told how many records were dropped.
-        on_missing: Called when the folder is gone; what it makes again is used.
-        before: Names of the files that there are of this process: they have numbers too.
+    `folder`: the run's `sealed` folder. `name`: process name. `rotate_bytes`: a file larger than this gets no further
+    block. `quota_bytes`: all files of this process together; 0 keeps nothing. `on_evicted`: told how many records were
+    dropped. `on_missing`: called when the folder is gone; what it makes again is used. `before`: names of the files
+    that there are of this process: they have numbers too.
     """
 
     def __init__(

@@ -55,14 +55,9 @@ _KEPT = (moves.RequestReceived, moves.CancelReceived, moves.Commit, moves.Drop)
 
 class Duty:
     """A rank's machine with its mailbox and its session, from `start` to `stop`.
-
-    Args:
-        session: The process's only session; default: a new one.
-        origin: The step in which this process first entered a stage, where somebody saw that; None: not yet.
-        sentry: Who has stood by until now; default: a new one, with this post and these settings.
-
-    Raises:
-        ConfigError: the schedule of light capture is none.
+    `session`: the process's only session; default: a new one. `origin`: the step in which this process first entered a
+    stage, where somebody saw that; None: not yet. `sentry`: who has stood by until now; default: a new one, with this
+    post and these settings. Raises ConfigError: the schedule of light capture is none.
     """
 
     def __init__(

@@ -75,10 +75,8 @@ def _timeouts() -> dict[str, str]:
 
 class Sentry:
     """One rank's, from `start` to `stop`, or until a `Duty` takes it over.
-
-    Args:
-        go_on_duty: Called on the watcher's thread where there are messages: takes this over.
-        beside: What is done at each look while nothing goes on; must not raise.
+    `go_on_duty`: called on the watcher's thread where there are messages: takes this over. `beside`: what is done at
+    each look while nothing goes on; must not raise.
     """
 
     origin: int | None = None  # a duty's, which sees stages begin
