@@ -16,8 +16,7 @@ from ..reading.report.escape import for_terminal
 from ..reading.report.units import size
 from ..store import own_disk
 from ..store.care_record import SealedCare
-from ..store.moving import Moved
-from ..store.sealed_care import take_care
+from ..store.sealed_care import Moved, take_care
 from . import FOUND_WRONG, _run_folder, _show
 from ._progress import progress
 

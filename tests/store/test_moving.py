@@ -17,7 +17,7 @@ from builders.mounts import mount
 
 import mstxkit
 from mstxkit.host import life
-from mstxkit.store import documents, fetching, layout, local_place, moving, own_disk, sealed_place
+from mstxkit.store import documents, fetching, layout, local_place, own_disk, sealed_care, sealed_place
 from mstxkit.store.fetching import Pace
 
 __all__ = ["mount"]
@@ -78,7 +78,7 @@ def test_where_it_is_cut_off_nothing_is_lost_or_doubled_and_the_next_one_goes_on
     """As by a kill: after so many calls of one of its steps nothing more happens."""
     process = place.process(1)
     before = {path.name: path.read_bytes() for path in (place.write(process, number) for number in (1, 2, 3))}
-    owner: Any = {"os": os, "Path": Path}.get(name.split(".")[0], moving)
+    owner: Any = {"os": os, "Path": Path}.get(name.split(".")[0], sealed_care)
     with cut_short(monkeypatch, owner, name.split(".")[-1], count):
         with pytest.raises(KeyboardInterrupt):
             place.take_care()
@@ -160,7 +160,7 @@ def test_a_run_that_is_gone_is_not_made_again_for_what_is_left_of_it(place: Seal
 def test_no_more_than_so_many_bytes_a_second_pass(place: SealedPlace) -> None:
     slept: list[float] = []
     place.write(place.process(1), 1, size=3_000_000)
-    moving.move(place.here, place.sealed, f"{place.process(1)}.0001.mxs", Pace(1e6, slept.append))
+    sealed_care.move(place.here, place.sealed, f"{place.process(1)}.0001.mxs", Pace(1e6, slept.append))
 
     assert sum(slept) >= 3.0
 

@@ -18,7 +18,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 import mstxkit
 from mstxkit.errors import FormatError
-from mstxkit.store import care_record, documents, layout, sealed_care, sealed_place, tidying
+from mstxkit.store import care_record, documents, layout, sealed_care, sealed_place
 from mstxkit.store.care_record import Cost
 
 DAY_S = 86400
@@ -183,12 +183,12 @@ def test_records_are_counted_by_heads_and_by_index(run: Path, tmp_path: Path) ->
         for _ in range(7):
             mstxkit.mark("x")
     (path,) = (run / "sealed").iterdir()
-    by_index = tidying.records_in(path)
+    by_index = sealed_care.records_in(path)
     no_index = path.read_bytes()[:-1]
     path.write_bytes(no_index)
 
-    assert by_index == tidying.records_in(path) == 7
-    assert tidying.records_in(tmp_path / "nothing") == tidying.records_in(tmp_path) == 0
+    assert by_index == sealed_care.records_in(path) == 7
+    assert sealed_care.records_in(tmp_path / "nothing") == sealed_care.records_in(tmp_path) == 0
 
 
 class Files(RuleBasedStateMachine):
@@ -286,9 +286,9 @@ def test_records_are_counted_where_nothing_can_be_unpacked(run: Path, monkeypatc
         for _ in range(7):
             mstxkit.mark("x")
     (path,) = (run / "sealed").iterdir()
-    monkeypatch.setattr(tidying.block_index, "read", refuse)
+    monkeypatch.setattr(sealed_care.block_index, "read", refuse)
 
-    assert tidying.records_in(path) == 7
+    assert sealed_care.records_in(path) == 7
 
 
 def refuse(*_: Any) -> Any:
