@@ -13,8 +13,7 @@ import re
 from typing import Iterable, Mapping, NamedTuple
 
 from ..errors import ConfigError, Problem
-from .shell_commands import BranchChoice, Command, Doubt, Fork, commands, settle
-from .shell_tokens import Token, plain, tokens
+from .shell_commands import BranchChoice, Command, Doubt, Fork, Token, commands, plain, settle, tokens
 
 # Stands between the words of two commands.
 END = ";"

@@ -11,11 +11,15 @@ import os
 import signal
 import sys
 from pathlib import Path
-from typing import Sequence
+from typing import Any, Callable, Iterable, Sequence, TypeVar, cast
 
 from . import environment, proc_files
 
 _SHELL, _IN_BACKGROUND = "/bin/sh", '"$@" &'
+_READERS: dict[str, Callable[[str], object]] = {
+    "Path": Path, "Path | None": lambda word: Path(word) if word else None, "str": str, "int": int, "float": float,
+}  # fmt: skip
+T = TypeVar("T")
 _children: list[int] = []  # of a process that is the first of its container
 # Where the package lies: for the path of a Python that is to find it.
 ROOT = str(Path(__file__).resolve().parents[2])
@@ -46,6 +50,18 @@ def start(module: str, words: Sequence[str], more_folders: Sequence[str] = ()) -
         os.waitpid(shell, 0)
     except ChildProcessError:
         pass  # somebody here waits for every child there is
+
+
+def words_of(values: Iterable[object]) -> list[str]:
+    """Words that say what a NamedTuple holds: paths, texts and numbers, or nothing."""
+    return ["" if value is None else str(value) for value in values]
+
+
+def of_words(kind: type[T], words: Sequence[str]) -> T:
+    """A NamedTuple of this kind from such words, each read as its field is annotated."""
+    make: Any = kind
+    hints = (getattr(hint, "__forward_arg__", hint) for hint in make.__annotations__.values())
+    return cast(T, make(*(_READERS[hint](word) for hint, word in zip(hints, words))))
 
 
 def reap() -> None:

@@ -17,7 +17,7 @@ from typing import Any, Callable, Collection, NamedTuple
 from .. import faults
 from ..errors import FormatError, MstxkitError, NewerVersionError
 from ..host import apart, identity, life
-from ..store import documents, layout, livefile, own_disk, process_pointer, run_file, sealed_place, segment, stacks
+from ..store import documents, layout, livefile, process_pointer, run_file, sealed_place, segment, stacks
 from ..store.block_index import Indexed
 from ..store.values import whole_number
 from . import blocks, live
@@ -211,7 +211,7 @@ def _seal_view(run: Path, left: _Left, view: memoryview, go_on: Callable[[], boo
     who = livefile.read_identity(view)
     if who.get("run", left.run_id) != left.run_id:
         raise MstxkitError(f"{left.name} belongs to another run; it is left alone")
-    folders = [*own_disk.on_this_host(run, left.run_id), run / layout.SEALED]
+    folders = [*sealed_place.on_this_host(run, left.run_id), run / layout.SEALED]
     names = _names_before(folders, left.name, view, header)
     if who.get("parent") and not names and livefile.is_untouched(view, header):
         return None  # it was forked, and became another program or ended before it recorded anything

@@ -22,7 +22,7 @@ from .sealer import Sealer
 
 if TYPE_CHECKING:
     from ..store.care_record import SealedCare
-    from ..store.own_disk import OwnDisk
+    from ..store.sealed_place import OwnDisk
     from .figures import FiguresHere
     from .sealed import SealedFiles
 
@@ -80,7 +80,7 @@ class Recorder:
         who = {**identity.of_process(self.run_id, engine.NATIVE, version), "parent": parent}
         self._disk: OwnDisk | None = None
         if limits.sealed:
-            from ..store.own_disk import OwnDisk
+            from ..store.sealed_place import OwnDisk
 
             self._disk = OwnDisk(limits.sealed, self.run, self.run_id)
         shape = livefile.Layout(limits.slots, limits.banks, limits.bank_bytes // 4096 * 4096)

@@ -23,7 +23,7 @@ from typing import Callable, Iterable, NamedTuple
 from ..errors import FormatError, MstxkitError
 from ..host import apart, identity, life
 from ..host.priority import give_way
-from . import block_index, care_record, documents, layout, own_disk, process_pointer, run_file, sealed_place, segment
+from . import block_index, care_record, documents, layout, process_pointer, run_file, sealed_place, segment
 from .care_record import CareRecord, Cost, SealedCare
 from .fetching import Pace, copy_file, is_same, why_no_room
 from .values import whole_number
@@ -44,7 +44,7 @@ def main() -> None:
     is_last, words = sys.argv[1] == "last", sys.argv[2:]
     apart.let_go()
     give_way()
-    care = SealedCare.of_words(words)
+    care = apart.of_words(SealedCare, words)
     # What ended meanwhile found the lock held: look again until there is nothing more.
     while (moved := take_care(care, _WAIT_S if is_last else 0)) is not None and moved.names:
         pass
@@ -87,7 +87,7 @@ class _Ledger:
 
     def __init__(self, care: SealedCare, name: str = "") -> None:
         self._care, self._is_of_run = care, bool(name)
-        token = None if care.place is None else own_disk.token_of(care.place)
+        token = None if care.place is None else sealed_place.token_of(care.place)
         self._own = None if name else (care.place or care.live) / _OWN_COPY
         # Of a host with no place of its own: containers may share its name, and have another /dev/shm each.
         key = hashlib.sha256(f"{identity.boot_id()} {care.live}".encode("utf-8", "surrogateescape")).hexdigest()[:16]
