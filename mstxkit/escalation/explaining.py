@@ -220,8 +220,9 @@ def _near_timeout(
 ) -> tuple[bool | None, str]:  # fmt: skip
     """Does a session come near the time-out of those who wait, and the same as a sentence.
     `backends`: the profilers of the ranks that record. `heard`: what all processes said: of those that wait, the one
-    with the least patience counts. `sessions`: earlier ones like this, of which `pause_s` is the longest pause. `shell`:
-    the asker's own environment, for ranks that do not say theirs. Returns: None where it is not known how long a session takes.
+    with the least patience counts. `sessions`: earlier ones like this, of which `pause_s` is the longest pause.
+    `shell`: the asker's own environment, for ranks that do not say theirs. Returns: None where it is not known how long
+    a session takes.
     """
     if world_size(heard) == 1:
         return False, "nobody waits for the only rank of a run"
