@@ -41,11 +41,8 @@ class KeptOpen:
             self._size_bytes = documents.appended(file.number, self._size_bytes, block, self._header)
         except OSError:
             if not self._size_bytes:
-                folder = _folder_of(path)
-                try:
+                with documents.closing(documents.open_folder(path.parent)) as folder:
                     os.unlink(path.name, dir_fd=folder)
-                finally:
-                    os.close(folder)
             self.close()
             raise
         return self._size_bytes
@@ -60,11 +57,8 @@ class KeptOpen:
         if self._file is not None and self._path == path and self._file.is_ours:
             return self._file
         self.close()
-        folder = _folder_of(path)
-        try:
+        with documents.closing(documents.open_folder(path.parent)) as folder:
             number = os.open(path.name, _FLAGS, documents.FILE_MODE, dir_fd=folder)
-        finally:
-            os.close(folder)
         file = OwnDescriptor.of(number, path.name)
         self._path, self._file, self._status = path, file, os.fstat(number)
         self._size_bytes = self._status.st_size
@@ -78,7 +72,3 @@ class KeptOpen:
             is_same = file is not None and self._status and os.path.samestat(os.fstat(file.number), self._status)
             if file is not None and (is_same or file.is_ours):
                 os.close(file.number)
-
-
-def _folder_of(path: Path) -> int:
-    return os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)

@@ -13,7 +13,7 @@ from typing import Callable, NamedTuple, Sequence
 
 from .. import faults
 from ..host import folders
-from ..store import layout, segment
+from ..store import documents, layout, segment
 from ..store.block_index import Growing, Indexed
 from .kept_open import KeptOpen
 
@@ -112,8 +112,5 @@ class SealedFiles:
 
 def cut_torn_end(path: Path, whole_bytes: int) -> None:
     """Take the half-written block off a file whose writer was killed. Raises OSError: it cannot be written."""
-    descriptor = os.open(path, os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    try:
+    with documents.closing(os.open(path, os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC)) as descriptor:
         os.ftruncate(descriptor, whole_bytes)
-    finally:
-        os.close(descriptor)

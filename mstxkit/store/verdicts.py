@@ -33,8 +33,6 @@ BY_WATCHMEN = "hang-"
 _TEXT_AT_MOST, _EVIDENCE_AT_MOST = 1000, 64
 _NAME = re.compile(r"(.+)\.(\d{1,9})\.jsonl", re.DOTALL | re.ASCII)
 _FENCE, _TRIES = "before", 100
-_NAME = re.compile(r"(.+)\.(\d{1,9})\.jsonl", re.DOTALL | re.ASCII)
-_FENCE = "before"
 
 
 class Verdict(NamedTuple):
