@@ -12,9 +12,9 @@ from ..reading.folder import Damage
 from ..reading.report.escape import for_rich, for_terminal
 from ..reading.report.units import size
 from ..reading.tables import profiles as table
-from ..store import aftercare, local_place
-from ..store.aftercare import Removed
+from ..store import local_place, retention
 from ..store.fetching import Fetched, Pace, fetch_all
+from ..store.retention import Removed
 from ..store.session_file import sessions
 from . import FOUND_WRONG, _parsing, _requests, _run_folder, _show
 
@@ -77,7 +77,7 @@ def profiles(
         )
         for root in sorted({root for root in named if root is not None}):
             fetched += fetch_all(run, run_id, root, Pace(mb_s * 1e6))
-    removed = aftercare.make_room(run, run_id, _requests.bytes_of(keep, "--keep") or 0)
+    removed = retention.make_room(run, run_id, _requests.bytes_of(keep, "--keep") or 0)
     damage: list[Damage] = []
     wanted = _parsing.Wanted(tuple(stage or ()), tuple(rank or ()), request, again.value if again else None)
     parsed, rows = None, list[dict[str, Any]]()

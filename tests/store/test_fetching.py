@@ -19,7 +19,7 @@ from builders.local_profiles import REQUEST, Place
 import mstxkit
 from mstxkit.errors import CaptureError
 from mstxkit.host import identity
-from mstxkit.store import aftercare, fetching, local_place
+from mstxkit.store import fetching, local_place, retention
 from mstxkit.store.aftercare import Care, take_care
 from mstxkit.store.fetching import Pace
 from mstxkit.store.session_file import sessions
@@ -223,7 +223,7 @@ def test_what_somebody_else_wrote_of_a_session_keeps_no_other_from_being_moved(p
     told = place.told(first)
     (first.folder / "session.json").write_text(json.dumps({**told, **odd}))
     done = place.fetch()
-    aftercare.make_room(place.run, place.run_id, 1)
+    retention.make_room(place.run, place.run_id, 1)
 
     assert len(done) == 2
     assert place.told(second)["stored"] is None
@@ -251,7 +251,7 @@ def test_the_oldest_go_first_and_the_newest_of_each_request_and_rank_stays(place
     files = [place.record(local=False, number=n, end_ns=n, request=request) for n, request in
              enumerate([REQUEST, "cd" * 8, REQUEST, REQUEST], 1)]  # fmt: skip
 
-    removed = aftercare.make_room(place.run, place.run_id, 1)
+    removed = retention.make_room(place.run, place.run_id, 1)
 
     kept = [place.told(file)["output"] is not None for file in files]
     assert kept == [False, True, False, True]
@@ -266,7 +266,7 @@ def test_the_oldest_go_first_and_the_newest_of_each_request_and_rank_stays(place
 def test_no_more_goes_than_has_to(place: Place) -> None:
     files = [place.record(local=False, number=n, end_ns=n) for n in range(1, 5)]
 
-    aftercare.make_room(place.run, place.run_id, 3100)
+    retention.make_room(place.run, place.run_id, 3100)
 
     assert [place.told(file)["output"] is None for file in files] == [True, False, False, False]
 
@@ -284,18 +284,18 @@ def test_what_is_being_parsed_stays(place: Place) -> None:
     files = [place.record(local=False, number=n, end_ns=n) for n in range(1, 3)]
     (files[0].folder / "analysis.json").write_text(json.dumps({"format": 1, "state": "parsing"}))
 
-    assert aftercare.make_room(place.run, place.run_id, 1) == []
+    assert retention.make_room(place.run, place.run_id, 1) == []
 
 
 def test_a_removal_that_was_cut_off_is_finished(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     files = [place.record(local=False, number=n, end_ns=n) for n in range(1, 3)]
     raw = place.data(files[0])
     with monkeypatch.context() as patched:
-        patched.setattr(aftercare.shutil, "rmtree", lambda path: None)
-        aftercare.make_room(place.run, place.run_id, 1)
+        patched.setattr(retention.shutil, "rmtree", lambda path: None)
+        retention.make_room(place.run, place.run_id, 1)
     assert raw.exists()
 
-    aftercare.make_room(place.run, place.run_id, 1 << 40)
+    retention.make_room(place.run, place.run_id, 1 << 40)
 
     assert not raw.exists()
 

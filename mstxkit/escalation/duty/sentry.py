@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import time
-from pathlib import Path
 from typing import Any, Callable, Mapping, Sequence
 
 from ...engine.choose import engine
@@ -89,7 +88,7 @@ class Sentry:
         self.control = ControlFolder(post.run, post.run_id)
         self.mailbox = Mailbox(self.control, post.host_folder)
         self.words, self.pace = OwnWords(post, settings.act), StepPace()
-        self.watcher = Watcher(self._look, settings.poll_every_s, self._places_of_news, beside)
+        self.watcher = Watcher(self._look, settings.poll_every_s, self.mailbox.places_of_news, beside)
 
     def memory(self) -> Mapping[str, Any] | None:
         """What an earlier process of this rank has left to the next one on duty; None: nothing."""
@@ -113,9 +112,6 @@ class Sentry:
     def _say(self) -> None:
         self.mailbox.acknowledge(self.post.rank, self.words.said(self.pace), self.post.role)
 
-    def _places_of_news(self) -> Sequence[Path] | None:
-        return None if self.mailbox.problem is not None else self.mailbox.places_of_news()
-
     def retire(self) -> bool:
         """Leave a post that was only assumed, now that the rank is known; False: it is not."""
         if identity.current()["rank"] is None:
@@ -128,11 +124,7 @@ class Sentry:
         """Capture ends: say so much, if the run folder answers by `deadline`."""
         self._say()
         deadline = time.monotonic() + ENDS_WITHIN_S if deadline is None else deadline
-        self.watcher.background.finish(self._leave, deadline)
-
-    def _leave(self) -> None:
-        self.mailbox.close()
-        self.watcher.forget()
+        self.watcher.background.finish(lambda: (self.mailbox.close(), self.watcher.forget()), deadline)
 
     def cost_ns(self) -> int:
         """CPU time of the watcher's thread since the last call."""
