@@ -74,9 +74,6 @@ class SessionOutcome(NamedTuple):
     steps: tuple[int, ...]  # training steps that were really recorded, as they were told to `ProfilerSession.stop`
     start_ns: int  # when recording began, Unix time; 0 if it never did
     end_ns: int  # when it ended, before the profiler began to write
-    # start_cost_ns, stop_cost_ns: how long the training thread was held up; at the stop, data are written
-    start_cost_ns: int
-    stop_cost_ns: int
     bytes: int  # raw data on disk
     problems: tuple[str, ...]  # what went wrong, a sentence each; empty if the data can be relied on
     is_whole: bool = False  # is there an output that holds what it must? Problems may remain all the same

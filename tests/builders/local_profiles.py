@@ -40,7 +40,7 @@ class Place:
         (raw / "PROF_1" / "data").write_bytes(os.urandom(size))
         if not changes.get("is_open"):
             end_ns = changes.get("end_ns", 2)
-            outcome = SessionOutcome(raw, (7,), 1, end_ns, 1, 1, size, (), changes.get("is_whole", True))
+            outcome = SessionOutcome(raw, (7,), 1, end_ns, size, (), changes.get("is_whole", True))
             assert file.end(outcome, "the stage ended") is None
         return file
 

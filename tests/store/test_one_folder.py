@@ -36,7 +36,7 @@ def start(**changes: Any) -> SessionStart:
 def recorded(run: Path, name: str, is_whole: bool = True, **changes: Any) -> SessionFile:
     file = SessionFile(run, start(**changes))
     (file.data / name / "PROF_1").mkdir(parents=True)
-    outcome = SessionOutcome(file.data / name, (7,), 1, 2, 1, 1, 5, (), is_whole)
+    outcome = SessionOutcome(file.data / name, (7,), 1, 2, 5, (), is_whole)
     assert file.end(outcome, "the stage ended") is None
     return file
 
