@@ -39,7 +39,6 @@ def split(
     text: str, chosen: Iterable[BranchChoice] = (), environment: Mapping[str, str] | None = None, line: int = 1
 ) -> tuple[list[Word], dict[str, Word]]:
     """Words of all commands, in order, `END` between two, and the variables that are assigned before or with them.
-
     Raises: ConfigError where a chosen line is in no branch.
     """
     forks: list[Fork] = []

@@ -55,9 +55,7 @@ def policy_of(settings: DutySettings) -> Policy:
 
 
 def checked(settings: DutySettings) -> DutySettings:
-    """The same.
-    Raises SettingError: one of them cannot be; ConfigError: the schedule of light capture is none.
-    """
+    """The same. Raises SettingError: one of them cannot be; ConfigError: the schedule of light capture is none."""
     for field, least_s, most_s in (("poll_every_s", 0.02, 60), ("hang_s", 0.5, 86400)):
         value = getattr(settings, field)
         if not isinstance(value, (int, float)) or not (value == 0 or least_s <= value <= most_s):
