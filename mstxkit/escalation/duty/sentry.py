@@ -124,7 +124,11 @@ class Sentry:
         """Capture ends: say so much, if the run folder answers by `deadline`."""
         self._say()
         deadline = time.monotonic() + ENDS_WITHIN_S if deadline is None else deadline
-        self.watcher.background.finish(lambda: (self.mailbox.close(), self.watcher.forget()), deadline)
+        self.watcher.background.finish(self._leave, deadline)
+
+    def _leave(self) -> None:
+        self.mailbox.close()
+        self.watcher.forget()
 
     def cost_ns(self) -> int:
         """CPU time of the watcher's thread since the last call."""
