@@ -73,8 +73,7 @@ class JobController:
                 if silent_s > self._silence_s or (has_ended and silent_s > self._goodbye_s):
                     desk.judge(time.time(), at_once=True)
                     desk.close()
-                    ray: Any = import_module("ray")  # which would start one again that just exits
-                    ray.kill(ray.get_runtime_context().current_actor, no_restart=True)
+                    _end()
             except Exception:  # one bad batch, or a disk, is no end of judging
                 time.sleep(1.0)
             time.sleep(_LOOKS_EVERY_S)
@@ -86,3 +85,9 @@ class JobController:
         for batch in batches.decode(b"".join(frames), self._run_id).batches:
             if desk.controller.directory.knows(batch):  # else its host's file tells of whom it is, from its beginning
                 desk.controller.take(batch, now_s)
+
+
+def _end() -> None:
+    """End this actor for good: Ray would start one again that just exits."""
+    ray: Any = import_module("ray")
+    ray.kill(ray.get_runtime_context().current_actor, no_restart=True)
