@@ -19,17 +19,11 @@ from . import settings
 
 
 class Configured(NamedTuple):
-    """A configuration, ready to be carried out.
+    """A configuration, ready to be carried out."""
 
-    Args:
-        plan: The requests that it names.
-        settings: Of requests, as `capture` takes them.
-        path: Where its data is to go; empty: it does not say.
-    """
-
-    plan: planning.Plan
-    settings: dict[str, Any]
-    path: str
+    plan: planning.Plan  # the requests that it names
+    settings: dict[str, Any]  # of requests, as `capture` takes them
+    path: str  # where its data is to go; empty: it does not say
 
     def variables(self, overrides: Mapping[str, Any]) -> dict[str, str]:
         """How it is handed on to processes that this one starts."""

@@ -104,9 +104,7 @@ def _list_hooks() -> list[tuple[list[Callable[[], None]], Callable[[], None]]]:
 
 def write(before: Callable[[], object] | None = None) -> None:
     """Write the states of this process as they are. Never raises; nothing while nothing is captured.
-
-    Args:
-        before: What is done first, in the thread that writes.
+    `before`: what is done first, in the thread that writes.
 
     Cost: about a millisecond for a hundred targets, once for each module of a framework that is imported; 50 ms at most
     where the disk does not answer.

@@ -26,13 +26,9 @@ def setup() -> None:
         faults.note("setting up a Ray worker", exc)
     worker = getattr(sys.modules.get("ray._private.worker"), "global_worker", None)
     if NEXT_HOOK in os.environ and getattr(worker, "connected", False):
-        _run(os.environ.pop(NEXT_HOOK))
+        from ray._private.runtime_env.setup_hook import load_and_execute_setup_hook
 
-
-def _run(hook: str) -> None:
-    """Run a hook by its path, or by the reference under which Ray has stored a function."""
-    from ray._private.runtime_env.setup_hook import load_and_execute_setup_hook
-
-    error = load_and_execute_setup_hook(hook)
-    if error is not None:
-        raise RuntimeError(error)
+        # By its path, or by the reference under which Ray has stored a function.
+        error = load_and_execute_setup_hook(os.environ.pop(NEXT_HOOK))
+        if error is not None:
+            raise RuntimeError(error)

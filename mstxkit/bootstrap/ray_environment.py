@@ -51,11 +51,8 @@ def variables(environ: Mapping[str, str]) -> dict[str, str]:
 
 def composed(theirs: Any, ours: Mapping[str, str], beside: Any = None, is_client: bool = False) -> Composed:
     """A job's runtime environment with these variables and our set-up hook.
-
-    Args:
-        theirs: The caller's: a dict, a `RuntimeEnv`, or None.
-        beside: Another one that Ray will merge with it.
-        is_client: Is it for Ray Client? There Ray does not act on the field, only on the variable that it makes of it.
+    `theirs`: the caller's: a dict, a `RuntimeEnv`, or None. `beside`: another one that Ray will merge with it.
+    `is_client`: is it for Ray Client? There Ray does not act on the field, only on the variable that it makes of it.
     """
     environment = {} if theirs is None else copy.copy(theirs)
     environment[_VARIABLES] = {**ours, **(environment.get(_VARIABLES) or {})}
@@ -112,14 +109,9 @@ def injected(text: str, environment: Any, ours: Mapping[str, str], is_overriding
     """The same under `ray job submit`, whose own runtime environment Ray merges with the one given to `ray.init`.
 
     Ray refuses a field or variable that both have. So ours goes into one of them: where the hook is, else the job's.
-
-    Args:
-        text: Value of the variable `INJECTED`.
-        environment: What the driver passed to `ray.init`.
-        is_overriding: Does the driver's win a conflict (RAY_OVERRIDE_JOB_RUNTIME_ENV=1)?
-
-    Returns:
-        The new value of the variable, and what to give to `ray.init`.
+    `text`: value of the variable `INJECTED`. `environment`: what the driver passed to `ray.init`. `is_overriding`: does
+    the driver's win a conflict (RAY_OVERRIDE_JOB_RUNTIME_ENV=1)? Returns: The new value of the variable, and what to
+    give to `ray.init`.
     """
     config = json.loads(text)
     job, driver = config.get("runtime_env") or {}, environment or {}

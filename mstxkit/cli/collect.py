@@ -14,10 +14,9 @@ from ..errors import MstxkitError
 from ..host import folders
 from ..reading.report.escape import for_terminal
 from ..reading.report.units import size
-from ..store import own_disk
+from ..store import sealed_place
 from ..store.care_record import SealedCare
-from ..store.moving import Moved
-from ..store.sealed_care import take_care
+from ..store.sealed_care import Moved, take_care
 from . import FOUND_WRONG, _run_folder, _show
 
 if TYPE_CHECKING:
@@ -78,7 +77,7 @@ def collect(
 def _move_sealed(run: Path, run_id: str) -> Moved:
     """From this host's own disks, as fast as it goes."""
     moved = Moved([])
-    for place in own_disk.on_this_host(run, run_id):
+    for place in sealed_place.on_this_host(run, run_id):
         done = take_care(SealedCare(run, run_id, folders.in_shared_memory() / run_id, place, math.inf), _WAIT_S)
         problem = f"another process is at work on {place}" if done is None else done.problem
         moved = Moved(moved.names + ([] if done is None else done.names), moved.problem or problem)

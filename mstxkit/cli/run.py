@@ -17,7 +17,7 @@ from ..errors import MstxkitError
 from ..host import environment
 from ..host.slow_folder import BEGINS_WITHIN_S, SlowFolder
 from ..marking.ranges import is_off
-from ..store import documents, layout, own_disk, run_file
+from ..store import documents, layout, run_file, sealed_place
 from . import _requests, _show
 from ._checks import problem_with
 
@@ -164,7 +164,7 @@ def _await_child(pid: int) -> int:
 
 def _list_recorded(folder: Path) -> set[str]:
     """Names of the processes that have left something in the run, or are writing."""
-    here = own_disk.on_this_host(folder, run_file.id_of(folder) or "")
+    here = sealed_place.on_this_host(folder, run_file.id_of(folder) or "")
     names = (
         name for part in (folder / layout.LIVE, folder / layout.SEALED, *here) for name in documents.names_in(part)
     )

@@ -36,12 +36,9 @@ _COMPARES_EVERY_S, _COMPARES_AGAIN_S = 30.0, 2.0
 
 class Agent:
     """What this process passes on for its host, while it is the keeper.
-
-    Args:
-        run, run_id: The run folder, and its id.
-        folder: The live files of this host.
-        judges: May a process that judges the job be started from here?
-        metrics: What it is told of where figures go: `store.metrics_setting.as_word`.
+    `run`, `run_id`: the run folder, and its id. `folder`: the live files of this host. `judges`: may a process that
+    judges the job be started from here? `metrics`: what it is told of where figures go:
+    `store.metrics_setting.as_word`.
 
     Threads/fork: any thread; one that comes while another is at it does nothing. A forked child makes a new one.
     """

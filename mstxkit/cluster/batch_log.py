@@ -29,15 +29,10 @@ _LOOKS = 2
 
 class BatchLog:
     """The file of this host. `append` from one thread at a time; a forked child makes a new one.
-
-    Args:
-        run: The run folder.
-        folder: Of the live files of this host.
-        file_bytes: It is put aside once it is so large; what was put aside before is removed.
-
-    Attributes:
-        dropped: Batches that are in no file, because the run folder took none for too long.
-        ahead_ns: By how much the clock that stamps its file is ahead of this host's, and its error; 0: they are alike.
+    `run`: the run folder. `folder`: of the live files of this host. `file_bytes`: it is put aside once it is so large;
+    what was put aside before is removed.
+    `dropped`: batches that are in no file, because the run folder took none for too long. `ahead_ns`: by how much the
+    clock that stamps its file is ahead of this host's, and its error; 0: they are alike.
     """
 
     def __init__(self, run: Path, folder: Path, file_bytes: int = FILE_BYTES) -> None:

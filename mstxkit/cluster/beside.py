@@ -52,13 +52,7 @@ class Beside:
         """Start it where rank 0 is among these, or was, and is not alone in its job; or where the job's judge is gone.
 
         Who is alone has nobody to be compared with, and a judge only where figures are asked for.
-
-        Args:
-            processes: Of this host.
-            batches: That this host has handed over.
-
-        Raises:
-            OSError: it cannot be started.
+        `processes`: of this host. `batches`: that this host has handed over. Raises OSError: it cannot be started.
         """
         self._is_here = self._is_here or any(of.rank == 0 and of.world_size > 1 for of in processes)
         if time.monotonic() < self._next_s:

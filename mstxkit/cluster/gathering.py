@@ -11,50 +11,34 @@ from typing import Any, Iterator, Mapping, NamedTuple, Sequence
 
 from ..host import identity, parts
 from ..host.listing import ListedFolder
-from ..store import batches, documents, handed_over, layout, records
+from ..store import batches, documents, handed_over, layout
 from ..store.batches import HandingProcess
 from ..store.documents import Unusable
 from ..store.handed_over import CPU, END, OF_COLLECTIVES, STAGES, WAITS, WHO, HandedOver
 from ..store.values import list_of, small_number, table_of, text_of, whole_number
 
 _POSITION, _POSITION_OF_RINGS = "position", "position_of_rings"
-_NO_STEP = records.NO_STEP.to_bytes(4, "little")
 _ROWS_AT_MOST = batches.BODY_AT_MOST // 2
 _ANNOUNCED_AT_MOST = 64  # in one batch: their stages may be long texts
 
 
 class Handed(NamedTuple):
-    """What is new of one process.
+    """What is new of one process."""
 
-    Args:
-        process: Who it is.
-        is_changed: Was it another one, or did it say something else of itself, before?
-        rows: Whole rows.
-        missed: Rows that nobody has read.
-        has_ended: Nothing comes of it any more.
-        entries: Whole rows of its entries into collectives.
-        groups: Of these, as its document says them, where who reads may not know them.
-        cpu: `handed_over.CPU`; [] where it does not say.
-    """
-
-    process: HandingProcess
-    is_changed: bool
-    rows: bytes
-    missed: int
-    has_ended: bool
-    entries: bytes = b""
-    groups: Mapping[str, Any] = {}
-    cpu: Sequence[Any] = ()
+    process: HandingProcess  # who it is
+    is_changed: bool  # was it another one, or did it say something else of itself, before?
+    rows: bytes  # whole rows
+    missed: int  # rows that nobody has read
+    has_ended: bool  # nothing comes of it any more
+    entries: bytes = b""  # whole rows of its entries into collectives
+    groups: Mapping[str, Any] = {}  # of these, as its document says them, where who reads may not know them
+    cpu: Sequence[Any] = ()  # `handed_over.CPU`; [] where it does not say
 
 
 class Gathering:
     """The rings of one host. One thread at a time.
-
-    Args:
-        folder: Of the live files of this host.
-
-    Attributes:
-        has_steps: Has anything that was handed over been in a step?
+    `folder`: of the live files of this host.
+    `has_steps`: has anything that was handed over been in a step?
     """
 
     def __init__(self, folder: Path) -> None:
@@ -81,11 +65,7 @@ class Gathering:
         handed = [new for ring in self._rings.values() if (new := ring.read(files)) is not None]
         for name in [name for name, ring in self._rings.items() if ring.is_over or name not in names]:
             self._rings.pop(name).remove()
-        self.has_steps = self.has_steps or any(
-            new.rows[at : at + 4] != _NO_STEP
-            for new in handed
-            for at in range(0, len(new.rows), handed_over.SUMMARY_BYTES)
-        )
+        self.has_steps = self.has_steps or any(handed_over.has_steps(new.rows) for new in handed)
         return handed
 
     def _own_processes(self, files: frozenset[str]) -> list[str]:

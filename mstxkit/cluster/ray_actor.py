@@ -24,12 +24,8 @@ GOODBYE_S, SILENCE_S = 60.0, 900.0
 
 class JobController:
     """Judges one job. Made by `ray_link`, as a named actor.
-
-    Args:
-        run, run_id: The run folder, and its id.
-        metrics: Where figures go: `store.metrics_setting.as_word`.
-        goodbye_s: It ends so long after all hosts have said goodbye.
-        silence_s: It ends after so long without a word.
+    `run`, `run_id`: the run folder, and its id. `metrics`: where figures go: `store.metrics_setting.as_word`.
+    `goodbye_s`: it ends so long after all hosts have said goodbye. `silence_s`: it ends after so long without a word.
     """
 
     def __init__(

@@ -17,7 +17,6 @@ _TAG = "tag:yaml.org,2002:"
 
 def yaml(text: str, name: str) -> tuple[dict[str, Any], dict[Path, int]]:
     """Values and lines of a YAML document whose top is a mapping.
-
     Raises: ConfigError: it is no YAML, its top is no mapping, a key is given twice, a tag is used, it is too large.
     """
     root = composed(text, name)
@@ -30,7 +29,6 @@ def yaml(text: str, name: str) -> tuple[dict[str, Any], dict[Path, int]]:
 
 def json(text: str, name: str, first_line: int = 1) -> tuple[dict[str, Any], dict[Path, int]]:
     """Values and lines of a JSON document whose top is an object.
-
     Raises: ConfigError where it is no JSON, its top is no object, or a key is given twice.
     """
     try:

@@ -22,7 +22,6 @@ _DEEPEST, _MOST = 30, 10_000
 
 def from_overrides(source: Source, roots: Iterable[str]) -> Source:
     """The values that a command line sets below these roots (`global_profiler`); what else it says is left out.
-
     Raises: ConfigError where one of them is in doubt.
     """
     wanted = tuple(roots)
@@ -51,7 +50,6 @@ def put(values: dict[str, Any], path: Sequence[str], value: Any) -> None:
 
 def resolved(source: Source, sections: Iterable[tuple[str, ...]]) -> Source:
     """The same source with these sections alone, and every interpolation in them replaced by what it stands for.
-
     Raises: ConfigError where one points to nothing, to itself, or uses a resolver that is not known here.
     """
     values: dict[str, Any] = {}

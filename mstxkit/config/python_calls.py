@@ -49,7 +49,6 @@ class NotKnown(NamedTuple):
 def calls(text: str, name: str, chosen: Iterable[BranchChoice] = ()) -> tuple[dict[str, Any], dict[Path, int]]:
     """The one call of a profiler, `{"torch_npu.profiler.profile": {argument: value}}`, with the line of each argument;
     empty where there is none.
-
     Raises: ConfigError where the file is no Python, or holds several calls and none, or more, of them are chosen.
     """
     try:

@@ -13,8 +13,7 @@ import re
 from typing import Iterable, Mapping, NamedTuple
 
 from ..errors import ConfigError, Problem
-from .shell_commands import BranchChoice, Command, Doubt, Fork, commands, settle
-from .shell_tokens import Token, plain, tokens
+from .shell_commands import BranchChoice, Command, Doubt, Fork, Token, commands, plain, settle, tokens
 
 # Stands between the words of two commands.
 END = ";"
@@ -40,7 +39,6 @@ def split(
     text: str, chosen: Iterable[BranchChoice] = (), environment: Mapping[str, str] | None = None, line: int = 1
 ) -> tuple[list[Word], dict[str, Word]]:
     """Words of all commands, in order, `END` between two, and the variables that are assigned before or with them.
-
     Raises: ConfigError where a chosen line is in no branch.
     """
     forks: list[Fork] = []

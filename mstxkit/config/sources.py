@@ -63,9 +63,7 @@ def read(origin: Any, branches: Iterable[Any] = ()) -> Source:
     """Whatever a user configures with, as a source: a path (YAML, JSON, shell or Python; a folder that holds a
     `profiler_config.json`), a list of arguments, `os.environ`, a mapping (OmegaConf's too), or an object whose
     attributes are a framework's options. Raises: ConfigError where it is none of these, or cannot be read.
-
-    Args:
-        branches: Which branches of a script's conditions are meant: see `shell_commands`.
+    `branches`: which branches of a script's conditions are meant: see `shell_commands`.
     """
     if isinstance(origin, Source):
         return origin

@@ -37,9 +37,7 @@ def fates_of(control: ControlFolder) -> Fates:
 
 def nameable(control: ControlFolder, also: Known | None = None) -> Known:
     """What a request to this run may name. `also`: what the caller knows of the run by itself, as one of its processes.
-
-    Raises:
-        ConfigError: nobody has said anything yet, or nobody is left, and the caller is no process of the run.
+    Raises ConfigError: nobody has said anything yet, or nobody is left, and the caller is no process of the run.
     """
     unusable: list[Unusable] = []
     heard = fate.heard(control, unusable=unusable)
@@ -62,9 +60,7 @@ def nameable(control: ControlFolder, also: Known | None = None) -> Known:
 
 def whom(run: Path, fields: Mapping[str, Any], source: str = "request") -> tuple[int, ...]:
     """Whom the groups of a request mean (`dp:3`), by what the run's processes have said of themselves; else nobody.
-
-    Raises:
-        ConfigError: that is not known, and why; or `run` is no run.
+    Raises ConfigError: that is not known, and why; or `run` is no run.
     """
     words, stages = fields.get("ranks"), fields.get("stages")
     if not groups.are_groups(words) or not isinstance(stages, (list, tuple)):
@@ -77,16 +73,9 @@ def ask(
     source: str = "request",
 ) -> Request:  # fmt: skip
     """Check a request and leave it for all ranks of a run. The same id twice is one request.
-
-    Args:
-        fields: Of a request, as docs/internals/control.md has them.
-        suspects: The ranks that words like "suspect+peer" stand for.
-        also: As in `nameable`.
-        source: What messages call the request.
-
-    Raises:
-        ConfigError: it is wrong, or nobody listens; with what is allowed.
-        MstxkitError: it cannot be written into the control folder.
+    `fields`: of a request, as docs/internals/control.md has them. `suspects`: the ranks that words like "suspect+peer"
+    stand for. `also`: as in `nameable`. `source`: what messages call the request. Raises ConfigError: it is wrong, or
+    nobody listens; with what is allowed; MstxkitError: it cannot be written into the control folder.
 
     *Cost*: reads what each rank said last, a small file each, unless `also` says enough; writes one file, under a lock
     that may take 10 s.
@@ -136,10 +125,8 @@ def cancel(run: Path, id: str, reason: str = "cancelled") -> Progress:
     """Say that a request is not wanted any more; a session of it is closed at its thread's next stage, step or tick.
 
     `id`: a request's, or the beginning of one that no other has. Returns: how it stood before.
-
-    Raises:
-        ConfigError: there is no such request, or there are several; with those that are open.
-        MstxkitError: it cannot be written into the control folder.
+    Raises ConfigError: there is no such request, or there are several; with those that are open; MstxkitError: it
+    cannot be written into the control folder.
     """
     control = control_of(run)
     asked = named(control, id)

@@ -1,4 +1,5 @@
-"""What a request would do, said before it does it: who records, when, how long training pauses, how many megabytes.
+"""What a request would do, said before it does it: who records, when, how long training pauses, how many megabytes,
+and what that costs those who wait for its ranks.
 
 From what the run's processes have said of themselves, and from the sessions that it has had; what neither tells is
 said to be unknown, or is named as the assumption that it is. Nothing is sent.
@@ -6,17 +7,18 @@ said to be unknown, or is named as the assumption that it is. Nothing is sent.
 
 from __future__ import annotations
 
+import math
 import statistics
-from typing import Any, Iterator, Mapping, NamedTuple, Sequence
+from typing import Any, Collection, Iterator, Mapping, NamedTuple, Sequence
 
 from ..profiling import presets
 from ..profiling.declare import Preset
+from ..store import hccl
 from ..store.fate import Heard, Progress, world_size
 from ..store.limits import Policy
 from ..store.request import Request
 from ..store.values import whole_number
 from ..store.whereabouts import Age, Whereabouts, by_process, of_speaker
-from . import waiting
 from .machine.agreement import agreeing, lead, needs_agreement
 from .machine.moves import COOLDOWN, NS
 
@@ -29,18 +31,15 @@ _UNKNOWN_PAUSE = (
 
 
 class Participant(NamedTuple):
-    """One rank that is asked.
+    """One rank that is asked."""
 
-    Args:
-        rank, role, host, pid: Of its process; None where it has not been heard of.
-        step, stage: In which it was, and `seen` says how long ago; None where that is not known.
-    """
-
+    # rank, role, host, pid: of its process; None where it has not been heard of
     rank: int
     role: str | None
     host: str | None
     pid: int | None
     is_alive: bool | None  # does it still run? None where that is not known
+    # step, stage: in which it was, and `seen` says how long ago; None where that is not known
     step: int | None
     phase: str | None
     backend: str | None  # the profiler it records with; None where none can, or where it is not known
@@ -89,15 +88,10 @@ def explained(
     policy: Policy | None = None, seen: Sequence[Whereabouts] = (),
 ) -> Explanation:  # fmt: skip
     """What a request, checked against the run, would do in it.
-
-    Args:
-        heard: What its processes said last.
-        suspects: Whom "suspect+peer" stands for.
-        others: The requests that the run has had.
-        sessions: Earlier sessions, as their session.json has them.
-        environment: Where HCCL's time-outs may be set, for ranks that do not say their own.
-        policy: The run's; default: the default one.
-        seen: Where its processes are, as their keepers say.
+    `heard`: what its processes said last. `suspects`: whom "suspect+peer" stands for. `others`: the requests that the
+    run has had. `sessions`: earlier sessions, as their session.json has them. `environment`: where HCCL's time-outs may
+    be set, for ranks that do not say their own. `policy`: the run's; default: the default one. `seen`: where its
+    processes are, as their keepers say.
     """
     policy = policy or Policy()
     ranks = request.ranks_in(world_size(heard), tuple(suspects))
@@ -112,8 +106,8 @@ def explained(
     alike = [session for session in recorded if session.get("preset") == depth.preset.name]
     pause, when = _pause(alike), tuple(_when(request, recorders, ahead, heard, policy))
     total_mb, size = _size(request, recorders, alike, depth.preset)
-    backends, spent = (recorder.backend for recorder in recorders), waiting.costs(request, alike)
-    nears, timeout = waiting.explained(request, backends, heard, spent, environment or {}, policy)
+    backends = {recorder.backend for recorder in recorders} - {None}
+    nears, timeout = _near_timeout(request, backends, heard, alike, pause.longest_s, environment or {}, policy)
     return Explanation(recorders, when, ahead, depth.described(), pause, total_mb, size, nears, timeout)
 
 
@@ -218,3 +212,62 @@ def _size(
     words = f"at most about {total_mb:,} MB: {each} MB a step (assumed, not measured) × {count} × {ranks}"
     part = "; a stage, or a sample of it, is only a part of a step" if request.preset != "light" else ""
     return float(total_mb), words + part
+
+
+def _near_timeout(
+    request: Request, backends: Collection[str | None], heard: Sequence[Heard], sessions: Sequence[Mapping[str, Any]],
+    pause_s: float | None, shell: Mapping[str, str], policy: Policy,
+) -> tuple[bool | None, str]:  # fmt: skip
+    """Does a session come near the time-out of those who wait, and the same as a sentence.
+    `backends`: the profilers of the ranks that record. `heard`: what all processes said: of those that wait, the one
+    with the least patience counts. `sessions`: earlier ones like this, of which `pause_s` is the longest pause.
+    `shell`: the asker's own environment, for ranks that do not say theirs. Returns: None where it is not known how long
+    a session takes.
+    """
+    if world_size(heard) == 1:
+        return False, "nobody waits for the only rank of a run"
+    if backends and set(backends) <= {hccl.WITHOUT_HCCL}:
+        return False, f"no HCCL where {hccl.WITHOUT_HCCL} is the profiler; the process group's own time-out holds there"
+    patience, first = _least({request.preset: pause_s or 0.0}, heard, shell)
+    if patience.seconds == math.inf:
+        return False, f"collectives wait for ever: {patience.source}"
+    waits = f"other ranks wait in collectives meanwhile, {patience.seconds:g} s at most ({patience.source}) and {first}"
+    bound = _bounded(request, patience, policy)
+    if pause_s is None:
+        return None, f"{waits}; how long the stop takes is unknown{bound}"
+    lengths_ns = [whole_number(s.get("end_ns")) - whole_number(s.get("start_ns")) for s in sessions
+                  if s.get("stage") in request.stages and whole_number(s.get("end_ns"))]  # fmt: skip
+    near_s, length_s = hccl.NEAR_RATIO * patience.seconds, max([0, *lengths_ns]) / NS
+    nearing = [
+        what for what, took_s in (("pause", pause_s), ("length of a session", length_s)) if took_s > near_s
+    ]  # fmt: skip
+    verdict = f"the {' and the '.join(nearing)} COMES NEAR THAT" if nearing else "the pause is far from it"
+    return bool(nearing), f"{waits}: {verdict}{bound}"
+
+
+def _bounded(request: Request, patience: hccl.Patience, policy: Policy) -> str:
+    """What the ranks do about it by themselves."""
+    session_s, bound_s = request.limits.seconds_within(policy.session_s), patience.bound_s(request.preset)
+    if not request.force and patience.refusal(request.preset):
+        return "; without --force a rank where start and stop took so long refuses it"
+    if session_s <= bound_s:
+        return ""
+    if request.force:
+        return f"; --force: a session may take {session_s:g} s all the same"
+    ends = f"a session is ended at the first stage or piece after {bound_s:.4g} s, and not {session_s:g} s"
+    return f"; {ends} (--limit-s sets less, --force more)"
+
+
+def _least(
+    pauses_s: Mapping[str | None, float], heard: Sequence[Heard], shell: Mapping[str, str]
+) -> tuple[hccl.Patience, str]:
+    """The patience of the one with the least of it, and that for a first connection in words."""
+    waiting = [
+        (process.standing.timeouts, f"as set on rank {process.rank}", process.standing.is_connecting)
+        for process in heard
+        if process.is_alive is not False and process.standing.timeouts is not None
+    ] or [(hccl.set_here(shell), "as set in this shell; the job's own is not known", False)]
+    places = (hccl.patience(*set_there, pauses_s) for set_there in waiting)
+    connects = (hccl.seconds(variables, hccl.CONNECT) for variables, *_ in waiting)
+    least_s = min(connect_s or hccl.DEFAULTS_S[hccl.CONNECT] for connect_s in connects)
+    return min(places, key=lambda place: place.seconds), f"{least_s:g} s for a first connection ({hccl.CONNECT})"

@@ -31,9 +31,7 @@ def ranks_meant(
     """The ranks that groups mean, sorted: of processes in the roles of those that have entered one of these stages.
 
     `words` are as `store.groups` reads them, `stages` keys or aliases, `heard` is what the run's processes said last.
-
-    Raises:
-        ConfigError: they are no groups, a rank has not spoken yet, or has not said what is needed, or there is none.
+    Raises ConfigError: they are no groups, a rank has not spoken yet, or has not said what is needed, or there is none.
     """
     try:
         wanted = groups.groups_in(words)

@@ -44,9 +44,7 @@ def plan_of(config: Any, places: Mapping[str, Any] | None = None, name: str = "<
     """The requests of a canonical configuration (`config.model.Config`); none where it is not enabled.
 
     `places`: those of the fields, as `config.adapters.Read.places` has them; `name` stands where there is none.
-
-    Raises:
-        ConfigError: a session of mstxkit's cannot record that.
+    Raises ConfigError: a session of mstxkit's cannot record that.
     """
     if not config.enabled:
         return Plan()

@@ -11,11 +11,15 @@ import os
 import signal
 import sys
 from pathlib import Path
-from typing import Sequence
+from typing import Any, Callable, Iterable, Sequence, TypeVar, cast
 
 from . import environment, proc_files
 
 _SHELL, _IN_BACKGROUND = "/bin/sh", '"$@" &'
+_READERS: dict[str, Callable[[str], object]] = {
+    "Path": Path, "Path | None": lambda word: Path(word) if word else None, "str": str, "int": int, "float": float,
+}  # fmt: skip
+T = TypeVar("T")
 _children: list[int] = []  # of a process that is the first of its container
 # Where the package lies: for the path of a Python that is to find it.
 ROOT = str(Path(__file__).resolve().parents[2])
@@ -29,12 +33,8 @@ _NOT_PASSED_ON = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LD_PRELOAD", "PYTHONSTART
 
 def start(module: str, words: Sequence[str], more_folders: Sequence[str] = ()) -> None:
     """Start `module.main()` with these words after its own. *Cost*: some milliseconds: never on a training thread.
-
-    Args:
-        more_folders: Where else it looks for modules: it has the standard library and mstxkit.
-
-    Raises:
-        OSError: it cannot be started, as where the program is frozen, or has Python inside of it.
+    `more_folders`: where else it looks for modules: it has the standard library and mstxkit. Raises OSError: it cannot
+    be started, as where the program is frozen, or has Python inside of it.
     """
     folders = os.pathsep.join([ROOT, *more_folders])
     command = ["sh", "-c", _IN_BACKGROUND, "sh", python(), "-I", "-S", "-c", _START, folders, module, *words]
@@ -50,6 +50,18 @@ def start(module: str, words: Sequence[str], more_folders: Sequence[str] = ()) -
         os.waitpid(shell, 0)
     except ChildProcessError:
         pass  # somebody here waits for every child there is
+
+
+def words_of(values: Iterable[object]) -> list[str]:
+    """Words that say what a NamedTuple holds: paths, texts and numbers, or nothing."""
+    return ["" if value is None else str(value) for value in values]
+
+
+def of_words(kind: type[T], words: Sequence[str]) -> T:
+    """A NamedTuple of this kind from such words, each read as its field is annotated."""
+    make: Any = kind
+    hints = (getattr(hint, "__forward_arg__", hint) for hint in make.__annotations__.values())
+    return cast(T, make(*(_READERS[hint](word) for hint, word in zip(hints, words))))
 
 
 def reap() -> None:

@@ -30,9 +30,8 @@ class FolderEvents:
 
     Threads/fork: all but `wake` from one thread. Close it before a fork: a child would share it.
 
-    Attributes:
-        is_refused: Did the kernel not take the last `watch`, because the user's limits are used up, say?
-        is_new: Did the last `watch` begin with a folder, or was there something new in one? Nobody was told of it.
+    `is_refused`: did the kernel not take the last `watch`, because the user's limits are used up, say? `is_new`: did
+    the last `watch` begin with a folder, or was there something new in one? Nobody was told of it.
     """
 
     def __init__(self) -> None:

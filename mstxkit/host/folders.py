@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from pathlib import Path
@@ -15,6 +16,8 @@ SHARED_MEMORY = "/dev/shm"
 # Folders on these belong to this kernel alone: what another host writes into others, nobody here is told of.
 _LOCAL_KINDS = frozenset(("tmpfs", "ramfs", "ext2", "ext3", "ext4", "xfs", "btrfs", "f2fs", "overlay", "zfs"))
 _MOUNTS_AT_MOST_BYTES = 16 << 20
+# What must stay free on tmpfs after a file was made there: others need it too.
+_RESERVE_BYTES = 8 << 20
 
 
 def make_folder(folder: Path) -> None:
@@ -40,13 +43,8 @@ def make_folder(folder: Path) -> None:
 
 def live_folder(run_id: str, preferred: str | None, fallback: Callable[[], Path]) -> Path:
     """The host-local folder for a run's live files: on tmpfs, or on a disk where that cannot be had.
-
-    Args:
-        preferred: Parent folder to use instead of /dev/shm.
-        fallback: Asked for a parent folder where /dev/shm cannot be used.
-
-    Raises:
-        CaptureError: `preferred` cannot be used, or nothing can.
+    `preferred`: parent folder to use instead of /dev/shm. `fallback`: asked for a parent folder where /dev/shm cannot
+    be used. Raises CaptureError: `preferred` cannot be used, or nothing can.
     """
     if preferred is not None:
         return _usable(Path(preferred), run_id)
@@ -56,6 +54,22 @@ def live_folder(run_id: str, preferred: str | None, fallback: Callable[[], Path]
     except (OSError, CaptureError):
         pass  # somebody else's folder under our name, or a full tmpfs: a disk is the stated fallback
     return _usable(fallback(), run_id)
+
+
+def allocated(path: Path, size_bytes: int, mode: int) -> int:
+    """A descriptor of a new file on tmpfs, whose space is really there. Raises OSError: it cannot be had."""
+    space = os.statvfs(path.parent)
+    if space.f_bavail * space.f_frsize < size_bytes + _RESERVE_BYTES:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
+    try:
+        os.fchmod(descriptor, mode)
+        os.posix_fallocate(descriptor, 0, size_bytes)
+        return descriptor
+    except BaseException:
+        path.unlink(missing_ok=True)
+        os.close(descriptor)
+        raise
 
 
 def in_shared_memory() -> Path:

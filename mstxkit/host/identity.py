@@ -185,7 +185,12 @@ def _environment_at_start() -> dict[str, str]:
 
 def newest(identity: dict[str, Any]) -> dict[str, Any]:
     """An identity with what is current. None replaces nothing: a process group is destroyed before a program ends."""
-    now = {**current(), "place": _part_of_model()}
+    place = None
+    if may_have_groups():
+        from . import parallel
+
+        place = parallel.part_of_model() or None
+    now = {**current(), "place": place}
     return {**identity, **{key: value for key, value in now.items() if value is not None}}
 
 
@@ -200,14 +205,6 @@ def _from_environment(variables: tuple[str, ...], environment: Mapping[str, str]
 def may_have_groups() -> bool:
     """Is anything loaded here that has parallel groups (`host/parallel.py`)?"""
     return "torch.distributed" in sys.modules or "megatron.core.parallel_state" in sys.modules
-
-
-def _part_of_model() -> str | None:
-    if not may_have_groups():
-        return None
-    from . import parallel
-
-    return parallel.part_of_model() or None
 
 
 def has_process_group() -> bool:

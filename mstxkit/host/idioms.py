@@ -15,10 +15,7 @@ _WRAPPERS = ("ASYNC_GEN_WRAP", "CALL_INTRINSIC_1")
 
 def look_at_stage(stage: str, frame: Any) -> None:
     """A stage of a generator is new: is it left open while the generator's caller goes on?
-
-    Args:
-        stage: Its key.
-        frame: The generator's, which makes or enters the stage just now.
+    `stage`: its key. `frame`: the generator's, which makes or enters the stage just now.
     """
     caller = frame.f_back
     if caller is not None and caller.f_globals.get("__name__") == "contextlib":

@@ -16,10 +16,7 @@ SHARE = 0.25
 
 def own_period_s(period_s: float, what: str, who: Mapping[str, Any] | None = None) -> float:
     """The period of this process, shorter than that by a quarter at most: what is promised for the period holds.
-
-    Args:
-        what: Is done. Each has a period of its own.
-        who: As `identity.of_life`; default: this process.
+    `what`: is done. Each has a period of its own. `who`: as `identity.of_life`; default: this process.
     """
     drawn_from = f"{what} {sorted((identity.of_life() if who is None else who).items())}"
     return period_s * (1 - SHARE * zlib.crc32(drawn_from.encode()) / (1 << 32))
@@ -27,11 +24,8 @@ def own_period_s(period_s: float, what: str, who: Mapping[str, Any] | None = Non
 
 class Every:
     """Something that is due every so often in this process, and at other moments in others.
-
-    Args:
-        period_s: Seconds between two of it at most; what comes late is done once, not for each that was missed.
-        what: As for `own_period_s`.
-        now_s: On any clock.
+    `period_s`: seconds between two of it at most; what comes late is done once, not for each that was missed. `what`:
+    as for `own_period_s`. `now_s`: on any clock.
     """
 
     def __init__(self, period_s: float, what: str, now_s: float) -> None:

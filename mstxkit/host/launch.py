@@ -34,9 +34,7 @@ DRAWN = "~"
 def run_id(folder: str) -> str | None:
     """The id of the run that this process's job keeps in a folder: 32 hex digits, the same on all of its hosts. None
     where no launcher says which job this is.
-
-    Args:
-        folder: As it was asked for, absolute, links not followed: another one is another run.
+    `folder`: as it was asked for, absolute, links not followed: another one is another run.
     """
     job = next(_jobs(), None)
     return None if job is None else _digest((*job, folder), 16)

@@ -202,9 +202,7 @@ def is_alive(who: Mapping[str, Any]) -> bool | None:
 
     False also where its pid has gone on to another program by exec. None where this host cannot tell: it is another
     host's, or of a pid namespace that says nothing here and left no lock.
-
-    Args:
-        who: As `identity.of_life`, with `life`, the path of its lock, where it has one.
+    `who`: as `identity.of_life`, with `life`, the path of its lock, where it has one.
     """
     lock = str(who.get("life"))
     if is_of_earlier_boot(who):  # a disk of this host's still has its lock; another host's may be free only here

@@ -45,7 +45,9 @@ class Description(NamedTuple):
 
 def describe(name: object, stage: object, domain: object) -> Description:
     """All forms of a site's name, which is new. Never raises: what is not a str becomes its type's name."""
-    frame = _caller()
+    frame: Any = sys._getframe(1)  # the nearest of a module that is not one of ours; None: there is none
+    while frame is not None and str(frame.f_globals.get("__name__")).startswith("mstxkit."):
+        frame = frame.f_back
     module = "?" if frame is None else str(frame.f_globals.get("__name__"))
     _made[module] = _made.get(module, 0) + 1
     if frame is not None and stage is not None and frame.f_code.co_flags & _MAY_YIELD:
@@ -55,14 +57,6 @@ def describe(name: object, stage: object, domain: object) -> Description:
     text, domain_text = as_text(name), as_text(domain)
     key = None if stage is None else utf8(as_text(stage)).decode()
     return Description(utf8(text), utf8(domain_text), key, safe_message(text), safe_domain(domain_text))
-
-
-def _caller() -> Any:
-    """The frame that names something: the nearest of a module that is not one of ours; None: there is none."""
-    frame: Any = sys._getframe(2)
-    while frame is not None and str(frame.f_globals.get("__name__")).startswith("mstxkit."):
-        frame = frame.f_back
-    return frame
 
 
 def tell_of_too_many(mark: Callable[..., None], catch_all: str) -> None:

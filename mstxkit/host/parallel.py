@@ -36,15 +36,11 @@ _UNNAMED = "its process groups do not say which is which, as Megatron's and thos
 
 
 class Place(NamedTuple):
-    """Where a rank stands.
+    """Where a rank stands."""
 
-    Args:
-        indices: Dimension (`tp`, `pp`, `dp`, `cp`, `sp`, `ep`) to its index there, from 0, and how many there are.
-        why_not: Why dimensions are not known; empty where they are.
-    """
-
+    # Dimension (`tp`, `pp`, `dp`, `cp`, `sp`, `ep`) to its index there, from 0, and how many there are.
     indices: Mapping[str, tuple[int, int]]
-    why_not: str = ""
+    why_not: str = ""  # why dimensions are not known; empty where they are
 
 
 class _Membership(NamedTuple):

@@ -80,11 +80,8 @@ def forget() -> None:
 
 def current(rank: int | None, inherited_rank: Callable[[], int | None], replica: str | None) -> Part:
     """What this process is, as far as it is known by now.
-
-    Args:
-        rank: Its rank.
-        inherited_rank: Gives its parent's rank: a child with another one is a trainer of its own.
-        replica: The rollout replica that it belongs to.
+    `rank`: its rank. `inherited_rank`: gives its parent's rank: a child with another one is a trainer of its own.
+    `replica`: the rollout replica that it belongs to.
     """
     process = _process_of_multiprocessing()
     if process is not None or _remembered.is_forked:

@@ -13,12 +13,7 @@ class ReadyQueue:
     """Waits for descriptors, and says in what order they became ready: the kernel queues them, however late we look.
 
     Ask `is_ours` before each of the others: its number may be another file's by now.
-
-    Args:
-        numbers: Of descriptors that are open.
-
-    Raises:
-        OSError: no descriptor is left, or somebody closed it at once.
+    `numbers`: of descriptors that are open. Raises OSError: no descriptor is left, or somebody closed it at once.
     """
 
     # Whose number is another file's by now: an `epoll` that is freed closes its number, whosever that is.

@@ -16,10 +16,7 @@ BEGINS_WITHIN_S = 1.5
 
 class SlowFolder:
     """A run folder that is asked whether it answers, in a thread that only that one holds up.
-
-    Args:
-        asked: As it was given.
-        limits: Of the recorder that is to be.
+    `asked`: as it was given. `limits`: of the recorder that is to be.
     """
 
     late_children: set[int] = set()  # nobody who records could count them

@@ -69,9 +69,7 @@ def start_unwaited(thread: threading.Thread) -> None:
     """As `thread.start()`, but not waiting until the new thread has had a CPU and the GIL, milliseconds on a busy host.
 
     Until then it is neither alive nor can it be joined: `wait_for` does both.
-
-    Raises:
-        RuntimeError: no thread can be started.
+    Raises RuntimeError: no thread can be started.
 
     Source: CPython 3.9 to 3.14, `Lib/threading.py`, `Thread.start`: it ends with `self._started.wait()`.
     """

@@ -1,5 +1,6 @@
 """The incidents of a run, as files: opened once for all hosts, bounded in number and size, and gone without a trace
-where nothing was wrong.
+where nothing was wrong. What the watchman before this one has told of this host lies there too: its successor tells it
+no more.
 """
 
 from __future__ import annotations
@@ -15,10 +16,11 @@ from ..errors import MstxkitError
 from ..host import folders
 from ..store import documents, incidents, layout, run_file, whereabouts
 from ..store.documents import Unusable
-from ..store.incidents import Incident
-from ..store.values import text_of, whole_number
+from ..store.incidents import EXCEPTION, HANG, REQUEST, Incident
+from ..store.values import list_of, table_of, text_of, whole_number
 from ..store.whereabouts import Whereabouts
 from . import page
+from .deciding import Report
 
 _LOCKED_WITHIN_S = 2.0
 _QUIET_AT_MOST_NS = 600 * 10**9
@@ -129,7 +131,7 @@ class IncidentFolders:
     def lasting(self, but: str = "") -> list[Incident]:
         """The hangs that are told of and not over, but for one of these."""
         others = [self.concluded(name) for name in incidents.names(self._run) if name != but]
-        return [o for o in others if o is not None and o.kind == incidents.HANG and not o.over_ns]
+        return [o for o in others if o is not None and o.kind == HANG and not o.over_ns]
 
     def answer(self, name: str, reports: Sequence[Mapping[str, Any]]) -> None:
         """Leave what this host has to report. Raises OSError: it cannot be written, or the incident is gone."""
@@ -226,7 +228,7 @@ def _belongs_to(newest: Call, kind: str, since_ns: int, now_ns: int) -> bool:
     """
     if newest.opened_ns > now_ns + TOGETHER_NS:
         return False  # the clock was set back
-    if incidents.REQUEST in (kind, newest.kind) or (kind, newest.kind) == (incidents.HANG, incidents.EXCEPTION):
+    if REQUEST in (kind, newest.kind) or (kind, newest.kind) == (HANG, EXCEPTION):
         return kind == newest.kind and now_ns - newest.opened_ns <= TOGETHER_NS
     return now_ns - newest.opened_ns <= TOGETHER_NS or (kind == newest.kind and newest.opened_ns >= since_ns)
 
@@ -239,3 +241,62 @@ def ask(run: Path) -> None:
     """Ask all hosts of a run for an incident now. Raises OSError, CaptureError: it cannot be asked for."""
     folders.make_folder(run / layout.INCIDENTS)
     documents.replace_file(run / layout.INCIDENTS / layout.INCIDENT_ASKED, b"")
+
+
+# A range that is open: process, track, start.
+Place = tuple[str, int, int]
+
+
+class ToldBefore(NamedTuple):
+    """By incident, but what was raised: by process."""
+
+    # The ranges of this host's processes that need not be told of any more. An incident that it opened itself and
+    # did not conclude is none of these: it is still to be told.
+    inside: dict[str, set[Place]]
+    stuck: dict[str, dict[Place, int]]  # those that were stuck, with CLOCK_MONOTONIC of the last that went on in each
+    hangs: dict[str, Incident]  # those that this host has told of, over or not
+    raised: dict[str, int]  # how many exceptions that nobody caught
+    gone: set[str]  # who was gone, by process
+    open: Call | None = None  # the newest, where nobody has concluded it yet
+
+
+def told_before(folders: IncidentFolders) -> ToldBefore:
+    """Of all incidents that are there. Reads the call, the conclusion and this host's answer of each."""
+    before = ToldBefore({}, {}, {}, {}, set())
+    for call in folders.calls():
+        incident = folders.concluded(call.name)
+        before = before._replace(open=call if incident is None else None)
+        if call.by == folders.place and incident is None:
+            continue
+        reports = folders.own_reports(call.name)
+        is_over = incident is not None and incident.over_ns > 0
+        of_each = ((text_of(report.get("process")), list_of(report.get("inside"))) for report in reports)
+        places: dict[Place, Report] = {
+            (process, whole_number(range_.get("track")), whole_number(range_.get("start"))): range_
+            for process, inside in of_each for range_ in map(table_of, inside)
+        }  # fmt: skip
+        tells = not is_over and tells_of_all(call, folders.place, reports)
+        before.inside[call.name] = set(places) if tells else set()
+        before.stuck[call.name] = {
+            place: whole_number(range_.get("quiet_ns"))
+            for place, range_ in places.items()
+            if range_.get("is_stuck") is True
+        }
+        if call.by == folders.place and incident is not None and incident.kind == HANG:
+            before.hangs[call.name] = incident
+        for report in reports:
+            name = text_of(report.get("process"))
+            before.raised[name] = max(before.raised.get(name, 0), whole_number(report.get("raised")))
+            before.gone.update({name} if report.get("gone_ns") else ())
+    return before
+
+
+def tells_of_all(call: Call, place: str, reports: Sequence[Report]) -> bool:
+    """Need nothing be told any more of what this host's processes are inside of now?
+
+    Not so where somebody only asked, or where an exception has ended a thread and no process: what hangs does not by
+    that.
+    """
+    raised = [table_of(exc) for report in reports for exc in list_of(report.get("exceptions"))[-1:]]
+    is_of_process = call.kind != EXCEPTION or call.by != place or any(exc.get("is_main") is True for exc in raised)
+    return call.kind != REQUEST and is_of_process

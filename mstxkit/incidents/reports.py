@@ -159,10 +159,8 @@ def _last_ended(process: WatchedProcess) -> list[list[Any]]:
 
 def of_collectives(folder: Path, name: str) -> dict[str, Any]:
     """What its ring has told, as it was handed over.
-
-    Returns:
-        `entered`: the last collective of each group, as a table. `ring`: the last of all, the newest first, `[group,
-        sequence, operation, entered (wall), left (wall; 0: not known), KiB]`. `no_ring`: why there is none.
+    Returns: `entered`: the last collective of each group, as a table. `ring`: the last of all, the newest first,
+    `[group, sequence, operation, entered (wall), left (wall; 0: not known), KiB]`. `no_ring`: why there is none.
     """
     try:
         rows, _, document = HandedOver(folder / f"{name}{layout.RINGS_SUFFIX}", 0, OF_COLLECTIVES).read_new()

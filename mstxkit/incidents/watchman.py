@@ -24,9 +24,8 @@ from ..store.incidents import HANG, REQUEST, Incident
 from ..store.lookout import EVERY_S, Lookout
 from ..triggers import hang
 from . import asking, deciding, summary
-from .before import Place, tells_of_all, told_before
 from .deciding import Cause, Report
-from .folder import Call, IncidentFolders
+from .folder import Call, IncidentFolders, Place, tells_of_all, told_before
 from .host import HostEvent, WatchedHost
 from .page import BEGUN_ANEW, WENT_ON
 
@@ -61,8 +60,7 @@ def main() -> None:
     """The process: let go of who started it, then watch. Its words are those of `Watch`."""
     apart.let_go()
     os.nice(_NICE)
-    run, run_id, folder, hang_s, at_most, most_bytes = sys.argv[1:7]
-    watch = Watch(Path(run), run_id, Path(folder), float(hang_s), int(at_most), int(most_bytes))
+    watch = apart.of_words(Watch, sys.argv[1:])
     try:
         watchman = Watchman(watch)
         lock = documents.taken(watch.folder / layout.WATCH_LOCK)

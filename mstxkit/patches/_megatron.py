@@ -22,10 +22,7 @@ _WHY = (
 
 def interleaved(condition: str = "", until_next: bool = False) -> PieceSampling:
     """Of calls that run all micro-batches: on a pipeline they mix them, unless they are forward passes alone.
-
-    Args:
-        condition: When there is a pipeline; empty for functions that always run one.
-        until_next: See `PieceSampling`.
+    `condition`: when there is a pipeline; empty for functions that always run one. `until_next`: see `PieceSampling`.
     """
     is_training = f"not forward_only and {condition}" if condition else "not forward_only"
     mixes = {"micro_batch": _WHY}

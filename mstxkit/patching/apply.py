@@ -29,14 +29,9 @@ CONTEXT_MARK = "__mstxkit_context__"
 
 def replacement(target: Target, place: FunctionPlace, has_late_steps: bool, below: Any = None) -> Replacement:
     """What is to be stored at `place`, and what it cannot read of its calls.
-
-    Args:
-        place: Where; what it holds, without a range of the framework's own.
-        has_late_steps: Does a target of the same patch tell its step only at the end of it (`step_after`)?
-        below: A range beneath decorators, which is being taken out.
-
-    Raises:
-        Unreached: it cannot be replaced.
+    `place`: where; what it holds, without a range of the framework's own. `has_late_steps`: does a target of the same
+    patch tell its step only at the end of it (`step_after`)? `below`: a range beneath decorators, which is being taken
+    out. Raises Unreached: it cannot be replaced.
     """
     raw = place.raw
     change = Replacement(place.holder, place.attribute, raw, raw, place.is_own)

@@ -78,10 +78,8 @@ Readable = Union[Expression, Condition, AskedStep]
 
 class Entry(Prepared):
     """The entry of one target: code for its wrapper, or called with the call's own arguments where that is not enough.
-
-    Attributes:
-        problems: What cannot be read of this function: an expression is malformed, or names a parameter that it lacks.
-        turns: True for each call whose reading is to be measured.
+    `problems`: what cannot be read of this function: an expression is malformed, or names a parameter that it lacks.
+    `turns`: true for each call whose reading is to be measured.
 
     Cost: about a quarter of a microsecond for two attributes; only while recording.
     """

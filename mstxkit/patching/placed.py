@@ -22,11 +22,8 @@ Calls = Mapping[int, Optional[int]]
 
 class Placed:
     """A target in one patch.
-
-    Attributes:
-        changes: What was replaced for it, in this order; `gone`: what of it is in modules that were executed again.
-        calls_before: Calls of its sites before it was patched.
-        was_put_again: Was it wrapped once more since?
+    `changes`: what was replaced for it, in this order; `gone`: what of it is in modules that were executed again.
+    `calls_before`: calls of its sites before it was patched. `was_put_again`: was it wrapped once more since?
     """
 
     def __init__(self, framework: str, target: Target) -> None:

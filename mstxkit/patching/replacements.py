@@ -85,10 +85,8 @@ def in_modules(
     replaced: Mapping[int, tuple[Any, Any]], modules: Iterable[ModuleType], may_be_remote: bool = True
 ) -> list[Replacement]:
     """The names in `modules` that are bound to one of these functions.
-
-    Args:
-        replaced: `id` of a function to that function and what takes its place.
-        may_be_remote: May Ray remote functions be made of them?
+    `replaced`: `id` of a function to that function and what takes its place. `may_be_remote`: may Ray remote functions
+    be made of them?
 
     Cost: about 2 µs a module, of which there are thousands; three times that where remote functions are looked for.
     """

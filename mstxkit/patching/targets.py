@@ -39,13 +39,9 @@ _CHOICES = {
 
 def as_patches(targets: Any) -> list[Patch]:
     """What was given as `autopatch(targets=...)`, as patches.
-
-    Args:
-        targets: A YAML file's path, a `Patch`, a `Target`, or an iterable of these and of targets' paths. Targets of
-            one iterable become one patch, called by the import root of the first.
-
-    Raises:
-        PatchError: it is none of these, a file is wrong, or an expression is malformed.
+    `targets`: a YAML file's path, a `Patch`, a `Target`, or an iterable of these and of targets' paths. Targets of one
+    iterable become one patch, called by the import root of the first. Raises PatchError: it is none of these, a file is
+    wrong, or an expression is malformed.
     """
     patches = _read_patches(targets)
     for target in (target for patch in patches for target in patch.targets):
@@ -90,9 +86,8 @@ def _root_of(path: str) -> str:
 
 def read(path: str | os.PathLike[str]) -> Patch:
     """The patch that a YAML file declares.
-
-    Raises:
-        PatchError: the file cannot be read or is wrong. All that is wrong is in the message, with file, line and field.
+    Raises PatchError: the file cannot be read or is wrong. All that is wrong is in the message, with file, line and
+    field.
     """
     sheet = Sheet(os.fspath(path))
     root = composed(sheet.name)

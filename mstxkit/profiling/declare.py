@@ -63,25 +63,6 @@ class Preset(_PresetFields):  # type: ignore[misc]
         raise ConfigError(f"preset {self.name!r}: {problem}")
 
 
-class Order(NamedTuple):
-    """One session that is wanted of this process."""
-
-    run: Path  # the run folder, resolved
-    run_id: str
-    rank: int
-    world_size: int
-    role: str  # of this process; empty where none is known
-    stage: str  # canonical key of the stage that it covers; "light" for light capture
-    step: int | None  # the rank's; None before its first
-    preset: Preset
-    request: str = ""  # its id; empty for light capture
-    reason: str = ""  # in the asker's words
-    seconds: float | None = None  # limit, when whoever gave the order ends the session; None: no limit
-    bytes: int | None = None  # the same of raw data; CANN is given a limit of its own behind it
-    is_only_window: bool = True  # is its request for one window alone?
-    local: Path | None = None  # the folder given for data on each host's own disk; None: the run
-
-
 class Recorded(NamedTuple):
     """What became of an ordered session."""
 

@@ -130,11 +130,9 @@ _taken: dict[int, Claim] = {}
 
 def take(device: int | None, *, run: str = "", stage: str | None = None, folder: Path | None = None) -> Claim | Refusal:
     """Take a device for a session, or learn who has it. Never raises, never waits for the owner.
-
-    Args:
-        device: As `physical_device` gives it; None without NPU, where only this process itself can be in the way.
-        run, stage: For those who are refused meanwhile.
-        folder: Parent of the folder of locks instead of /dev/shm; the same for all that are to meet.
+    `device`: as `physical_device` gives it; None without NPU, where only this process itself can be in the way. `run`,
+    `stage`: for those who are refused meanwhile. `folder`: parent of the folder of locks instead of /dev/shm; the same
+    for all that are to meet.
     """
     pid = os.getpid()
     claim = Claim(Owner(pid, identity.host(), run, stage, time.time_ns(), device))
@@ -186,10 +184,7 @@ def physical_device(
     ASCEND_RT_VISIBLE_DEVICES picks among the devices that there are, by their order; a container has only those that
     were given to it. These are its /dev/davinci nodes, which keep their numbers, or what ASCEND_VISIBLE_DEVICES lists
     where no node can be seen.
-
-    Args:
-        environment: Default: this process's.
-        nodes: Numbers of the /dev/davinci nodes; default: those that there are.
+    `environment`: default: this process's. `nodes`: numbers of the /dev/davinci nodes; default: those that there are.
     """
     variables = os.environ if environment is None else environment
     names = documents.names_in("/dev") if nodes is None else [f"davinci{node}" for node in nodes]

@@ -19,7 +19,7 @@ from typing import Any
 
 from ..host import parallel
 from ..store import documents
-from .declare import Order
+from ..store.session_file import Order
 
 METADATA, INFO = "profiler_metadata.json", "profiler_info"
 _LIMIT_BYTES = 16 << 20

@@ -17,11 +17,11 @@ from typing import Sequence
 from .. import __version__, faults
 from ..errors import MstxkitError
 from ..host import threads
+from ..store.session_file import Order as Order
 from ..store.session_file import SessionFile, SessionOutcome, SessionStart
 from . import backends, guard, metadata, theirs
 from .backends._session import ProfilerSession
 from .declare import Backend
-from .declare import Order as Order
 from .declare import Recorded as Recorded
 from .presets import made_preset as made_preset
 
@@ -112,9 +112,7 @@ class OneSession:
 
     def end(self, why: str, steps: Sequence[int], holds: str = "") -> Recorded | None:
         """End what is open; None where nothing is. `why` and the recorded training steps go into session.json.
-
-        Args:
-            holds: Name of a range that was begun and ended in it: data without it are those of something else.
+        `holds`: name of a range that was begun and ended in it: data without it are those of something else.
 
         On a thread that did not begin it nothing is touched, and the session stays open: the problems say so. They
         also say where somebody else ended it meanwhile.
@@ -247,10 +245,8 @@ class _Opened:
             faults.note("session.distributed_args", exc)
             sizes = {"rank": order.rank, "world_size": order.world_size}
         return SessionStart(
-            order.run_id, order.rank, order.world_size, order.role, order.stage, order.step, order.request,
-            order.reason, None if order.preset.name == "custom" else order.preset.name, options, notes, order.seconds,
-            order.bytes, backend.on_disk, backend.name, version, __version__, sizes, order.is_only_window,
-            order.local,
+            order, None if order.preset.name == "custom" else order.preset.name, options, notes, backend.on_disk,
+            backend.name, version, __version__, sizes,
         )  # fmt: skip
 
 

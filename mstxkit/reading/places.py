@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Iterable, Iterator
 
-from ..store import care_record, documents, layout, own_disk, sealed_place
+from ..store import care_record, documents, layout, sealed_place
 from .folder import Folder
 from .processes import Process
 
@@ -23,7 +23,7 @@ class SealedFolder(Folder):
 
     def __init__(self, run: str, run_id: str) -> None:
         super().__init__(os.path.join(run, layout.SEALED))
-        self._folders = [*own_disk.on_this_host(Path(run), run_id), Path(self.path)]
+        self._folders = [*sealed_place.on_this_host(Path(run), run_id), Path(self.path)]
         self.only: frozenset[str] | None = None
         self.without: frozenset[str] = frozenset()
 
@@ -67,7 +67,7 @@ def rows(run: str, run_id: str, known_processes: Iterable[str]) -> list[dict[str
         gone = [cost for name, cost in record.removed.items() if name not in alive]
         row = {
             "host": record.host, "folder": record.folder, "files": record.files, "bytes": record.bytes,
-            "is_here": own_disk.believe_record(record, run_id) is not None, "problem": record.problem,
+            "is_here": sealed_place.believe_record(record, run_id) is not None, "problem": record.problem,
             "as_of_ns": record.as_of_ns, "gone_files": sum(cost.files for cost in gone),
             "gone_records": sum(cost.records for cost in gone),
         }  # fmt: skip

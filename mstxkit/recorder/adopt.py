@@ -17,7 +17,7 @@ from typing import Any, Callable, Collection, NamedTuple
 from .. import faults
 from ..errors import FormatError, MstxkitError, NewerVersionError
 from ..host import apart, identity, life
-from ..store import documents, layout, livefile, own_disk, process_pointer, run_file, sealed_place, segment, stacks
+from ..store import documents, layout, livefile, process_pointer, run_file, sealed_place, segment, stacks
 from ..store.block_index import Indexed
 from ..store.values import whole_number
 from . import blocks, live
@@ -71,18 +71,11 @@ def collect(
     but: Collection[str] = (),
 ) -> list[Adopted]:
     """Seal everything that dead processes of a run left on this host.
-
-    Args:
-        run: The run folder.
-        go_on: Asked before each bank; where it says no, the rest is left to the next call.
-        by: The process of the run that does it, by its name.
-        when_gone: When one was gone that it watched, by its name, CLOCK_MONOTONIC; None of the others: it sees now that
-            they are gone.
-        on_problem: Told, by the name of a pointer, why what is left of its process could not be sealed now.
-        but: Processes that are left alone, by name.
-
-    Raises:
-        MstxkitError: `run` is no run folder.
+    `run`: the run folder. `go_on`: asked before each bank; where it says no, the rest is left to the next call. `by`:
+    the process of the run that does it, by its name. `when_gone`: when one was gone that it watched, by its name,
+    CLOCK_MONOTONIC; None of the others: it sees now that they are gone. `on_problem`: told, by the name of a pointer,
+    why what is left of its process could not be sealed now. `but`: processes that are left alone, by name. Raises
+    MstxkitError: `run` is no run folder.
     """
     folder = Path(os.path.realpath(run))
     run_id = run_file.id_of(folder)
@@ -218,7 +211,7 @@ def _seal_view(run: Path, left: _Left, view: memoryview, go_on: Callable[[], boo
     who = livefile.read_identity(view)
     if who.get("run", left.run_id) != left.run_id:
         raise MstxkitError(f"{left.name} belongs to another run; it is left alone")
-    folders = [*own_disk.on_this_host(run, left.run_id), run / layout.SEALED]
+    folders = [*sealed_place.on_this_host(run, left.run_id), run / layout.SEALED]
     names = _names_before(folders, left.name, view, header)
     if who.get("parent") and not names and livefile.is_untouched(view, header):
         return None  # it was forked, and became another program or ended before it recorded anything

@@ -26,11 +26,8 @@ T = TypeVar("T")
 
 class Background:
     """One thread that takes turn after turn, until it is paused or a turn says that there is nothing left to do.
-
-    Args:
-        name: Of the thread.
-        turn: One piece of work, called again and again; False: it was the last.
-        wake: Ends the sleep that a turn may be in.
+    `name`: of the thread. `turn`: one piece of work, called again and again; False: it was the last. `wake`: ends the
+    sleep that a turn may be in.
 
     Threads/fork: `start` and `pause` from any thread. A forked child makes a new object, and does not touch this one.
     """
@@ -193,11 +190,8 @@ def go_on() -> None:
 
 class Postponed:
     """What works beside a recorder: a thread of ours loads and makes it once there is work for it.
-
-    Args:
-        maker: The function that makes it, as `module:name`.
-        arguments: What that is called with.
-        is_wanted: Is there work for it?
+    `maker`: the function that makes it, as `module:name`. `arguments`: what that is called with. `is_wanted`: is there
+    work for it?
     """
 
     def __init__(self, maker: str, *arguments: Any, is_wanted: Callable[[], bool] = lambda: True) -> None:

@@ -15,12 +15,8 @@ _SCALE_TICKS = 1 << records.SCALE_SHIFT
 
 def of_records(view: livefile.Buffer, content: segment.Content, seq: int, origin: int) -> Indexed:
     """A records block. Cost: the compression, which releases the GIL.
-
-    Args:
-        view: The live file that the bank is in, for identity, counters and clock.
-        content: What was encoded of the bank.
-        seq: The bank's sequence number.
-        origin: The bank's origin, in ticks.
+    `view`: the live file that the bank is in, for identity, counters and clock. `content`: what was encoded of the
+    bank. `seq`: the bank's sequence number. `origin`: the bank's origin, in ticks.
     """
     (codec, packed), reach = segment.compress(content.stream), content.extent
     # Keys of the stages that any of its ranges is in; None: in a stage that has no name here, or in none.
@@ -101,12 +97,10 @@ def of_open_ranges(view: livefile.Buffer) -> Indexed | None:
 
 def of_end(view: livefile.Buffer, ended: str, **more: Any) -> Indexed:
     """The last block of a process.
-
-    Args:
-        ended: `exit`, `left` (it became another program), or `killed` (it is gone without a word).
-        more: `error`, the exception that ended its program; `gone_ns`, when it was seen to be gone, CLOCK_MONOTONIC,
-            `watched`, was that at the moment itself, and `by`, by which process of the run; `fatal` and `signal`, by
-            which it was ended. None: nothing is known.
+    `ended`: `exit`, `left` (it became another program), or `killed` (it is gone without a word). `more`: `error`, the
+    exception that ended its program; `gone_ns`, when it was seen to be gone, CLOCK_MONOTONIC, `watched`, was that at
+    the moment itself, and `by`, by which process of the run; `fatal` and `signal`, by which it was ended. None: nothing
+    is known.
     """
     meta = {**about(view), "ended": ended, "status": livefile.read_exit_status(view), **more}
     return block_index.block(segment.END, {name: value for name, value in meta.items() if value is not None})

@@ -18,10 +18,7 @@ _GIVEN_FOR_S, _ASKED_WITHIN_S = 1.5, 3.0
 
 class FiguresHere:
     """Figures by name, no older than a second and a half; {} while there are none.
-
-    Args:
-        file: In the host's shared memory.
-        run_id: Of the run.
+    `file`: in the host's shared memory. `run_id`: of the run.
 
     Threads: any may ask, one reads ahead.
     """

@@ -13,23 +13,18 @@ from typing import Any
 from .. import faults
 from ..engine.choose import engine
 from ..host import proc_files
-from ..store import handed_over, layout, livefile, records
+from ..store import handed_over, layout, livefile
 from .live import LiveFile
 
 _COUNTED_EVERY_NS = 10**9
 _CPU_FILE, _CPU_FILE_BYTES = "/proc/self/schedstat", 128
-_NO_STEP = records.NO_STEP.to_bytes(4, "little")
 _WAITING_AT_MOST = handed_over.ROWS * handed_over.SUMMARY_BYTES
 
 
 class HandingOver:
     """What this process hands over.
-
-    Args:
-        live: Its live file; the ring is beside it.
-
-    Attributes:
-        has_steps: Was any of it in a step, of the process or of a range alone?
+    `live`: its live file; the ring is beside it.
+    `has_steps`: was any of it in a step, of the process or of a range alone?
 
     Threads/fork: one thread at a time. A forked child makes its own.
     """
@@ -48,8 +43,7 @@ class HandingOver:
         """
         try:
             rows = engine.take_summaries(everything)
-            each = range(0, len(rows), handed_over.SUMMARY_BYTES)
-            self.has_steps = self.has_steps or any(rows[at : at + 4] != _NO_STEP for at in each)
+            self.has_steps = self.has_steps or handed_over.has_steps(rows)
             self._waiting = (self._waiting + rows)[-_WAITING_AT_MOST:]
             if self._waiting or (is_end and self._ring.is_made):
                 self._put(is_end)

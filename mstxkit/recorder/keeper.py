@@ -54,14 +54,10 @@ _WORKERS_END_WITHIN_S = 1.0
 
 class Keeper:
     """What this process does for the others of its run here, while it is their keeper.
-
-    Args:
-        run, run_id: The run folder, and its id.
-        own: The live file of this process.
-        watchman: Starts who watches them for hangs. What the dead left is sealed once it has told of them.
-        agent: Passes on what they hand over (`cluster/agent.py`), in the keeper's thread; its calls do not raise.
-        care: What is to be done with sealed files; None: nothing.
-        has_steps: Was anything that this process handed over in a step, be it of a range alone?
+    `run`, `run_id`: the run folder, and its id. `own`: the live file of this process. `watchman`: starts who watches
+    them for hangs. What the dead left is sealed once it has told of them. `agent`: passes on what they hand over
+    (`cluster/agent.py`), in the keeper's thread; its calls do not raise. `care`: what is to be done with sealed files;
+    None: nothing. `has_steps`: was anything that this process handed over in a step, be it of a range alone?
 
     Threads/fork: `consider` and `begin` from one thread at a time, `look` from any. `background`, its own, ends around
         a fork. A forked child makes a new one, and calls `forget` on its parent's.
@@ -195,9 +191,7 @@ class Keeper:
     def hand_over(self, go_on: Callable[[], bool]) -> None:
         """When this process has sealed what it had itself: seal what the others left, unless another keeper does, and
         let the next one be keeper. `end` came before.
-
-        Args:
-            go_on: Asked before each bank; where it says no, the rest is left to the next one.
+        `go_on`: asked before each bank; where it says no, the rest is left to the next one.
         """
         try:
             is_keeper = self._is_keeper or _within(_ENDS_TOGETHER_S, self._becomes_keeper)

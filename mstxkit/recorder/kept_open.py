@@ -19,9 +19,7 @@ _FLAGS = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
 
 class KeptOpen:
     """One file at a time; links are never followed.
-
-    Args:
-        header: What a new file begins with.
+    `header`: what a new file begins with.
 
     Threads/fork: one thread at a time. A forked child makes a new one, and leaves what it got: to close a file of a
     file system that hangs would have it wait.
@@ -43,11 +41,8 @@ class KeptOpen:
             self._size_bytes = documents.appended(file.number, self._size_bytes, block, self._header)
         except OSError:
             if not self._size_bytes:
-                folder = _folder_of(path)
-                try:
+                with documents.closing(documents.open_folder(path.parent)) as folder:
                     os.unlink(path.name, dir_fd=folder)
-                finally:
-                    os.close(folder)
             self.close()
             raise
         return self._size_bytes
@@ -62,11 +57,8 @@ class KeptOpen:
         if self._file is not None and self._path == path and self._file.is_ours:
             return self._file
         self.close()
-        folder = _folder_of(path)
-        try:
+        with documents.closing(documents.open_folder(path.parent)) as folder:
             number = os.open(path.name, _FLAGS, documents.FILE_MODE, dir_fd=folder)
-        finally:
-            os.close(folder)
         file = OwnDescriptor.of(number, path.name)
         self._path, self._file, self._status = path, file, os.fstat(number)
         self._size_bytes = self._status.st_size
@@ -80,7 +72,3 @@ class KeptOpen:
             is_same = file is not None and self._status and os.path.samestat(os.fstat(file.number), self._status)
             if file is not None and (is_same or file.is_ours):
                 os.close(file.number)
-
-
-def _folder_of(path: Path) -> int:
-    return os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)

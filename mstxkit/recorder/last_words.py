@@ -31,11 +31,8 @@ _ENDS_WITHIN_S = 0.2
 
 class LastWordsHere:
     """This process's. No call of it raises.
-
-    Args:
-        live_file: Of this process.
-        also: What is done where more than threads is asked for: torch's ring is read.
-        learn: What is done whenever it is asked: who it is may be known only now.
+    `live_file`: of this process. `also`: what is done where more than threads is asked for: torch's ring is read.
+    `learn`: what is done whenever it is asked: who it is may be known only now.
 
     Threads/fork: any thread of ours. `background`, its own, ends around a fork; a forked child calls `forget` on its
         parent's, and makes a new one.

@@ -46,11 +46,9 @@ class LateChildren:
 
 class LateStart:
     """Begins in a thread of its own, so that nobody waits for a run folder that hangs.
-
-    Args:
-        parent: The recorder of whoever forked this process, which is not touched; or a `SlowFolder`.
-        begin: Called once, in that thread; raises nothing but CaptureError.
-        is_ready: Called again and again before that: may it begin, within so many seconds?
+    `parent`: the recorder of whoever forked this process, which is not touched; or a `SlowFolder`. `begin`: called
+    once, in that thread; raises nothing but CaptureError. `is_ready`: called again and again before that: may it begin,
+    within so many seconds?
 
     Threads/fork: any thread. A forked child makes a new one.
     """

@@ -28,8 +28,6 @@ _ON_DISK = (
     "make the program wait; in a container, raise --shm-size, or give live_folder= another tmpfs"
 )
 _FOREIGN = "{mine} is another user's, or no folder: remove it; live files are in {folder} meanwhile, on a disk"
-# What must stay free on tmpfs after a live file was made: others need it too.
-_RESERVE_BYTES = 8 << 20
 # Linux: give the pages back, and what of the file is in them (mman.h).
 _MADV_REMOVE, _PAGE_BYTES = 9, mmap.PAGESIZE
 # The last process of a run takes the run's folder on tmpfs with it, perhaps between another one's mkdir and open.
@@ -55,14 +53,8 @@ class LiveFile(NamedTuple):
 
 def make(run: Path, who: dict[str, Any], layout: livefile.Layout, preferred: str | None, native: bool) -> LiveFile:
     """Make, allocate, map and announce the live file of this process.
-
-    Args:
-        run: The run folder, checked.
-        who: This process's identity.
-        preferred: Parent folder for live files instead of /dev/shm.
-
-    Raises:
-        CaptureError: no place has room for it, or the run folder cannot be written.
+    `run`: the run folder, checked. `who`: this process's identity. `preferred`: parent folder for live files instead of
+    /dev/shm. Raises CaptureError: no place has room for it, or the run folder cannot be written.
     """
     name = identity.process_name(who)
     draft = run / names.LIVE / f"{name}{names.BEING_MADE}"
@@ -142,20 +134,12 @@ def _write_pointer(file: Path, path: Path, who: dict[str, Any]) -> None:
 
 
 def _allocate_and_map(path: Path, size: int) -> mmap.mmap:
-    space = os.statvfs(path.parent)
-    if space.f_bavail * space.f_frsize < size + _RESERVE_BYTES:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-    flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-    descriptor = os.open(path, flags, documents.FILE_MODE)
-    try:
-        os.fchmod(descriptor, documents.FILE_MODE)
-        os.posix_fallocate(descriptor, 0, size)
-        return mmap.mmap(descriptor, size, mmap.MAP_SHARED)
-    except BaseException:
-        path.unlink(missing_ok=True)
-        raise
-    finally:
-        os.close(descriptor)
+    with documents.closing(folders.allocated(path, size, documents.FILE_MODE)) as descriptor:
+        try:
+            return mmap.mmap(descriptor, size, mmap.MAP_SHARED)
+        except BaseException:
+            path.unlink(missing_ok=True)
+            raise
 
 
 def shrink(live: LiveFile) -> None:

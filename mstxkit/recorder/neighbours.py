@@ -24,12 +24,8 @@ _TURNS = 5
 
 class Neighbours:
     """Those that are watched, by the names of their files.
-
-    Args:
-        folder: Their live files'.
-
-    Attributes:
-        gone_ns: When those that are gone without a word were gone, by name. CLOCK_MONOTONIC.
+    `folder`: their live files'.
+    `gone_ns`: when those that are gone without a word were gone, by name. CLOCK_MONOTONIC.
     """
 
     def __init__(self, folder: Path) -> None:

@@ -22,7 +22,7 @@ from .sealer import Sealer
 
 if TYPE_CHECKING:
     from ..store.care_record import SealedCare
-    from ..store.own_disk import OwnDisk
+    from ..store.sealed_place import OwnDisk
     from .figures import FiguresHere
     from .sealed import SealedFiles
 
@@ -32,43 +32,30 @@ _CLOCK = struct.Struct("<I4xd")
 class RecorderLimits(NamedTuple):
     """What a recorder may use. Defaults suit a training process; all are per process, but for those of sealed files on
     disks (`OF_ALL_PROCESSES`).
-
-    Args:
-        bank_bytes: Size of one bank of the live file, 24 bytes a record.
-        banks: Banks: one is written, the others are ready or being sealed.
-        slots: Ranges that can be open at once and be seen after a kill.
-        quota_bytes: Sealed files together; the oldest are dropped beyond it. 0 keeps nothing on disk.
-        rotate_bytes: Size at which a sealed file is followed by a new one.
-        seal_every_s: A bank with records is sealed after this many seconds although it is not full.
-        heartbeat_s: Seconds between heartbeats.
-        live_folder: Parent folder for live files instead of /dev/shm.
-        budget_ratio: Own cost of ranges over wall time; beyond it the costliest are coalesced. 0: never.
-        stop_s: How long `stop` and the end of the process wait for a run folder that does not answer. What is not
-            sealed by then stays in the live file, and is sealed later.
-        sealed: "local:/a/folder": sealed files are written there, on each host's own disk; None: into the run.
-        sealed_mb_s: From there they go into the run, so many megabytes a second, by a process of its own; 0: they stay.
-        sealed_host_bytes, sealed_run_bytes: So much is kept of all processes of a host, and in the run; 0: no limit.
-            Beyond it the oldest sealed files are removed, never the newest of a process.
-        keep_days: Sealed files that were last written to so many days ago are removed; 0: none is.
-        care_every_s: How often a host looks after that; the run as a whole is looked at a fifth as often.
     """
 
-    bank_bytes: int = 1 << 20
-    banks: int = 4
-    slots: int = 1024
-    quota_bytes: int = 256 << 20
-    rotate_bytes: int = 32 << 20
-    seal_every_s: float = 30.0
-    heartbeat_s: float = 1.0
-    live_folder: str | None = None
-    budget_ratio: float = 0.005
+    bank_bytes: int = 1 << 20  # size of one bank of the live file, 24 bytes a record
+    banks: int = 4  # banks: one is written, the others are ready or being sealed
+    slots: int = 1024  # ranges that can be open at once and be seen after a kill
+    quota_bytes: int = 256 << 20  # sealed files together; the oldest are dropped beyond it. 0 keeps nothing on disk.
+    rotate_bytes: int = 32 << 20  # size at which a sealed file is followed by a new one
+    seal_every_s: float = 30.0  # A bank with records is sealed after this many seconds although it is not full
+    heartbeat_s: float = 1.0  # seconds between heartbeats
+    live_folder: str | None = None  # parent folder for live files instead of /dev/shm
+    budget_ratio: float = 0.005  # own cost of ranges over wall time; beyond it the costliest are coalesced. 0: never.
+    # How long `stop` and the end of the process wait for a run folder that does not answer. What is not sealed by then
+    # stays in the live file, and is sealed later.
     stop_s: float = ENDS_WITHIN_S
+    # "local:/a/folder": sealed files are written there, on each host's own disk; None: into the run.
     sealed: str | None = None
+    # From there they go into the run, so many megabytes a second, by a process of its own; 0: they stay.
     sealed_mb_s: float = 20.0
+    # sealed_host_bytes, sealed_run_bytes: so much is kept of all processes of a host, and in the run; 0: no limit.
+    # Beyond it the oldest sealed files are removed, never the newest of a process.
     sealed_host_bytes: int = 0
     sealed_run_bytes: int = 0
-    keep_days: float = 0.0
-    care_every_s: float = 120.0
+    keep_days: float = 0.0  # sealed files that were last written to so many days ago are removed; 0: none is
+    care_every_s: float = 120.0  # how often a host looks after that; the run as a whole is looked at a fifth as often
 
 
 # Of the limits those that are of a host or a run, and so of all its processes: they are handed on in the environment.
@@ -77,15 +64,9 @@ OF_ALL_PROCESSES = ("sealed", "sealed_mb_s", "sealed_host_bytes", "sealed_run_by
 
 class Recorder:
     """The recorder of this process, running from construction to `stop`.
-
-    Args:
-        run: The run folder; made if it is missing.
-        limits: What it may use, `checked`.
-        version: mstxkit's version, for the files.
-        parent: In a forked child, the name of the process that it was forked from.
-
-    Raises:
-        CaptureError: the run folder or the live file cannot be used.
+    `run`: the run folder; made if it is missing. `limits`: what it may use, `checked`. `version`: mstxkit's version,
+    for the files. `parent`: in a forked child, the name of the process that it was forked from. Raises CaptureError:
+    the run folder or the live file cannot be used.
     """
 
     def __init__(self, run: str | Path, limits: RecorderLimits, version: str, parent: str | None = None) -> None:
@@ -99,7 +80,7 @@ class Recorder:
         who = {**identity.of_process(self.run_id, engine.NATIVE, version), "parent": parent}
         self._disk: OwnDisk | None = None
         if limits.sealed:
-            from ..store.own_disk import OwnDisk
+            from ..store.sealed_place import OwnDisk
 
             self._disk = OwnDisk(limits.sealed, self.run, self.run_id)
         shape = livefile.Layout(limits.slots, limits.banks, limits.bank_bytes // 4096 * 4096)
@@ -192,10 +173,7 @@ class Recorder:
     def stop(self, deadline: float | None = None, then: Callable[[], object] = lambda: None) -> None:
         """Seal what is there, say what is open, and remove the live file; where that fails, or is not done by
         `deadline`, the file stays, to be collected later.
-
-        Args:
-            deadline: Of `time.monotonic`.
-            then: Called when all that is done; must not raise.
+        `deadline`: of `time.monotonic`. `then`: called when all that is done; must not raise.
 
         Done in the sealer's thread: nobody can tell beforehand that a write into the run folder returns.
         """

@@ -64,11 +64,8 @@ class RingSchedule:
 
 class Rings:
     """Hands over what is new in this process's ring.
-
-    Args:
-        folder: Of the live files of this host.
-        put: Adds rows and replaces the document beside them.
-        inherits_groups: Were there groups as this process was forked? Their ring is its parent's to hand over.
+    `folder`: of the live files of this host. `put`: adds rows and replaces the document beside them. `inherits_groups`:
+    were there groups as this process was forked? Their ring is its parent's to hand over.
 
     Threads/fork: `consider` on one thread of ours, `finish` on any. A forked child makes a new one.
     """
@@ -208,10 +205,8 @@ class _Stamp(NamedTuple):
 
 class News:
     """What of a ring was not handed over before.
-
-    Attributes:
-        disturbed: When the last reading began and ended, CLOCK_MONOTONIC.
-        pairs: Who sends to whom, by their group and what the ring calls it.
+    `disturbed`: when the last reading began and ended, CLOCK_MONOTONIC. `pairs`: who sends to whom, by their group and
+    what the ring calls it.
     """
 
     def __init__(self) -> None:
@@ -234,11 +229,8 @@ class News:
     ) -> Iterable[collectives.CollectiveEntry]:
         """Its entries as rows, the oldest first; those of groups that nobody knows, and those that were handed over as
         they were called, are left out.
-
-        Args:
-            groups: By name.
-            offset_ns: CLOCK_REALTIME, which the ring has, less CLOCK_MONOTONIC.
-            began_ns: When the reading began: what was found to be over since was over before.
+        `groups`: by name. `offset_ns`: CLOCK_REALTIME, which the ring has, less CLOCK_MONOTONIC. `began_ns`: when the
+        reading began: what was found to be over since was over before.
         """
         last, (held_from, held_to) = self._last, self.disturbed
         for entry in entries:

@@ -13,7 +13,7 @@ from typing import Callable, NamedTuple, Sequence
 
 from .. import faults
 from ..host import folders
-from ..store import layout, segment
+from ..store import documents, layout, segment
 from ..store.block_index import Growing, Indexed
 from .kept_open import KeptOpen
 
@@ -29,15 +29,10 @@ class _File(NamedTuple):
 
 class SealedFiles:
     """Append blocks to the sealed files of a process.
-
-    Args:
-        folder: The run's `sealed` folder.
-        name: Process name.
-        rotate_bytes: A file larger than this gets no further block.
-        quota_bytes: All files of this process together; 0 keeps nothing.
-        on_evicted: Told how many records were dropped.
-        on_missing: Called when the folder is gone; what it makes again is used.
-        before: Names of the files that there are of this process: they have numbers too.
+    `folder`: the run's `sealed` folder. `name`: process name. `rotate_bytes`: a file larger than this gets no further
+    block. `quota_bytes`: all files of this process together; 0 keeps nothing. `on_evicted`: told how many records were
+    dropped. `on_missing`: called when the folder is gone; what it makes again is used. `before`: names of the files
+    that there are of this process: they have numbers too.
     """
 
     def __init__(
@@ -117,8 +112,5 @@ class SealedFiles:
 
 def cut_torn_end(path: Path, whole_bytes: int) -> None:
     """Take the half-written block off a file whose writer was killed. Raises OSError: it cannot be written."""
-    descriptor = os.open(path, os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    try:
+    with documents.closing(os.open(path, os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC)) as descriptor:
         os.ftruncate(descriptor, whole_bytes)
-    finally:
-        os.close(descriptor)

@@ -45,13 +45,9 @@ _FORKS_AGAIN_WITHIN_S, _FORKS_AT_MOST_S = 0.02, 0.5
 
 class Sealer:
     """Seal full banks, and a bank that is not full once it is `seal_every_s` old, in the thread `background`.
-
-    Args:
-        live: The live file of this process.
-        files: Gives where blocks go, as the first one is written.
-        seal_every_s: Seconds after which a bank with records is sealed although it is not full; a quarter less at most,
-            by the process.
-        budget_ratio: Own cost of ranges over wall time beyond which sites are coalesced; 0 for any.
+    `live`: the live file of this process. `files`: gives where blocks go, as the first one is written. `seal_every_s`:
+    seconds after which a bank with records is sealed although it is not full; a quarter less at most, by the process.
+    `budget_ratio`: own cost of ranges over wall time beyond which sites are coalesced; 0 for any.
     """
 
     def __init__(

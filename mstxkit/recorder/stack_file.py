@@ -53,12 +53,7 @@ class _Writable:
 
 class StackFile:
     """This process's file. `put_back` leaves the signals as they were.
-
-    Args:
-        path: Of the file, made here.
-
-    Raises:
-        OSError: it cannot be made.
+    `path`: of the file, made here. Raises OSError: it cannot be made.
 
     Threads/fork: any thread of ours. A forked child closes its parent's, and makes a new one.
     """
@@ -156,15 +151,10 @@ def _is_caught(number: int) -> bool:
 
 
 class Action(NamedTuple):
-    """What is done at one signal, as the C library has it: nobody else need understand it.
+    """What is done at one signal, as the C library has it: nobody else need understand it."""
 
-    Args:
-        number: Of the signal.
-        content: A `struct sigaction`; b"" where the C library does not tell.
-    """
-
-    number: int
-    content: bytes
+    number: int  # of the signal
+    content: bytes  # A `struct sigaction`; b"" where the C library does not tell
 
     @classmethod
     def of(cls, number: int) -> Action:

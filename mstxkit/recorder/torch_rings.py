@@ -44,19 +44,12 @@ ENTRIES = 512
 
 
 class RingKind(NamedTuple):
-    """Where one of the rings is found.
+    """Where one of the rings is found."""
 
-    Args:
-        module: That holds its C part, if it is loaded.
-        function: That dumps it, of `<module>._C._distributed_c10d`.
-        variables: Of the environment, that say its size; the first that is set counts.
-        size: Where none is.
-    """
-
-    module: str
-    function: str
-    variables: tuple[str, ...]
-    size: int
+    module: str  # that holds its C part, if it is loaded
+    function: str  # that dumps it, of `<module>._C._distributed_c10d`
+    variables: tuple[str, ...]  # of the environment, that say its size; the first that is set counts
+    size: int  # where none is
 
 
 # A collective is in one of them. The first that is on counts: on an NPU torch's own ring is there, and empty.
@@ -88,17 +81,11 @@ class GroupOfRing(NamedTuple):
 
 
 class ReadRing(NamedTuple):
-    """What a ring held.
+    """What a ring held."""
 
-    Args:
-        entries: The oldest first.
-        held_ns: How long the GIL was held for it at a time, at most.
-        cpu_ns: The same in CPU time, which is as long where nobody else wants the core.
-    """
-
-    entries: list[dict[str, Any]]
-    held_ns: int
-    cpu_ns: int
+    entries: list[dict[str, Any]]  # the oldest first
+    held_ns: int  # how long the GIL was held for it at a time, at most
+    cpu_ns: int  # the same in CPU time, which is as long where nobody else wants the core
 
 
 class TorchRing:
@@ -187,14 +174,8 @@ def _number(text: str) -> int:
 
 def as_called(group: Any, pair: tuple[bool, tuple[int, int]] | None = None) -> tuple[GroupOfRing, int]:
     """A group as Python code meets in it, numbered apart from that of the ring, whose number comes with it.
-
-    Args:
-        group: torch's.
-        pair: Of a send or receive: does this rank send, and the peer, as the group counts its ranks, and the tag.
-
-    Raises:
-        KeyError: torch knows no such group.
-        ValueError: it is no such pair.
+    `group`: torch's. `pair`: of a send or receive: does this rank send, and the peer, as the group counts its ranks,
+    and the tag. Raises KeyError: torch knows no such group; ValueError: it is no such pair.
     """
     c10d: Any = sys.modules.get(_C10D)
     world, where = c10d._world, _where(c10d)

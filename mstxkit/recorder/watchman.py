@@ -19,15 +19,9 @@ _AGAIN_AFTER_S, _AFTER_S, _DOUBLED_AT_MOST = 5.0, 2.0, 7
 
 class WatchmanStarter:
     """The keeper's. From one thread at a time; a forked child makes a new one.
-
-    Args:
-        words: Run folder, run id, folder of the live files.
-        hang_s: How long a range may stay open at least; 0: nobody watches.
-        incidents: So many are kept.
-        incidents_bytes: What they may take.
-
-    Attributes:
-        is_on: Does anybody watch?
+    `words`: run folder, run id, folder of the live files. `hang_s`: how long a range may stay open at least; 0: nobody
+    watches. `incidents`: so many are kept. `incidents_bytes`: what they may take.
+    `is_on`: does anybody watch?
     """
 
     def __init__(self, words: tuple[Path, str, Path], hang_s: float, incidents: int, incidents_bytes: int) -> None:

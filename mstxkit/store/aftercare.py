@@ -31,16 +31,6 @@ class Care(NamedTuple):
     host_bytes: int = 0
     run_bytes: int = 0
 
-    def as_words(self) -> list[str]:
-        """For a command line."""
-        return ["" if value is None else str(value) for value in self]
-
-    @classmethod
-    def of_words(cls, words: list[str]) -> Care:
-        """The opposite of `as_words`."""
-        run, run_id, disk, mb_s, host_bytes, run_bytes = words
-        return cls(Path(run), run_id, Path(disk) if disk else None, float(mb_s), int(host_bytes), int(run_bytes))
-
     @property
     def is_needed(self) -> bool:
         """Is there anything to do after a session?"""
@@ -51,7 +41,7 @@ def main() -> None:
     """The process: let go of who started it, then take care. Its words are those of a `Care`."""
     apart.let_go()
     give_way()
-    take_care(Care.of_words(sys.argv[1:]))
+    take_care(apart.of_words(Care, sys.argv[1:]))
 
 
 def take_care(care: Care) -> list[Fetched]:

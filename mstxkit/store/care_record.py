@@ -67,17 +67,6 @@ class SealedCare(NamedTuple):
     keep_days: float = 0.0  # what was last written to so long ago is removed; 0: nothing is
     every_s: float = 120.0  # how often this is done
 
-    def as_words(self) -> list[str]:
-        """For a command line."""
-        return ["" if value is None else str(value) for value in self]
-
-    @classmethod
-    def of_words(cls, words: list[str]) -> SealedCare:
-        """The opposite of `as_words`."""
-        run, run_id, live, place, mb_s, quota, host, whole, days, every_s = words
-        paths = Path(run), run_id, Path(live), Path(place) if place else None
-        return cls(*paths, float(mb_s), int(quota), int(host), int(whole), float(days), float(every_s))
-
     @property
     def folders(self) -> list[Path]:
         """Where sealed files of this host are."""

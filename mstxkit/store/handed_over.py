@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ..errors import FormatError
-from . import documents
+from ..host import folders
+from . import documents, records
 from .documents import Unusable
 
 MAGIC, VERSION = b"MSTXSUMS", 1
@@ -38,8 +39,12 @@ _WRITTEN_AT, _LENGTH_AT, _BEGUN_AT, _NONCE_AT = 16, 24, 32, 40
 _COUNT, _DOCUMENT = struct.Struct("<Q"), struct.Struct("<II")
 # What a turn begins and ends with: no document, and rows begun; rows written, and the document.
 _BEGIN, _END = struct.Struct("<IIQ"), struct.Struct("<QII")
-# What must stay free on tmpfs after a ring was made: others need it too.
-_RESERVE_BYTES = 8 << 20
+_NO_STEP = records.NO_STEP.to_bytes(4, "little")
+
+
+def has_steps(rows: bytes) -> bool:
+    """Is any of these rows of `summaries` in a step?"""
+    return any(rows[at : at + len(_NO_STEP)] != _NO_STEP for at in range(0, len(rows), SUMMARY_BYTES))
 
 
 class RowKind(NamedTuple):
@@ -212,14 +217,8 @@ class SummaryRing:
 
     def _make_file(self) -> int:
         size = ROWS_AT + self.capacity * self._kind.row_bytes
-        space = os.statvfs(self.path.parent)
-        if space.f_bavail * space.f_frsize < size + _RESERVE_BYTES:
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-        descriptor = os.open(self.path, flags, documents.FILE_MODE)
+        descriptor = folders.allocated(self.path, size, documents.FILE_MODE)
         try:
-            os.fchmod(descriptor, documents.FILE_MODE)
-            os.posix_fallocate(descriptor, 0, size)
             nonce = os.urandom(8)
             os.pwrite(descriptor, _HEAD.pack(self._kind.magic, VERSION, self.capacity, 0, 0, 0, 0, nonce), 0)
             self._nonce, self._written, self._text = nonce, 0, b""

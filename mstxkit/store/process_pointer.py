@@ -43,3 +43,9 @@ def all_here(run: Path) -> list[Path]:
     kinds = (layout.POINTER, layout.BEING_MADE)
     candidates = (run / layout.LIVE).glob(f"{identity.host()}-*")
     return sorted(path for path in candidates if any(kind in path.name for kind in kinds))
+
+
+def announced_by(name: str) -> str:
+    """The process whose pointer this is, whole, half made, or claimed by an adopter."""
+    announced = name.partition(f"{layout.POINTER}{layout.CLAIMED}")[0]
+    return announced.removesuffix(layout.POINTER).removesuffix(layout.BEING_MADE)

@@ -3,23 +3,30 @@ moves them from the host's own disk into the run, keeps the quotas of host and r
 
 `recorder/caretaking.py` starts it every few minutes and at the end; nothing of a training is in it. One of a host is at
 work for a run. Only sealed files of this run are ever removed: no summary, no verdict, nothing that a link leads to.
+
+A file is claimed by a rename, copied under another name, read again, compared, renamed into its place, and only then
+removed here (`sealed_place.py`): each once, and to be gone on with after any kill. What may still be written to stays.
+Of a process, a host or a run beyond a limit the oldest go first. The newest of a process stays: its writer holds it
+open, and it says how the process ended. By age it goes as well, once nobody can write to it.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
+import stat
 import sys
 import time
 from pathlib import Path
+from typing import Callable, Iterable, NamedTuple
 
-from ..errors import MstxkitError
+from ..errors import FormatError, MstxkitError
 from ..host import apart, identity, life
 from ..host.priority import give_way
-from . import care_record, documents, layout, own_disk, run_file, sealed_place, tidying
+from . import block_index, care_record, documents, layout, process_pointer, run_file, sealed_place, segment
 from .care_record import CareRecord, Cost, SealedCare
-from .fetching import Pace
-from .moving import Moved, Writers, move_all
+from .fetching import Pace, copy_file, is_same, why_no_room
+from .values import whole_number
 
 LOCK = f"{layout.PASSED_ON}care.lock"
 _OWN_COPY = f"{layout.PASSED_ON}care.json"
@@ -27,6 +34,7 @@ _WAIT_S, _ASK_S = 600.0, 0.2
 # The run as a whole is looked at by one host, so many periods of a host apart: it is a listing of all files.
 RUN_EVERY = 5
 _AT_ONCE = 512  # files that one look removes
+_TAIL_BYTES = 1 << 12
 
 
 def main() -> None:
@@ -36,7 +44,7 @@ def main() -> None:
     is_last, words = sys.argv[1] == "last", sys.argv[2:]
     apart.let_go()
     give_way()
-    care = SealedCare.of_words(words)
+    care = apart.of_words(SealedCare, words)
     # What ended meanwhile found the lock held: look again until there is nothing more.
     while (moved := take_care(care, _WAIT_S if is_last else 0)) is not None and moved.names:
         pass
@@ -79,7 +87,7 @@ class _Ledger:
 
     def __init__(self, care: SealedCare, name: str = "") -> None:
         self._care, self._is_of_run = care, bool(name)
-        token = None if care.place is None else own_disk.token_of(care.place)
+        token = None if care.place is None else sealed_place.token_of(care.place)
         self._own = None if name else (care.place or care.live) / _OWN_COPY
         # Of a host with no place of its own: containers may share its name, and have another /dev/shm each.
         key = hashlib.sha256(f"{identity.boot_id()} {care.live}".encode("utf-8", "surrogateescape")).hexdigest()[:16]
@@ -98,11 +106,11 @@ class _Ledger:
             removed = care_record.counted(self.record.removed, self.record.removing)
             self._keep_record(self.record._replace(removed=removed, removing={}))
 
-    def remove(self, files: list[tidying.SealedFile]) -> None:
+    def remove(self, files: list[SealedFile]) -> None:
         """Remove these, and count what it costs. Raises OSError: it could not be written down first."""
         for some in (files[at : at + _AT_ONCE] for at in range(0, len(files), _AT_ONCE)):
             paths = {file.name: sealed_place.path_of(self._care.folders, file.name) for file in some}
-            costs = {file.name: Cost(1, file.bytes, tidying.records_in(paths[file.name])) for file in some}
+            costs = {file.name: Cost(1, file.bytes, records_in(paths[file.name])) for file in some}
             self._keep_record(self.record._replace(removing=costs))
             gone = {name: cost for name, cost in costs.items() if self._unlink_file(name)}
             self._keep_record(self.record._replace(removed=care_record.counted(self.record.removed, gone), removing={}))
@@ -144,17 +152,17 @@ def _tidied_here(care: SealedCare, ledger: _Ledger, moved: Moved) -> None:
         here = _list_sealed(care, [care.place])
         names = [file.name for file in here]
         # What of a process is in the run is newer than nothing that is here.
-        ledger.remove(tidying.too_old(here, care.before_ns(), writers.may_write, layout.newest_of_each(names)))
+        ledger.remove(too_old(here, care.before_ns(), writers.may_write, layout.newest_of_each(names)))
         for process in sorted({layout.sealed_process(name) for name in moved.names}):
-            ledger.remove(tidying.beyond(_of_process(care, process), care.quota_bytes))
+            ledger.remove(beyond(_of_process(care, process), care.quota_bytes))
     if care.host_bytes:
-        ledger.remove(tidying.beyond(_list_sealed(care, care.folders, f"{identity.host()}-"), care.host_bytes))
+        ledger.remove(beyond(_list_sealed(care, care.folders, f"{identity.host()}-"), care.host_bytes))
 
 
-def _of_process(care: SealedCare, process: str) -> list[tidying.SealedFile]:
+def _of_process(care: SealedCare, process: str) -> list[SealedFile]:
     """All of its files, here and in the run. The run's are asked for by number, downwards: its folder is not listed."""
     here = [name for name in sealed_place.names_in(care.folders[0]) if layout.sealed_process(name) == process]
-    files = [tidying.looked_at(sealed_place.path_of(care.folders, name), name) for name in here]
+    files = [looked_at(sealed_place.path_of(care.folders, name), name) for name in here]
     number = min(map(layout.sealed_number, here), default=0)
     if not number:  # all is in the run, and nothing will follow
         files = [file for file in _list_sealed(care, care.folders, f"{process}.") if file.name not in here]
@@ -162,7 +170,7 @@ def _of_process(care: SealedCare, process: str) -> list[tidying.SealedFile]:
     while number > 0 and misses < 2:
         number -= 1
         name = layout.sealed_name(process, number)
-        file = tidying.looked_at(care.run / layout.SEALED / name, name)
+        file = looked_at(care.run / layout.SEALED / name, name)
         misses = misses + 1 if file is None else 0
         files.append(file)
     return [file for file in files if file is not None]
@@ -181,9 +189,9 @@ def _tidied_as_a_whole(care: SealedCare) -> None:
                 files = _list_sealed(care, care.folders[-1:])
                 newest = layout.newest_of_each([file.name for file in files])
                 writers = Writers(care.run, care.live)
-                old = tidying.too_old(files, care.before_ns(), writers.may_write, newest)
+                old = too_old(files, care.before_ns(), writers.may_write, newest)
                 ledger.remove(old)
-                ledger.remove(tidying.beyond([file for file in files if file not in old], care.run_bytes))
+                ledger.remove(beyond([file for file in files if file not in old], care.run_bytes))
                 ledger.say()
     except (FileNotFoundError, MstxkitError):
         pass  # the run is gone, or another host is at it
@@ -194,8 +202,163 @@ def _is_due(care: SealedCare, name: str) -> bool:
     return record is None or abs(time.time_ns() - record.as_of_ns) / 1e9 >= RUN_EVERY * care.every_s
 
 
-def _list_sealed(care: SealedCare, folders: list[Path], prefix: str = "") -> list[tidying.SealedFile]:
+def _list_sealed(care: SealedCare, folders: list[Path], prefix: str = "") -> list[SealedFile]:
     """The sealed files of these folders that begin so, each once; links and what is none are left out."""
     names = (name for name in sealed_place.all_names(folders) if name.startswith(prefix) and layout.is_sealed(name))
-    looks = (tidying.looked_at(sealed_place.path_of(care.folders, name), name) for name in names)
+    looks = (looked_at(sealed_place.path_of(care.folders, name), name) for name in names)
     return [file for file in looks if file is not None]
+
+
+class Moved(NamedTuple):
+    """What was moved, and why the rest was not."""
+
+    names: list[str]
+    problem: str = ""
+
+
+class Writers:
+    """Which processes may still write to their files: those that live, and those whose rest is still to be sealed.
+    `live`: the folder of the live files of this host.
+    """
+
+    def __init__(self, run: Path, live: Path) -> None:
+        self._run, self._live = run, live
+        self._announced: set[str] | None = None
+
+    def may_write(self, process: str) -> bool:
+        """May this one? Ask after its files were listed: it says that it is there before it writes the first one.
+        Raises OSError: the run folder cannot be listed.
+        """
+        if life.is_held(str(self._live / f"{process}{life.SUFFIX}")):
+            return True
+        if self._announced is None:
+            self._announced = {process_pointer.announced_by(name) for name in os.listdir(self._run / layout.LIVE)}
+        return process in self._announced
+
+
+def finished(names: list[str], writers: Writers) -> list[str]:
+    """Of all sealed files in a place those to which nobody will write any more, oldest of a process first.
+    Raises OSError: it cannot be told.
+    """
+    newest = layout.newest_of_each(names)
+    return [name for name in layout.in_order(names)
+            if name not in newest or not writers.may_write(layout.sealed_process(name))]  # fmt: skip
+
+
+def move_all(place: Path, run: Path, writers: Writers, pace: Pace) -> Moved:
+    """Move all that is finished, until one cannot be moved. Never raises."""
+    moved: list[str] = []
+    problem = ""
+    try:
+        for name in finished(sealed_place.names_in(place), writers):
+            try:
+                move(place, run / layout.SEALED, name, pace)
+                moved.append(name)
+            except MstxkitError as exc:
+                problem = str(exc)
+    except OSError as exc:
+        problem = f"{run}: {exc.strerror or exc}"
+    return Moved(moved, problem)
+
+
+def move(place: Path, sealed: Path, name: str, pace: Pace) -> None:
+    """Move one file, from whatever state it is in.
+    Raises OSError, MstxkitError: it cannot be; then it is where it was, or claimed.
+    """
+    claimed, target = place / f"{name}{sealed_place.MOVING}", sealed / name
+    source = claimed if os.path.lexists(claimed) else place / name
+    if not stat.S_ISREG(os.lstat(source).st_mode):
+        raise MstxkitError(f"{source} is no file")
+    with documents.closing(documents.open_folder(sealed)) as folder:
+        # Before it is claimed: its writer's own quota goes on counting it.
+        if not is_same(source, target) and (why := why_no_room(sealed, os.lstat(source).st_size)):
+            raise OSError(28, why)
+        if source != claimed:
+            os.rename(source, claimed)
+        if not is_same(claimed, target):
+            copy_file(claimed, target, pace)
+        os.fsync(folder)
+    claimed.unlink()
+
+
+class SealedFile(NamedTuple):
+    """One that is there: its name, how large, and when it was last written to."""
+
+    name: str
+    bytes: int
+    mtime_ns: int
+
+
+def beyond(files: Iterable[SealedFile], limit_bytes: int) -> list[SealedFile]:
+    """What is to go so that no more than so many bytes are left, where that can be had; 0: no limit."""
+    files = list(files)
+    newest = layout.newest_of_each([file.name for file in files])
+    total, chosen = sum(file.bytes for file in files), []
+    for file in sorted(files, key=_age_of):
+        if 0 < limit_bytes < total and file.name not in newest:
+            chosen.append(file)
+            total -= file.bytes
+    return chosen
+
+
+def too_old(
+    files: Iterable[SealedFile], before_ns: int, may_write: Callable[[str], bool], newest: set[str]
+) -> list[SealedFile]:
+    """What was last written to before that time, but for the newest file of a process that `may_write` to it."""
+    old = [file for file in sorted(files, key=_age_of) if file.mtime_ns < before_ns]
+    return [file for file in old if file.name not in newest or not may_write(layout.sealed_process(file.name))]
+
+
+def _age_of(file: SealedFile) -> tuple[int, str, int]:
+    """Files of one process in the order of their numbers, also where the clock was put back between them."""
+    return file.mtime_ns, layout.sealed_process(file.name), layout.sealed_number(file.name)
+
+
+def looked_at(path: Path, name: str) -> SealedFile | None:
+    """A file as it is; None where it is gone, or none."""
+    try:
+        status = os.lstat(path)
+    except OSError:
+        return None
+    return SealedFile(name, status.st_size, status.st_mtime_ns) if stat.S_ISREG(status.st_mode) else None
+
+
+def records_in(path: Path) -> int:
+    """How many records a sealed file holds, by its index or the heads of its blocks. Damage counts for none."""
+    try:
+        with documents.closing(documents.open_regular(path)) as descriptor:
+            size = os.fstat(descriptor).st_size
+            by_index = _by_index(descriptor, size)
+            return sum(_by_heads(descriptor, size)) if by_index is None else by_index
+    except (OSError, FormatError):
+        return 0
+
+
+def _by_index(descriptor: int, size: int) -> int | None:
+    tail = documents.read_part(descriptor, max(0, size - _TAIL_BYTES), min(size, _TAIL_BYTES))
+    length = block_index.size_by_trailer(tail)
+    offset = size - length
+    if not length or offset < segment.FILE_HEADER_BYTES:
+        return None
+    data = documents.read_part(descriptor, offset, length)
+    head = segment.head_of(data, offset, size)
+    if isinstance(head, segment.BlockDamage) or head.kind != segment.INDEX or head.end != size:
+        return None
+    try:
+        entries = block_index.read(data, head).entries
+    except FormatError:
+        return None  # damaged, or compressed by what this Python has not: heads never are
+    return sum(whole_number(entry.fields.get("records")) for entry in entries if entry.kind == segment.RECORDS)
+
+
+def _by_heads(descriptor: int, size: int) -> Iterable[int]:
+    at = segment.FILE_HEADER_BYTES
+    while at < size:
+        head = segment.head_of(documents.read_part(descriptor, at, segment.HEAD_AT_MOST_BYTES), at, size)
+        if isinstance(head, segment.BlockDamage):
+            return
+        if head.kind == segment.RECORDS:
+            part = documents.read_part(descriptor, at, head.payload_at - at)
+            meta = segment.meta_of(part, head)
+            yield 0 if isinstance(meta, segment.BlockDamage) else whole_number(meta.get("records"))
+        at = head.end

@@ -34,37 +34,40 @@ SESSIONS_AT_MOST = 200_000
 _ROOM_BYTES = 16384
 
 
-class SessionStart(NamedTuple):
-    """What `session.json` says of a session from its beginning on."""
+class Order(NamedTuple):
+    """One session that is wanted of this process."""
 
-    # run_id, rank, world_size, role: of this process
+    run: Path  # the run folder, resolved
     run_id: str
     rank: int
     world_size: int
-    role: str
-    # stage, step: what it covers; the step is None before the first
-    stage: str
-    step: int | None
-    # request, reason: why; empty for light capture
-    request: str
-    reason: str
+    role: str  # of this process; empty where none is known
+    stage: str  # canonical key of the stage that it covers; "light" for light capture
+    step: int | None  # the rank's; None before its first
+    preset: Any  # a `profiling.declare.Preset`
+    request: str = ""  # its id; empty for light capture
+    reason: str = ""  # in the asker's words
+    seconds: float | None = None  # limit, when whoever gave the order ends the session; None: no limit
+    bytes: int | None = None  # the same of raw data; CANN is given a limit of its own behind it
+    is_only_window: bool = True  # is its request for one window alone?
+    local: Path | None = None  # the folder given for data on each host's own disk; None: the run
+
+
+class SessionStart(NamedTuple):
+    """What `session.json` says of a session from its beginning on."""
+
+    order: Order
     # preset, options, notes: its name (None: the options are the request's own); by the profiler's own names what it
     # became, and what it drops or changes
     preset: str | None
     options: dict[str, Any]
     notes: Sequence[str]
-    # seconds, bytes: its limits; None: no limit
-    seconds: float | None
-    bytes: int | None
     bytes_enforceable: bool  # does the profiler write while it records? Else no limit of bytes can hold
     # backend, backend_version, version: what records; mstxkit's
     backend: str
     backend_version: str
     version: str
     distributed: dict[str, Any]  # `parallel.distributed_args`
-    is_only_window: bool = True  # is the request for one window alone?
-    # The folder on each host's own disk that was given for data (`local_place`); None: the run.
-    local: Path | None = None
 
 
 class SessionOutcome(NamedTuple):
@@ -74,9 +77,6 @@ class SessionOutcome(NamedTuple):
     steps: tuple[int, ...]  # training steps that were really recorded, as they were told to `ProfilerSession.stop`
     start_ns: int  # when recording began, Unix time; 0 if it never did
     end_ns: int  # when it ended, before the profiler began to write
-    # start_cost_ns, stop_cost_ns: how long the training thread was held up; at the stop, data are written
-    start_cost_ns: int
-    stop_cost_ns: int
     bytes: int  # raw data on disk
     problems: tuple[str, ...]  # what went wrong, a sentence each; empty if the data can be relied on
     is_whole: bool = False  # is there an output that holds what it must? Problems may remain all the same
@@ -91,10 +91,10 @@ class SessionFile:
     def __init__(self, run: Path, start: SessionStart) -> None:
         self.folder = self.data = _make_folder(run, start)
         self.document = _describe_begin(start)
-        self._run, self._is_only_window = run, start.is_only_window
-        if start.local is not None:
+        self._run, self._is_only_window = run, start.order.is_only_window
+        if start.order.local is not None:
             below = self.folder.relative_to(run / layout.PROFILES).parts
-            self.data = local_place.made(start.local, start.run_id, below)
+            self.data = local_place.made(start.order.local, start.order.run_id, below)
             self.document["stored"] = {"host": identity.host(), "folder": str(self.data)}
         self.is_settled = False
         text = as_text(self.document)
@@ -144,7 +144,7 @@ def _make_folder(run: Path, start: SessionStart) -> Path:
     if not run.is_dir():
         raise FileNotFoundError(f"the run folder {run} is not there")
     folder = run
-    for part in layout.session_parts(start.stage, start.step, start.rank):
+    for part in layout.session_parts(start.order.stage, start.order.step, start.order.rank):
         folder /= part
         folders.make_folder(folder)
     while True:
@@ -179,22 +179,22 @@ def place_in_request(run: Path, folder: Path, document: dict[str, Any], is_only_
 
 
 def _describe_begin(start: SessionStart) -> dict[str, Any]:
-    notes = list(start.notes)
-    if start.bytes is not None and not start.bytes_enforceable:
+    order, notes = start.order, list(start.notes)
+    if order.bytes is not None and not start.bytes_enforceable:
         why = f"{start.backend} keeps data in memory until the stop"
-        notes.append(f"the limit of {start.bytes} bytes cannot be enforced: {why}")
+        notes.append(f"the limit of {order.bytes} bytes cannot be enforced: {why}")
     return {
-        "format": FORMAT, "run": start.run_id, **identity.of_life(),
-        "rank": start.rank, "world_size": start.world_size, "role": start.role,
-        "stage": start.stage, "step": start.step, "steps": [],
-        "request": start.request, "preset": start.preset, "options": start.options, "reason": start.reason,
+        "format": FORMAT, "run": order.run_id, **identity.of_life(),
+        "rank": order.rank, "world_size": order.world_size, "role": order.role,
+        "stage": order.stage, "step": order.step, "steps": [],
+        "request": order.request, "preset": start.preset, "options": start.options, "reason": order.reason,
         "state": RECORDING, "start_ns": time.time_ns(), "end_ns": None, "start_cost_ns": None, "stop_cost_ns": None,
         "bytes": 0, "output": None, "problems": [], "notes": notes,
-        "limits": {"seconds": start.seconds, "bytes": start.bytes, "bytes_enforceable": start.bytes_enforceable},
+        "limits": {"seconds": order.seconds, "bytes": order.bytes, "bytes_enforceable": start.bytes_enforceable},
         "overshoot": {"seconds": None, "bytes": None},
         "backend": start.backend, "backend_version": start.backend_version, "mstxkit": start.version,
         "ended_because": None, "distributed_args": start.distributed,
-        "is_only_window": start.is_only_window, "stored": None,
+        "is_only_window": order.is_only_window, "stored": None,
     }  # fmt: skip
 
 

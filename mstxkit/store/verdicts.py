@@ -33,8 +33,6 @@ BY_WATCHMEN = "hang-"
 _TEXT_AT_MOST, _EVIDENCE_AT_MOST = 1000, 64
 _NAME = re.compile(r"(.+)\.(\d{1,9})\.jsonl", re.DOTALL | re.ASCII)
 _FENCE, _TRIES = "before", 100
-_NAME = re.compile(r"(.+)\.(\d{1,9})\.jsonl", re.DOTALL | re.ASCII)
-_FENCE = "before"
 
 
 class Verdict(NamedTuple):
@@ -85,10 +83,6 @@ class Verdict(NamedTuple):
         return _read_verdict(fields)
 
 
-def _read_ratio(value: Any) -> float:
-    return min(1.0, max(0.0, finite_number(value) or 0.0))
-
-
 def _read_evidence(value: Any) -> dict[str, Any]:
     """Numbers and texts by name; what else there is as text."""
     kept = list(table_of(value).items())[:_EVIDENCE_AT_MOST]
@@ -103,8 +97,9 @@ def _read_evidence(value: Any) -> dict[str, Any]:
 _read_text = values.short_text(_TEXT_AT_MOST)
 _read_verdict = values.record_with(Verdict, {
     _read_text: "id kind role waits_for next request withdrawn no_request process", small_number: "rank",
-    _read_ratio: "impact_ratio coverage_ratio recurrence_ratio confidence", whole_number: "time_ns",
-    step_number: "step since_step", values.small_numbers: "group", _read_evidence: "evidence",
+    (lambda ratio: min(1.0, max(0.0, finite_number(ratio) or 0.0))):
+        "impact_ratio coverage_ratio recurrence_ratio confidence",
+    whole_number: "time_ns", step_number: "step since_step", values.small_numbers: "group", _read_evidence: "evidence",
 }, stage=lambda stage: _read_text(stage) or None)  # fmt: skip
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from mstxkit.store import fetching, local_place, run_file
 from mstxkit.store.fetching import Pace, fetch_all
-from mstxkit.store.session_file import SessionFile, SessionOutcome, SessionStart
+from mstxkit.store.session_file import Order, SessionFile, SessionOutcome, SessionStart
 
 REQUEST = "ab" * 8
 
@@ -29,10 +29,11 @@ class Place:
     def record(self, rank: int = 0, *, local: bool = True, size: int = 1000, **changes: Any) -> SessionFile:
         """A session that has ended, with two files of data."""
         nothing: dict[str, Any] = {}
-        start = SessionStart(
-            self.run_id, rank, 8, "actor", "actor_update", 7, REQUEST, "", "full", nothing, (), None, None, True,
-            "torch_npu", "2.13.0", "0.1.0", nothing, True, self.disk if local else None,
-        )._replace(**{key: changes[key] for key in changes if key in SessionStart._fields})  # fmt: skip
+        order = Order(
+            self.run, self.run_id, rank, 8, "actor", "actor_update", 7, "full", REQUEST,
+            local=self.disk if local else None,
+        )._replace(**{key: changes[key] for key in changes if key in Order._fields})  # fmt: skip
+        start = SessionStart(order, "full", nothing, (), True, "torch_npu", "2.13.0", "0.1.0", nothing)
         file = SessionFile(self.run, start)
         raw = file.data / f"node_{rank}_{changes.get('number', 1)}_ascend_pt"
         (raw / "PROF_1").mkdir(parents=True)
@@ -40,7 +41,7 @@ class Place:
         (raw / "PROF_1" / "data").write_bytes(os.urandom(size))
         if not changes.get("is_open"):
             end_ns = changes.get("end_ns", 2)
-            outcome = SessionOutcome(raw, (7,), 1, end_ns, 1, 1, size, (), changes.get("is_whole", True))
+            outcome = SessionOutcome(raw, (7,), 1, end_ns, size, (), changes.get("is_whole", True))
             assert file.end(outcome, "the stage ended") is None
         return file
 

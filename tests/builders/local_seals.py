@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from mstxkit.host import identity
-from mstxkit.store import care_record, layout, own_disk, run_file, segment
+from mstxkit.store import care_record, layout, run_file, sealed_place, segment
 from mstxkit.store.care_record import SealedCare
 from mstxkit.store.sealed_care import take_care
 
@@ -28,8 +28,8 @@ class SealedPlace:
         (folder / "disk").mkdir()
         self.live = folder / "live"
         self.live.mkdir()
-        self.here = own_disk.made(folder / "disk", self.run_id)
-        care_record.announce(self.run, self.run_id, self.here, str(own_disk.token_of(self.here)))
+        self.here = sealed_place.made(folder / "disk", self.run_id)
+        care_record.announce(self.run, self.run_id, self.here, str(sealed_place.token_of(self.here)))
 
     @property
     def sealed(self) -> Path:

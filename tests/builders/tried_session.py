@@ -8,8 +8,9 @@ from typing import Any, Callable
 
 from mstxkit.profiling import presets
 from mstxkit.profiling.backends._session import ProfilerSession
-from mstxkit.profiling.declare import Options, Order, Preset
+from mstxkit.profiling.declare import Options, Preset
 from mstxkit.profiling.session import OneSession
+from mstxkit.store.session_file import Order
 
 
 class Recorder:

@@ -19,7 +19,7 @@ from mstxkit import cli
 from mstxkit.errors import CaptureError
 from mstxkit.host import identity
 from mstxkit.reading import places
-from mstxkit.store import local_place, own_disk, sealed_place
+from mstxkit.store import local_place, sealed_place
 
 pytestmark = pytest.mark.days("odd")
 
@@ -65,7 +65,7 @@ def started(run: Path, disk: Path, care_every_s: float = 0.7) -> subprocess.Pope
 
 def here(run: Path, disk: Path) -> list[str]:
     """What is on this host's own disk."""
-    folder = local_place.root_of(disk, lives.run_id(run)) / own_disk.FOLDER
+    folder = local_place.root_of(disk, lives.run_id(run)) / sealed_place.FOLDER
     return sealed_place.all_names([folder])
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from mstxkit.profiling import metadata, presets
-from mstxkit.profiling.declare import Order
+from mstxkit.store.session_file import Order
 
 SIZES = {
     "tensor_model_parallel_size": 2, "pipeline_model_parallel_size": 2, "data_parallel_size": 4,

@@ -14,7 +14,7 @@ from builders.threads import elsewhere
 
 from mstxkit import faults
 from mstxkit.profiling import others, theirs
-from mstxkit.profiling.windows import StepWindow, planned
+from mstxkit.profiling.others import StepWindow, planned
 
 AUTOGRAD, PROFILER = "torch.autograd.profiler", "torch.profiler.profiler"
 

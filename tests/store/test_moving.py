@@ -16,8 +16,8 @@ from builders.local_seals import SealedPlace
 from builders.mounts import mount
 
 import mstxkit
-from mstxkit.host import life
-from mstxkit.store import documents, fetching, layout, local_place, moving, own_disk, sealed_place
+from mstxkit.host import apart, life
+from mstxkit.store import documents, fetching, layout, local_place, sealed_care, sealed_place
 from mstxkit.store.fetching import Pace
 
 __all__ = ["mount"]
@@ -78,7 +78,7 @@ def test_where_it_is_cut_off_nothing_is_lost_or_doubled_and_the_next_one_goes_on
     """As by a kill: after so many calls of one of its steps nothing more happens."""
     process = place.process(1)
     before = {path.name: path.read_bytes() for path in (place.write(process, number) for number in (1, 2, 3))}
-    owner: Any = {"os": os, "Path": Path}.get(name.split(".")[0], moving)
+    owner: Any = {"os": os, "Path": Path}.get(name.split(".")[0], sealed_care)
     with cut_short(monkeypatch, owner, name.split(".")[-1], count):
         with pytest.raises(KeyboardInterrupt):
             place.take_care()
@@ -97,8 +97,8 @@ def test_after_a_real_kill_in_the_middle_of_a_copy_it_goes_on(place: SealedPlace
     process = place.process(1)
     path = place.write(process, 1, size=16 << 20)
     before = path.read_bytes()
-    words = place.care(mb_s=10).as_words()
-    program = "import sys; from mstxkit.store.sealed_care import *; take_care(SealedCare.of_words(sys.argv[1:]))"
+    words = apart.words_of(place.care(mb_s=10))
+    program = "import sys; from mstxkit.store.sealed_care import *; take_care(apart.of_words(SealedCare, sys.argv[1:]))"
     environ = {**os.environ, "PYTHONPATH": str(Path(mstxkit.__file__).parents[1])}
     with subprocess.Popen([sys.executable, "-c", program, *words], env=environ) as mover:
         deadline = time.monotonic() + 60
@@ -160,16 +160,16 @@ def test_a_run_that_is_gone_is_not_made_again_for_what_is_left_of_it(place: Seal
 def test_no_more_than_so_many_bytes_a_second_pass(place: SealedPlace) -> None:
     slept: list[float] = []
     place.write(place.process(1), 1, size=3_000_000)
-    moving.move(place.here, place.sealed, f"{place.process(1)}.0001.mxs", Pace(1e6, slept.append))
+    sealed_care.move(place.here, place.sealed, f"{place.process(1)}.0001.mxs", Pace(1e6, slept.append))
 
     assert sum(slept) >= 3.0
 
 
 def test_a_folder_that_another_host_of_this_name_has_is_not_taken_for_ours(place: SealedPlace) -> None:
-    assert own_disk.on_this_host(place.run, place.run_id) == [place.here]
+    assert sealed_place.on_this_host(place.run, place.run_id) == [place.here]
     (place.here / ".place").write_text("0" * 16)
 
-    assert own_disk.on_this_host(place.run, place.run_id) == []
+    assert sealed_place.on_this_host(place.run, place.run_id) == []
 
 
 @pytest.mark.parametrize("folder", ["/etc", "relative", "", "/", "/a\0b/c/d/e/f", "/tmp/../tmp/x/y/z/.sealed"])
@@ -179,17 +179,17 @@ def test_a_record_that_names_any_folder_is_not_believed(place: SealedPlace, fold
         place.run / layout.CARE / name, care_record_json(record._replace(folder=folder), place.run_id)
     )
 
-    assert own_disk.on_this_host(place.run, place.run_id) == []
+    assert sealed_place.on_this_host(place.run, place.run_id) == []
 
 
 def test_a_record_of_what_can_be_no_path_keeps_nobody_from_opening_the_run(place: SealedPlace) -> None:
     """Nor from sealing what a killed process left, which asks for these places as well."""
     (record,) = place.records().values()
-    folder = local_place.root_of(Path("/a\0b"), place.run_id) / own_disk.FOLDER
+    folder = local_place.root_of(Path("/a\0b"), place.run_id) / sealed_place.FOLDER
     content = care_record_json(record._replace(folder=str(folder)), place.run_id)
     documents.replace_file(place.run / layout.CARE / f"{record.host}-other.json", content)
 
-    assert own_disk.on_this_host(place.run, place.run_id) == [place.here]
+    assert sealed_place.on_this_host(place.run, place.run_id) == [place.here]
 
 
 def care_record_json(record: Any, run_id: str) -> bytes:

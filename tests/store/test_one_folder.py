@@ -11,10 +11,9 @@ import pytest
 from builders.run_files import RUN_ID
 
 from mstxkit.profiling import presets
-from mstxkit.profiling.declare import Order
 from mstxkit.store import layout, run_file
 from mstxkit.store.request import Known, checked
-from mstxkit.store.session_file import RecordedSession, SessionFile, SessionOutcome, SessionStart, sessions
+from mstxkit.store.session_file import Order, RecordedSession, SessionFile, SessionOutcome, SessionStart, sessions
 
 REQUEST = "ab" * 8
 
@@ -26,17 +25,14 @@ def run(tmp_path: Path) -> Path:
 
 def start(**changes: Any) -> SessionStart:
     nothing: dict[str, Any] = {}
-    begun = SessionStart(
-        RUN_ID, 3, 8, "actor", "actor_update", 7, REQUEST, "", "full", nothing, (), None, None, True, "torch_npu",
-        "2.13.0", "0.1.0", nothing,
-    )  # fmt: skip
-    return begun._replace(**changes)
+    order = Order(Path(), RUN_ID, 3, 8, "actor", "actor_update", 7, "full", REQUEST)._replace(**changes)
+    return SessionStart(order, "full", nothing, (), True, "torch_npu", "2.13.0", "0.1.0", nothing)
 
 
 def recorded(run: Path, name: str, is_whole: bool = True, **changes: Any) -> SessionFile:
     file = SessionFile(run, start(**changes))
     (file.data / name / "PROF_1").mkdir(parents=True)
-    outcome = SessionOutcome(file.data / name, (7,), 1, 2, 1, 1, 5, (), is_whole)
+    outcome = SessionOutcome(file.data / name, (7,), 1, 2, 5, (), is_whole)
     assert file.end(outcome, "the stage ended") is None
     return file
 

@@ -18,7 +18,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 import mstxkit
 from mstxkit.errors import FormatError
-from mstxkit.store import care_record, documents, layout, sealed_care, sealed_place, tidying
+from mstxkit.host import apart
+from mstxkit.store import care_record, documents, layout, sealed_care, sealed_place
 from mstxkit.store.care_record import Cost
 
 DAY_S = 86400
@@ -175,7 +176,7 @@ def test_two_at_once_do_not_meet(place: SealedPlace) -> None:
 
 def test_words_of_a_command_line_say_the_same(place: SealedPlace) -> None:
     for care in (place.care(), place.care(place=None, keep_days=1.5, host_bytes=7)):
-        assert care_record.SealedCare.of_words(care.as_words()) == care
+        assert apart.of_words(care_record.SealedCare, apart.words_of(care)) == care
 
 
 def test_records_are_counted_by_heads_and_by_index(run: Path, tmp_path: Path) -> None:
@@ -183,12 +184,12 @@ def test_records_are_counted_by_heads_and_by_index(run: Path, tmp_path: Path) ->
         for _ in range(7):
             mstxkit.mark("x")
     (path,) = (run / "sealed").iterdir()
-    by_index = tidying.records_in(path)
+    by_index = sealed_care.records_in(path)
     no_index = path.read_bytes()[:-1]
     path.write_bytes(no_index)
 
-    assert by_index == tidying.records_in(path) == 7
-    assert tidying.records_in(tmp_path / "nothing") == tidying.records_in(tmp_path) == 0
+    assert by_index == sealed_care.records_in(path) == 7
+    assert sealed_care.records_in(tmp_path / "nothing") == sealed_care.records_in(tmp_path) == 0
 
 
 class Files(RuleBasedStateMachine):
@@ -286,9 +287,9 @@ def test_records_are_counted_where_nothing_can_be_unpacked(run: Path, monkeypatc
         for _ in range(7):
             mstxkit.mark("x")
     (path,) = (run / "sealed").iterdir()
-    monkeypatch.setattr(tidying.block_index, "read", refuse)
+    monkeypatch.setattr(sealed_care.block_index, "read", refuse)
 
-    assert tidying.records_in(path) == 7
+    assert sealed_care.records_in(path) == 7
 
 
 def refuse(*_: Any) -> Any:

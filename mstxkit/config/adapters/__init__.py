@@ -119,13 +119,9 @@ class Reading:
 
     Every getter takes the key's name in the section, the canonical field it becomes (its place is kept), and the
     system's own default, which is also what a wrong value yields until the error is raised.
-
-    Args:
-        source: Where the section is.
-        section: Keys that lead to it; none for the top.
-        from_text: Are all values texts (a command line), so that "5" is a number and "true" a flag?
-        spelled: How a key is written in messages, where it is not the dotted path: `"--{}".format`.
-        problems: Those that were met on the way to the section.
+    `source`: where the section is. `section`: keys that lead to it; none for the top. `from_text`: are all values texts
+    (a command line), so that "5" is a number and "true" a flag? `spelled`: how a key is written in messages, where it
+    is not the dotted path: `"--{}".format`. `problems`: those that were met on the way to the section.
     """
 
     def __init__(

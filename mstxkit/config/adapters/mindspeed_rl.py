@@ -53,7 +53,6 @@ def detect(source: Source) -> bool:
 
 def read(source: Source) -> Read:
     """What MindSpeed-RL would do.
-
     Raises: ConfigError with all that is wrong, also what MindSpeed-RL takes silently and then profiles nothing, or
     something else, with: a stage or ranks that match nothing, `profile: "false"`, a window that ends before it starts.
     """

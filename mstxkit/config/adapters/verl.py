@@ -59,7 +59,6 @@ def detect(source: Source) -> bool:
 
 def read(source: Source) -> Read:
     """What verl would do.
-
     Raises: ConfigError with all that is wrong in any role, enabled or not; an interpolation that points to nothing.
     """
     raw = hydra.from_overrides(source, _ROOTS) if source.words else source

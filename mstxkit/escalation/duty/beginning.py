@@ -30,11 +30,8 @@ class _Announced(NamedTuple):
 
 class Beginnings:
     """The sessions that are to begin in this process.
-
-    Args:
-        watcher: Whose thread writes into the mailbox; while there is none, the caller's does.
-        say: Says what this rank is in by now.
-        folder: What is written to, in words.
+    `watcher`: whose thread writes into the mailbox; while there is none, the caller's does. `say`: says what this rank
+    is in by now. `folder`: what is written to, in words.
 
     Threads/fork: for the thread that trains, but for `write_ahead`.
     """

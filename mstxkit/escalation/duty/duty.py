@@ -55,14 +55,9 @@ _KEPT = (moves.RequestReceived, moves.CancelReceived, moves.Commit, moves.Drop)
 
 class Duty:
     """A rank's machine with its mailbox and its session, from `start` to `stop`.
-
-    Args:
-        session: The process's only session; default: a new one.
-        origin: The step in which this process first entered a stage, where somebody saw that; None: not yet.
-        sentry: Who has stood by until now; default: a new one, with this post and these settings.
-
-    Raises:
-        ConfigError: the schedule of light capture is none.
+    `session`: the process's only session; default: a new one. `origin`: the step in which this process first entered a
+    stage, where somebody saw that; None: not yet. `sentry`: who has stood by until now; default: a new one, with this
+    post and these settings. Raises ConfigError: the schedule of light capture is none.
     """
 
     def __init__(
@@ -373,7 +368,7 @@ class Duty:
         """Where news come from while nothing goes on and all is said; None while something does: others are awaited."""
         with self._lock:  # not in the midst of an event: it may leave no work, and something to say
             is_busy = self._machine.has_work or self._inbox.is_waiting or self._to_send or self._is_changed
-        return None if is_busy or self._mailbox.problem is not None else self._mailbox.places_of_news()
+        return None if is_busy else self._mailbox.places_of_news()
 
     def _ask_patience(self) -> None:
         is_connecting = self._step is not None and self._machine.pace.step_ns is None

@@ -23,13 +23,9 @@ WAITS_AT_MOST_S = 0.05
 
 class FirstStep:
     """Expects it from now on, by the engine's hooks. For the thread that trains.
-
-    Args:
-        lock: Held by who goes on duty, and who stops.
-        begin: Goes on duty, and gives who is on duty by now. Called on another thread, as the run's folder may hang.
-
-    Attributes:
-        origin: The step in which this process first entered a stage of one; None while that is not known.
+    `lock`: held by who goes on duty, and who stops. `begin`: goes on duty, and gives who is on duty by now. Called on
+    another thread, as the run's folder may hang.
+    `origin`: the step in which this process first entered a stage of one; None while that is not known.
     """
 
     def __init__(self, lock: threading.Lock, begin: Callable[[], Duty | Sentry | None]) -> None:

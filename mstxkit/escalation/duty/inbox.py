@@ -118,10 +118,7 @@ class Inbox:
 
     def heard_from(self, control: ControlFolder, awaited: Mapping[str, Collection[int]], role: str) -> Iterator[Report]:
         """What other ranks say that is new. Reads a file for each, and not more often than is bearable.
-
-        Args:
-            awaited: Request id to the ranks of which this one waits to hear.
-            role: Theirs, as it is ours.
+        `awaited`: request id to the ranks of which this one waits to hear. `role`: theirs, as it is ours.
         """
         if not awaited or time.monotonic() < self._listens_again_at:
             return

@@ -96,8 +96,10 @@ class Mailbox:
 
     def places_of_news(self) -> list[Path] | None:
         """The folders into which what is new for this process is renamed, as far as the kernel can tell of it: who
-        reads a folder that other hosts write into has to ask. None while what is there has just changed.
+        reads a folder that other hosts write into has to ask. None while what is there has just changed, or is no use.
         """
+        if self.problem is not None:
+            return None
         control = [self._control.path] if self._is_told() else []
         if not self._turn.is_held:
             # Also where requests come from: who was to pass them on may have been killed.

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import time
-from pathlib import Path
 from typing import Any, Callable, Mapping, Sequence
 
 from ...engine.choose import engine
@@ -75,10 +74,8 @@ def _timeouts() -> dict[str, str]:
 
 class Sentry:
     """One rank's, from `start` to `stop`, or until a `Duty` takes it over.
-
-    Args:
-        go_on_duty: Called on the watcher's thread where there are messages: takes this over.
-        beside: What is done at each look while nothing goes on; must not raise.
+    `go_on_duty`: called on the watcher's thread where there are messages: takes this over. `beside`: what is done at
+    each look while nothing goes on; must not raise.
     """
 
     origin: int | None = None  # a duty's, which sees stages begin
@@ -91,7 +88,7 @@ class Sentry:
         self.control = ControlFolder(post.run, post.run_id)
         self.mailbox = Mailbox(self.control, post.host_folder)
         self.words, self.pace = OwnWords(post, settings.act), StepPace()
-        self.watcher = Watcher(self._look, settings.poll_every_s, self._places_of_news, beside)
+        self.watcher = Watcher(self._look, settings.poll_every_s, self.mailbox.places_of_news, beside)
 
     def memory(self) -> Mapping[str, Any] | None:
         """What an earlier process of this rank has left to the next one on duty; None: nothing."""
@@ -114,9 +111,6 @@ class Sentry:
 
     def _say(self) -> None:
         self.mailbox.acknowledge(self.post.rank, self.words.said(self.pace), self.post.role)
-
-    def _places_of_news(self) -> Sequence[Path] | None:
-        return None if self.mailbox.problem is not None else self.mailbox.places_of_news()
 
     def retire(self) -> bool:
         """Leave a post that was only assumed, now that the rank is known; False: it is not."""

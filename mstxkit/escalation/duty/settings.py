@@ -14,21 +14,11 @@ _SIZES = ("run_bytes", "profiles_mb_s", "profiles_host_bytes", "profiles_run_byt
 
 
 class DutySettings(NamedTuple):
-    """What a process does about requests.
-
-    Args:
-        cooldown_s, session_s, hour_s, run_s, agreement_s, transport_s: As in `store.limits.Policy`.
-        profiles: "local:/a/folder": raw data are written there, on each host's own disk; None: into the run.
-        profiles_host_bytes, profiles_run_bytes: So much is kept on each host, and in the run; 0: no limit. Beyond it
-            the oldest finished data are removed, never the newest of a request.
-        rings: 1: torch's flight-recorder rings are switched on, as long as nobody else has decided (`ring_variables`);
-            a larger number: of so many entries.
-        hang_s: How long a range may stay open without progress at least before it is a hang; 0: nobody watches.
-        flops_per_token, peak_flops: For MFU: a number, or stage to number; of one token, and of one rank's devices.
-    """
+    """What a process does about requests."""
 
     poll_every_s: float = 0.25  # seconds between two looks at the control folder; 0: this process takes no requests
     light: str | None = None  # schedule of light capture, "every 100 steps, 1 step"; None: none
+    # cooldown_s, session_s, hour_s, run_s, agreement_s, transport_s: as in `store.limits.Policy`
     cooldown_s: float = _POLICY.cooldown_s
     session_s: float = _POLICY.session_s
     hour_s: float = _POLICY.hour_s
@@ -38,16 +28,23 @@ class DutySettings(NamedTuple):
     run_bytes: int = 0  # raw data of all sessions of this rank in a run; 0: no limit
     planned: int = 0  # 1: windows are planned in this run, of which the first step may be one
     judge: int = 1  # 0: no process and no actor that judges the job is started from here
+    # "local:/a/folder": raw data are written there, on each host's own disk; None: into the run.
     profiles: str | None = None
     profiles_mb_s: float = 50.0  # from `profiles` they go into the run, so many megabytes a second; 0: they stay
+    # profiles_host_bytes, profiles_run_bytes: so much is kept on each host, and in the run; 0: no limit. Beyond it the
+    # oldest finished data are removed, never the newest of a request.
     profiles_host_bytes: int = 0
     profiles_run_bytes: int = 0
+    # 1: torch's flight-recorder rings are switched on, as long as nobody else has decided (`ring_variables`); a larger
+    # number: of so many entries.
     rings: int = 0
+    # How long a range may stay open without progress at least before it is a hang; 0: nobody watches.
     hang_s: float = 30.0
     incidents: int = 20  # so many are kept in a run, the first and the newest
     incidents_bytes: int = 256 << 20  # what they may take there
     act: str = OBSERVE  # "observe": verdicts are said, and no more; "escalate": they may ask for profiles
     metrics: str | None = None  # where figures of the job go besides the run; None: "auto" (`store/metrics_setting.py`)
+    # flops_per_token, peak_flops: for MFU: a number, or stage to number; of one token, and of one rank's devices
     flops_per_token: Any = None
     peak_flops: Any = None
 
@@ -58,12 +55,7 @@ def policy_of(settings: DutySettings) -> Policy:
 
 
 def checked(settings: DutySettings) -> DutySettings:
-    """The same.
-
-    Raises:
-        SettingError: one of them cannot be.
-        ConfigError: the schedule of light capture is none.
-    """
+    """The same. Raises SettingError: one of them cannot be; ConfigError: the schedule of light capture is none."""
     for field, least_s, most_s in (("poll_every_s", 0.02, 60), ("hang_s", 0.5, 86400)):
         value = getattr(settings, field)
         if not isinstance(value, (int, float)) or not (value == 0 or least_s <= value <= most_s):

@@ -20,15 +20,11 @@ TOLD_S, ASKING_S = 30.0, 1.0
 
 class Watcher:
     """A background thread that polls. It does not survive a fork: end it before, start it again after.
-
-    Args:
-        poll: Called every `interval_s`; a mailbox's.
-        interval_s: Seconds; a quarter less at most, by the process. A message takes two of them at most to reach every
-            process of a host.
-        places: Into which folders news come; `None`: something is going on. While the kernel tells of all of them, and
-            nothing goes on, seconds between two looks are enough; one second where there are none to be told of, and
-            where the kernel refuses to tell.
-        beside: Done at each look while nothing goes on: it costs less than waking another thread for it.
+    `poll`: called every `interval_s`; a mailbox's. `interval_s`: seconds; a quarter less at most, by the process. A
+    message takes two of them at most to reach every process of a host. `places`: into which folders news come; `None`:
+    something is going on. While the kernel tells of all of them, and nothing goes on, seconds between two looks are
+    enough; one second where there are none to be told of, and where the kernel refuses to tell. `beside`: done at each
+    look while nothing goes on: it costs less than waking another thread for it.
     """
 
     def __init__(

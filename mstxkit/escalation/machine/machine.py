@@ -28,9 +28,7 @@ from .turns import next_task
 
 class Machine(SessionMoves):
     """What one rank does about requests. The lowest rank of a request agrees on its step for all of them.
-
-    Args:
-        agrees: May it agree for others? Not where another process speaks as this rank.
+    `agrees`: may it agree for others? Not where another process speaks as this rank.
     """
 
     def __init__(self, rank: int, world_size: int, policy: Policy | None = None, agrees: bool = True) -> None:

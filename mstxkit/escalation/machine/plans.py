@@ -15,10 +15,8 @@ _BEFORE_THE_FIRST = ("weight_sync", "evaluate", "save_checkpoint")
 
 class Placing:
     """The windows whose first step of the run is still to be said, by the id of their request.
-
-    Attributes:
-        is_own: May this rank place them by itself? Not where it may have missed the first step, unless it is rank 0.
-        has_windows: Was any planned here? Then each step matters.
+    `is_own`: may this rank place them by itself? Not where it may have missed the first step, unless it is rank 0.
+    `has_windows`: was any planned here? Then each step matters.
     """
 
     def __init__(self, is_own: bool) -> None:

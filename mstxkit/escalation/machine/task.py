@@ -23,30 +23,26 @@ V = TypeVar("V")
 
 @dataclass
 class Task:
-    """A request that has not ended on this rank.
-
-    Args:
-        agreeing: The rank that agrees for all of its ranks on the step at which its window begins; None: needs none.
-        first_step: First step of the window; None until it is decided, and where occurrences are counted.
-        heard_in: A step that is not recorded: it was heard in it, or nothing was recorded of it so far; None: any is.
-        elsewhere: As of `Machine`: these are not waited for.
-        longer_to: A later last step of the window, for a stage that was passed over; None: as it was asked for.
-        ending: State and reason that it is to end with as soon as no session is open; None: it goes on.
-    """
+    """A request that has not ended on this rank."""
 
     request: Request
     deadline_ns: int  # monotonic clock; no session begins after it
+    # The rank that agrees for all of its ranks on the step at which its window begins; None: needs none.
     agreeing: int | None = None
     state: str = QUEUED  # one of OPEN_STATES
     reason: str = ""  # what it waits for
     ready_ns: int | None = None  # monotonic clock; since when it waits for the agreement; None: it does not
+    # First step of the window; None until it is decided, and where occurrences are counted.
     first_step: int | None = None
+    # A step that is not recorded: it was heard in it, or nothing was recorded of it so far; None: any is.
     heard_in: int | None = None
     suspects: tuple[int, ...] = ()  # the ranks that "suspect+peer" stands for
     had_session: bool = False  # was any session begun for it, or about to begin?
     is_announced: bool = False  # is it written down ahead that one is to begin?
-    elsewhere: frozenset[str] = frozenset()
+    elsewhere: frozenset[str] = frozenset()  # as of `Machine`: these are not waited for
+    # A later last step of the window, for a stage that was passed over; None: as it was asked for.
     longer_to: int | None = None
+    # State and reason that it is to end with as soon as no session is open; None: it goes on.
     ending: tuple[str, str] | None = None
     counts: Counter[str] = field(default_factory=Counter)  # occurrences recorded, by stage
     steps: list[int] = field(default_factory=list)  # steps in which anything was recorded, in order

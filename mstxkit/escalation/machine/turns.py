@@ -16,10 +16,8 @@ def next_task(
     """The request to arm, if any; those of several ranks are ready then, and wait for the step to be agreed.
 
     A planned window comes in its own steps, before any other and whether or not the rank cools down.
-
-    Args:
-        room: What the budgets have no room for, in words; empty: there is room.
-        theirs: Profiles of others that are on or near: in words, and in how many steps they begin.
+    `room`: what the budgets have no room for, in words; empty: there is room. `theirs`: profiles of others that are on
+    or near: in words, and in how many steps they begin.
     """
     queued = [task for task in tasks if task.state == QUEUED]
     planned = [task for task in queued if task.request.planned is not None]

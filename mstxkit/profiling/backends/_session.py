@@ -65,7 +65,7 @@ class ProfilerSession:
         self._recorder: Profiler | None = None
         self._outcome: SessionOutcome | None = None
         self._problems: list[str] = []
-        self._start_ns = self._start_cost_ns = 0
+        self._start_ns = 0
 
     @classmethod
     def begun(cls, name: str, folder: Path, build: Build) -> ProfilerSession:
@@ -113,10 +113,9 @@ class ProfilerSession:
 
     def _nothing(self, steps: Sequence[int], *more: str) -> SessionOutcome:
         problems = (*self._problems, *more)
-        return SessionOutcome(None, tuple(steps), self._start_ns, 0, self._start_cost_ns, 0, 0, problems)
+        return SessionOutcome(None, tuple(steps), self._start_ns, 0, 0, problems)
 
     def _begin_recording(self, build: Build) -> None:
-        before = time.perf_counter_ns()
         is_made, _ = self._try_action("start", lambda: self._folder.mkdir(parents=True, exist_ok=True, mode=0o700))
         recorder = self._try_action("start", lambda: build(self._folder))[1] if is_made else None
         if recorder is None:
@@ -126,7 +125,7 @@ class ProfilerSession:
         except BaseException:  # an interrupt, which goes on to the program
             self._stop_recorder(recorder)
             raise
-        self._start_ns, self._start_cost_ns = time.time_ns(), time.perf_counter_ns() - before
+        self._start_ns = time.time_ns()
         if started and recorder.is_recording() is not False:
             self._recorder = recorder
             return
@@ -136,7 +135,7 @@ class ProfilerSession:
         self._start_ns = 0
 
     def _end_it(self, recorder: Profiler, steps: Sequence[int], holds: str) -> SessionOutcome:
-        end_ns, before = time.time_ns(), time.perf_counter_ns()
+        end_ns = time.time_ns()
         if recorder.is_recording() is False:
             self._problems.append(f"{self.name} had ended before it was told to: somebody else stopped it")
         try:
@@ -149,10 +148,9 @@ class ProfilerSession:
             self._recorder = None
             _open.pop(os.getpid(), None)
         output, is_whole = self._looked_at(recorder, holds)
-        size, cost_ns = size_bytes(output), time.perf_counter_ns() - before
         return SessionOutcome(
-            output, tuple(steps), self._start_ns, end_ns, self._start_cost_ns, cost_ns, size, tuple(self._problems),
-            is_whole, tuple(recorder.notes),
+            output, tuple(steps), self._start_ns, end_ns, size_bytes(output), tuple(self._problems), is_whole,
+            tuple(recorder.notes),
         )  # fmt: skip
 
     def _looked_at(self, recorder: Profiler, holds: str) -> tuple[Path | None, bool]:

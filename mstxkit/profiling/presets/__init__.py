@@ -59,13 +59,9 @@ def made_preset(name: str | None, options: Sequence[tuple[str, Any]]) -> MadePre
     Options that are left out are as in the preset, but where these exclude that. Without a preset they
     are as in `config.model.Config`: level0 of host and device; at level none the device alone, with mstx. Data are
     exported as db.
-
-    Args:
-        name: A preset's name; None where options say it all.
-        options: By name, with the values of `store.options.OPTIONS`.
-
-    Raises:
-        ConfigError: no such preset or option, a value that it cannot have, or options that exclude each other.
+    `name`: a preset's name; None where options say it all. `options`: by name, with the values of
+    `store.options.OPTIONS`. Raises ConfigError: no such preset or option, a value that it cannot have, or options that
+    exclude each other.
     """
     table, values = {option.name: option for option in settable(PRESET)}, dict(options)
     for key, value in values.items():

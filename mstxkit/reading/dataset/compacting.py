@@ -18,7 +18,7 @@ from ...errors import ReadError
 from ...host import folders
 from ...store import dataset, documents, layout, parquet, run_file
 from ...store.dataset import DAYS, MARKS, RANGES, SUMMARIES, CompactedBatch
-from ...store.moving import announced_by
+from ...store.process_pointer import announced_by
 from ...store.values import grouped
 from .. import frames, places
 from ..folder import run_id

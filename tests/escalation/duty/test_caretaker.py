@@ -93,8 +93,8 @@ def test_where_it_cannot_be_started_that_is_a_fault_and_no_error(place: Place, m
 def test_its_words_say_all_of_it(place: Place) -> None:
     care = Care(place.run, place.run_id, place.disk, 12.5, 3, 4)
 
-    assert Care.of_words(care.as_words()) == care
-    assert Care.of_words(care._replace(disk=None).as_words()).disk is None
+    assert apart.of_words(Care, apart.words_of(care)) == care
+    assert apart.of_words(Care, apart.words_of(care._replace(disk=None))).disk is None
 
 
 @pytest.mark.parametrize(

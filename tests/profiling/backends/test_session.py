@@ -69,7 +69,7 @@ def _none_is_left_open() -> Iterator[None]:
     assert not left
 
 
-def test_an_outcome_says_what_was_recorded_when_and_what_it_cost(tmp_path: Path) -> None:
+def test_an_outcome_says_what_was_recorded_and_when(tmp_path: Path) -> None:
     begun = Begun(tmp_path / "made" / "here")
     assert begun.session.is_running
     assert begun.session.bytes_so_far() == 5
@@ -79,7 +79,6 @@ def test_an_outcome_says_what_was_recorded_when_and_what_it_cost(tmp_path: Path)
     assert (outcome.folder, outcome.steps, outcome.bytes) == (tmp_path / "made" / "here", (7, 8), 5)
     assert outcome.problems == ()
     assert 0 < outcome.start_ns <= outcome.end_ns
-    assert min(outcome.start_cost_ns, outcome.stop_cost_ns) > 0
     assert not begun.session.is_running
     assert begun.recorder.calls == ["start", "stop"]
 
