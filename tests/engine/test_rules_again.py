@@ -265,15 +265,19 @@ def test_recursion_has_a_depth_of_its_own_each(engine: Any, recorded: Written, m
     assert [found.depth for found in make.ranges] == 2 * [min(level, 255) for level in range(300, -1, -1)]
 
 
-def test_an_exit_without_an_entry_is_a_fault(engine: Any, recorded: Written, make: Maker) -> None:
+def test_each_exit_without_an_entry_is_one_fault(engine: Any, recorded: Written, make: Maker) -> None:
     faults = engine.counters()["faults"]
     once = make()
     with once:
         pass
     once.__exit__(None, None, None)
+    once.__exit__(ValueError, ValueError(), None)
+    make().__exit__(None, None, None)
+    with once:
+        pass
 
-    assert engine.counters()["faults"] == faults + 1
-    assert len(make.ranges) == 1
+    assert engine.counters()["faults"] == faults + 3
+    assert len(make.ranges) == 2
 
 
 # ---- attributes ----
@@ -351,11 +355,14 @@ def test_a_rotation_in_the_middle_loses_nothing(engine: Any, recorded: Written, 
     with make():
         pass
     with make():
+        recorded.tick(10)
         engine.rotate()
         (opened,) = recorded.open
+        recorded.tick(5)
 
     (found,) = [found for bank in recorded.banks[1:] for found in read_bank(bank)]
     assert (opened.name, opened.stage) == (found.name, found.stage)
+    assert (found.start, found.duration) == (1_000_000, 15)
     assert (found.error, found.attributes) == (False, recorded.ranges[0].attributes)
 
 
