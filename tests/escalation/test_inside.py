@@ -79,23 +79,6 @@ def test_every_argument_reaches_the_request(captured: Path) -> None:
     assert (request.sample, request.limits, request.reason) == (("decode_step", 10, 2), (5.0, 1 << 20), "slow tail")
 
 
-def test_options_lie_over_the_preset(captured: Path) -> None:
-    request = mstxkit.escalate("actor_update", preset="kernels", options={"level": 1, "memory": True})
-
-    assert (request.preset, request.options) == ("kernels", (("level", "level1"), ("memory", True)))
-    assert filed(captured) == [request]
-
-
-def test_groups_mean_the_ranks_that_have_said_so(tmp_path: Path) -> None:
-    run = empty_run(tmp_path / "run")
-    for rank in range(4):
-        say(run, rank, groups={"dp": (rank // 2, 2)})
-    request = mstxkit.escalate("actor_update", ranks="dp:0", run=run)
-
-    (asked,) = fate.asked(control(run))
-    assert (request.ranks, asked.request.ranks, asked.suspects) == ("dp:0", "dp:0", (0, 1))
-
-
 def test_a_rank_may_be_a_number_of_any_kind(captured: Path) -> None:
     numpy = pytest.importorskip("numpy")
 
@@ -220,13 +203,6 @@ def test_a_run_named_by_the_caller_comes_first(captured: Path, tmp_path: Path) -
     assert [one.request for one in fate.asked(control(other))] == [request]
 
 
-def test_a_run_in_which_nobody_listens_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="listens yet"):
-        mstxkit.escalate("actor_update", run=empty_run(tmp_path / "run"))
-    with pytest.raises(ConfigError, match="no such folder"):
-        mstxkit.escalate("actor_update", run=tmp_path / "nowhere")
-
-
 def test_a_worker_of_ray_without_a_rank_has_to_say_which_it_is(captured: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(identity, "_learnt", {})
     monkeypatch.setitem(sys.modules, "ray", SimpleNamespace(is_initialized=lambda: True))
@@ -278,14 +254,6 @@ def test_a_frozen_program_is_not_started_again_to_find_suspects(
     monkeypatch.setattr(sys, "frozen", True, raising=False)
 
     with pytest.raises(ConfigError, match="which would be started again, and no Python"):
-        mstxkit.escalate("actor_update", ranks="suspect+peer", run=run)
-
-
-def test_without_suspects_it_says_so(tmp_path: Path) -> None:
-    pytest.importorskip("polars")
-    run = run_of(tmp_path / "run")
-
-    with pytest.raises(ConfigError, match="nobody can be suspected"):
         mstxkit.escalate("actor_update", ranks="suspect+peer", run=run)
 
 
