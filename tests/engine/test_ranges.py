@@ -6,7 +6,7 @@ import asyncio
 import gc
 import threading
 import weakref
-from contextlib import ExitStack
+from contextlib import AsyncExitStack, ExitStack
 from typing import Any
 
 import pytest
@@ -101,6 +101,21 @@ def test_an_exception_through_an_exit_stack_is_an_error(engine: Any, recorded: W
         raise ValueError
 
     assert recorded.one("x").error
+
+
+def test_a_cancelled_task_leaves_an_async_exit_stack_in_reverse_order(engine: Any, recorded: Written) -> None:
+    async def main() -> None:
+        async with AsyncExitStack() as stack:
+            stack.enter_context(engine.mstx_range("outer"))
+            await stack.enter_async_context(engine.mstx_range("inner"))
+            raise asyncio.CancelledError
+
+    with pytest.raises(asyncio.CancelledError):
+        asyncio.run(main())
+
+    assert [(found.name, found.depth, found.error) for found in recorded.ranges] == [
+        ("inner", 1, True), ("outer", 0, True)
+    ]  # fmt: skip
 
 
 def test_a_range_off_at_its_begin_is_never_recorded(engine: Any, recorded: Written) -> None:
