@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import errno
 import os
-import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Iterator
 
 import pytest
+from builders import lives
 from builders.escalated_run import control, empty_run, run_of
 from builders.peers import MakePeer, make_peer  # noqa: F401
 from builders.run_files import BankFiles, ProcessFiles
@@ -250,12 +250,9 @@ def test_a_frozen_program_is_not_started_again_to_find_suspects(
 
 
 def test_switched_off_it_asks_for_nothing_and_does_not_fail(run: Path) -> None:
-    script = (
-        "import mstxkit\n"
-        "print(mstxkit.escalate('whatever', run='/nowhere').stages, mstxkit.escalate('x', ranks='all').ranks)\n"
-    )
-    environment = {**os.environ, "MSTXKIT_OFF": "1", "PYTHONPATH": str(Path(__file__).resolve().parents[2])}
+    program = """
+        import mstxkit
+        print(mstxkit.escalate("whatever", run="/nowhere").stages, mstxkit.escalate("x", ranks="all").ranks)
+    """
 
-    told = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True, timeout=60)
-
-    assert told.stdout == "('whatever',) all\n", told.stderr
+    assert lives.run(program, MSTXKIT_OFF="1") == "('whatever',) all\n"
