@@ -5,25 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-import pytest
 from builders.written_banks import Written
-
-
-@pytest.mark.parametrize("turns", [1, 3])
-def test_a_range_has_the_step_at_its_begin(engine: Any, recorded: Written, turns: int) -> None:
-    for _ in range(turns):
-        engine.step(1)
-        with engine.mstx_range("across"):
-            with engine.mstx_range("inside"):
-                pass
-            engine.step(2)
-            with engine.mstx_range("inside"):
-                pass
-        with engine.mstx_range("after"):
-            pass
-
-    steps = [(found.name, found.step) for found in recorded.ranges]
-    assert steps == [("inside", 1), ("inside", 2), ("across", 1), ("after", 2)] * turns
 
 
 def test_at_step_around_a_range_that_outlives_it(engine: Any, recorded: Written) -> None:

@@ -148,17 +148,6 @@ def test_a_generator_based_coroutine_stays_awaitable() -> None:
     assert only(got).name == "legacy"
 
 
-def test_a_generator_hands_on_what_is_sent_yielded_and_returned() -> None:
-    running = mstx_timer("generator")(plain_generator)(1)
-    with captured() as got:
-        first, second = next(running), running.send(4)
-        with pytest.raises(StopIteration) as stopped:
-            running.send(0)
-
-    assert (first, second, stopped.value.value) == (1, 5, 5)
-    assert not only(got).error
-
-
 def test_a_generator_is_timed_from_its_first_resume() -> None:
     with captured() as got:
         running = mstx_timer("generator")(plain_generator)(1)
