@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any, Iterator
 
 import pytest
+from builders import lives
 
 import mstxkit
 from mstxkit import Patch, Target
@@ -16,8 +16,6 @@ from mstxkit.bootstrap import activation
 from mstxkit.errors import PatchError
 from mstxkit.patching import registry
 from mstxkit.patching.report import Reason
-
-ROOT = Path(__file__).resolve().parents[2]
 
 # Of frameworks that are off by default what is on.
 ALWAYS = {"torch.distributed", "ray.get"}
@@ -112,13 +110,9 @@ def test_the_environment_is_obeyed_and_what_is_wrong_in_it_is_logged(
 
 
 def test_under_the_kill_switch_every_target_says_that_it_is_off() -> None:
-    code = "import mstxkit; r = mstxkit.autopatch('verl'); print({(o.state, o.reason) for o in r.targets})"
-    done = subprocess.run(
-        [sys.executable, "-c", code], env={**os.environ, "MSTXKIT_OFF": "1", "PYTHONPATH": str(ROOT)},
-        capture_output=True, text=True, check=True,
-    )  # fmt: skip
+    program = "import mstxkit; r = mstxkit.autopatch('verl'); print({(o.state, o.reason) for o in r.targets})"
 
-    assert done.stdout.strip() == str({("skipped", Reason.OFF)})
+    assert lives.run(program, MSTXKIT_OFF="1").strip() == str({("skipped", Reason.OFF)})
 
 
 def test_a_run_says_what_became_of_each_target_in_each_process(acme: str, tmp_path: Path, run: Path) -> None:

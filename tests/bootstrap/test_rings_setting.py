@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from builders import lives
 
 import mstxkit
 from mstxkit.bootstrap import ray_environment, settings
@@ -50,10 +49,8 @@ def test_what_a_user_has_set_is_never_overridden(run: Path, monkeypatch: pytest.
 
 def test_a_process_that_records_by_its_environment_does_so_too(tmp_path: Path) -> None:
     program = f"import mstxkit, os; mstxkit.capture(); print([os.environ.get(n) for n in {VARIABLES!r}])"
-    environment = {**os.environ, "MSTXKIT_RUN": str(tmp_path / "run"), "MSTXKIT_RINGS": "1"}
-    done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True)
 
-    assert done.stdout.strip() == "['512', '512']"
+    assert lives.run(program, MSTXKIT_RUN=str(tmp_path / "run"), MSTXKIT_RINGS="1").strip() == "['512', '512']"
 
 
 @pytest.mark.parametrize("rings", [2, -1, 1 << 20, "on", 1.5])

@@ -109,11 +109,54 @@ def has_property(put: Any, kept: type = object) -> bool:
     return A().p == 4 and isinstance(vars(A)["p"], kept)
 
 
+def pair():
+    yield 1
+    yield 2
+
+
+async def async_pair():
+    yield 1
+    yield 2
+
+
+async def returned(x):
+    await asyncio.sleep(0)
+    return x
+
+
+def raises(exc):
+    raise exc
+
+
+def cleaning(notes):
+    """A generator that notes its end."""
+    try:
+        yield 1
+    finally:
+        notes.append(1)
+
+
+async def async_cleaning(notes):
+    """The same, which may be awaited."""
+    try:
+        yield 1
+    finally:
+        await asyncio.sleep(0)
+        notes.append(1)
+
+
 class Called:
     """A callable object."""
 
     def __call__(s, x):
         return x
+
+
+class AsyncCalled:
+    """One whose call is awaited."""
+
+    async def __call__(s):
+        return 1
 
 
 class Richer(Called):
@@ -157,6 +200,23 @@ IN_A_LINE: dict[str, Callable[[Any], bool]] = {
     "callable object keeps its other methods": lambda deco: deco(Richer()).other() == 4,
     "callable object keeps subscript": lambda deco: deco(Richer())[1][1] == 1,
     "callable object keeps isinstance": lambda deco: isinstance(deco(Called()), Called),
+    "async callable object": lambda deco: run(deco(AsyncCalled())()) == 1,
+    "decorated twice": lambda deco: deco(deco(base))(1) == base(1),
+    "iscoroutinefunction": lambda deco: (
+        inspect.iscoroutinefunction(deco(returned)) and asyncio.iscoroutinefunction(deco(returned))
+    ),
+    "coroutine result": lambda deco: run(deco(returned)(3)) == 3,
+    "isgeneratorfunction": lambda deco: inspect.isgeneratorfunction(deco(pair)),
+    "generator values": lambda deco: list(deco(pair)()) == [1, 2],
+    "pytest like fixture generator fixture is one": lambda deco: inspect.isgeneratorfunction(
+        inspect.unwrap(deco(pair))
+    ),
+    "isasyncgenfunction": lambda deco: inspect.isasyncgenfunction(deco(async_pair)),
+    "stopiteration from a plain function": lambda deco: outcome(deco(raises), StopIteration(5))[1] is StopIteration,
+    "systemexit and keyboardinterrupt pass": lambda deco: (
+        outcome(deco(raises), SystemExit(3))[1] is SystemExit
+        and outcome(deco(raises), KeyboardInterrupt())[1] is KeyboardInterrupt
+    ),
     "recursion to 900 of 1000": lambda deco: recurses(deco, 900),
     "recursion to 450 of 1000": lambda deco: recurses(deco, 450),
 }
@@ -472,35 +532,6 @@ def claim_descriptor_with_get_below_binds_as_itself(deco: Any) -> bool:
     return A().f(3) == ("extra", 3)
 
 
-def claim_decorated_twice(deco: Any) -> bool:
-
-    @deco
-    @deco
-    def f():
-        return 1
-
-    return f() == 1
-
-
-def claim_iscoroutinefunction(deco: Any) -> bool:
-
-    @deco
-    async def f():
-        return 1
-
-    return inspect.iscoroutinefunction(f) and asyncio.iscoroutinefunction(f)
-
-
-def claim_coroutine_result(deco: Any) -> bool:
-
-    @deco
-    async def f(x):
-        await asyncio.sleep(0)
-        return x
-
-    return run(f(3)) == 3
-
-
 def claim_coroutine_exception_is_the_same_object(deco: Any) -> bool:
     e = ValueError()
 
@@ -543,15 +574,6 @@ def claim_cancelling(deco: Any) -> bool:
             return True
 
     return run(m())
-
-
-def claim_async_callable_object(deco: Any) -> bool:
-
-    class K:
-        async def __call__(s):
-            return 1
-
-    return run(deco(K())()) == 1
 
 
 def claim_async_method(deco: Any) -> bool:
@@ -598,25 +620,6 @@ def claim_markcoroutinefunction(deco: Any) -> bool:
         return g()
 
     return inspect.iscoroutinefunction(f) and run(f()) == 2
-
-
-def claim_isgeneratorfunction(deco: Any) -> bool:
-
-    @deco
-    def f():
-        yield
-
-    return inspect.isgeneratorfunction(f)
-
-
-def claim_generator_values(deco: Any) -> bool:
-
-    @deco
-    def f():
-        yield 1
-        yield 2
-
-    return list(f()) == [1, 2]
 
 
 def claim_generator_is_lazy(deco: Any) -> bool:
@@ -680,15 +683,7 @@ def claim_generator_throw(deco: Any) -> bool:
 
 def claim_generator_close_runs_finally(deco: Any) -> bool:
     n = []
-
-    @deco
-    def f():
-        try:
-            yield 1
-        finally:
-            n.append(1)
-
-    g = f()
+    g = deco(cleaning)(n)
     next(g)
     g.close()
     return n == [1]
@@ -696,15 +691,7 @@ def claim_generator_close_runs_finally(deco: Any) -> bool:
 
 def claim_generator_dropped_runs_finally(deco: Any) -> bool:
     n = []
-
-    @deco
-    def f():
-        try:
-            yield 1
-        finally:
-            n.append(1)
-
-    g = f()
+    g = deco(cleaning)(n)
     next(g)
     del g
     gc.collect()
@@ -769,33 +756,9 @@ def claim_contextmanager_below(deco: Any) -> bool:
     return v == 3
 
 
-def claim_pytest_like_fixture_generator_fixture_is_one(deco: Any) -> bool:
-
-    @deco
-    def fx(a):
-        yield a
-
-    return inspect.isgeneratorfunction(inspect.unwrap(fx)) and list(fx(2)) == [2]
-
-
-def claim_isasyncgenfunction(deco: Any) -> bool:
-
-    @deco
-    async def f():
-        yield
-
-    return inspect.isasyncgenfunction(f)
-
-
 def claim_async_generator_values(deco: Any) -> bool:
-
-    @deco
-    async def f():
-        yield 1
-        yield 2
-
     async def m():
-        return [x async for x in f()]
+        return [x async for x in deco(async_pair)()]
 
     return run(m()) == [1, 2]
 
@@ -840,16 +803,8 @@ def claim_async_generator_athrow(deco: Any) -> bool:
 def claim_async_generator_aclose_runs_finally(deco: Any) -> bool:
     n = []
 
-    @deco
-    async def f():
-        try:
-            yield 1
-        finally:
-            await asyncio.sleep(0)
-            n.append(1)
-
     async def m():
-        g = f()
+        g = deco(async_cleaning)(n)
         await g.__anext__()
         await g.aclose()
         return n == [1]
@@ -860,17 +815,9 @@ def claim_async_generator_aclose_runs_finally(deco: Any) -> bool:
 def claim_asynccontextmanager_above_body_raises(deco: Any) -> bool:
     n = []
 
-    @contextlib.asynccontextmanager
-    @deco
-    async def f():
-        try:
-            yield 1
-        finally:
-            n.append(1)
-
     async def m():
         try:
-            async with f():
+            async with contextlib.asynccontextmanager(deco(async_cleaning))(n):
                 raise ValueError
         except ValueError:
             return n == [1]
@@ -939,24 +886,6 @@ def claim_sys_exc_info_seen_inside(deco: Any) -> bool:
         raise KeyError
     except KeyError:
         return f() is KeyError
-
-
-def claim_systemexit_and_keyboardinterrupt_pass(deco: Any) -> bool:
-
-    @deco
-    def f(e):
-        raise e
-
-    return outcome(f, SystemExit(3))[1] is SystemExit and outcome(f, KeyboardInterrupt())[1] is KeyboardInterrupt
-
-
-def claim_stopiteration_from_a_plain_function(deco: Any) -> bool:
-
-    @deco
-    def f():
-        raise StopIteration(5)
-
-    return outcome(f)[1] is StopIteration
 
 
 def claim_no_reference_cycle_through_a_traceback(deco: Any) -> bool:

@@ -22,7 +22,7 @@ from typing import Any, Callable, Iterator
 import mstxkit
 from mstxkit import capturing
 from mstxkit.engine.choose import engine
-from mstxkit.host import folders, identity
+from mstxkit.host import folders, identity, life
 
 PACKAGE_PARENT = Path(mstxkit.__file__).resolve().parents[1]
 FINISHES_WITHIN_S = 60.0
@@ -88,6 +88,12 @@ def run(
     assert found == status, f"status {found}:\n{err}"
     assert ("mstxkit: fault" in err) is has_faults, err
     return out
+
+
+def loads(program: str, *arguments: object, of: str) -> set[str]:
+    """Which of these modules a program has loaded at its end."""
+    told = run(f"{dedented(program)}\nimport sys; print(*sys.modules)", *arguments)
+    return {*of.split()} & {*told.splitlines()[-1].split()}
 
 
 def killed(process: subprocess.Popen[str], number: int = signal.SIGKILL) -> None:
@@ -161,6 +167,11 @@ def damage(run: Path) -> list[str]:
     opened = mstxkit.open_run(run)
     opened.ranges()
     return [f"{one.path}: {one.reason}" for one in opened.damage]
+
+
+def is_kept(run: Path) -> bool:
+    """Is there a keeper already?"""
+    return any(life.has_holder(lock) for lock in live_folder(run).glob("keeper-*"))
 
 
 def run_id(run: Path) -> str:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any, Callable
+from typing import Any, Callable, Sequence
 
 from mstxkit.profiling import presets
 from mstxkit.profiling.backends._session import ProfilerSession
 from mstxkit.profiling.declare import Options, Preset
-from mstxkit.profiling.session import OneSession
+from mstxkit.profiling.session import OneSession, Recorded
 from mstxkit.store.session_file import Order
 
 
@@ -106,6 +106,12 @@ class Run:
 
     def begin(self, **changes: Any) -> str | None:
         return self.session.begin(self.order(**changes))
+
+    def end(self, why: str = "", steps: Sequence[int] = ()) -> Recorded:
+        """Ends what is open."""
+        recorded = self.session.end(why, list(steps))
+        assert recorded is not None
+        return recorded
 
     def files(self) -> list[Path]:
         return sorted(self.folder.rglob("session.json"))

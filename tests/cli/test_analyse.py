@@ -142,14 +142,6 @@ def test_wrong_use_ends_with_2(bench: Bench, words: list[str]) -> None:
     assert bench.analyse(*words).returncode == 2
 
 
-def test_no_such_run_is_wrong_use(bench: Bench) -> None:
-    bench.run = bench.run / "no"
-
-    done = bench.analyse()
-
-    assert (done.returncode, "no such folder" in done.stderr) == (2, True)
-
-
 def test_a_run_without_profiles_has_nothing_to_do(bench: Bench) -> None:
     done = bench.analyse()
 
@@ -165,18 +157,6 @@ def test_what_needs_no_parsing_needs_no_tools(bench: Bench) -> None:
 
     assert done.returncode == 0
     assert "traces of torch.profiler need no parsing" in done.stdout
-
-
-def test_what_is_still_recorded_is_left_out_and_said_to_be(bench: Bench) -> None:
-    raw = bench.profile(session={"state": "recording", "output": None, "pid": os.getpid()})
-    bench.profile(rank=1)
-
-    done = bench.analyse()
-
-    assert done.returncode == 0
-    assert f"process {os.getpid()} on " in done.stdout
-    assert states(bench) == {0: "recording", 1: "parsed"}
-    assert calls(raw) == []
 
 
 def test_without_msprof_it_says_what_is_missing_and_parses_what_needs_none(bench: Bench) -> None:

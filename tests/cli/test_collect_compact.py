@@ -77,12 +77,6 @@ def test_a_host_that_is_not_there_is_told_of(tmp_path: Path, words: list[str], c
     assert (done.exit_code, why in done.output) == (code, True), done.output
 
 
-def test_a_folder_that_is_no_run_is_wrong_use_and_stays_as_it_is(tmp_path: Path) -> None:
-    done = CliRunner().invoke(application(), ["collect", str(tmp_path), "--compact"])
-
-    assert (done.exit_code, list(tmp_path.iterdir())) == (2, [])
-
-
 def test_a_run_without_its_id_is_refused_and_stays_as_it_is(tmp_path: Path) -> None:
     """What was compacted under no id would be nobody's as soon as the run has its id again."""
     recorded(tmp_path / "run", stage_times(NOBODY, steps=10))
@@ -111,9 +105,3 @@ def test_what_cannot_be_read_is_left_and_told_of(tmp_path: Path) -> None:
     assert done.exit_code == 1 and "left as they are: 1 sealed files" in done.output
     assert [path.name for path in (run / "sealed").iterdir()] == [file.name]
     assert (after.ranges().height, after.damage) == (rows, before.damage)
-
-
-def test_a_folder_that_is_not_there_is_wrong_use(tmp_path: Path) -> None:
-    done = compact(tmp_path, "nowhere")
-
-    assert done.returncode == 2 and "no such folder" in done.stderr

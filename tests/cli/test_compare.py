@@ -74,7 +74,6 @@ def test_as_json_it_is_one_object_also_where_it_fails(runs: Path) -> None:
     ("arguments", "why"),
     [
         (["a", "short"], "only 3 steps"),
-        (["a", "nowhere"], "no such folder"),
         (["a"], "--before and --after"),
         (["a", "slow", "--fail-over", "much"], "5% say"),
         (["a", "slow", "--after", "70:80"], "no step is over"),

@@ -149,11 +149,6 @@ def test_a_pickle_ends_with_1_and_how_to_write_json(here: Path) -> None:
     assert "_dump_fr_trace_json" in done.stdout
 
 
-def test_a_folder_that_is_no_run_is_wrong_use(here: Path) -> None:
-    assert mstxkit("import", "profiles", "--run", "profiles", folder=here).returncode == 2
-    assert mstxkit("import", "profiles", folder=here).returncode == 2
-
-
 def test_a_name_cannot_drive_a_terminal(here: Path) -> None:
     evil = here / "\x1b[31mred.pt.trace.json"
     device_profiles.torch_trace(evil, imported_run.device_of())

@@ -337,12 +337,6 @@ def test_where_the_judge_has_died_the_job_is_judged_here_and_nothing_is_written(
     assert sorted(job.run.rglob("*")) == before
 
 
-def test_what_is_no_run_is_wrong_use(tmp_path: Path) -> None:
-    done = typer_testing.CliRunner().invoke(mstxkit.cli.application("top"), ["top", str(tmp_path)])
-
-    assert done.exit_code == 2
-
-
 class Terminal:
     """A terminal of 80 columns and 24 rows, and `top` in it."""
 

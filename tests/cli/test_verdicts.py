@@ -21,7 +21,7 @@ import mstxkit.cli  # noqa: E402
 from mstxkit.cli import top as verb  # noqa: E402
 from mstxkit.judging import desk as desk_of  # noqa: E402
 from mstxkit.judging import watching  # noqa: E402
-from mstxkit.store import batches, job_file, judge_lock, layout, run_file, settings_file, verdicts  # noqa: E402
+from mstxkit.store import batches, job_file, layout, run_file, settings_file, verdicts  # noqa: E402
 from mstxkit.store.batches import HandingProcess  # noqa: E402
 from mstxkit.store.job_file import JobState  # noqa: E402
 from mstxkit.store.settings_file import Figures  # noqa: E402
@@ -141,20 +141,6 @@ def test_where_no_step_is_counted_it_says_so(watched: Watched) -> None:
     assert watched.top("--once").output.startswith("Verdict: nothing was recorded: no range has ended in any process")
 
 
-def test_a_run_of_nothing_says_so_plainly_and_that_it_is_wrong(watched: Watched) -> None:
-    done = watched.top("--once")
-
-    assert done.exit_code == 1
-    assert done.output.startswith("Verdict: nothing was recorded: no range has ended in any process.")
-    assert "next mstxkit doctor" in done.output
-
-
-def test_what_is_no_run_is_wrong_use(tmp_path: Path) -> None:
-    done = typer_testing.CliRunner().invoke(mstxkit.cli.application("top"), ["top", str(tmp_path), "--once"])
-
-    assert done.exit_code == 2
-
-
 def test_while_somebody_judges_his_word_is_shown_and_nothing_written(watched: Watched, judge: None) -> None:
     watched.hand_over(40)
     watched.judged(Verdict("a", 5, 30, COMPUTE, "reward", 7))
@@ -240,16 +226,6 @@ def test_of_a_group_that_is_too_long_to_be_named_it_is_said_how_many_it_has(watc
 
     assert "a link of 160 ranks: 0,64,128," in said
     assert "a link of ranks 0-2,9 is slow in reward" in said
-
-
-def test_names_out_of_files_drive_no_terminal(watched: Watched) -> None:
-    watched.hand_over(40, role=HOSTILE, host="h0")
-    watched.judged(Verdict("a", 5, 3, COMPUTE, HOSTILE, 7, HOSTILE, waits_for=HOSTILE, next=HOSTILE), who="other")
-    done = watched.top("--once")
-
-    assert "\x1b" not in done.output
-    assert "\u202e" not in done.output
-    assert "\\x1b[2Jx\\u202e<b>" in done.output
 
 
 def test_a_run_that_may_only_be_read_is_judged_all_the_same(watched: Watched, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -404,11 +380,3 @@ def test_settings_that_a_newer_version_has_written_are_not_replaced(watched: Wat
 
     assert done.exit_code != 0
     assert (folder / layout.SETTINGS).read_bytes() == content
-
-
-def test_a_lock_is_free_once_its_holder_has_gone(watched: Watched) -> None:
-    lock = judge_lock.take(watched.run)
-    assert lock is not None
-    os.close(lock)
-
-    assert not judge_lock.is_held(watched.run)

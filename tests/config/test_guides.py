@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 from builders.any_config import differing, refusal
@@ -13,8 +11,7 @@ from builders.any_config import differing, refusal
 from mstxkit.config import adapters, configuring, sources
 from mstxkit.config.adapters import flat
 from mstxkit.config.configuring import configure, understand, write
-from mstxkit.config.model import Config, Window
-from mstxkit.testing import run_under_cann
+from mstxkit.config.model import Config
 
 GUIDES = Path(__file__).parent / "guides"
 FLAVOUR_OF = {
@@ -126,18 +123,6 @@ def test_mindspeed_llms_second_example_adds_stacks_memory_and_shapes() -> None:
     }  # fmt: skip
 
 
-def test_mindspeed_llms_table_of_defaults_is_that_of_no_backend() -> None:
-    """The guide: start 0, end -1, ranks [0], ./profile. MCore refuses its steps; FSDP2 has other ranks."""
-    mcore, fsdp2 = configure(["--profile"]), configure({"training": {"profile": True}})
-
-    refusal(["--profile", "--profile-step-start", "0"])
-    refusal(["--profile", "--profile-step-end", "-1"])
-    assert (mcore.ranks, mcore.path, mcore.window.first_step) == ((0,), "./profile_dir", 10)
-    assert (fsdp2.ranks, fsdp2.path, fsdp2.window) == (
-        "all", "./profile", Window(first_step=1, steps=None, counted_from="process")
-    )  # fmt: skip
-
-
 # What MindSpeed-RL's guide says
 
 
@@ -211,26 +196,6 @@ def test_mindspores_callback_records_from_where_to_where_only_its_program_says()
     assert "without a schedule it records from start() to stop(), whatever steps these are" in understood.read.notes
 
 
-@pytest.mark.parametrize("given", [{"steps": 0}, {"wait": -1}, {"warmup": -1}, {"repeat": -1}])
-def test_mindspores_bounds_of_a_schedule_are_the_models_own(given: dict[str, int]) -> None:
-    """每个参数大小必须大于等于0；其中active必须大于等于1: there a warning and a default, here a refusal."""
-    refusal({"mstxkit": {"enabled": True, "window": given}})
-
-
-def test_mindspores_rule_of_a_schedule_and_the_number_of_steps() -> None:
-    """repeat*(wait+warm_up+active)+skip_first应小于模型训练的次数, where it may be equal; else data is incomplete."""
-    window = {"first_step": 4, "steps": 2, "wait": 1, "warmup": 1, "repeat": 2}
-    source = {"mstxkit": {"enabled": True, "window": window}}
-    needed = 1 + 2 * (1 + 1 + 2)
-
-    assert configure(source).window.skip_first == 1
-    assert [bool(_ends_early(source, steps)) for steps in (needed, needed - 1)] == [False, True]
-
-
-def _ends_early(source: Any, steps: int) -> list[str]:
-    return [one for one in understand(source, total_steps=steps).warnings if one.startswith("the run ends")]
-
-
 # What verl's guide and the article say
 
 
@@ -289,44 +254,3 @@ def test_the_articles_commands_record_step_2_of_rank_0() -> None:
     assert (whole.stages, whole.level) == ("all", "level1")
     assert ("actor_update" in discrete.stages, "actor_generate" in discrete.stages) == (True, False)
     assert discrete.level == "level0"
-
-
-# Schedules that the guides have in source code
-
-
-@pytest.mark.parametrize(
-    ("given", "first", "last"),
-    [
-        # 跳过第一步，warmup一步，采集3步，重复1次
-        ({"wait": 1, "warmup": 1, "active": 3, "repeat": 1}, 3, 5),
-        # "30 to 70" in verl's guide, "30 to 60" in the article: it is 31 to 60
-        ({"wait": 29, "warmup": 1, "active": 30, "repeat": 1}, 31, 60),
-        # 直接采集第一个 micro-batch
-        ({"wait": 0, "warmup": 0, "active": 1, "repeat": 1}, 1, 1),
-    ],
-)
-def test_the_guides_schedules_as_windows(given: dict[str, int], first: int, last: int) -> None:
-    window = Window(first_step=first, steps=given["active"], wait=given["wait"], warmup=given["warmup"])
-
-    assert (window.skip_first, window.last_step) == (0, last)
-
-
-SCHEDULES = """
-import contextlib, io, json
-import torch_npu
-from torch_npu.profiler.scheduler import Schedule
-given = [(1, 1, 3), (29, 1, 30), (0, 0, 1)]
-with contextlib.redirect_stdout(io.StringIO()):
-    schedules = [Schedule(wait=wait, warmup=warmup, active=active, repeat=1) for wait, warmup, active in given]
-steps = [[step + 1 for step in range(90) if "RECORD" in one(step).name] for one in schedules]
-print(json.dumps([[one[0], one[-1]] for one in steps]))
-"""
-
-
-@pytest.mark.npu
-def test_torch_npus_own_schedule_records_these_steps(tmp_path: Path) -> None:
-    (tmp_path / "schedules.py").write_text(SCHEDULES)
-
-    run = run_under_cann([sys.executable, str(tmp_path / "schedules.py")])
-
-    assert json.loads(run.stdout.splitlines()[-1]) == [[3, 5], [31, 60], [1, 1]]

@@ -167,15 +167,6 @@ def test_everything_wrong_in_a_script_is_told_at_once_line_by_line(tmp_path: Any
     ]
 
 
-def test_a_window_that_the_run_never_reaches_the_end_of_is_refused() -> None:
-    words = [ON, "--profile-step-start", "5", "--profile-step-end", "7"]
-
-    message = (
-        "<arguments>: --profile-step-start: a window that can never finish: it goes to step 6, the run has 5 steps"
-    )
-    assert refusal(words, total_steps=5) == message
-
-
 def test_switched_off_it_may_hold_any_end() -> None:
     assert of("--profile-step-start", "5", "--profile-step-end", "-1").enabled is False
 

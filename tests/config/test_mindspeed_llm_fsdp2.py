@@ -36,6 +36,7 @@ def test_profile_alone_records_every_rank_for_the_whole_run_and_says_so() -> Non
     [
         ({"profile_step_start": 5}, "window.first_step", 6),
         ({"profile_step_start": 5}, "window.warmup", 1),
+        ({"profile_step_start": 0}, "window.first_step", 1),
         ({"profile_step_start": 0}, "window.warmup", 0),
         ({"profile_step_start": 5, "profile_step_end": 7}, "window.steps", 2),
         ({"profile_step_start": "5", "profile_step_end": "7"}, "window.steps", 2),

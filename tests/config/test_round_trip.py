@@ -9,10 +9,10 @@ from typing import Any, Callable
 
 import pytest
 from builders import soak
+from builders.any_config import configs
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from mstxkit import stages
 from mstxkit.config import adapters, configuring, sources, validate
 from mstxkit.config.adapters import Adapter, _verl_roles, flat, verl
 from mstxkit.config.model import Config
@@ -25,68 +25,6 @@ FLAVOURS = sorted(adapters.by_flavour())
 READERS: tuple[Callable[[str, str], Source], ...] = (
     sources.from_json, sources.from_yaml, sources.from_python, sources.from_shell,
 )  # fmt: skip
-
-numbers = st.lists(st.integers(0, 9), min_size=1, max_size=3, unique=True).map(tuple)
-domains = st.lists(st.sampled_from(["communication", "a b", "x"]), max_size=2, unique=True).map(tuple)
-windows = st.fixed_dictionaries(
-    {
-        "first_step": st.integers(1, 30),
-        "steps": st.none() | st.integers(1, 5),
-        "counted_from": st.sampled_from(["training", "process"]),
-        "warmup": st.integers(0, 2),
-        "wait": st.integers(0, 2),
-        "repeat": st.integers(0, 2),
-        "more_steps": st.just(()) | st.just((50, 60)),
-    }
-)
-configs = st.fixed_dictionaries(
-    {
-        "window": windows,
-        "stages": st.just("all")
-        | st.lists(st.sampled_from(sorted(stages.BY_KEY)), min_size=1, max_size=3, unique=True).map(tuple),
-        "ranks": st.just("all") | numbers,
-        "replicas": st.none() | st.just("all") | numbers,
-        "level": st.sampled_from(["none", "level0", "level1", "level2"]),
-        "activities": st.sampled_from([("cpu",), ("npu",), ("cpu", "npu")]),
-        **{name: st.booleans() for name, one in Config.model_fields.items() if isinstance(one.default, bool)},
-        "domains_include": domains,
-        "domains_exclude": domains,
-        "host_sys": st.lists(st.sampled_from(["cpu", "disk", "numa"]), max_size=2, unique=True).map(tuple),
-        "gc_detect_threshold_ms": st.none() | st.sampled_from([0.0, 2.5]),
-        "aic_metrics": st.sampled_from(["none", "PipeUtilization", "L2Cache"]),
-        "export": st.sampled_from(["text", "db", "both"]),
-        "analysis": st.sampled_from(["off", "sync", "async"]),
-        "path": st.sampled_from(["", "./out", "/data/a b", "it's"]),
-        "sampling": st.sampled_from([None, {"per": "decode_step", "skip": 3, "record": 2}, {"per": "micro_batch"}]),
-        "limits": st.none() | st.sampled_from([{"seconds": 1.5}, {"bytes": 1 << 30}]),
-    }
-)  # fmt: skip
-
-
-def settled(fields: dict[str, Any]) -> dict[str, Any]:
-    """The same, with what breaks a rule taken out."""
-    window, sampling = dict(fields["window"]), fields["sampling"]
-    window["first_step"] += window["wait"] + window["warmup"]
-    window.update({"more_steps": ()} if window["steps"] is None else {})
-    window.update({"repeat": 1} if window["steps"] is None or window["more_steps"] else {})
-    changed: dict[str, Any] = {"window": window}
-    if fields["level"] in ("none", "level0"):
-        changed["aic_metrics"] = "none"
-    if fields["level"] == "none":
-        changed["mstx"] = True
-    if "cpu" not in fields["activities"]:
-        changed.update(shapes=False, stacks=False, modules=False, gc_detect_threshold_ms=None)
-    if fields["op_attr"] and fields["export"] == "text":
-        changed["export"] = "db"
-    if not fields["mstx"]:
-        changed.update(domains_include=(), domains_exclude=())
-    elif fields["domains_include"]:
-        changed["domains_exclude"] = ()
-    if sampling and (
-        fields["stages"] == "all" or (sampling["per"] == "decode_step") is not ("actor_generate" in fields["stages"])
-    ):
-        changed["sampling"] = None
-    return {**fields, **changed}
 
 
 def source_of(adapter: Adapter, text: str) -> Source:
@@ -116,11 +54,8 @@ def test_what_is_not_said_again_is_listed_and_nothing_else(flavour: str) -> None
     adapter = adapters.by_flavour()[flavour]
 
     @settings(max_examples=soak.rounds(500, 15), deadline=None, suppress_health_check=list(HealthCheck))
-    @given(configs.map(settled))
-    def check(fields: dict[str, Any]) -> None:
-        config = Config.model_validate(fields)
-        assert not validate.check(config).problems
-
+    @given(configs(is_full=True))
+    def check(config: Config) -> None:
         written = adapter.write(config)
 
         assert {one.field for one in written.lost} == difference(config, read_again(adapter, written.text))
@@ -134,9 +69,9 @@ def test_what_a_file_says_comes_back_from_its_own_flavour_and_from_another_but_f
     own = adapters.by_flavour()[flavour]
 
     @settings(max_examples=soak.rounds(500, 15), deadline=None, suppress_health_check=list(HealthCheck))
-    @given(configs.map(settled), st.booleans(), st.sampled_from(sorted(set(FLAVOURS) - {flavour})))
-    def check(fields: dict[str, Any], is_on: bool, other_flavour: str) -> None:
-        said = read_again(own, own.write(Config.model_validate({**fields, "enabled": is_on})).text)
+    @given(configs(is_full=True), st.sampled_from(sorted(set(FLAVOURS) - {flavour})))
+    def check(config: Config, other_flavour: str) -> None:
+        said = read_again(own, own.write(config).text)
         other = adapters.by_flavour()[other_flavour]
 
         again, elsewhere = own.write(said), other.write(said)
@@ -154,9 +89,8 @@ def test_what_a_file_says_comes_back_from_its_own_flavour_and_from_another_but_f
 @pytest.mark.parametrize("version", ["0.6.1", "0.7.0", "0.9.0", "0.9.1"])
 def test_every_version_of_verl_lists_what_it_does_not_say_again(version: str) -> None:
     @settings(max_examples=soak.rounds(500, 15), deadline=None, suppress_health_check=list(HealthCheck))
-    @given(configs.map(settled), st.booleans())
-    def check(fields: dict[str, Any], is_on: bool) -> None:
-        config = Config.model_validate({**fields, "enabled": is_on})
+    @given(configs(is_full=True))
+    def check(config: Config) -> None:
         with _verl_roles.meant_version(version):
             written = verl.write(config)
             said = read_again(verl, written.text)
@@ -199,7 +133,10 @@ def test_a_flavour_describes_itself_in_a_line(flavour: str) -> None:
 
 
 junk = st.recursive(
-    st.sampled_from([None, True, False, "all", "${a}", "-1"]) | st.integers() | st.floats() | st.text(max_size=5),
+    st.sampled_from([None, True, False, "all", "${a}", "-1", "Level1", "level_none", "db", "\u0661", "9" * 5000])
+    | st.integers()
+    | st.floats()
+    | st.text(max_size=5),
     lambda one: st.lists(one, max_size=2) | st.dictionaries(st.text(max_size=3), one, max_size=2),
     max_leaves=4,
 )
@@ -220,7 +157,7 @@ def replaced(values: Any, path: tuple[Any, ...], value: Any) -> Any:
 
 
 @pytest.mark.parametrize("flavour", FLAVOURS)
-def test_whatever_stands_in_a_source_it_is_read_or_refused(flavour: str) -> None:
+def test_whatever_stands_in_a_source_it_is_read_or_refused_and_what_is_read_can_be_written(flavour: str) -> None:
     """Nothing else may be raised: a worker that fails in another way than its peers leaves them waiting."""
     adapter = adapters.by_flavour()[flavour]
     full = Config(
@@ -245,6 +182,6 @@ def test_whatever_stands_in_a_source_it_is_read_or_refused(flavour: str) -> None
             changed = dataclasses.replace(changed, variables={name: sources.Word(text) for name in source.variables})
 
         with contextlib.suppress(ConfigError):
-            configuring.understand(changed, flavour)
+            assert adapter.write(configuring.understand(changed, flavour).read.config).lost == ()
 
     check()

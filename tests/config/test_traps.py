@@ -5,22 +5,16 @@ Source: MindSpeed-LLM c77308a1, MindSpeed-RL 05a90d7, verl 0.9.1, MindSpore 2.10
 
 from __future__ import annotations
 
-import contextlib
 import json
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
-from builders import soak
 from builders.any_config import refusal
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
-from mstxkit.config import adapters, sources
 from mstxkit.config.configuring import configure, understand, write
 from mstxkit.config.model import Config, Window
-from mstxkit.errors import ConfigError
 from mstxkit.testing import run_under_cann
 
 LEVELS = ("none", "level0", "level1", "level2")
@@ -60,26 +54,6 @@ def torch_npu(start_step: int = 5, experimental_config: Any = None, **given: Any
 # Ranks
 
 
-def test_minus_one_is_all_ranks_only_where_it_stands_alone() -> None:
-    assert (mcore("--profile-ranks -1").ranks, fsdp2(profile_ranks=[-1]).ranks) == ("all", "all")
-    for source in (
-        ["--profile", "--profile-ranks", "0", "-1"],
-        {"training": {"profile": True, "profile_ranks": [0, -1]}},
-    ):
-        assert "-1 means all ranks only where it stands alone" in refusal(source)
-
-
-def test_minus_one_is_no_rank_at_all_where_a_system_has_a_word_for_all() -> None:
-    assert rl(profile_ranks="all").ranks == "all"
-    refusal({"profiler_config": {"integrated": {"profile": True, "profile_ranks": [-1]}}})
-    refusal({"active": 1, "start_step": 1, "is_rank": True, "rank_list": [-1]})
-
-
-def test_nothing_said_of_ranks_is_rank_0_in_one_backend_and_all_of_them_in_the_other() -> None:
-    assert (mcore("").ranks, fsdp2().ranks, rl().ranks) == ((0,), "all", "all")
-    assert (mindspore().ranks, torch_npu().ranks) == ("all", "all")
-
-
 def test_a_list_of_ranks_does_nothing_in_torch_npu_without_its_switch() -> None:
     found = understand({"active": 1, "start_step": 5, "rank_list": [0]})
 
@@ -88,38 +62,6 @@ def test_a_list_of_ranks_does_nothing_in_torch_npu_without_its_switch() -> None:
 
 
 # Steps
-
-
-def test_the_same_number_is_the_5th_step_in_one_backend_and_the_6th_in_the_other() -> None:
-    words = "--profile-step-start 5 --profile-step-end 6"
-    firsts = (mcore(words).window.first_step, fsdp2(profile_step_start=5, profile_step_end=6).window.first_step)
-
-    assert firsts == (5, 6)
-
-
-def test_every_system_counts_the_5th_step_in_its_own_way() -> None:
-    config = Config(enabled=True, window=Window(first_step=5, steps=2, counted_from="process"), activities=("npu",))
-
-    said = {name: write(config, name).text for name in ("mindspeed_llm", "mindspeed_llm_fsdp2", "mindspeed_rl")}
-    files = {name: json.loads(write(config, name).text) for name in ("mindspore", "torch_npu")}
-
-    assert "--profile-step-start 5 \\\n--profile-step-end 7 " in said["mindspeed_llm"]
-    assert "profile_step_start: 4\n  profile_step_end: 6\n" in said["mindspeed_llm_fsdp2"]
-    assert "profile_step_start: 5\n    profile_step_end: 7\n" in said["mindspeed_rl"]
-    assert (files["mindspore"]["start_step"], files["mindspore"]["stop_step"]) == (5, 6)
-    assert (files["torch_npu"]["start_step"], files["torch_npu"]["active"]) == (4, 2)
-
-
-def test_a_last_step_is_recorded_in_mindspore_and_is_not_elsewhere() -> None:
-    exclusive = mcore("--profile-step-start 3 --profile-step-end 5").window
-    inclusive = mindspore(start_step=3, stop_step=5).window
-
-    assert (exclusive.last_step, inclusive.last_step) == (4, 5)
-
-
-def test_minus_one_is_the_end_of_the_run_in_fsdp2_and_one_step_in_mcore_whatever_its_documents_say() -> None:
-    assert fsdp2(profile_step_end=-1).window.steps is None
-    assert "-1 is not the end of the run here" in refusal(["--profile", "--profile-step-end", "-1"])
 
 
 def test_start_step_minus_one_is_off_in_mindspore_and_the_next_step_in_torch_npu() -> None:
@@ -137,23 +79,6 @@ def test_start_step_0_is_refused_in_mindspore_and_records_nothing_in_torch_npu()
     assert torch_npu(start_step=0).enabled is False
 
 
-def test_step_0_is_refused_by_mcore_even_where_nothing_is_profiled_and_is_the_first_of_fsdp2() -> None:
-    assert "even without --profile" in refusal(["--profile-step-start", "0"])
-    assert fsdp2(profile_step_start=0).window.first_step == 1
-
-
-def test_a_resumed_run_goes_on_counting_in_mcore_alone() -> None:
-    assert mcore("").window.counted_from == "training"
-    others = (fsdp2(), rl(), mindspore(), mindspore_env(), torch_npu())
-    assert {one.window.counted_from for one in others} == {"process"}
-
-
-def test_mindspeed_llm_warms_up_for_a_step_unless_it_begins_with_the_first() -> None:
-    assert [mcore(f"--profile-step-start {n}").window.warmup for n in (1, 2, 10)] == [0, 1, 1]
-    assert [fsdp2(profile_step_start=n).window.warmup for n in (0, 1, 10)] == [0, 1, 1]
-    assert (rl(profile_step_start=5, profile_step_end=6).window.warmup, mindspore().window.warmup) == (0, 0)
-
-
 def test_mindspores_step_at_the_end_of_a_loop_records_a_step_later_and_this_is_said() -> None:
     (note,) = understand({"start_step": 2, "stop_step": 5}).read.notes
 
@@ -164,26 +89,24 @@ def test_mindspores_step_at_the_end_of_a_loop_records_a_step_later_and_this_is_s
 
 
 @pytest.mark.parametrize(
-    ("source", "needed"),
+    ("source", "key", "needed"),
     [
-        (["--profile", "--profile-step-start", "5", "--profile-step-end", "7"], 6),
-        ({"training": {"profile": True, "profile_step_start": 5, "profile_step_end": 7}}, 7),
-        ({"start_step": 5, "stop_step": 6}, 6),
-        ({"active": 2, "warmup": 1, "start_step": 5}, 8),
-        ({"mstxkit": {"enabled": True, "window": {"first_step": 5, "steps": 2}}}, 6),
+        (["--profile", "--profile-step-start", "5", "--profile-step-end", "7"], "--profile-step-start", 6),
+        (
+            {"training": {"profile": True, "profile_step_start": 5, "profile_step_end": 7}},
+            "training.profile_step_start",
+            7,
+        ),
+        ({"start_step": 5, "stop_step": 6}, "start_step", 6),
+        ({"active": 2, "warmup": 1, "start_step": 5}, "start_step", 8),
+        ({"mstxkit": {"enabled": True, "window": {"first_step": 5, "steps": 2}}}, "mstxkit.window.first_step=5", 6),
     ],
 )
-def test_a_window_that_can_never_finish_is_refused_in_every_flavour(source: Any, needed: int) -> None:
+def test_a_window_that_can_never_finish_is_refused_in_every_flavour(source: Any, key: str, needed: int) -> None:
+    why = f"{key}: a window that can never finish: it goes to step {needed}, the run has {needed - 1} steps"
+
     assert configure(source, total_steps=needed).window.last_step == needed
-    assert "a window that can never finish" in refusal(source, total_steps=needed - 1)
-
-
-def test_windows_with_no_step_are_refused_where_systems_would_record_one_or_none() -> None:
-    refusal(["--profile", "--profile-step-start", "5", "--profile-step-end", "5"])
-    refusal({"training": {"profile": True, "profile_step_start": 5, "profile_step_end": 5}})
-    refusal({"profiler_config": {"integrated": {"profile": True, "profile_step_start": 5, "profile_step_end": 5}}})
-    refusal({"start_step": 5, "stop_step": 4})
-    refusal({"active": 0, "start_step": 5})
+    assert refusal(source, total_steps=needed - 1).endswith(f">: {why}")
 
 
 @pytest.mark.parametrize(
@@ -297,10 +220,6 @@ def test_activity_numbers_are_taken_by_mindspores_file_alone() -> None:
     refusal({"active": 1, "start_step": 5, "activities": 0})
 
 
-def test_the_device_is_always_recorded_by_mindspeed_llm() -> None:
-    assert (mcore("").activities, mcore("--profile-with-cpu").activities) == (("npu",), ("cpu", "npu"))
-
-
 # Export, analysis, paths
 
 
@@ -339,15 +258,6 @@ def test_torch_npu_drops_a_blocking_analysis_where_ranks_are_chosen() -> None:
     chosen = {"is_rank": True, "rank_list": [0], "analyse": True}
 
     assert (torch_npu(**chosen).analysis, torch_npu(**chosen, async_mode=True).analysis) == ("off", "async")
-
-
-def test_analysis_is_what_some_systems_always_do() -> None:
-    assert {one.analysis for one in (mcore(""), fsdp2(), mindspore_env())} == {"sync"}
-
-
-def test_data_is_simplified_unless_mindspeed_llm_is_asked_not_to_say_so() -> None:
-    assert (mcore("").data_simplification, fsdp2().data_simplification) == (False, False)
-    assert {one.data_simplification for one in (rl(), mindspore(), mindspore_env(), torch_npu())} == {True}
 
 
 def test_a_dot_is_mindspores_word_for_the_folder_that_the_program_gives() -> None:
@@ -426,19 +336,24 @@ import torch_npu
 from torch_npu.profiler.scheduler import Schedule
 with contextlib.redirect_stdout(io.StringIO()):
     schedules = [Schedule(**one) for one in json.loads(sys.argv[1])]
-print(json.dumps([[step + 1 for step in range(40) if "RECORD" in one(step).name] for one in schedules]))
+print(json.dumps([[step + 1 for step in range(90) if "RECORD" in one(step).name] for one in schedules]))
 """
 
 
 @pytest.mark.npu
 def test_torch_npus_own_schedule_records_the_steps_of_each_window(tmp_path: Path) -> None:
-    """The schedules that MindSpeed-LLM's two backends build, and the first steps of one that repeats."""
+    """The schedules that MindSpeed-LLM's two backends build, those that guides have in source code (verl's says "30 to
+    70" of the last one, an article "30 to 60"), and the first steps of one that repeats.
+    """
     (tmp_path / "schedule.py").write_text(SCHEDULE)
     windows = [
         mcore("--profile-step-start 5 --profile-step-end 7").window,
         mcore("--profile-step-start 1 --profile-step-end 3").window,
         fsdp2(profile_step_start=5, profile_step_end=7).window,
         fsdp2(profile_step_start=0, profile_step_end=1).window,
+        Window(first_step=1),
+        Window(first_step=3, steps=3, wait=1, warmup=1),
+        Window(first_step=31, steps=30, wait=29, warmup=1),
         Window(first_step=9, steps=2, wait=3, warmup=1, repeat=3),
     ]
     given = [
@@ -454,51 +369,7 @@ def test_torch_npus_own_schedule_records_the_steps_of_each_window(tmp_path: Path
 
     run = run_under_cann([sys.executable, str(tmp_path / "schedule.py"), json.dumps(given)])
 
-    assert json.loads(run.stdout.splitlines()[-1]) == [[5, 6], [1, 2], [6, 7], [1], [9, 10, 15, 16, 21, 22]]
-
-
-SCALARS = st.one_of(
-    st.none(), st.booleans(), st.integers(-3, 12), st.floats(), st.text(max_size=5),
-    st.sampled_from(("-1", "true", "Level1", "level_none", "db", "CPU", "--5", "\u0661", "9" * 5000, "x" * 200)),
-)  # fmt: skip
-VALUES = st.recursive(
-    SCALARS,
-    lambda one: st.lists(one, max_size=3) | st.dictionaries(st.text(max_size=4), one, max_size=3),
-    max_leaves=5,
-)
-ADAPTERS: Any = adapters.by_flavour()
-KEYS_OF = {
-    "mindspeed_llm": ADAPTERS["mindspeed_llm"].OPTIONS,
-    "mindspeed_llm_fsdp2": ADAPTERS["mindspeed_llm_fsdp2"].OPTIONS,
-    "mindspore": ADAPTERS["mindspore"].KEYS,
-    "mindspore_env": ADAPTERS["mindspore_env"].KEYS,
-    "torch_npu": (*ADAPTERS["torch_npu"].KEYS, *ADAPTERS["torch_npu"].DEEP_KEYS),
-}
-
-
-def source_of(flavour: str, values: dict[str, Any]) -> sources.Source:
-    if flavour == "mindspeed_llm":
-        spelled = {f"--{key.replace('_', '-')}": f"{one}" for key, one in values.items()}
-        return sources.read([word for pair in spelled.items() for word in pair])
-    if flavour == "mindspore_env":
-        return sources.from_mapping({"MS_PROFILER_OPTIONS": json.dumps(values)})
-    if flavour == "torch_npu":
-        deep = {key: one for key, one in values.items() if key in ADAPTERS["torch_npu"].DEEP_KEYS}
-        values = {"experimental_config": deep or None, **{key: one for key, one in values.items() if key not in deep}}
-    return sources.from_mapping({"training": values} if flavour == "mindspeed_llm_fsdp2" else values)
-
-
-@pytest.mark.parametrize("flavour", KEYS_OF)
-def test_whatever_stands_in_a_source_is_read_or_refused_and_what_is_read_can_be_written(flavour: str) -> None:
-    adapter = ADAPTERS[flavour]
-
-    @settings(max_examples=soak.rounds(500, 30), deadline=None, database=None, suppress_health_check=list(HealthCheck))
-    @given(st.dictionaries(st.sampled_from(KEYS_OF[flavour]) | st.text(max_size=4), VALUES, max_size=6))
-    def check(values: dict[str, Any]) -> None:
-        source = source_of(flavour, values)
-
-        assert adapter.detect(source) in (True, False)
-        with contextlib.suppress(ConfigError):
-            assert adapter.write(adapter.read(source).config).lost == ()
-
-    check()
+    assert [window.skip_first for window in windows[4:7]] == [0, 0, 0]
+    assert json.loads(run.stdout.splitlines()[-1]) == [
+        [5, 6], [1, 2], [6, 7], [1], [1], [3, 4, 5], [*range(31, 61)], [9, 10, 15, 16, 21, 22],
+    ]  # fmt: skip

@@ -5,16 +5,12 @@ from __future__ import annotations
 import random
 import threading
 from contextlib import ExitStack
-from importlib import import_module
 from typing import Any
 
 import pytest
 from builders.fresh_engine import run_fresh
 from builders.written_banks import NONCE, Written, read_bank
 
-from mstxkit import faults
-from mstxkit.host import names
-from mstxkit.marking.wrapping import decorate
 from mstxkit.store import livefile, segment
 
 
@@ -153,20 +149,6 @@ def test_the_active_bank_is_not_released(engine: Any, recorded: Written) -> None
     assert recorded.names == ["x"]
 
 
-def test_a_range_and_its_attributes_are_in_one_bank(engine: Any, small: Written) -> None:
-    for number in range(300):
-        with engine.mstx_range("x", a=number, b="text", c=2.5):
-            pass
-        while engine.full_bank() >= 0:
-            index = engine.full_bank()
-            bank = livefile.read_bank(small.view, small.layout, index)
-            assert bank is not None
-            assert all(len(found.attributes) == 3 for found in read_bank(bank))
-            engine.release_bank(index)
-
-    assert engine.counters()["dropped"] == engine.counters()["attributes_lost"] == 0
-
-
 def test_what_does_not_even_fit_into_an_empty_bank_loses_attributes_not_the_range(engine: Any, small: Written) -> None:
     with engine.mstx_range("x", small=1, large="y" * 4096):
         pass
@@ -219,18 +201,6 @@ def test_what_begins_while_another_thread_hands_the_bank_on_is_named(
             patched.setattr(livefile, "slot_mark", meanwhile)
             stack.enter_context(twin.mstx_range("x"))
         assert [found.name for found in recorded.open] == ["x"]
-
-
-def test_a_range_across_a_rotation_keeps_its_times(engine: Any, recorded: Written) -> None:
-    for _ in range(3):
-        with engine.mstx_range("x"):
-            pass
-    with engine.mstx_range("x"):
-        recorded.tick(10)
-        engine.rotate()
-        recorded.tick(5)
-
-    assert (recorded.ranges[-1].start, recorded.ranges[-1].duration) == (1_000_000, 15)
 
 
 def busy(engine: Any, recorded: Written, seed: int) -> None:
@@ -325,23 +295,6 @@ def test_encode_takes_any_bytes(engine: Any, raw: bytes) -> None:
     assert engine.encode_left(raw, b"", 5) == tuple(segment.encode_bank(raw, b"", 5))
 
 
-def test_both_engines_write_the_same_records() -> None:
-    found = []
-    for name in ("mstxkit.engine.native.hot", "mstxkit.engine.twin.hot"):
-        module: Any = pytest.importorskip(name) if "native" in name else import_module(name)
-        module.set_hooks(names.describe, names.utf8, faults.note, decorate)
-        module.set_clock(4)
-        written = Written(module)
-        busy(module, written, seed=3)
-        found.append([(r._replace(thread=0, track=0)) for r in written.ranges + written.marks])
-        module.set_recording(False)
-        module.detach()
-        module.set_clock(1)
-
-    assert found[0] == found[1]
-    assert len(found[0]) == 1200
-
-
 def test_wait_sleeps_until_woken_or_until_time_is_up(engine: Any) -> None:
     engine.wait(0)
     engine.wake()
@@ -387,19 +340,6 @@ def test_who_waits_for_records_is_woken_by_the_first_one(engine: Any, small: Wri
 
     assert (was_asleep, woken) == (True, [engine.NATIVE])
     assert engine.wait_for_records(0.001) is False
-
-
-def test_slots_are_capped_and_overflow_is_counted(engine: Any, small: Written) -> None:
-    for _ in range(2):
-        with engine.mstx_range("a"), engine.mstx_range("b"), engine.mstx_range("c"), engine.mstx_range("d"):
-            assert len(small.open) == 4
-            with engine.mstx_range("e"), engine.mstx_range("f"):
-                named = [found.name for found in small.open]
-
-    assert named == ["a", "b", "c", "d"]
-    assert engine.counters()["slots_overflowed"] == 4
-    assert small.names == ["f", "e", "d", "c", "b", "a"] * 2
-    assert engine.counters()["open"] == 0
 
 
 def test_open_ranges_leave_slots_to_stages(engine: Any, recorded: Written) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import gc
-from collections import Counter
 from typing import Any, Generator
 
 import pytest
@@ -38,20 +37,6 @@ def test_a_generator_is_one_range_from_its_first_resume_to_its_end(engine: Any, 
     assert (first, second, stopped.value.value) == (1, 2, "returned")
     found = recorded.one("driven")
     assert (found.start, found.duration, found.busy, found.error) == (1_001_000, 207, 7, False)
-
-
-def test_yield_from_gives_the_return_value(engine: Any, recorded: Written, site: Any) -> None:
-    def body() -> Generator[int, int, str]:
-        return f"sent {(yield 1)}"
-
-    def outer() -> Any:
-        result = yield from engine.driven(site, body())
-        yield result
-
-    running = outer()
-    assert next(running) == 1
-    assert running.send(7) == "sent 7"
-    assert recorded.one("driven").error is False
 
 
 def test_nothing_is_begun_before_the_first_resume(engine: Any, recorded: Written, site: Any) -> None:
@@ -201,48 +186,6 @@ def test_off_at_the_first_resume_nothing_is_recorded(engine: Any, recorded: Writ
 
     assert [first, *driven] == [1, 2]
     assert recorded.ranges == []
-
-
-def test_a_generator_may_be_resumed_on_another_track(engine: Any, recorded: Written, site: Any) -> None:
-    def body() -> Generator[None, None, None]:
-        with engine.mstx_range("first"):
-            yield
-        with engine.mstx_range("second"):
-            yield
-
-    async def resumes(driven: Any) -> None:
-        with engine.mstx_range("task"):
-            await asyncio.sleep(0)
-            next(driven)
-
-    async def main() -> None:
-        with engine.mstx_range("main"):
-            driven = engine.driven(site, body())
-            next(driven)
-            await asyncio.gather(resumes(driven), resumes(engine.driven(site, body())))
-            driven.close()
-
-    asyncio.run(main())
-
-    depths = Counter((found.name, found.depth) for found in recorded.ranges)
-    assert depths["task", 0] == 2
-    assert depths["main", 0] == 1
-    assert engine.counters()["open"] == engine.counters()["faults"] == 0
-
-
-def test_a_span_that_failed_says_so(engine: Any, recorded: Written, site: Any) -> None:
-    async def piece() -> None:
-        raise ValueError
-
-    async def main() -> None:
-        span = engine.opened(site)
-        with pytest.raises(ValueError):
-            await span.drive(piece())
-        span.close(True)
-
-    asyncio.run(main())
-
-    assert recorded.one("driven").error is True
 
 
 def test_a_span_that_was_never_driven_is_nothing(engine: Any, recorded: Written, site: Any) -> None:

@@ -37,11 +37,13 @@ NAMES = {
     "newlines": ("a\nb\r\n", "a\nb\r\n"),
     "lone surrogates": ("\ud800x\udfff", "\\ud800x\\udfff"),
     "emoji": ("🚀", "🚀"),
+    "not ASCII": ("é" * 100, "é" * 100),
     "escape": ("\x1b[31mred", "\x1b[31mred"),
     "str subclass": (Named("mine"), "mine"),
     "int": (3, "<int>"),
     "none": (None, "<NoneType>"),
     "bytes": (b"x", "<bytes>"),
+    "float": (1.5, "<float>"),
     "class": (object, "<type>"),
     "list": (["x"], "<list>"),
     "unhashable": (Unhashable(), "<Unhashable>"),
@@ -49,15 +51,22 @@ NAMES = {
 
 
 @pytest.mark.parametrize("case", NAMES)
+@pytest.mark.parametrize("is_heard", [False, True])
 @pytest.mark.parametrize("is_on", [False, True])
-def test_a_name_of_any_kind_is_taken(engine: Any, recorded: Written, case: str, is_on: bool) -> None:
+def test_a_name_of_any_kind_is_taken(engine: Any, recorded: Written, case: str, is_on: bool, is_heard: bool) -> None:
+    """For ranges, marks, domains and driven bodies, also where a tool is told of them."""
     name, written = NAMES[case]
+    if is_heard:
+        engine.set_sink(0, lambda message, domain: message, lambda token, domain: None)
     engine.set_recording(is_on)
     for _ in range(3):
         with engine.mstx_range(name), engine.mstx_range(name, domain=name):
             engine.mark(name)
+        list(engine.driven(engine.intern(name), iter([1])))
 
-    assert recorded.names == [written, written] * 3 * is_on
+    assert recorded.names == [written] * 9 * is_on
+    domain = "default" if name is None else written
+    assert [found.domain for found in recorded.ranges] == [domain, "default", "default"] * 3 * is_on
     assert [found.name for found in recorded.marks] == [written] * 3 * is_on
     assert engine.counters()["faults"] == 0
 

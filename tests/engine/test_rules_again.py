@@ -1,12 +1,13 @@
 """What begins again at a place where it was before is written as it was the first time, on both engines.
 
-Each test warms its places first; only then does it what is odd.
+Each test does what is odd at once, or only after it has warmed its places.
 """
 
 from __future__ import annotations
 
 import asyncio
 import gc
+import os
 from typing import Any, Callable, Iterator
 
 import pytest
@@ -27,25 +28,32 @@ MAKERS: dict[str, Callable[[Any], Any]] = {
 }
 
 
-@pytest.fixture(params=MAKERS)
-def make(request: pytest.FixtureRequest, engine: Any, recorded: Written) -> Callable[[], Any]:
-    """Makes ranges of one kind, which have been at this place before."""
+class Maker:
+    """Makes ranges of one kind, at a place where none has been or some have."""
 
-    def made() -> Any:
-        return MAKERS[request.param](engine)
+    def __init__(self, engine: Any, recorded: Written, kind: str, times: int) -> None:
+        self._engine, self._recorded, self._kind, self._times = engine, recorded, kind, times
+        self.stage = "s" if "stage" in kind else None
+        warm(self, times)
 
-    warm(made)
-    return made
+    def __call__(self) -> Any:
+        return MAKERS[self._kind](self._engine)
+
+    @property
+    def ranges(self) -> list[Any]:
+        """Those that have ended since."""
+        return self._recorded.ranges[self._times :]
 
 
-def warm(made: Callable[[], Any]) -> None:
-    for _ in range(TIMES):
+@pytest.fixture(params=[(kind, times) for kind in MAKERS for times in (0, TIMES)], ids=str)
+def make(request: pytest.FixtureRequest, engine: Any, recorded: Written) -> Maker:
+    return Maker(engine, recorded, *request.param)
+
+
+def warm(made: Callable[[], Any], times: int = TIMES) -> None:
+    for _ in range(times):
         with made():
             pass
-
-
-def after_warming(recorded: Written, times: int = TIMES) -> list[Any]:
-    return recorded.ranges[times:]
 
 
 # ---- what ends it ----
@@ -81,27 +89,24 @@ def test_no_room_for_a_text_is_no_failure_of_the_range(engine: Any, small: Writt
     assert engine.counters()["attributes_lost"] == engine.counters()["dropped"] == 0
 
 
-def test_what_raises_has_failed(make: Callable[[], Any], recorded: Written) -> None:
-    with pytest.raises(KeyError), make():
-        raise KeyError
+@pytest.mark.parametrize("kind", [ValueError, KeyboardInterrupt, asyncio.CancelledError, SystemExit])
+def test_what_raises_has_failed_and_its_exception_goes_on(
+    engine: Any, make: Maker, recorded: Written, kind: type[BaseException]
+) -> None:
+    for _ in range(2):
+        raised = kind("mine")
+        with pytest.raises(kind) as caught, make():
+            raise raised
+        assert caught.value is raised and raised.__context__ is None
+        assert engine.current_stage() is None
     with make():
         pass
 
-    assert [found.error for found in after_warming(recorded)] == [True, False]
+    assert [found.error for found in make.ranges] == [True, True, False]
     assert recorded.open == []
 
 
-def test_an_exception_in_a_stage_leaves_it(engine: Any, recorded: Written, make: Callable[[], Any]) -> None:
-    for _ in range(TIMES):
-        with pytest.raises(KeyError), make():
-            raise KeyError
-
-        assert engine.current_stage() is None
-
-
-def test_one_that_ends_on_another_thread_is_over_everywhere(
-    engine: Any, recorded: Written, make: Callable[[], Any]
-) -> None:
+def test_one_that_ends_on_another_thread_is_over_everywhere(engine: Any, recorded: Written, make: Maker) -> None:
     entered = make()
     entered.__enter__()
     elsewhere(entered.__exit__, None, None, None)
@@ -111,12 +116,12 @@ def test_one_that_ends_on_another_thread_is_over_everywhere(
         pass
 
     assert stage is None
-    assert [(found.depth, found.error) for found in after_warming(recorded)] == [(0, False)] * 2
+    assert [(found.depth, found.error) for found in make.ranges] == [(0, False)] * 2
     assert {found.track for found in recorded.ranges} == {recorded.ranges[0].track}
     assert recorded.open == []
 
 
-def test_one_that_ends_out_of_order_leaves_the_other(engine: Any, recorded: Written, make: Callable[[], Any]) -> None:
+def test_one_that_ends_out_of_order_leaves_the_other(engine: Any, recorded: Written, make: Maker) -> None:
     for _ in range(TIMES):
         first, second = make(), engine.stage("second")
         first.__enter__()
@@ -126,7 +131,7 @@ def test_one_that_ends_out_of_order_leaves_the_other(engine: Any, recorded: Writ
         second.__exit__(None, None, None)
         assert engine.current_stage() is None
 
-    assert [found.error for found in after_warming(recorded)] == [False] * 2 * TIMES
+    assert [found.error for found in make.ranges] == [False] * 2 * TIMES
     assert recorded.open == []
 
 
@@ -145,7 +150,7 @@ def test_a_stage_that_ends_first_is_not_that_of_what_begins_in_what_is_left(engi
     assert found == [("later", None, 1), ("inner", "s", 1)] * TIMES
 
 
-def test_one_that_ends_in_another_context_is_over(engine: Any, recorded: Written, make: Callable[[], Any]) -> None:
+def test_one_that_ends_in_another_context_is_over(engine: Any, recorded: Written, make: Maker) -> None:
     async def ends(entered: Any) -> None:
         entered.__exit__(None, None, None)
 
@@ -166,7 +171,7 @@ def test_one_that_ends_in_another_context_is_over(engine: Any, recorded: Written
     assert recorded.open == []
 
 
-def test_a_task_that_is_cancelled_in_it_leaves_it(engine: Any, recorded: Written, make: Callable[[], Any]) -> None:
+def test_a_task_that_is_cancelled_in_it_leaves_it(engine: Any, recorded: Written, make: Maker) -> None:
     async def waits() -> None:
         with make():
             await asyncio.sleep(60)
@@ -181,10 +186,10 @@ def test_a_task_that_is_cancelled_in_it_leaves_it(engine: Any, recorded: Written
 
     for _ in range(TIMES):
         assert asyncio.run(main()) is None
-    assert [found.error for found in after_warming(recorded)] == [True] * TIMES
+    assert [found.error for found in make.ranges] == [True] * TIMES
 
 
-def test_tasks_created_after_a_stage_are_outside_of_it(engine: Any, recorded: Written, make: Callable[[], Any]) -> None:
+def test_tasks_created_after_a_stage_are_outside_of_it(engine: Any, recorded: Written, make: Maker) -> None:
     async def asks() -> Any:
         return engine.current_stage()
 
@@ -200,7 +205,7 @@ def test_tasks_created_after_a_stage_are_outside_of_it(engine: Any, recorded: Wr
         assert outside is None
 
 
-def test_one_thrown_away_while_open_is_ended_and_left(engine: Any, recorded: Written, make: Callable[[], Any]) -> None:
+def test_one_thrown_away_while_open_is_ended_and_left(engine: Any, recorded: Written, make: Maker) -> None:
     lost = make()
     lost.__enter__()
     del lost
@@ -209,23 +214,24 @@ def test_one_thrown_away_while_open_is_ended_and_left(engine: Any, recorded: Wri
         stage = engine.current_stage()
 
     assert stage is None
-    assert [(found.error, found.depth) for found in after_warming(recorded)] == [(True, 0), (False, 0)]
+    assert [(found.error, found.depth) for found in make.ranges] == [(True, 0), (False, 0)]
     assert recorded.open == []
 
 
 # ---- the same object again ----
 
 
-def test_one_object_may_be_inside_of_itself(engine: Any, recorded: Written, make: Callable[[], Any]) -> None:
+def test_one_object_may_be_inside_of_itself(engine: Any, recorded: Written, make: Maker) -> None:
     for _ in range(TIMES):
         entered = make()
-        with entered, entered, entered:
-            pass
         with entered:
-            pass
+            recorded.tick(1)
+            with entered, entered:
+                recorded.tick(2)
+        with entered:
+            recorded.tick(4)
 
-    depths = [found.depth for found in after_warming(recorded)]
-    assert depths == [2, 1, 0, 0] * TIMES
+    assert [(found.depth, found.duration) for found in make.ranges] == [(2, 2), (1, 2), (0, 3), (0, 4)] * TIMES
     assert engine.current_stage() is None
     assert recorded.open == []
 
@@ -245,27 +251,33 @@ def test_one_that_somebody_holds_is_nobody_elses(engine: Any, recorded: Written)
     assert numbers == [*range(5), *range(5), *range(10, 15)] * TIMES
 
 
-def test_recursion_has_a_depth_of_its_own_each(engine: Any, recorded: Written, make: Callable[[], Any]) -> None:
+def test_recursion_has_a_depth_of_its_own_each(engine: Any, recorded: Written, make: Maker) -> None:
     def inside(more: int) -> None:
         with make():
+            recorded.tick(1)
             if more:
                 inside(more - 1)
 
-    for _ in range(TIMES):
-        inside(20)
+    for _ in range(2):
+        inside(300)
 
-    assert [found.depth for found in after_warming(recorded)] == [*range(20, -1, -1)] * TIMES
+    assert [found.duration for found in make.ranges] == 2 * [*range(1, 302)]
+    assert [found.depth for found in make.ranges] == 2 * [min(level, 255) for level in range(300, -1, -1)]
 
 
-def test_an_exit_without_an_entry_is_a_fault(engine: Any, recorded: Written, make: Callable[[], Any]) -> None:
+def test_each_exit_without_an_entry_is_one_fault(engine: Any, recorded: Written, make: Maker) -> None:
     faults = engine.counters()["faults"]
     once = make()
     with once:
         pass
     once.__exit__(None, None, None)
+    once.__exit__(ValueError, ValueError(), None)
+    make().__exit__(None, None, None)
+    with once:
+        pass
 
-    assert engine.counters()["faults"] == faults + 1
-    assert len(after_warming(recorded)) == 1
+    assert engine.counters()["faults"] == faults + 3
+    assert len(make.ranges) == 2
 
 
 # ---- attributes ----
@@ -339,13 +351,18 @@ def replace(values: dict[str, Any], others: dict[str, Any]) -> None:
 # ---- what happens in the middle ----
 
 
-def test_a_rotation_in_the_middle_loses_nothing(engine: Any, recorded: Written, make: Callable[[], Any]) -> None:
+def test_a_rotation_in_the_middle_loses_nothing(engine: Any, recorded: Written, make: Maker) -> None:
     with make():
+        pass
+    with make():
+        recorded.tick(10)
         engine.rotate()
         (opened,) = recorded.open
+        recorded.tick(5)
 
     (found,) = [found for bank in recorded.banks[1:] for found in read_bank(bank)]
     assert (opened.name, opened.stage) == (found.name, found.stage)
+    assert (found.start, found.duration) == (1_000_000, 15)
     assert (found.error, found.attributes) == (False, recorded.ranges[0].attributes)
 
 
@@ -369,20 +386,19 @@ def test_a_rotation_in_the_middle_of_the_end_is_no_failure(
     assert [found.attributes for found in recorded.ranges] == [values] * 2 * (TIMES + 1)
 
 
-def test_a_step_in_the_middle_is_that_of_the_next(engine: Any, recorded: Written, make: Callable[[], Any]) -> None:
+def test_a_step_in_the_middle_is_that_of_the_next(engine: Any, recorded: Written, make: Maker) -> None:
     engine.step(1)
     with make():
         engine.step(2)
     with make():
         pass
 
-    assert [found.step for found in after_warming(recorded)] == [1, 2]
+    assert [found.step for found in make.ranges] == [1, 2]
 
 
-def test_switched_off_in_the_middle_it_is_written_all_the_same(
-    engine: Any, recorded: Written, make: Callable[[], Any]
-) -> None:
+def test_switched_off_in_the_middle_it_is_written_all_the_same(engine: Any, recorded: Written, make: Maker) -> None:
     with make():
+        recorded.tick(7)
         engine.set_recording(False)
     with make():
         pass
@@ -390,25 +406,28 @@ def test_switched_off_in_the_middle_it_is_written_all_the_same(
     with make():
         pass
 
-    assert len(after_warming(recorded)) == 2
+    assert [found.duration for found in make.ranges] == [7, 0]
     assert engine.current_stage() is None
+    assert recorded.open == []
 
 
-def test_detached_in_the_middle_it_writes_nothing(engine: Any, recorded: Written, make: Callable[[], Any]) -> None:
-    before = engine.current_stage()
-    with make():
+def test_detached_in_the_middle_it_writes_nothing(engine: Any, recorded: Written, make: Maker) -> None:
+    with make(), make():
         engine.detach()
+        before = bytes(recorded.view)
+    with make():
         again = Written(engine)
     with make():
         pass
 
+    assert bytes(recorded.view) == before
     assert len(again.ranges) == 1
-    assert engine.current_stage() == before is None
+    assert engine.current_stage() is None
     assert again.open == []
 
 
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
-def test_a_fork_in_the_middle_is_the_parents(engine: Any, recorded: Written, make: Callable[[], Any]) -> None:
+def test_a_fork_in_the_middle_is_the_parents(engine: Any, recorded: Written, make: Maker) -> None:
     entered = make()
     entered.__enter__()
 
@@ -417,15 +436,15 @@ def test_a_fork_in_the_middle_is_the_parents(engine: Any, recorded: Written, mak
         entered.__exit__(None, None, None)
         own = Written(engine)
         warm(make)
-        stages = [found.stage for found in own.ranges]
-        is_own = bytes(recorded.view) == before and len(own.ranges) == TIMES and own.open == []
-        return is_own and stages == [found.stage for found in recorded.ranges] and engine.current_stage() is None
+        whose = [(found.stage, found.thread) for found in own.ranges]
+        is_own = bytes(recorded.view) == before and whose == [(make.stage, os.getpid())] * TIMES and own.open == []
+        return is_own and engine.current_stage() is None
 
     silent = in_child(child)
     entered.__exit__(None, None, None)
 
     assert silent
-    assert len(after_warming(recorded)) == 1
+    assert len(make.ranges) == 1
 
 
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
@@ -461,7 +480,7 @@ def test_a_fork_in_the_middle_of_a_body_is_the_parents(engine: Any, recorded: Wr
 
 
 def test_what_is_open_is_in_its_slot_for_who_finds_the_file_after_a_kill(
-    engine: Any, recorded: Written, make: Callable[[], Any]
+    engine: Any, recorded: Written, make: Maker
 ) -> None:
     seen: list[Any] = []
 

@@ -28,17 +28,22 @@ RESULTS = [None, 7, (), (1, 2), ValueError("value"), StopIteration(3), StopItera
 
 @pytest.mark.parametrize("result", RESULTS, ids=repr)
 def test_a_return_value_of_any_kind_comes_through_yield_from(engine: Any, recorded: Written, result: Any) -> None:
+    """And what is sent, the other way."""
+
     def body() -> Any:
-        yield 1
+        got.append((yield 1))
         return result
 
     def outer() -> Any:
-        returned.append((yield from driven(engine, body())))
+        got.append((yield from driven(engine, body())))
 
-    returned: list[Any] = []
-    list(outer())
+    got: list[Any] = []
+    running = outer()
+    assert next(running) == 1
+    with pytest.raises(StopIteration):
+        running.send("sent")
 
-    assert returned[0] is result
+    assert got[0] == "sent" and got[1] is result
     assert recorded.one("body").error is False
 
 
@@ -263,27 +268,6 @@ def test_nested_driven_bodies_are_suspended_together(engine: Any, recorded: Writ
     assert (caller.name, caller.depth) == ("caller", 0)
     assert (inner_range.depth, inner_range.busy, inner_range.duration) == (1, 3, 1003)
     assert (outer_range.depth, outer_range.busy, outer_range.duration) == (0, 33, 1033)
-
-
-def test_tasks_with_driven_bodies_do_not_enclose_each_other(engine: Any, recorded: Written) -> None:
-    async def body(number: int) -> int:
-        with engine.mstx_range(f"inside {number}"):
-            for _ in range(3):
-                recorded.tick(1)
-                await asyncio.sleep(0)
-        return number
-
-    async def task(number: int) -> int:
-        result: int = await driven(engine, body(number), f"driven {number}")
-        return result
-
-    async def main() -> list[int]:
-        return await asyncio.gather(*[task(number) for number in range(4)])
-
-    assert asyncio.run(main()) == [0, 1, 2, 3]
-    assert {(found.name[:6], found.depth) for found in recorded.ranges} == {("driven", 0), ("inside", 1)}
-    assert [found.busy for found in recorded.ranges if found.name.startswith("driven")] == [3] * 4
-    assert recorded.open == []
 
 
 @pytest.mark.parametrize("where", ["sleep", "before"])

@@ -322,29 +322,6 @@ def test_a_range_thrown_away_in_several_entries_ends_them_all(engine: Any, recor
     assert recorded.open == []
 
 
-def test_a_stage_thrown_away_is_not_current_any_more(engine: Any, recorded: Written) -> None:
-    lost = engine.stage("s")
-    lost.__enter__()
-    del lost
-    gc.collect()
-
-    assert engine.current_stage() is None
-
-
-def test_each_exit_without_entry_is_one_fault(engine: Any, recorded: Written) -> None:
-    once = engine.mstx_range("x", n=1)
-    with once:
-        pass
-    once.__exit__(None, None, None)
-    once.__exit__(ValueError, ValueError(), None)
-    engine.mstx_range("never entered").__exit__(None, None, None)
-    with once:
-        pass
-
-    assert recorded.names == ["x", "x"]
-    assert engine.counters()["faults"] == 3
-
-
 def test_others_may_record_while_a_wrong_step_is_told(engine: Any, recorded: Written) -> None:
     """Whoever logs it may wait for one that is inside of a range of its own."""
     ended: list[bool] = []
@@ -397,28 +374,6 @@ def test_too_many_arguments_are_a_type_error(engine: Any, recorded: Written) -> 
             wrong()
 
     assert recorded.ranges == recorded.marks == []
-
-
-NAMES = ["", "a\nb\r\t", "a\0b", "\ud800\udfff", "é" * 100, LyingText("subclass"), 7, None, b"bytes", 1.5, object, ()]
-
-
-@pytest.mark.parametrize("name", NAMES, ids=lambda name: repr(name)[:20])
-@pytest.mark.parametrize("is_heard", [True, False])
-def test_a_name_of_any_kind_names_mark_domain_and_driven_body(
-    engine: Any, recorded: Written, name: Any, is_heard: bool
-) -> None:
-    if is_heard:
-        engine.set_sink(0, lambda message, domain: message, lambda token, domain: None)
-    with engine.mstx_range("x", domain=name):
-        engine.mark(name)
-    list(engine.driven(engine.intern(name), (number for number in [1])))
-
-    kind = f"<{type(name).__name__}>"
-    text = str.__str__(name).encode("utf-8", "backslashreplace").decode() if isinstance(name, str) else kind
-    assert [found.name for found in recorded.marks] == [text]
-    assert recorded.one("x").domain == ("default" if name is None else text)
-    assert recorded.ranges[-1].name == text
-    assert engine.counters()["faults"] == 0
 
 
 def test_a_name_of_10_mb_costs_its_digest(engine: Any, recorded: Written) -> None:

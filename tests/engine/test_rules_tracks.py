@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import contextvars
 import gc
 import threading
 from collections import Counter, defaultdict
 from typing import Any
 
-import pytest
 from builders.fresh_engine import run_fresh
 from builders.threads import elsewhere, on_threads
 from builders.written_banks import Written, WrittenRange
@@ -165,25 +163,6 @@ def test_a_range_begun_in_one_task_and_ended_in_another_stays_on_its_track(engin
     assert recorded.one("moved").track != recorded.one("own").track
     assert recorded.open == []
     assert engine.counters()["open"] == 0
-
-
-def test_a_copied_context_that_runs_inside_a_range_has_a_track_of_its_own(engine: Any, recorded: Written) -> None:
-    """A task that is stepped from inside another's range, as eager task factories do, is not inside of it."""
-
-    async def stepped() -> None:
-        with engine.mstx_range("stepped"):
-            recorded.tick(1)
-
-    async def main() -> None:
-        with engine.mstx_range("around"):
-            running = stepped()
-            with pytest.raises(StopIteration):
-                contextvars.copy_context().run(running.send, None)
-
-    asyncio.run(main())
-
-    assert recorded.one("stepped").depth == 0
-    assert recorded.one("stepped").track != recorded.one("around").track
 
 
 def test_a_track_is_of_the_thread_that_uses_it_now(engine: Any, recorded: Written) -> None:

@@ -8,8 +8,6 @@ import pytest
 from builders.live_tools import Mstx, Sink
 from builders.written_banks import Written
 
-from mstxkit import faults
-
 
 @pytest.fixture
 def tool(engine: Any) -> Sink:
@@ -120,20 +118,6 @@ def test_ranges_that_cross_a_switch_stay_balanced(engine: Any, recorded: Written
     assert recorded.names[3:] == ["after", "of the second", "during", "before"]
 
 
-def test_recording_goes_on_and_off_under_a_sink(engine: Any, recorded: Written) -> None:
-    tool = Sink().on(engine)
-    with engine.mstx_range("recorded"):
-        engine.set_recording(False)
-        with engine.mstx_range("told only"):
-            engine.set_recording(True)
-        with engine.mstx_range("recorded too"):
-            pass
-
-    assert recorded.names == ["recorded too", "recorded"]
-    assert [call[1] for call in tool.told if call[0] == "begin"] == ["recorded", "told only", "recorded too"]
-    assert sum(call[0] == "end" for call in tool.told) == 3
-
-
 def test_a_stage_is_current_also_where_only_a_sink_listens(engine: Any, tool: Sink) -> None:
     with engine.stage("s"):
         inside = engine.current_stage()
@@ -146,23 +130,6 @@ def test_a_body_that_raises_is_ended_in_the_sink(engine: Any, tool: Sink) -> Non
         raise KeyError
 
     assert tool.told[-1] == ("end", 1, "default")
-
-
-def failing(*arguments: Any) -> Any:
-    raise OSError("the tool failed")
-
-
-def test_a_hook_that_fails_does_not_reach_the_program(engine: Any, recorded: Written) -> None:
-    from mstxkit.host import names
-
-    engine.set_hooks(failing, failing, failing, failing)
-    with engine.mstx_range("a name never seen before this test", key="text"), engine.stage("nor this stage"):
-        engine.mark("nor this mark")
-    engine.set_hooks(names.describe, names.utf8, faults.note, failing)
-    with engine.mstx_range("afterwards"):
-        pass
-
-    assert recorded.names[-1] == "afterwards"
 
 
 def test_mstx_is_called_by_its_addresses(engine: Any) -> None:

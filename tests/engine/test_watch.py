@@ -109,15 +109,6 @@ def test_while_it_watches_it_is_on_and_nothing_is_written(engine: Any, watcher: 
     assert watcher.ends == [("only watched", False)]
 
 
-def test_what_began_before_it_watched_is_not_told(engine: Any, recorded: Written, watcher: Watcher) -> None:
-    engine.watch(False)
-    with engine.stage("before"):
-        engine.watch(True)
-
-    assert watcher.told == []
-    assert recorded.names == ["before"]
-
-
 def test_what_was_told_of_its_begin_is_told_of_its_end_whatever_is_on_by_then(engine: Any, recorded: Written) -> None:
     watcher = Watcher(engine).set()
     with engine.stage("told"):
@@ -129,22 +120,6 @@ def test_what_was_told_of_its_begin_is_told_of_its_end_whatever_is_on_by_then(en
     watcher.clear()
 
     assert watcher.told == [("entered", "told", False), ("left", "told", False)]
-
-
-def test_switched_on_and_off_each_call_is_told_or_not_and_all_are_recorded(
-    engine: Any, recorded: Written, watcher: Watcher
-) -> None:
-    """By name and by a wrapper."""
-    site = marked(engine, "on and off")
-    for turn in range(40):
-        engine.watch(turn % 4 == 0)
-        once(engine, site)
-        with engine.mstx_range("on and off"):
-            pass
-
-    assert watcher.entries == [("on and off", False)] * 20
-    assert watcher.ends == [("on and off", False)] * 20
-    assert recorded.names == ["on and off"] * 80
 
 
 def test_other_ranges_are_recorded_alike_while_it_watches(engine: Any, recorded: Written, watcher: Watcher) -> None:

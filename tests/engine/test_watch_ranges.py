@@ -349,13 +349,6 @@ def test_a_closed_generator_has_not_failed(engine: Any, watcher: Watcher) -> Non
 # ---- the life of a range ----
 
 
-def test_stages_may_nest_in_themselves(engine: Any, recorded: Written, watcher: Watcher) -> None:
-    with engine.stage("s"), engine.stage("s"):
-        pass
-
-    assert watcher.told == [("entered", "s", False)] * 2 + [("left", "s", False)] * 2
-
-
 def test_an_object_entered_while_open_is_told_each_time(engine: Any, recorded: Written, watcher: Watcher) -> None:
     again = engine.stage("again", key=1)
     with pytest.raises(Mine), again:
@@ -376,16 +369,6 @@ def test_an_object_is_told_anew_each_time_it_is_entered(engine: Any, recorded: W
             pass
 
     assert watcher.told == [("entered", "again", False), ("left", "again", False)] * 2
-
-
-def test_a_range_ended_before_what_it_holds_is_told_then(engine: Any, recorded: Written, watcher: Watcher) -> None:
-    outer, inner = engine.stage("outer"), engine.stage("inner")
-    outer.__enter__()
-    inner.__enter__()
-    outer.__exit__(None, None, None)
-    inner.__exit__(None, None, None)
-
-    assert watcher.ends == [("outer", False), ("inner", False)]
 
 
 def test_a_range_thrown_away_while_open_has_failed(engine: Any, recorded: Written, watcher: Watcher) -> None:

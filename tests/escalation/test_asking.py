@@ -68,16 +68,6 @@ def test_of_two_roles_with_the_same_ranks_the_one_that_is_asked_answers(tmp_path
         adopt.collect(run)
 
 
-def test_what_is_asked_for_lies_in_the_control_folder(run: Path) -> None:
-    request = asking.ask(run, RIGHT)
-
-    assert fate.asked(control(run)) == [Asked(request)]
-
-
-def test_an_alias_of_a_stage_is_that_stage(run: Path) -> None:
-    assert asking.ask(run, {"stage": "update_actor", "ranks": "all"}).stages == ("actor_update",)
-
-
 @pytest.mark.parametrize(
     ("wrong", "told"),
     [
@@ -162,13 +152,6 @@ def test_nothing_is_written_into_a_folder_that_is_no_run(tmp_path: Path) -> None
         asking.cancel(tmp_path, "0")
 
     assert os.listdir(tmp_path) == []
-
-
-def test_the_same_id_twice_is_one_request(run: Path) -> None:
-    first, second = (asking.ask(run, {**RIGHT, "occasion": "step 3", "reason": why}) for why in "ab")
-
-    assert first.id == second.id
-    assert ids(run) == [first.id]
 
 
 def test_many_threads_that_ask_for_the_same_leave_one_request(run: Path) -> None:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import errno
 import os
-import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Iterator
 
 import pytest
-from builders.escalated_run import control, empty_run, run_of, say
+from builders import lives
+from builders.escalated_run import control, empty_run, run_of
 from builders.peers import MakePeer, make_peer  # noqa: F401
 from builders.run_files import BankFiles, ProcessFiles
 
@@ -79,23 +79,6 @@ def test_every_argument_reaches_the_request(captured: Path) -> None:
     assert (request.sample, request.limits, request.reason) == (("decode_step", 10, 2), (5.0, 1 << 20), "slow tail")
 
 
-def test_options_lie_over_the_preset(captured: Path) -> None:
-    request = mstxkit.escalate("actor_update", preset="kernels", options={"level": 1, "memory": True})
-
-    assert (request.preset, request.options) == ("kernels", (("level", "level1"), ("memory", True)))
-    assert filed(captured) == [request]
-
-
-def test_groups_mean_the_ranks_that_have_said_so(tmp_path: Path) -> None:
-    run = empty_run(tmp_path / "run")
-    for rank in range(4):
-        say(run, rank, groups={"dp": (rank // 2, 2)})
-    request = mstxkit.escalate("actor_update", ranks="dp:0", run=run)
-
-    (asked,) = fate.asked(control(run))
-    assert (request.ranks, asked.request.ranks, asked.suspects) == ("dp:0", "dp:0", (0, 1))
-
-
 def test_a_rank_may_be_a_number_of_any_kind(captured: Path) -> None:
     numpy = pytest.importorskip("numpy")
 
@@ -125,17 +108,9 @@ def test_a_call_in_another_step_is_another_request(captured: Path) -> None:
         ({"ranks": "everybody"}, "all, suspect+peer"),
         ({"ranks": 1.5}, "no rank of this run"),
         ({"ranks": "dp:0"}, "no process of the run that could say so has spoken yet"),
-        ({"ranks": "dp:x"}, "'x' is no number of a rank or group"),
         ({"options": {"levle": 1}}, "did you mean level"),
-        ({"options": [1]}, "must be an object"),
         ({"preset": "kernels", "options": {"shapes": True}}, "they need the activity cpu"),
-        ({"steps": 0}, "a whole number from 1"),
-        ({"steps": 2, "occurrences": 2}, "give one of them"),
-        ({"preset": "huge"}, "full"),
-        ({"sample": "micro_batch"}, "must be an object"),
         ({"sample": {"per": "batch"}}, "micro_batch"),
-        ({"limit_s": -1}, "above 0"),
-        ({"limit_bytes": 1.5}, "a whole number"),
         ({"reason": "a\nb"}, "printable"),
     ],
 )
@@ -220,13 +195,6 @@ def test_a_run_named_by_the_caller_comes_first(captured: Path, tmp_path: Path) -
     assert [one.request for one in fate.asked(control(other))] == [request]
 
 
-def test_a_run_in_which_nobody_listens_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="listens yet"):
-        mstxkit.escalate("actor_update", run=empty_run(tmp_path / "run"))
-    with pytest.raises(ConfigError, match="no such folder"):
-        mstxkit.escalate("actor_update", run=tmp_path / "nowhere")
-
-
 def test_a_worker_of_ray_without_a_rank_has_to_say_which_it_is(captured: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(identity, "_learnt", {})
     monkeypatch.setitem(sys.modules, "ray", SimpleNamespace(is_initialized=lambda: True))
@@ -281,21 +249,10 @@ def test_a_frozen_program_is_not_started_again_to_find_suspects(
         mstxkit.escalate("actor_update", ranks="suspect+peer", run=run)
 
 
-def test_without_suspects_it_says_so(tmp_path: Path) -> None:
-    pytest.importorskip("polars")
-    run = run_of(tmp_path / "run")
-
-    with pytest.raises(ConfigError, match="nobody can be suspected"):
-        mstxkit.escalate("actor_update", ranks="suspect+peer", run=run)
-
-
 def test_switched_off_it_asks_for_nothing_and_does_not_fail(run: Path) -> None:
-    script = (
-        "import mstxkit\n"
-        "print(mstxkit.escalate('whatever', run='/nowhere').stages, mstxkit.escalate('x', ranks='all').ranks)\n"
-    )
-    environment = {**os.environ, "MSTXKIT_OFF": "1", "PYTHONPATH": str(Path(__file__).resolve().parents[2])}
+    program = """
+        import mstxkit
+        print(mstxkit.escalate("whatever", run="/nowhere").stages, mstxkit.escalate("x", ranks="all").ranks)
+    """
 
-    told = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True, timeout=60)
-
-    assert told.stdout == "('whatever',) all\n", told.stderr
+    assert lives.run(program, MSTXKIT_OFF="1") == "('whatever',) all\n"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import json
 import os
-import stat
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +15,6 @@ from mstxkit.host import folders
 from mstxkit.store import documents, run_file
 
 
-def mode(path: Path) -> int:
-    return stat.S_IMODE(path.lstat().st_mode)
-
-
 def test_a_run_folder_is_made_once_and_keeps_its_id(tmp_path: Path) -> None:
     folder, run_id = run_file.open_run_folder(tmp_path / "run")
     again = run_file.open_run_folder(tmp_path / "run")
@@ -27,12 +22,6 @@ def test_a_run_folder_is_made_once_and_keeps_its_id(tmp_path: Path) -> None:
     assert again == (folder, run_id)
     assert run_file.is_run_id(run_id)
     assert json.loads((folder / "run.json").read_text()).keys() == {"format", "run", "created_ns"}
-
-
-def test_two_run_folders_have_two_ids(tmp_path: Path) -> None:
-    ids = {run_file.open_run_folder(tmp_path / name)[1] for name in "ab"}
-
-    assert len(ids) == 2
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"run": 7}', '{"run": "../../etc"}', '{"run": "' + "A" * 32 + '"}'])
@@ -87,28 +76,12 @@ def test_a_folder_of_somebody_else_is_refused(tmp_path: Path) -> None:
         os.chown(tmp_path, os.geteuid(), os.getegid())
 
 
-def test_a_link_is_no_folder_of_ours(tmp_path: Path) -> None:
-    (tmp_path / "link").symlink_to(tmp_path)
-    with pytest.raises(CaptureError, match="is a symbolic link"):
-        folders.make_folder(tmp_path / "link")
-
-
 def test_a_link_that_leads_nowhere_is_no_folder_of_ours(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(tmp_path / "nowhere")
     with pytest.raises(CaptureError, match="is a symbolic link"):
         folders.make_folder(tmp_path / "link")
 
     assert not (tmp_path / "nowhere").exists()
-
-
-def test_a_file_is_written_for_this_user_and_group_whatever_the_umask(tmp_path: Path) -> None:
-    before = os.umask(0)
-    try:
-        documents.write_file(tmp_path / "file", b"content")
-    finally:
-        os.umask(before)
-
-    assert mode(tmp_path / "file") == 0o640
 
 
 def test_a_link_is_not_written_through(tmp_path: Path) -> None:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import copy
 import inspect
 import pickle
-from contextlib import AsyncExitStack, ExitStack, suppress
+from contextlib import suppress
 from typing import Any, Callable
 
 import pytest
@@ -52,46 +51,6 @@ def test_five_calls_after_one_that_raised_are_all_recorded() -> None:
                 pass
 
     assert len([r for r in got.ranges if r.name == "later"]) == 5
-
-
-def test_a_cancelled_task_ends_its_range_with_error() -> None:
-    async def main() -> None:
-        inside = asyncio.Event()
-
-        async def wait_for_ever() -> None:
-            async with mstx_range("cancelled"):
-                inside.set()
-                await asyncio.Event().wait()
-
-        task = asyncio.ensure_future(wait_for_ever())
-        await inside.wait()
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-
-    with captured() as got:
-        asyncio.run(main())
-
-    assert one(got, "cancelled").error
-
-
-def test_exit_stacks_end_ranges_in_reverse_order() -> None:
-    async def main() -> None:
-        async with AsyncExitStack() as stack:
-            stack.enter_context(mstx_range("async outer"))
-            await stack.enter_async_context(mstx_range("async inner"))
-
-    with captured() as got:
-        with ExitStack() as stack:
-            stack.enter_context(mstx_range("outer"))
-            stack.enter_context(mstx_range("inner"))
-        asyncio.run(main())
-
-    assert encloses(one(got, "outer"), one(got, "inner"))
-    assert encloses(one(got, "async outer"), one(got, "async inner"))
-    assert {(r.name, r.depth) for r in got.ranges} == {
-        ("outer", 0), ("inner", 1), ("async outer", 0), ("async inner", 1)
-    }  # fmt: skip
 
 
 def test_an_object_entered_twice_is_two_ranges_and_leaks_neither() -> None:
@@ -144,17 +103,6 @@ def test_one_object_as_decorator_of_two_functions_ranges_both() -> None:
     assert answers == ("first", "second")
     assert (first.__name__, second.__name__) == ("first", "second")
     assert [r.name for r in got.ranges] == ["shared", "shared"]
-
-
-def test_domain_and_stage_travel_with_the_range() -> None:
-    with captured() as got:
-        with mstx_range("compute", stage="actor_update", domain="train"):
-            with mstx_range("inner"):
-                inside = current_stage()
-
-    assert inside == "actor_update"
-    assert (one(got, "compute").stage, one(got, "compute").domain) == ("actor_update", "train")
-    assert (one(got, "inner").stage, one(got, "inner").domain) == ("actor_update", "default")
 
 
 def test_the_marking_names_are_the_engines_own() -> None:

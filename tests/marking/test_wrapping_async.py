@@ -95,33 +95,6 @@ def test_a_coroutine_that_raises_or_is_cancelled_ends_with_error() -> None:
     assert [(r.name, r.error) for r in got.ranges] == [("raises", True), ("cancelled", True)]
 
 
-def test_a_task_beside_a_suspended_coroutine_is_not_inside_it() -> None:
-    seen = []
-
-    @mstx_timer("held", stage="held stage")
-    async def held(inside: asyncio.Event, leave: asyncio.Event) -> None:
-        inside.set()
-        await leave.wait()
-        seen.append(current_stage())
-
-    async def main() -> None:
-        inside, leave = asyncio.Event(), asyncio.Event()
-        task = asyncio.ensure_future(held(inside, leave))
-        await inside.wait()
-        seen.append(current_stage())
-        with mstx_range("beside"):
-            pass
-        leave.set()
-        await task
-
-    with captured() as got:
-        asyncio.run(main())
-
-    beside = next(r for r in got.ranges if r.name == "beside")
-    assert seen == [None, "held stage"]
-    assert (beside.depth, beside.stage) == (0, None)
-
-
 def test_a_coroutine_never_awaited_is_no_range() -> None:
     with captured() as got:
         coroutine = mstx_timer("never")(plain_coroutine)(1)
@@ -175,17 +148,6 @@ def test_a_generator_based_coroutine_stays_awaitable() -> None:
     assert only(got).name == "legacy"
 
 
-def test_a_generator_hands_on_what_is_sent_yielded_and_returned() -> None:
-    running = mstx_timer("generator")(plain_generator)(1)
-    with captured() as got:
-        first, second = next(running), running.send(4)
-        with pytest.raises(StopIteration) as stopped:
-            running.send(0)
-
-    assert (first, second, stopped.value.value) == (1, 5, 5)
-    assert not only(got).error
-
-
 def test_a_generator_is_timed_from_its_first_resume() -> None:
     with captured() as got:
         running = mstx_timer("generator")(plain_generator)(1)
@@ -196,39 +158,6 @@ def test_a_generator_is_timed_from_its_first_resume() -> None:
 
     before, generator = got.ranges
     assert generator.start_ns >= before.start_ns + before.duration_ns
-
-
-def test_a_suspended_generator_is_not_the_parent_of_what_its_caller_does() -> None:
-    with captured() as got:
-        running = mstx_timer("generator")(plain_generator)(1)
-        next(running)
-        with mstx_range("the callers own"):
-            pass
-        running.close()
-
-    own, generator = got.ranges
-    assert (own.name, own.depth) == ("the callers own", 0)
-    assert generator.start_ns <= own.start_ns
-    assert generator.start_ns + generator.duration_ns >= own.start_ns + own.duration_ns
-
-
-def test_a_generator_closed_early_ends_without_error_and_cleans_up() -> None:
-    cleaned = []
-
-    @mstx_timer("closed")
-    def numbers() -> Any:
-        try:
-            yield 1
-        finally:
-            cleaned.append(True)
-
-    with captured() as got:
-        for _ in numbers():
-            break
-        gc.collect()
-
-    assert cleaned == [True]
-    assert not only(got).error
 
 
 def test_a_generator_thrown_into_may_catch_it_or_end_with_error() -> None:

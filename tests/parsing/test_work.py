@@ -111,23 +111,6 @@ def test_a_profile_that_takes_too_long_is_stopped_with_all_that_it_started(bench
         assert until(lambda: is_gone(int((raw / "child").read_text() or 1 << 22)))
 
 
-def test_an_interrupt_ends_all_and_leaves_them_to_be_parsed_anew(bench: Bench, locked: int) -> None:
-    raws = [bench.profile("hangs", rank=rank) for rank in (0, 1)]
-    going = work.parse(bench.run, ready(bench), plan(bench), locked)
-    begun = [next(going), next(going)]
-    until(lambda: all((raw / "child").exists() for raw in raws))
-
-    going.close()
-
-    assert [known.state for _, known in begun] == ["parsing", "parsing"]
-    assert {record.read(one.record_file).state for one, _ in begun} == {"interrupted"}  # type: ignore[union-attr]
-    assert all(until(lambda raw=raw: is_gone(int((raw / "child").read_text()))) for raw in raws)
-    for raw in raws:
-        (raw / "how").write_text("is well")
-    assert {one.state for one in parsed(bench, plan(bench), locked).values()} == {"parsed"}
-    assert [call["left"] for raw in raws for call in calls(raw)] == [False] * 4, "half a parse was left in the way"
-
-
 def test_leftovers_of_msprof_are_removed_and_raw_data_are_not(bench: Bench, locked: int) -> None:
     raw = bench.profile()
     prof = next(raw.glob("PROF_*"))
@@ -214,13 +197,6 @@ def test_an_older_analyse_gets_the_options_that_it_has(bench: Bench, locked: int
     assert parsed(bench, plan(bench), locked)["is well"].state == "parsed"
     (raw.parent / "analysis.json").unlink()
     assert "has no export_type" in parsed(bench, plan(bench, export="db"), locked)["is well"].error
-
-
-def test_one_command_at_a_time_has_a_run(bench: Bench, locked: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lock, "_DYING_S", 0.0)
-
-    with pytest.raises(MstxkitError, match=f"another .* works on this run .process {os.getpid()} on .*wait until"):
-        lock.take(bench.run / "profiles")
 
 
 def test_a_lock_file_that_says_nonsense_is_still_a_lock(

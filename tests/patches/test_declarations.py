@@ -41,6 +41,14 @@ def test_the_recorded_versions_are_those_that_the_targets_were_read_from(framewo
     assert recorded_surfaces.versions(framework) == RECORDED[framework]
 
 
+@pytest.mark.parametrize("framework", ["mindspeed_llm", "mindspeed_rl", "openrlhf"])
+def test_every_target_is_in_a_recorded_version(framework: str) -> None:
+    targets = registry.load(framework).targets
+    found = {target.path for _, target, _ in recorded_surfaces.holders(targets, framework)}
+
+    assert {target.path for target in targets} - found == set()
+
+
 @pytest.mark.parametrize("framework", RECORDED)
 def test_every_expression_fits_the_function_in_every_version_that_holds_it(framework: str) -> None:
     for _, target, function in recorded_surfaces.holders(registry.load(framework).targets, framework):

@@ -115,15 +115,6 @@ def test_an_async_generator_stays_one(acme: Any, install: Any, when: str) -> Non
     assert inspect.isasyncgenfunction(module.Trainer.astream)
 
 
-def test_a_range_closes_when_the_body_raises(acme: Any, install: Any, when: str) -> None:
-    module, _ = load(acme, install, when, "ACME.trainer:Trainer.update")
-
-    with captured() as recorded, pytest.raises(ValueError, match="no batch"):
-        module.Trainer().update(None)
-
-    assert [(one.name, one.error) for one in recorded.ranges] == [("Trainer.update", True)]
-
-
 def test_a_name_copied_before_patching_is_replaced_too_and_put_back(acme: Any, install: Any, when: str) -> None:
     acme.write("user", "from ACME.trainer import loss as cost\ndef use(b): return cost(b)")
     module, _ = load(acme, install, "after import" if when == "after import" else when, "ACME.trainer:loss")
@@ -170,39 +161,6 @@ def test_aliases_of_a_method_in_its_class_and_derived_ones_are_replaced(acme: An
     registry.remove()
     assert module.Trainer.again is module.Trainer.update is module.Derived.__dict__["borrowed"]
     assert not hasattr(module.Trainer.update, "__wrapped__")
-
-
-def test_what_a_framework_looks_for_is_kept(acme: Any, install: Any, when: str) -> None:
-    module, _ = load(acme, install, when, "ACME.trainer:Trainer.*", "ACME.trainer:loss")
-    acme.write("plain", TRAINER)
-    plain = acme.load("plain")
-
-    for name in ("update", "generate", "stream", "astream", "pure", "make"):
-        ours, theirs = getattr(module.Trainer, name), getattr(plain.Trainer, name)
-        assert inspect.signature(ours) == inspect.signature(theirs)
-        assert inspect.iscoroutinefunction(ours) == inspect.iscoroutinefunction(theirs)
-        assert inspect.isgeneratorfunction(ours) == inspect.isgeneratorfunction(theirs)
-        assert (ours.__name__, ours.__qualname__, ours.__doc__) == (
-            theirs.__name__,
-            theirs.__qualname__,
-            theirs.__doc__,
-        )
-    assert module.Trainer.update.MAGIC == {"dispatch": 3}
-    assert pickle.loads(pickle.dumps(module.loss)) is module.loss
-    assert pickle.loads(pickle.dumps(module.Trainer.update)) is module.Trainer.update
-
-
-def test_undo_restores_every_attribute_by_identity(acme: Any, install: Any) -> None:
-    acme.write("trainer", TRAINER)
-    module = acme.load("trainer")
-    before = {(o, k): v for o in (module, module.Trainer, module.Base, module.Derived) for k, v in vars(o).items()}
-
-    install(acme.patch("ACME.trainer:Trainer.*", "ACME.trainer:*", "ACME.trainer:Trainer.size"))
-    registry.remove()
-
-    after = {(o, k): v for o in (module, module.Trainer, module.Base, module.Derived) for k, v in vars(o).items()}
-    assert after.keys() == before.keys()
-    assert all(after[key] is value for key, value in before.items())
 
 
 def test_an_inherited_method_is_patched_where_it_is_named_and_taken_away_again(acme: Any, install: Any) -> None:
@@ -289,16 +247,6 @@ def test_what_became_a_property_or_async_is_patched_as_what_it_is(acme: Any, ins
     assert names(recorded) == ["T.update", "T.run"]
 
 
-def test_a_framework_that_cannot_be_imported_fails_with_its_own_error(acme: Any, install: Any) -> None:
-    acme.write("trainer", "raise RuntimeError('no driver')")
-    install(acme.patch("ACME.trainer:Trainer.update"))
-
-    with pytest.raises(RuntimeError, match="no driver"):
-        acme.load("trainer")
-
-    assert install()["Trainer.update"].state == "waiting"
-
-
 def test_every_state_that_is_not_applied_has_one_of_the_known_reasons(acme: Any, install: Any) -> None:
     acme.write("trainer", TRAINER)
     targets = [
@@ -319,16 +267,6 @@ def test_every_state_that_is_not_applied_has_one_of_the_known_reasons(acme: Any,
         ("waiting", Reason.NOT_IMPORTED), ("skipped", Reason.NOT_INSTALLED), ("skipped", Reason.SUPERSEDED),
     ]  # fmt: skip
     assert {one.reason for one in states.values()} <= set(REASONS)
-
-
-def test_the_extra_tier_can_be_switched_on_later(acme: Any, install: Any) -> None:
-    acme.write("trainer", TRAINER)
-    module = acme.load("trainer")
-    patch = acme.patch(acme.target("ACME.trainer:Trainer.update", tier="extra"))
-
-    assert install(patch)["Trainer.update"].reason == Reason.DISABLED_TIER
-    assert install(patch, extra=True)["Trainer.update"].state == "applied"
-    assert hasattr(module.Trainer.update, "__wrapped__")
 
 
 def test_a_function_that_has_a_range_already_gets_no_second_one(acme: Any, install: Any) -> None:

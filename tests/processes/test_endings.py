@@ -18,7 +18,6 @@ from builders import lives
 from typer.testing import CliRunner, Result
 
 from mstxkit.cli import application
-from mstxkit.host import life
 
 pytestmark = pytest.mark.days("odd")
 
@@ -202,7 +201,7 @@ def test_the_rank_for_which_a_launcher_ended_the_others_is_named(
         rank = lives.start(ENDED_BY_THEIR_LAUNCHER, run, deed, RANK=str(number), WORLD_SIZE="3", MSTXKIT_HANG_S=watched)
         assert rank.stdout is not None and rank.stdout.read(1) == "."
         # By the first: of a keeper's own death nobody tells but a watchman.
-        assert watched != "0" or lives.wait_until(lambda: is_kept(run))
+        assert watched != "0" or lives.wait_until(lambda: lives.is_kept(run))
         ranks.append(rank)
     assert lives.wait_until(lambda: len(list((run / "live").glob("*.json"))) == 3)
     time.sleep(2.5)  # the keeper watches who is new once a second
@@ -219,11 +218,6 @@ def test_the_rank_for_which_a_launcher_ended_the_others_is_named(
         assert rows[1] == ("ended" if deed == "raises" else "killed", how)
         assert rows[0] == rows[2] == ("left", "with the job")
         assert call("status", run).exit_code == call("report", run).exit_code == 1
-
-
-def is_kept(run: Path) -> bool:
-    """Is there a keeper already?"""
-    return any(life.has_holder(lock) for lock in lives.live_folder(run).glob("keeper-*"))
 
 
 def is_noted(run: Path) -> bool:

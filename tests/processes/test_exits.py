@@ -99,28 +99,6 @@ def test_what_somebody_else_put_in_its_place_stays(run: Path, monkeypatch: pytes
             assert os._exit is theirs
 
 
-def test_a_child_that_was_forked_from_c_speaks_for_nobody(run: Path) -> None:
-    """It has our `os._exit`, and its parent's recorder in memory; its parent goes on and ends in order.
-
-    The GIL is kept over the fork: a thread that took it meanwhile would hold it in the child for ever. And no thread
-    asks for it, as it does after an interval: the child would hand it over, and wait until somebody has taken it.
-    """
-    lives.run(
-        """
-        import ctypes, os, sys, time, mstxkit
-        mstxkit.capture(sys.argv[1])
-        sys.setswitchinterval(60)
-        time.sleep(0.05)
-        if (pid := ctypes.PyDLL(None).fork()) == 0:
-            os._exit(5)
-        assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 5
-        """,
-        run,
-    )
-
-    assert [(row["state"], row["ending"]) for row in lives.processes(run)] == [("ended", None)]
-
-
 def test_a_signal_says_nothing(run: Path) -> None:
     process = lives.start("import sys, mstxkit\nmstxkit.capture(sys.argv[1])\nprint(flush=True)\nsys.stdin.read()", run)
     assert process.stdout is not None

@@ -156,7 +156,7 @@ def test_a_child_forked_from_c_leaves_its_parents_recording_alone(run: Path, lea
     assert found.pop("in the child", 0) <= (0 if engine.NATIVE else 1)
     assert found == {"whole": 1, "afterwards": 1}
     assert not lives.still_open(run)
-    assert [row["state"] for row in lives.processes(run)] == ["ended"]
+    assert [(row["state"], row["ending"]) for row in lives.processes(run)] == [("ended", None)]
 
 
 def test_a_child_forked_from_c_may_capture_and_fork_by_itself(run: Path) -> None:
@@ -203,56 +203,27 @@ def test_a_subprocess_is_recorded_by_way_of_the_environment(run: Path) -> None:
     assert not list((run / "live").iterdir())
 
 
-START_METHODS = """
-    import multiprocessing, sys
-    import mstxkit
+def test_a_child_of_multiprocessing_may_begin_to_capture_itself(run: Path) -> None:
+    lives.run(
+        """
+        import multiprocessing, sys, mstxkit
 
-    def work(name):
-        with mstxkit.mstx_range(name):
-            pass
+        def work(name):
+            mstxkit.capture(sys.argv[1])
+            with mstxkit.mstx_range(name):
+                pass
 
-    if __name__ == "__main__":
-        context = multiprocessing.get_context(sys.argv[2])
-        {before}
-        children = [context.Process(target=work, args=(f"child {{k}}",)) for k in range(2)]
+        context = multiprocessing.get_context("fork")
+        children = [context.Process(target=work, args=(f"child {k}",)) for k in range(2)]
         for child in children:
             child.start()
         for child in children:
             child.join()
         assert [child.exitcode for child in children] == [0, 0]
-        {after}
-"""
-
-
-@pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
-def test_children_of_multiprocessing_are_recorded_and_seal_themselves(run: Path, tmp_path: Path, method: str) -> None:
-    """They leave by os._exit, past atexit."""
-    program = tmp_path / "program.py"
-    program.write_text(
-        lives.PATIENT
-        + lives.dedented(START_METHODS).format(before="started = mstxkit.capture(sys.argv[1])", after="started.stop()")
-    )
-    done = subprocess.run(
-        [sys.executable, str(program), str(run), method], env=lives.environment(), capture_output=True, text=True
+        """,
+        run,
     )
 
-    assert done.returncode == 0, done.stderr
-    assert lives.ended(run) == {"child 0": 1, "child 1": 1}
-    states = Counter(row["state"] for row in lives.processes(run) if row["state"] != "running")
-    assert set(states) == {"ended"} and states["ended"] >= 3
-
-
-def test_a_child_of_multiprocessing_may_begin_to_capture_itself(run: Path, tmp_path: Path) -> None:
-    program = tmp_path / "program.py"
-    text = lives.PATIENT + lives.dedented(START_METHODS).replace(
-        "def work(name):", "def work(name):\n    mstxkit.capture(sys.argv[1])"
-    )
-    program.write_text(text.format(before="pass", after="pass"))
-    done = subprocess.run(
-        [sys.executable, str(program), str(run), "fork"], env=lives.environment(), capture_output=True, text=True
-    )
-
-    assert done.returncode == 0, done.stderr
     assert lives.ended(run) == {"child 0": 1, "child 1": 1}
     assert [row["state"] for row in lives.processes(run)] == ["ended", "ended"]
 

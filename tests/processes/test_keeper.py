@@ -41,11 +41,6 @@ def locks_of(folder: Path) -> list[str]:
     return [path.name for path in folder.glob("keeper-*")]
 
 
-def is_kept(run: Path) -> bool:
-    """Is there a keeper already?"""
-    return any(life.has_holder(lock) for lock in lives.live_folder(run).glob("keeper-*"))
-
-
 def sealed_pids(run: Path) -> set[int]:
     return {int(path.name.rsplit("-", 2)[1]) for path in (run / "sealed").iterdir()}
 
@@ -184,7 +179,7 @@ HOLDS = """
 
 def test_while_another_keeper_lives_nobody_seals_at_the_end(run: Path) -> None:
     keeper = started(run)
-    assert lives.wait_until(lambda: is_kept(run))
+    assert lives.wait_until(lambda: lives.is_kept(run))
     os.kill(keeper.pid, signal.SIGSTOP)
     try:
         killed = started(run)

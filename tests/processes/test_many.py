@@ -15,7 +15,6 @@ from mstxkit import faults
 from mstxkit.engine.choose import engine
 from mstxkit.host import names
 from mstxkit.marking import wrapping
-from mstxkit.recorder import adopt
 
 THREADS, RANGES = 64, 500
 
@@ -116,16 +115,6 @@ def test_what_others_left_is_adopted_by_the_next_start_on_the_host(run: Path) ->
     assert Counter(row["state"] for row in lives.processes(run)) == {"killed": 3, "ended": 1}
     assert lives.ended(run) == {"ended": 3}
     assert lives.still_open(run) == {"open": 3}
-
-
-def test_a_living_process_is_not_adopted(run: Path) -> None:
-    process = lives.start(PROGRAM, run, RANK="3")
-    assert process.stdout is not None and process.stdout.readline() == "ready\n"
-    adopted = adopt.collect(run)
-    lives.killed(process)
-
-    assert adopted == []
-    assert len(adopt.collect(run)) == 1
 
 
 def test_adopters_at_once_share_the_work_and_double_nothing(run: Path) -> None:

@@ -79,6 +79,8 @@ def test_pools_and_plain_children_are_told_apart(run: Path, tmp_path: Path, meth
     ]  # fmt: skip
     assert found[0]["label"] == "rank 0"
     assert found[-1]["label"] == "rank 0 scorer"
+    assert lives.ended(run) == {"reward": 8}
+    assert {row["state"] for row in found if row["part"] in ("trainer", "process 4", "scorer")} == {"ended"}
 
 
 def test_a_child_that_lives_for_a_moment_and_is_killed_is_known(run: Path, tmp_path: Path) -> None:

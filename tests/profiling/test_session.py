@@ -56,9 +56,8 @@ def lock_file(tmp_path: Path, device: int) -> Path:
 
 def test_a_session_records_into_a_folder_of_its_own_in_the_run(run: Run) -> None:
     assert run.begin() is None
-    recorded = run.session.end("the stage ended", [7])
+    recorded = run.end("the stage ended", [7])
 
-    assert recorded is not None
     assert recorded.folder is not None
     assert recorded.folder.parent == run.folder / "profiles" / "actor_update" / "step7" / "rank3"
     assert recorded.folder.name.endswith(f"-{os.getpid()}")
@@ -70,10 +69,9 @@ def test_a_session_records_into_a_folder_of_its_own_in_the_run(run: Run) -> None
 
 def test_its_file_says_all_that_there_is_to_say(run: Run) -> None:
     run.begin(seconds=60.0, bytes=1000)
-    recorded = run.session.end("the stage ended", [7, 8])
+    recorded = run.end("the stage ended", [7, 8])
 
     told = run.told()
-    assert recorded is not None
     costs = [told.pop("start_cost_ns"), told.pop("stop_cost_ns")]
     assert min(costs) > 0
     assert told == {
@@ -99,7 +97,7 @@ def test_while_it_records_its_file_says_so(run: Run, backend: Tried) -> None:
     assert seen == ["recording"]
     assert run.told()["state"] == "recording"
     assert (run.session.is_open, run.session.order) == (True, run.order())
-    run.session.end("", [])
+    run.end()
     assert (run.session.is_open, run.session.order) == (False, None)
 
 
@@ -114,9 +112,8 @@ def test_while_it_records_its_file_says_so(run: Run, backend: Tried) -> None:
 )
 def test_folders_are_named_by_stage_step_and_rank(run: Run, changes: dict[str, Any], below: str) -> None:
     run.begin(**changes)
-    recorded = run.session.end("", [])
+    recorded = run.end()
 
-    assert recorded is not None
     assert recorded.folder is not None
     assert re.fullmatch(below, str(recorded.folder.parent.relative_to(run.folder / "profiles")))
 
@@ -127,9 +124,8 @@ def test_folders_are_named_by_stage_step_and_rank(run: Run, changes: dict[str, A
 )
 def test_no_stage_leads_out_of_the_run(run: Run, stage: str) -> None:
     assert run.begin(stage=stage) is None
-    recorded = run.session.end("", [])
+    recorded = run.end()
 
-    assert recorded is not None
     assert recorded.folder is not None
     assert recorded.folder.resolve().parents[3] == run.folder / "profiles"
     assert run.told()["stage"] == stage
@@ -157,7 +153,7 @@ def test_a_link_in_the_way_is_not_followed(run: Run, tmp_path: Path) -> None:
 
 def test_folders_and_files_are_private(run: Run) -> None:
     run.begin()
-    run.session.end("", [])
+    run.end()
 
     (file,) = run.files()
     assert stat.S_IMODE(file.stat().st_mode) == 0o640
@@ -176,7 +172,7 @@ def test_a_run_folder_that_is_gone_is_not_made_again(run: Run, tmp_path: Path) -
 def test_two_sessions_have_two_folders(run: Run) -> None:
     for _ in range(3):
         run.begin()
-        run.session.end("", [])
+        run.end()
 
     assert len(run.files()) == 3
 
@@ -187,8 +183,7 @@ def test_a_second_session_is_refused_and_the_first_goes_on(run: Run, backend: Tr
     assert run.begin(stage="reward") == "a session of stage actor_update is open in this process already"
     assert Run(run.folder).begin() is not None  # nor by another owner in this process
     assert backend.calls == ["start"]
-    recorded = run.session.end("", [])
-    assert recorded is not None
+    recorded = run.end()
     assert recorded.problems == ()
 
 
@@ -229,7 +224,7 @@ def test_the_device_is_taken_while_it_records_and_named_to_others(run: Run, back
     backend.number = 4
     run.begin()
     during = json.loads(lock_file(tmp_path, 4).read_text())
-    run.session.end("", [])
+    run.end()
 
     assert (during["run"], during["stage"], during["pid"]) == ("a" * 32, "actor_update", os.getpid())
     assert lock_file(tmp_path, 4).read_text() == ""
@@ -241,7 +236,7 @@ def test_the_device_is_the_hosts_own_number(
     backend.number = 1
     monkeypatch.setenv("ASCEND_RT_VISIBLE_DEVICES", "5,6")
     run.begin()
-    run.session.end("", [])
+    run.end()
 
     assert lock_file(tmp_path, 6).exists()
 
@@ -280,17 +275,15 @@ def test_after_a_start_that_raised_the_next_one_records(run: Run, backend: Tried
     backend.fails.clear()
 
     assert run.begin() is None
-    recorded = run.session.end("", [])
-    assert recorded is not None
+    recorded = run.end()
     assert recorded.problems == ()
 
 
 def test_a_stop_that_raises_is_a_problem_and_what_there_is_is_kept(run: Run, backend: Tried) -> None:
     backend.fails["stop"] = RuntimeError("while it wrote")
     run.begin()
-    recorded = run.session.end("the stage raised", [7])
+    recorded = run.end("the stage raised", [7])
 
-    assert recorded is not None
     assert recorded.folder is not None
     assert recorded.problems == ("stop: RuntimeError: while it wrote",)
     told = run.told()
@@ -301,9 +294,8 @@ def test_a_stop_that_raises_is_a_problem_and_what_there_is_is_kept(run: Run, bac
 def test_data_that_lack_what_they_must_hold_are_a_failure(run: Run, backend: Tried) -> None:
     backend.lacks = "it holds no PROF_* folder"
     run.begin()
-    recorded = run.session.end("", [7])
+    recorded = run.end(steps=[7])
 
-    assert recorded is not None
     assert (recorded.folder, recorded.problems) == (None, ("it holds no PROF_* folder",))
     told = run.told()
     assert (told["state"], told["output"], told["steps"]) == ("failed", "host_1_2_tried", [7])
@@ -313,9 +305,8 @@ def test_a_profiler_that_somebody_else_ended_says_so(run: Run, backend: Tried) -
     run.begin()
     assert backend.recorder is not None
     backend.recorder.records = False
-    recorded = run.session.end("", [7])
+    recorded = run.end(steps=[7])
 
-    assert recorded is not None
     assert recorded.problems == ("tried had ended before it was told to: somebody else stopped it",)
     assert run.told()["problems"] == list(recorded.problems)
 
@@ -326,7 +317,7 @@ def test_an_interrupt_goes_on_to_the_program_with_everything_given_back(run: Run
     backend.fails[where] = KeyboardInterrupt()
     with pytest.raises(KeyboardInterrupt):
         run.begin()
-        run.session.end("", [])
+        run.end()
 
     assert not run.session.is_open
     assert run.told()["state"] == "failed"
@@ -334,7 +325,7 @@ def test_an_interrupt_goes_on_to_the_program_with_everything_given_back(run: Run
     assert guard._taken == {}
     backend.fails.clear()
     assert run.begin() is None
-    run.session.end("", [])
+    run.end()
 
 
 @pytest.mark.parametrize("raised", [KeyboardInterrupt(), RuntimeError("a fault of ours")])
@@ -347,8 +338,7 @@ def test_what_goes_wrong_after_the_stop_leaves_no_file_that_says_it_records(
     monkeypatch.setattr("mstxkit.profiling.metadata.complete", complete)
     run.begin()
     try:
-        recorded = run.session.end("", [7])
-        assert recorded is not None
+        recorded = run.end(steps=[7])
         assert recorded.problems == ("the session could not be ended as it should: RuntimeError: a fault of ours",)
     except KeyboardInterrupt:
         pass
@@ -367,8 +357,7 @@ def test_another_thread_ends_nothing_and_is_told_so(run: Run) -> None:
     assert elsewhere[0].folder is None
     assert elsewhere[0].problems == ("not stopped: only the thread that started a session may stop it",)
     assert run.session.is_open
-    recorded = run.session.end("", [])
-    assert recorded is not None
+    recorded = run.end()
     assert recorded.problems == ()
 
 
@@ -382,8 +371,7 @@ def test_a_forked_child_has_no_session_and_may_have_its_own(run: Run, backend: T
         os._exit(0 if has_none and own else 1)
 
     assert os.WEXITSTATUS(os.waitpid(child, 0)[1]) == 0
-    recorded = run.session.end("", [])
-    assert recorded is not None
+    recorded = run.end()
     assert recorded.problems == ()
 
 
@@ -406,9 +394,8 @@ def test_on_a_disk_that_is_full_at_the_end_the_file_says_so_all_the_same(
 ) -> None:
     run.begin()
     monkeypatch.setattr(documents, "replace_file", full)
-    recorded = run.session.end("the stage ended", [7])
+    recorded = run.end("the stage ended", [7])
 
-    assert recorded is not None
     problem = "[Errno 28] No space left on device"
     assert recorded.problems == (
         f"the profiler's metadata could not be completed: {problem}",
@@ -438,9 +425,8 @@ def test_with_little_room_on_the_disk_nothing_begins(
 def test_a_disk_that_fills_is_a_problem_of_the_data(run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     run.begin()
     room(monkeypatch, tmp_path, 1)
-    recorded = run.session.end("", [])
+    recorded = run.end()
 
-    assert recorded is not None
     assert recorded.problems == (f"no room is left on the disk of {run.folder}: what was recorded is cut short",)
     assert run.told()["problems"] == list(recorded.problems)
 
@@ -450,9 +436,8 @@ def test_a_file_system_that_does_not_tell_its_room_is_no_full_one(
 ) -> None:
     room(monkeypatch, tmp_path, 0, all_blocks=0)
     assert run.begin() is None
-    recorded = run.session.end("", [])
+    recorded = run.end()
 
-    assert recorded is not None
     assert recorded.problems == ()
 
 
@@ -478,7 +463,7 @@ def test_bytes_so_far_are_looked_for_at_most_a_fiftieth_of_the_time(
         sizes.append(run.session.bytes_so_far())
         now_ns[0] += 250_000_000
     monkeypatch.undo()
-    run.session.end("", [])
+    run.end()
 
     assert set(sizes) == {5}
     assert len(looks) == 4
@@ -490,7 +475,7 @@ def test_bytes_in_memory_are_unknown_and_their_limit_is_said_not_to_hold(run: Ru
     run.begin(bytes=1000)
 
     assert run.session.bytes_so_far() is None
-    run.session.end("", [])
+    run.end()
     told = run.told()
     assert told["limits"] == {"seconds": None, "bytes": 1000, "bytes_enforceable": False}
     assert told["notes"][1] == ("the limit of 1000 bytes cannot be enforced: tried keeps data in memory until the stop")
@@ -498,7 +483,7 @@ def test_bytes_in_memory_are_unknown_and_their_limit_is_said_not_to_hold(run: Ru
 
 def test_what_goes_beyond_the_limits_is_in_the_file(run: Run, backend: Tried) -> None:
     run.begin(seconds=1e-9, bytes=2)
-    run.session.end("the limit of bytes", [7])
+    run.end("the limit of bytes", [7])
 
     assert run.told()["overshoot"]["bytes"] == 3
     assert run.told()["overshoot"]["seconds"] >= 0
@@ -507,14 +492,14 @@ def test_what_goes_beyond_the_limits_is_in_the_file(run: Run, backend: Tried) ->
 
 def test_without_limits_there_is_no_overshoot(run: Run) -> None:
     run.begin()
-    run.session.end("", [])
+    run.end()
 
     assert run.told()["overshoot"] == {"seconds": None, "bytes": None}
 
 
 def test_a_preset_of_options_has_no_name(run: Run) -> None:
     run.begin(preset=presets.made_preset(None, [("level", "level2")]).preset)
-    run.session.end("", [])
+    run.end()
 
     assert (run.told()["preset"], run.told()["options"]) == (None, {"level": "level2"})
 
@@ -525,7 +510,7 @@ def test_parallel_sizes_that_cannot_be_had_are_left_out(run: Run, monkeypatch: p
 
     monkeypatch.setattr(metadata, "distributed_args", asserts)
     run.begin()
-    run.session.end("", [])
+    run.end()
 
     assert run.told()["distributed_args"] == {"rank": 3, "world_size": 8}
     assert faults.counts == {"session.distributed_args": 1}

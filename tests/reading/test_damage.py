@@ -33,11 +33,6 @@ _settings = settings(
 )
 
 
-@pytest.fixture
-def run(tmp_path: Path) -> Path:
-    return new_run(tmp_path / "run")
-
-
 def small_process(run: Path) -> ProcessFiles:
     process = ProcessFiles(run, anchors=(anchor(0),))
     process.identity = {key: process.identity[key] for key in ("run", "host", "boot", "pid", "start", "rank")}

@@ -37,11 +37,6 @@ ESCALATIONS = [
 ]  # fmt: skip
 
 
-@pytest.fixture
-def run(tmp_path: Path) -> Path:
-    return new_run(tmp_path / "run")
-
-
 def names(path: Path) -> list[str]:
     return open_run(path).ranges()["name"].cast(pl.String).to_list()
 

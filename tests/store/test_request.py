@@ -104,6 +104,7 @@ def test_an_id_is_the_same_in_every_process() -> None:
         ({"options": {"activities": ["gpu"]}}, "options.activities=['gpu']"),
         ({"options": {"domains_exclude": "communication"}}, "options.domains_exclude='communication': must be a list"),
         ({"options": [1]}, "options=[1]: must be an object of level"),
+        ({"sample": "micro_batch"}, "sample='micro_batch': must be an object"),
         ({"sample": {"skip": 1}}, "sample.per: must say what is counted; allowed: micro_batch, mini_batch, decode_st"),
         ({"sample": {"per": "step"}}, "sample.per='step': must say what is counted"),
         ({"sample": {"per": "micro_batch", "record": 0}}, "sample.record=0: must be a whole number from 1"),

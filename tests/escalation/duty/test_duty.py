@@ -221,15 +221,6 @@ def test_nothing_is_watched_but_while_something_is_armed(rank: Rank) -> None:
     assert off == [False, True, False]
 
 
-def test_without_room_in_the_hour_requests_wait(new_rank: NewRank) -> None:
-    rank = new_rank(QUICK._replace(hour_s=0))
-    request = rank.ask(occurrences=1)
-    rank.once(UPDATE)
-
-    last = rank.last(request)
-    assert (last.state, rank.session.did) == ("queued", []) and "in an hour are used up" in last.reason
-
-
 def test_without_room_in_the_run_requests_are_refused(new_rank: NewRank) -> None:
     rank = new_rank(QUICK._replace(run_bytes=100))
     first = rank.ask(occurrences=1, occasion="first")
@@ -245,6 +236,7 @@ def test_without_room_in_the_run_requests_are_refused(new_rank: NewRank) -> None
 def test_after_each_request_that_had_a_session_there_is_a_cooldown(new_rank: NewRank) -> None:
     rank = new_rank(QUICK._replace(cooldown_s=0.2))
     first, second = (rank.ask(occurrences=1, occasion=word) for word in ("first", "second"))
+    assert rank.last(second).state == "queued"
     for _ in range(2):
         rank.once(UPDATE)
     rank.look()

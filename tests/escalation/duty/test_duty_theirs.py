@@ -19,7 +19,7 @@ def begins(who: str = "verl") -> None:
 
 
 def test_what_is_open_on_this_thread_is_ended_first_and_its_request_is_done(rank: Rank) -> None:
-    request = rank.ask(stage=UPDATE)
+    request = rank.ask(stage=UPDATE, steps=3)
     rank.engine.step(1)
     with rank.engine.stage(UPDATE):
         begins()
@@ -55,9 +55,12 @@ def test_a_session_is_not_begun_beside_theirs_but_after_it(rank: Rank, monkeypat
     monkeypatch.setattr(duties.others, "in_the_way", lambda: "")
     rank.engine.step(2)
     rank.once(UPDATE)
+    rank.engine.step(3)
+    done = rank.last(request)
 
     assert (waits.state, waits.reason.split(";")[0]) == ("armed", "waits for verl's profile, step 1")
-    assert rank.session.did == ["+actor_update", "-actor_update"]
+    assert (rank.session.did, done.state) == (["+actor_update", "-actor_update"], "done")
+    assert done.reason == "an occurrence was passed over: verl's profile, step 1 came first"
 
 
 def test_a_request_that_comes_meanwhile_is_queued_and_says_why(rank: Rank, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -55,20 +55,6 @@ def test_an_event_in_the_middle_of_another_takes_none_of_its_actions_away(world:
     assert [type(action).__name__ for action in actions] == ["PauseLight", "StartSession", "Acknowledge"]
 
 
-def test_steps_are_recorded_in_a_row_and_the_end_is_said_with_the_real_window(world: World, rank: Rank) -> None:
-    asked = world.ask(steps=2)
-    for step in (4, 5, 6):
-        rank.advance(step)
-        rank.run("actor_generate")
-        rank.run("actor_update")
-
-    report = rank.last(asked.id)
-
-    assert rank.stages_recorded() == [("actor_update", 4), ("actor_update", 5)]
-    assert (report.state, report.first_step, report.last_step) == ("done", 4, 5)
-    assert (report.recorded, report.recorded_steps, report.bytes) == (2, (4, 5), 200)
-
-
 def test_what_is_heard_inside_a_step_begins_with_the_first_occurrence_of_a_later_one_and_says_so(
     world: World, rank: Rank
 ) -> None:
@@ -156,26 +142,6 @@ def test_where_no_step_is_ever_told_a_step_is_one_occurrence(world: World, rank:
     assert rank.state(asked.id) == "done"
 
 
-def test_a_body_that_raises_closes_the_session(world: World, rank: Rank) -> None:
-    rank.advance(1)
-    asked = world.ask(occurrences=1)
-    rank.run("actor_update", error=True)
-
-    assert rank.backend.open is None
-    assert rank.state(asked.id) == "done"
-    assert rank.last(asked.id).reason == "the stage ended in an error"
-
-
-def test_other_ranks_take_no_notice() -> None:
-    world = World(2)
-    asked = world.ask(ranks=[1])
-    world.ranks[0].run("actor_update")
-
-    assert world.ranks[0].said == []
-    assert world.ranks[1].state(asked.id) == "armed"
-    assert not world.ranks[0].backend.recorded
-
-
 @pytest.mark.parametrize(
     ("given", "suspects", "reason"),
     [
@@ -200,14 +166,6 @@ def test_the_suspect_and_its_peer_are_whom_the_event_names() -> None:
     assert world.ranks[2].state(asked.id) == "armed"
 
 
-def test_a_stage_that_may_end_on_another_thread_is_refused(world: World, rank: Rank) -> None:
-    asked = world.ask()
-    rank.enter("actor_update", may_move=True)
-
-    assert rank.state(asked.id) == "refused"
-    assert rank.backend.open is None
-
-
 def test_a_stage_on_another_thread_neither_begins_a_second_session_nor_ends_this_one(world: World, rank: Rank) -> None:
     world.ask()
     rank.enter("actor_update", thread=1)
@@ -229,62 +187,6 @@ def test_nothing_begins_on_another_thread_while_a_session_is_still_being_stopped
 
     assert [type(action) for action in stops] == [moves.StopSession, moves.Acknowledge]
     assert meanwhile == ()
-
-
-def test_the_same_request_is_never_run_twice_not_even_after_a_restart(world: World, rank: Rank) -> None:
-    rank.advance(1)
-    asked = world.ask(occurrences=1)
-    rank.run("actor_update")
-    rank.kill()
-    rank.restart()
-    world.publish(moves.RequestReceived(asked))
-    world.pass_s(60)
-    world.deliver()
-    rank.run("actor_update")
-
-    assert len(rank.backend.recorded) == 1
-    assert rank.state(asked.id) == "done"
-
-
-def test_a_request_waits_while_another_is_under_way_and_through_the_cooldown(world: World, rank: Rank) -> None:
-    rank.advance(1)
-    first, second = world.ask(occurrences=1), world.ask(occurrences=1, occasion="again")
-    waiting = rank.state(second.id)
-    rank.run("actor_update")
-    cooling = rank.machine.phase(world.now())  # type: ignore[union-attr]
-    rank.run("actor_update")
-    world.pass_s(QUICK.cooldown_s)
-    rank.run("actor_update")
-
-    assert (waiting, cooling) == ("queued", "cooldown")
-    assert [id for id, _, _ in rank.backend.recorded] == [first.id, second.id]
-
-
-def test_cancel_ends_what_waits_at_once_and_what_runs_at_its_thread_s_next_event(world: World, rank: Rank) -> None:
-    rank.advance(1)
-    running, waiting = world.ask(), world.ask(occasion="again")
-    rank.advance(2)
-    rank.enter("actor_update")
-    for asked in (waiting, running):
-        rank.tell(moves.CancelReceived(asked.id))
-    still_open = rank.backend.open is not None
-    states = rank.state(waiting.id), rank.state(running.id)
-    rank.tell(moves.Tick(thread=0))
-
-    assert states == ("cancelled", "draining")
-    assert still_open and rank.backend.open is None
-    assert rank.state(running.id) == "cancelled"
-
-
-def test_only_the_thread_of_a_session_stops_it(world: World, rank: Rank) -> None:
-    asked = world.ask()
-    rank.enter("actor_update", thread=1)
-    rank.tell(moves.CancelReceived(asked.id))
-    rank.tell(moves.Tick(thread=2))
-
-    assert rank.backend.open is not None
-    rank.tell(moves.Tick(thread=1))
-    assert rank.backend.open is None
 
 
 def test_a_cancel_that_comes_before_its_request_holds(world: World, rank: Rank) -> None:
@@ -538,30 +440,14 @@ def test_a_session_that_somebody_else_ended_fails(world: World, rank: Rank) -> N
     assert (rank.state(asked.id), rank.backend.light) == ("failed", True)
 
 
-def test_only_the_sample_is_recorded_in_each_occurrence(world: World, rank: Rank) -> None:
-    rank.advance(1)
-    world.ask(occurrences=2, sample={"per": "micro_batch", "skip": 1, "record": 2})
-    seen = []
-    for _ in range(2):
-        rank.enter("actor_update")
-        for number in range(4):
-            rank.tell(moves.BoundaryEntered("mini_batch", UPDATES))
-            rank.tell(moves.BoundaryEntered("micro_batch", UPDATES))
-            seen += [number] if rank.backend.open else []
-            rank.tell(moves.BoundaryLeft("micro_batch", UPDATES))
-        rank.leave()
-
-    assert seen == [1, 2, 1, 2]
-    assert len(rank.backend.recorded) == 2
-
-
-def test_pieces_of_another_stage_are_none_of_the_sample(world: World, rank: Rank) -> None:
+def test_pieces_of_another_stage_and_of_another_kind_are_none_of_the_sample(world: World, rank: Rank) -> None:
     """A micro-batch of a whole step is none of the update that begins in it."""
     rank.advance(1)
     world.ask(occurrences=1, sample={"per": "micro_batch", "skip": 1, "record": 1})
     rank.enter("actor_update")
     seen = []
     for stages in (("train_step",), UPDATES, ("train_step",), (*UPDATES, "train_step"), ("train_step",)):
+        rank.tell(moves.BoundaryEntered("mini_batch", stages))
         rank.tell(moves.BoundaryEntered("micro_batch", stages))
         seen.append(rank.backend.open is not None)
         rank.tell(moves.BoundaryLeft("micro_batch", stages))
@@ -665,20 +551,6 @@ def test_an_orderly_end_closes_the_session_and_says_what_became_of_all(world: Wo
     )
 
 
-def test_a_killed_rank_says_after_its_restart_what_it_did_not_finish(world: World, rank: Rank) -> None:
-    rank.advance(1)
-    running, waiting = world.ask(), world.ask(occasion="again")
-    rank.advance(2)
-    rank.enter("actor_update")
-    rank.kill()
-    rank.restart()
-    world.pass_s(QUICK.cooldown_s)
-
-    assert rank.state(running.id) == "failed"
-    assert "restarted while it recorded" in rank.last(running.id).reason
-    assert rank.state(waiting.id) == "armed"
-
-
 def test_ranks_agree_on_a_step_ahead_of_all_and_record_the_same() -> None:
     world = World(3)
     world.has_long_been_in(10, 11, 10)
@@ -769,32 +641,6 @@ def test_a_lost_rank_s_end_is_stated_for_it() -> None:
     assert world.reports[-1].reason == "rank lost: its last word was armed"
 
 
-def test_when_the_agreeing_rank_is_dead_nobody_waits_for_ever() -> None:
-    world = World(3)
-    world.has_long_been_in(1)
-    world.ranks[1].kill()
-    asked = world.ask(ranks=[1, 2])
-    world.pass_s(2 * QUICK.agreement_s + 1)
-
-    assert world.ranks[2].state(asked.id) == "expired"
-    assert "rank 1, which agrees for all that were asked, did not answer" in world.ranks[2].last(asked.id).reason
-
-
-def test_rank_0_is_not_needed_where_it_is_not_asked() -> None:
-    """It is killed, as well as it might never run the stage: then its inbox never hands the request on."""
-    world = World(3)
-    world.has_long_been_in(1)
-    world.ranks[0].kill()
-    asked = world.ask(ranks=[1, 2])
-    for step in range(2, 6):
-        for rank in world.ranks[1:]:
-            rank.advance(step)
-            rank.run("actor_update")
-
-    assert [rank.state(asked.id) for rank in world.ranks[1:]] == ["done"] * 2
-    assert world.ranks[1].stages_recorded() == world.ranks[2].stages_recorded() == [("actor_update", 3)]
-
-
 def test_requests_on_which_different_ranks_agree_run_one_after_the_other() -> None:
     """All begin to wait at once, for an earlier request's cooldown: rank 1 is asked by both."""
     world = World(3)
@@ -835,14 +681,6 @@ def test_a_rank_that_hears_of_the_step_too_late_says_so_and_records_no_other() -
     assert world.ranks[1].state(asked.id) == "expired"
     assert world.ranks[1].last(asked.id).reason == "the agreed step 3 had begun here: it is step 3"
     assert world.ranks[1].backend.recorded == []
-
-
-def test_without_steps_there_is_nothing_to_agree_on() -> None:
-    world = World(2)
-    asked = world.ask(ranks="all")
-
-    assert {rank.state(asked.id) for rank in world.ranks} == {"expired"}
-    assert "ask for occurrences instead" in world.ranks[0].last(asked.id).reason
 
 
 def test_requests_of_several_ranks_run_one_after_the_other_whatever_order_they_came_in() -> None:
@@ -894,16 +732,6 @@ def test_a_step_is_agreed_once_also_by_an_agreeing_rank_that_was_restarted() -> 
     agreeing.tell(moves.Acknowledged(ready))
 
     assert [action for action in agreeing.did if isinstance(action, moves.Commit)] == [moves.Commit(asked.id, 3)]
-
-
-def test_while_idle_stages_need_not_be_told(world: World, rank: Rank) -> None:
-    watches = [rank.machine.watches]  # type: ignore[union-attr]
-    asked = world.ask()
-    watches.append(rank.machine.watches)  # type: ignore[union-attr]
-    rank.tell(moves.CancelReceived(asked.id))
-    watches.append(rank.machine.watches)  # type: ignore[union-attr]
-
-    assert watches == [False, True, False]
 
 
 def test_what_is_not_the_memory_of_a_machine_is_no_crash(world: World) -> None:

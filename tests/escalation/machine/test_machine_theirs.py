@@ -56,37 +56,6 @@ def test_it_expires_where_theirs_never_ends(world: World, rank: Rank) -> None:
     assert (report.state, report.reason) == ("expired", "waits for verl's profile; 0 of 1 occurrences recorded")
 
 
-def test_one_that_is_seen_only_when_a_session_is_to_begin_is_waited_for_too(world: World, rank: Rank) -> None:
-    asked = world.ask()
-    rank.advance(6)
-    rank.backend.theirs = True
-    rank.run("actor_update")
-    waits = rank.last(asked.id)
-    rank.backend.theirs = False
-    rank.advance(7)
-    rank.run("actor_update")
-    rank.advance(8)
-
-    assert (waits.state, waits.reason.split(";")[0]) == ("armed", "waits for verl's profile")
-    assert (rank.stages_recorded(), rank.state(asked.id)) == ([("actor_update", 7)], "done")
-    assert rank.last(asked.id).reason == "an occurrence was passed over: verl's profile came first"
-
-
-def test_what_has_begun_ends_before_theirs_begins_and_the_request_is_done_with_what_it_has(
-    world: World, rank: Rank
-) -> None:
-    asked = world.ask(steps=3)
-    rank.advance(6)
-    rank.enter("actor_update")
-    rank.did.clear()
-    rank.tell(moves.GiveWay("verl", 0))
-
-    stops = [action.why for action in rank.did if isinstance(action, moves.StopSession)]
-    report = rank.last(asked.id)
-    assert (stops, rank.backend.open) == (["cut short by verl's profile"], None)
-    assert (report.state, report.reason, report.recorded) == ("done", "cut short by verl's profile", 1)
-
-
 def test_where_nothing_was_recorded_it_has_failed(world: World, rank: Rank) -> None:
     asked = world.ask()
     rank.advance(6)
@@ -97,19 +66,6 @@ def test_where_nothing_was_recorded_it_has_failed(world: World, rank: Rank) -> N
     report = rank.last(asked.id)
     assert report.state == "failed"
     assert "cut short by verl's profile" in report.reason
-
-
-def test_one_of_another_thread_ends_it_as_soon_as_its_own_thread_comes_by(world: World, rank: Rank) -> None:
-    asked = world.ask()
-    rank.advance(6)
-    rank.enter("actor_update")
-    rank.tell(moves.GiveWay("verl", 7))
-    is_open = rank.backend.open is not None
-    rank.tell(moves.BoundaryEntered("micro_batch", ("actor_update",)))
-
-    report = rank.last(asked.id)
-    assert (is_open, rank.backend.open, report.state) == (True, None, "done")
-    assert "verl's profile began on another thread" in report.reason
 
 
 def test_a_rank_that_waits_is_not_ready_for_a_step_of_all() -> None:

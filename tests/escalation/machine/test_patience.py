@@ -22,20 +22,6 @@ def world_with(patience: Patience | None) -> World:
     return world
 
 
-def test_a_session_is_ended_in_time_and_that_is_said_when_it_is_armed() -> None:
-    world = world_with(SHORT)
-    asked = world.ask(preset="full")
-    armed = world.ranks[0].last(asked.id)
-    world.ranks[0].advance(1)
-    world.ranks[0].run("actor_update")
-
-    assert armed.state == "armed"
-    assert armed.reason.startswith(
-        "each session is ended at the first stage or piece after 26 s: other ranks wait 60 s at most (HCCL_EXEC_TIMEOUT"
-    )
-    assert ordered_s(world) == 26
-
-
 def test_what_is_shorter_anyway_is_no_matter() -> None:
     world = world_with(SHORT)
     asked = world.ask(preset="full", limits={"seconds": 10})

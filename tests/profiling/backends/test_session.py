@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Any, Iterator
 
 import pytest
-from builders import threads
 
 from mstxkit import faults
 from mstxkit.profiling.backends import _session
@@ -103,12 +101,6 @@ def test_a_second_session_is_refused_and_the_first_goes_on(tmp_path: Path) -> No
     assert first.session.stop().problems == ()
 
 
-def test_a_session_can_follow_another(tmp_path: Path) -> None:
-    outcomes = [Begun(tmp_path / str(number)).session.stop() for number in range(3)]
-
-    assert [outcome.problems for outcome in outcomes] == [(), (), ()]
-
-
 def test_a_start_that_raises_is_stopped_and_reported(tmp_path: Path) -> None:
     begun = Begun(tmp_path, start=RuntimeError("no device"))
 
@@ -164,15 +156,6 @@ def test_a_profiler_that_cannot_even_be_closed_is_reported_as_still_on(tmp_path:
     assert outcome.problems[-1] == "tried still records: no other session can begin on this thread"
 
 
-def test_an_exception_of_the_stop_is_reported_and_the_data_are_named(tmp_path: Path) -> None:
-    begun = Begun(tmp_path, stop=ValueError("while writing"))
-
-    outcome = begun.session.stop()
-
-    assert outcome.problems == ("stop: ValueError: while writing",)
-    assert (outcome.folder, outcome.bytes) == (tmp_path, 5)
-
-
 @pytest.mark.parametrize(
     ("fails", "problem"), [({"output": True}, "nothing was written"), ({"lacking": "no device data"}, "no device data")]
 )
@@ -185,20 +168,6 @@ def test_an_output_that_holds_what_it_must_is_whole(tmp_path: Path) -> None:
     assert Begun(tmp_path / "2", stop=ValueError("while writing")).session.stop().is_whole
     assert not Begun(tmp_path / "3", lacking="no device data").session.stop().is_whole
     assert not Begun(tmp_path / "4", output=True).session.stop().is_whole
-
-
-def test_notes_of_the_profiler_are_in_the_outcome(tmp_path: Path) -> None:
-    assert Begun(tmp_path).session.stop().notes == ("it noted this",)
-
-
-def test_a_session_that_somebody_else_ended_says_so(tmp_path: Path) -> None:
-    begun = Begun(tmp_path)
-    begun.recorder.records = False
-
-    outcome = begun.session.stop()
-
-    assert outcome.problems == ("tried had ended before it was told to: somebody else stopped it",)
-    assert begun.recorder.calls == ["start", "stop"]
 
 
 def test_what_cannot_be_looked_at_is_a_problem_and_no_exception(
@@ -214,30 +183,6 @@ def test_what_cannot_be_looked_at_is_a_problem_and_no_exception(
     assert begun.session.bytes_so_far() is None
     outcome = begun.session.stop()
     assert (outcome.problems, outcome.folder, outcome.bytes) == (("look: the file system is gone",), None, 0)
-
-
-def test_only_the_thread_that_started_a_session_can_stop_it(tmp_path: Path) -> None:
-    begun = Begun(tmp_path)
-    elsewhere: list[Any] = []
-    threads.elsewhere(lambda: elsewhere.append(begun.session.stop()))
-
-    assert elsewhere[0].problems == ("not stopped: only the thread that started a session may stop it",)
-    assert begun.recorder.calls == ["start"]
-    assert begun.session.is_running
-    assert begun.session.stop().problems == ()
-
-
-@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
-def test_a_forked_child_leaves_its_parents_session_alone_and_may_have_its_own(tmp_path: Path) -> None:
-    begun = Begun(tmp_path / "parent")
-    pid = os.fork()
-    if pid == 0:
-        untouched = begun.session.stop().problems != () and begun.recorder.calls == ["start"]
-        own = Begun(tmp_path / "child").session.stop().problems == ()
-        os._exit(0 if untouched and own else 1)
-
-    assert os.WEXITSTATUS(os.waitpid(pid, 0)[1]) == 0
-    assert begun.session.stop().problems == ()
 
 
 def test_an_interrupt_of_the_start_goes_through_and_the_profiler_is_stopped(tmp_path: Path) -> None:
@@ -258,14 +203,6 @@ def test_an_interrupt_of_the_stop_goes_through_and_the_profiler_is_closed(tmp_pa
     assert (begun.recorder.calls, begun.recorder.records) == (["start", "stop", "close"], False)
     assert begun.session.stop().problems == ("the stop was interrupted: data may be missing",)
     assert Begun(tmp_path).session.stop().problems == ()
-
-
-def test_bytes_so_far_are_unknown_where_data_are_in_memory(tmp_path: Path) -> None:
-    begun = Begun(tmp_path)
-    begun.recorder.on_disk = False  # type: ignore[misc]
-
-    assert begun.session.bytes_so_far() is None
-    begun.session.stop()
 
 
 def test_sizes_are_those_of_all_files_below(tmp_path: Path) -> None:

@@ -187,15 +187,22 @@ def test_metrics_that_a_version_has_not_are_refused(
     assert made.calls == []
 
 
-def test_torch_npu_is_refused_while_another_profiler_records(
-    recorded: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("torch_npu", "another profiler, of torch or torch_npu, records on this thread already"),
+        ("mindspore", "another profiler of MindSpore is open in this process already"),
+    ],
+)
+def test_a_backend_is_refused_while_another_profiler_records(
+    recorded: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str, why: str
 ) -> None:
-    made = put(monkeypatch, recorded.torch_npu())
+    made = put(monkeypatch, getattr(recorded, name)())
     made.is_on = True
 
-    (problem,) = torch_npu.BACKEND.start(presets.load("full"), tmp_path).stop().problems
+    (problem,) = backends.load(name).start(presets.load("full"), tmp_path).stop().problems
 
-    assert problem == "refused: another profiler, of torch or torch_npu, records on this thread already"
+    assert problem == f"refused: {why}"
     assert made.calls == []
 
 
@@ -289,18 +296,6 @@ def test_exports_have_each_profilers_own_form(export: Any, on_torch_npu: Any, on
 
     described = [backends.load(name).described(preset)[0]["experimental_config"] for name in ("torch_npu", "mindspore")]
     assert [one["export_type"] for one in described] == [on_torch_npu, on_mindspore]
-
-
-def test_mindspore_is_refused_while_its_profiler_is_open(
-    recorded: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    made = put(monkeypatch, recorded.mindspore())
-    made.is_on = True
-
-    (problem,) = mindspore.BACKEND.start(presets.load("full"), tmp_path).stop().problems
-
-    assert problem == "refused: another profiler of MindSpore is open in this process already"
-    assert made.calls == []
 
 
 def test_device_data_are_asked_of_mindspore_on_an_npu_alone(

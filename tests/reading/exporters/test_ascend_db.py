@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from builders import msprof_analyze, profiler_database, soak
-from builders.run_files import WALL_OFFSET_NS, BankFiles, ProcessFiles, anchor, new_run
+from builders.run_files import WALL_OFFSET_NS, BankFiles, ProcessFiles, anchor
 
 pytest.importorskip("numpy")
 pl = pytest.importorskip("polars")
@@ -26,11 +26,6 @@ pytestmark = pytest.mark.days("even")
 
 UNUSED = 4294967295
 STAGES = ("actor_generate", "reward", "actor_update")
-
-
-@pytest.fixture
-def run(tmp_path: Path) -> Path:
-    return new_run(tmp_path / "run")
 
 
 def exported(run: Path, **options: str) -> Path:

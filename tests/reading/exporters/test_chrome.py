@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from builders.run_files import BankFiles, ProcessFiles, new_run
+from builders.run_files import BankFiles, ProcessFiles
 
 pytest.importorskip("numpy")
 pytest.importorskip("polars")
@@ -16,11 +16,6 @@ pytest.importorskip("polars")
 from mstxkit.errors import MstxkitError
 from mstxkit.reading.exporters import Exporter, formats, load
 from mstxkit.reading.run import open_run
-
-
-@pytest.fixture
-def run(tmp_path: Path) -> Path:
-    return new_run(tmp_path / "run")
 
 
 def exported(run: Path) -> list[dict[str, Any]]:

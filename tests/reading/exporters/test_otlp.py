@@ -8,18 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from builders.run_files import WALL_OFFSET_NS, BankFiles, ProcessFiles, new_run
+from builders.run_files import WALL_OFFSET_NS, BankFiles, ProcessFiles
 
 pytest.importorskip("numpy")
 pytest.importorskip("polars")
 
 from mstxkit.reading.exporters import load
 from mstxkit.reading.run import open_run
-
-
-@pytest.fixture
-def run(tmp_path: Path) -> Path:
-    return new_run(tmp_path / "run")
 
 
 def lines(run: Path) -> list[dict[str, Any]]:

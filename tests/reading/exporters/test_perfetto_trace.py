@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from builders import soak, trace_processor
-from builders.run_files import WALL_OFFSET_NS, BankFiles, ProcessFiles, anchor, new_run
+from builders.run_files import WALL_OFFSET_NS, BankFiles, ProcessFiles, anchor
 
 pytest.importorskip("numpy")
 pl = pytest.importorskip("polars")
@@ -52,11 +52,6 @@ HOSTILE = [
     "",
     "x" * 9999,
 ]
-
-
-@pytest.fixture
-def run(tmp_path: Path) -> Path:
-    return new_run(tmp_path / "run")
 
 
 def trace_of(run: Run) -> bytes:

@@ -231,12 +231,3 @@ def test_on_a_terminal_the_verb_shows_how_far_the_trace_has_come(run: Path) -> N
     assert (status, process.returncode) == (200, 0)
     assert "Writing the trace" in shown
     assert shown.rfind(HIDDEN) < shown.rfind(SHOWN_AGAIN)
-
-
-def test_a_folder_that_is_no_run_is_wrong_use(tmp_path: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "mstxkit", "report", str(tmp_path), "--open"], capture_output=True, text=True
-    )
-
-    assert done.returncode == 2
-    assert "not a run" in done.stderr

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from builders.run_files import BankFiles, ProcessFiles, new_run
+from builders.run_files import BankFiles, ProcessFiles
 
 pytest.importorskip("numpy")
 pytest.importorskip("polars")
@@ -16,11 +16,6 @@ from mstxkit.errors import ReadError
 from mstxkit.reading.report.choice import EVERYTHING, parsed
 from mstxkit.reading.report.summary import SCHEMA, summarise
 from mstxkit.reading.run import open_run
-
-
-@pytest.fixture
-def run(tmp_path: Path) -> Path:
-    return new_run(tmp_path / "run")
 
 
 def pieces(count: int, each: int, step_ns: int = 1000) -> BankFiles:

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from builders.run_files import BankFiles, ProcessFiles, new_run
+from builders.run_files import BankFiles, ProcessFiles
 
 pytest.importorskip("numpy")
 pytest.importorskip("polars")
@@ -28,11 +28,6 @@ def bank_of(*milliseconds: int) -> BankFiles:
         bank.range("gen", at, at + length * MILLISECOND, stage="gen", own=True, step=step)
         at += (length + 1) * MILLISECOND
     return bank
-
-
-@pytest.fixture
-def run(tmp_path: Path) -> Path:
-    return new_run(tmp_path / "run")
 
 
 def test_a_stage_has_its_ranks_the_slowest_a_step_first(run: Path) -> None:

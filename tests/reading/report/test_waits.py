@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from builders.run_files import BankFiles, ProcessFiles, new_run
+from builders.run_files import BankFiles, ProcessFiles
 
 pytest.importorskip("numpy")
 pytest.importorskip("polars")
@@ -23,11 +23,6 @@ from mstxkit.reading.run import open_run
 printed = partial(shown_report.printed, columns=200)
 
 MILLISECOND = 1_000_000
-
-
-@pytest.fixture
-def run(tmp_path: Path) -> Path:
-    return new_run(tmp_path / "run")
 
 
 def wait(bank: BankFiles, start_ms: int, end_ms: int, step: int | None, stage: str = "gen", **more: Any) -> BankFiles:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from builders.run_files import WALL_OFFSET_NS, BankFiles, ProcessFiles, new_run
+from builders.run_files import WALL_OFFSET_NS, BankFiles, ProcessFiles
 
 pytest.importorskip("numpy")
 pl = pytest.importorskip("polars")
@@ -16,11 +16,6 @@ from mstxkit.reading.run_files import RunFiles  # noqa: E402
 from mstxkit.reading.tables import range_sums  # noqa: E402
 
 EVERY = pl.lit(True)
-
-
-@pytest.fixture
-def run(tmp_path: Path) -> Path:
-    return new_run(tmp_path / "run")
 
 
 def of_names(sums: range_sums.Sums) -> list[Any]:

@@ -26,11 +26,6 @@ def bank(*steps: int, stage: str = "reward", begin: int = 0, ms: int = 10, **att
     return made
 
 
-@pytest.fixture
-def run(tmp_path: Path) -> Path:
-    return new_run(tmp_path / "run")
-
-
 def test_a_step_has_the_times_of_each_member_in_each_stage(run: Path) -> None:
     twice = bank(3, begin=5 * MS).range("update", 350 * MS, 354 * MS, stage="update", own=True, step=3)
     ProcessFiles(run, 1, rank=0, host="h").seal(

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 from builders.judged_runs import say, verdict
-from builders.run_files import new_run
 
 pytest.importorskip("numpy")
 pl = pytest.importorskip("polars")
@@ -20,11 +19,6 @@ CONTRACT = [
     "time_ns", "step", "kind", "stage", "rank", "role", "since_step", "impact_ratio", "coverage_ratio", "confidence",
     "waits_for", "evidence", "next", "request",
 ]  # fmt: skip
-
-
-@pytest.fixture
-def run(tmp_path: Path) -> Path:
-    return new_run(tmp_path / "run")
 
 
 def test_a_verdict_has_every_column_of_the_contract(run: Path) -> None:

@@ -14,7 +14,7 @@ pl = pytest.importorskip("polars")
 from mstxkit.errors import ReadError  # noqa: E402
 from mstxkit.reading.run import Run, open_run  # noqa: E402
 from mstxkit.reading.suspects import suspicion  # noqa: E402
-from mstxkit.reading.tables import stages, waits  # noqa: E402
+from mstxkit.reading.tables import waits  # noqa: E402
 
 FIGURES = (
     "step", "stage", "count", "waited_ns", "busy_ns", "unaccounted_ns", "before_ns", "between_ns", "after_ns",
@@ -123,15 +123,6 @@ def test_work_and_waits_of_one_process_in_one_stage_are_two_rows(tmp_path: Path)
     run = run_of(tmp_path, work(wait(BankFiles(), 0, 100, step=0), 50, 120, step=0))
 
     assert run.stages().select("count", "total_ns", "waits_for").rows() == [(1, 70, None), (1, 100, "workers")]
-
-
-def test_no_total_holds_a_wait_and_nobody_is_slow_by_it(tmp_path: Path) -> None:
-    run = run_of(tmp_path, wait(BankFiles(), 0, 1_000), *(work(BankFiles(), 0, 10 + rank) for rank in range(2)))
-
-    by_process = stages.by_process(run.occurrences())
-
-    assert by_process.select("process", "total_ns").rows() == [(1, 11), (0, 10)], "the slowest first"
-    assert stages.totals(run.occurrences())["count"].to_list() == [2]
 
 
 def test_a_controller_that_waits_is_never_suspected(tmp_path: Path) -> None:
