@@ -28,7 +28,7 @@ _plain_attribute = object.__getattribute__
 SCALARS = {id(kind) for kind in (bool, int, float, str)}
 _SIZED = {id(kind) for kind in (list, tuple, dict, str, bytes, set, frozenset, range)}
 _HARMLESS_KEYS = SCALARS | {id(bytes), id(type(None))}
-_NO_DESCRIPTORS = SCALARS | _SIZED | {id(type(None))}
+_NO_DESCRIPTORS = SCALARS | _SIZED | {id(type(None)), id(object)}
 
 
 class Unreadable(Exception):
@@ -57,18 +57,11 @@ def plain_attribute(owner: Any, name: str) -> Any:
     Raises:
         Unreadable: it is not stored there, or is what a property or another descriptor makes.
     """
-    for cls in _mro(type(owner)):
-        if name in _class_dict(cls):
-            return _also_in_class(owner, name)
-    return _in_instance(owner, name)
-
-
-def _also_in_class(owner: Any, name: str) -> Any:
     kind = type(owner)
     held = _in_classes(kind, name)
     descriptor_names = ("__get__", "__set__", "__delete__")
     if id(type(held)) in _NO_DESCRIPTORS or all(_in_classes(type(held), n) is _MISSING for n in descriptor_names):
-        return _in_instance(owner, name)
+        return _in_instance(owner, name)  # also where no class has it: `_MISSING` is no descriptor
     if type(held) is MemberDescriptorType:
         try:
             return held.__get__(owner, kind)

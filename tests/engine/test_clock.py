@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -51,15 +52,16 @@ def test_python_has_no_cycle_counter(kind: int) -> None:
 def test_a_heartbeat_of_python_that_hangs_in_a_finalizer_of_the_program_is_not_waited_for(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    from mstxkit.engine.twin import clock
+    from mstxkit.engine.twin import banks
 
     hung = threading.Event()
-    monkeypatch.setattr(clock, "_keep_beating", lambda *_: hung.wait(60))
-    monkeypatch.setattr(clock, "_ENDS_WITHIN_S", 0.01)
-    clock.start_heartbeat(memoryview(b""), 1.0)
-    assert clock.beat is not None
-    thread = clock.beat[0]
-    was_there, goes_on = clock.stop_heartbeat(), thread.is_alive()
+    monkeypatch.setattr(banks, "_keep_beating", lambda *_: hung.wait(60))
+    monkeypatch.setattr(banks, "_ENDS_WITHIN_S", 0.01)
+    monkeypatch.setattr(banks, "live", SimpleNamespace(view=memoryview(b"")))
+    banks.start_heartbeat(1.0)
+    assert banks.beat is not None
+    thread = banks.beat[0]
+    was_there, goes_on = banks.stop_heartbeat(), thread.is_alive()
     hung.set()
     thread.join(60)
 

@@ -371,7 +371,7 @@ def test_a_rotation_in_the_middle_of_the_end_is_no_failure(
 ) -> None:
     if engine.NATIVE:
         pytest.skip("the C engine ends a range under the GIL, in one piece")
-    from mstxkit.engine.twin import clock
+    from mstxkit.engine.twin import banks
 
     values = {"n": 1, "text": "t"}
     for make in (lambda: engine.mstx_range("x", **values), lambda: engine.stage("s", **values)):
@@ -379,7 +379,7 @@ def test_a_rotation_in_the_middle_of_the_end_is_no_failure(
         entered = make()
         entered.__enter__()
         with monkeypatch.context() as patched:
-            patched.setattr(clock, "now", lambda now=clock.now: engine.rotate() and now())
+            patched.setattr(banks, "now", lambda now=banks.now: engine.rotate() and now())
             entered.__exit__(None, None, None)
 
     assert [found.error for found in recorded.ranges] == [False] * 2 * (TIMES + 1)

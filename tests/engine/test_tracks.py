@@ -178,6 +178,26 @@ def test_a_task_created_inside_a_range_does_not_sit_on_its_track(engine: Any, re
     assert {(found.depth, found.stage, found.is_task) for found in children} == {(0, "parent", True)}
 
 
+def test_a_task_that_has_left_its_stage_is_in_the_one_around_it(engine: Any, recorded: Written) -> None:
+    seen = []
+
+    async def work() -> None:
+        with engine.stage("own"):
+            await asyncio.sleep(0)
+        seen.append(engine.current_stage())
+        with engine.mstx_range("afterwards"):
+            await asyncio.sleep(0)
+
+    async def main() -> None:
+        with engine.stage("around"):
+            await asyncio.gather(work(), work())
+
+    asyncio.run(main())
+
+    assert seen == ["around"] * 2
+    assert [found.stage for found in recorded.ranges if found.name == "afterwards"] == seen
+
+
 def test_contexts_without_an_event_loop_have_tracks_of_their_own(engine: Any, recorded: Written) -> None:
     """As of tasks that are stepped from inside another's range, which eager task factories do."""
     contexts = [contextvars.copy_context() for _ in range(3)]

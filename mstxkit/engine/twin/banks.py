@@ -1,7 +1,10 @@
-"""The live file as the engine writes it: banks with their records and texts, slots of what is open, counters.
+"""The live file as the engine writes it: banks with their records and texts, slots of what is open, counters, a clock.
 
 The layout is that of docs/internals/format.md. Whatever touches a bank holds `lock`, for microseconds. A record counts
 once the bank's count goes beyond it, so a process that is killed leaves no half one; a slot once its mark is in.
+
+The clock is CLOCK_MONOTONIC or the fake one: Python cannot read a cycle counter. The heartbeat is a thread that needs
+the GIL: where another thread holds it for seconds, beats come late, unlike those of the C engine.
 """
 
 from __future__ import annotations
@@ -9,24 +12,25 @@ from __future__ import annotations
 import os
 import struct
 import threading
+import time
+from functools import partial
 from typing import Any, Callable
 
 from ...errors import FormatError
 from ...host import names
+from ...host.threads import Latch, start_without_signals
 from ...store import livefile, records
 from .. import plain_values
-from . import clock, interruptions
+from . import interruptions
 
-DROPPED, SLOTS_OVERFLOWED, ATTRIBUTES_LOST, NAMES_CAPPED, TEXTS_CUT, FAULTS, _, COALESCED = range(8)
-COUNTERS_AT = livefile.COUNTERS_AT // 8
 _STATE_AT, _COUNT_AT, _TEXT_BYTES_AT = 1, 4, 5  # words of a bank's header
 _ATTRIBUTE = records.ATTRIBUTE << records.KIND_SHIFT
-_PRIME, _CHECK_SHIFT, _pack = records.CHECK_PRIME, records.CHECK_SHIFT, records.WORDS.pack
-_BYTES = records.RECORD_BYTES
 _CLOSED = 1 << 63
 _PATIENCE_S = 0.2
 # A record that made its bank rotate ended before the new one was activated.
 _ORIGIN_SLACK = 4_000_000
+MONOTONIC, FAKE = 1, 4
+_EARLY_ANCHORS_NS, _ANCHOR_EVERY_NS, _ENDS_WITHIN_S = (10_000_000, 90_000_000, 900_000_000), 2_000_000_000, 0.5
 
 # In a forked child another one: a thread that is not there may have held it.
 lock = threading.RLock()
@@ -34,8 +38,13 @@ lock = threading.RLock()
 _bell = threading.Lock()
 _bell.acquire()
 live: Any = None  # the one that is attached
-detached_counters = [0] * 8
+detached = memoryview(bytearray(livefile.HEADER_BYTES)).cast("Q")  # in place of a header, for its counters
 utf8: Callable[[str], bytes] = names.utf8
+# The kernel's, taken once: who freezes time in a test replaces functions of `time`, also where modules hold them.
+_monotonic_ns: Callable[[], int] = partial(time.clock_gettime_ns, time.CLOCK_MONOTONIC)
+_realtime_ns: Callable[[], int] = partial(time.clock_gettime_ns, time.CLOCK_REALTIME)
+_clock, _fake_ticks = MONOTONIC, 0
+beat: tuple[threading.Thread, Latch] | None = None  # the heartbeat, and what ends it
 
 
 class Turn:
@@ -72,14 +81,14 @@ class Bank:
         self.count = self.text_bytes = 0
         self.numbers: dict[str, int] = {}  # of texts
         self.salt = int.from_bytes(os.urandom(8), "little")
-        livefile.activate_bank(live.view, live.layout, index, seq, self.salt, origin, clock.monotonic_ns())
+        livefile.activate_bank(live.view, live.layout, index, seq, self.salt, origin, _monotonic_ns())
 
     def put_text(self, text: tuple[int, int, bytes], spare: int) -> bool:
         """Append a text entry, where so many records still fit then."""
         entry = livefile.pack_text(*text, self.salt)
         text_bytes = self.text_bytes + len(entry)
         at = self.end - text_bytes
-        if self.first + (self.count + spare) * _BYTES > at:
+        if self.first + (self.count + spare) * records.RECORD_BYTES > at:
             return False
         self.view[at : at + len(entry)] = entry
         self.text_bytes = self.words[self.head + _TEXT_BYTES_AT] = text_bytes
@@ -87,26 +96,19 @@ class Bank:
 
     def number_of(self, text: str, spare: int) -> int:
         """The number of a text in this bank; 0 where there is no room for it."""
-        if text in self.numbers:
-            return self.numbers[text]
-        try:
-            raw = utf8(text)  # may run others, who may put texts
-        except Exception as exc:
-            if not interruptions.is_ours(exc, utf8):
-                raise
-            interruptions.note("attributes", exc)
-            return 0
-        number = len(self.numbers) + 1
-        if not self.put_text((livefile.TEXT, number, raw), spare):
-            return 0
-        self.numbers[text] = number
-        count_cut(text, raw)
-        return number
+        if text not in self.numbers:
+            raw = interruptions.ask("attributes", utf8, text)  # may run others, who may put texts
+            number = len(self.numbers) + 1
+            if raw is None or not self.put_text((livefile.TEXT, number, raw), spare):
+                return 0
+            self.numbers[text] = number
+            count_cut(text, raw)
+        return self.numbers[text]
 
-    def encode(self, attributes: dict[str, Any], spare: int) -> list[tuple[int, int, int]]:
+    def encode(self, attributes: list[tuple[str, Any]], spare: int) -> list[tuple[int, int, int]]:
         """Each attribute whose texts found room, as a record has it. Of what is no plain value, its type's name."""
         rows = []
-        for key, value in attributes.items():
+        for key, value in attributes:
             kind = type(value)
             if kind is bool or value is None:
                 bits, word = int(value or 0), records.NULL if value is None else records.BOOL
@@ -139,8 +141,9 @@ class Bank:
         while self.count != place and since <= records.LOW_48:
             place, block = self.count, b""
             for index, (a, b, c) in enumerate(rows, place):
-                block += _pack(a, b, c | (a ^ b ^ c ^ salt ^ index) % _PRIME + 1 << _CHECK_SHIFT)
-            at, end = self.first + place * _BYTES, self.first + (index + 1) * _BYTES
+                block += records.WORDS.pack(a, b, c | records.check(a, b, c, salt, index) << records.CHECK_SHIFT)
+            at = self.first + place * records.RECORD_BYTES
+            end = at + len(block)
             if self.count == place and end <= self.end - self.text_bytes:  # from here on nobody comes in between
                 entry.is_written = True
                 self.view[at:end] = block
@@ -163,7 +166,6 @@ class Live:
         # Slots by where they are in the file, and the ranges in them: a new bank must know what those name.
         end = livefile.HEADER_BYTES + self.layout.slot_count * livefile.SLOT_BYTES
         self.free = list(range(livefile.HEADER_BYTES, end, livefile.SLOT_BYTES))[::-1]
-        self.stage_slots = self.layout.stage_slots
         self.open: dict[int, Any] = {}
         self.windows: dict[Any, Any] = {}  # of coalesced calls that are not written yet: see `limits`
         self._seq, self._is_rotating = 0, False
@@ -173,15 +175,15 @@ class Live:
     def _activate_bank(self, index: int) -> None:
         self._seq += 1
         ends = [window.end for window in tuple(self.windows.values()) if window.calls]
-        self.bank = Bank(self, index, self._seq, min([max(clock.now() - _ORIGIN_SLACK, 0), *ends]))
+        self.bank = Bank(self, index, self._seq, min([max(now() - _ORIGIN_SLACK, 0), *ends]))
         for opened in tuple(self.open.values()):
             self.tell(opened, 1)
 
     def tell(self, entry: Any, spare: int) -> bool:
         """Put what it names into the active bank, where there is room."""
         bank = self.bank
-        for owner in entry.owners:
-            if owner.bank is not bank:
+        for owner in (entry.site, entry.home, entry.stage):
+            if owner is not None and owner.bank is not bank:
                 with lock:
                     if not bank.put_text(owner.entry, spare):
                         return False
@@ -199,91 +201,162 @@ class Live:
         try:
             bank, count = self.bank, self.layout.bank_count
             others = [(bank.index + i) % count for i in range(1, count)]
+            free = [index for index in others if self.words[self.state_at(index)] == livefile.FREE]
             is_full = bank.count > 0
-            free = [index for index in others if self.state(index) == livefile.FREE] if is_full else [bank.index]
-            if free:
+            if free or not is_full:
                 bank.count = _CLOSED  # what is about to be written here is written elsewhere
-                self._activate_bank(free[0])
-            if free and is_full:
-                # Only now: were it sealed before the new bank knows what is open, a kill would leave that nameless.
-                self.state(bank.index, livefile.FULL)
+                self._activate_bank(free[0] if is_full else bank.index)
             if is_full:
+                if free:  # only now: were it sealed before the new bank knows what is open, that would be nameless
+                    self.words[self.state_at(bank.index)] = livefile.FULL
                 ring()
-            return bool(free)
+            return bool(free) or not is_full
         finally:
             self._is_rotating = False
 
-    def state(self, index: int, state: int | None = None) -> int:
-        """FREE, ACTIVE or FULL; it is made so, where that is said."""
-        at = self.layout.bank_at(index) // 8 + _STATE_AT
-        if state is not None:
-            self.words[at] = state
-        return self.words[at] & 0xFFFFFFFF
+    def state_at(self, index: int) -> int:
+        """The word that says of a bank whether it is FREE, ACTIVE or FULL."""
+        return self.layout.bank_at(index) // 8 + _STATE_AT
 
     def write(self, entry: Any) -> None:
-        """Write a record and its attributes into one bank; else count a drop.
+        """Write a record and its attributes, by exact texts, into one bank; else count a drop.
 
         A text without room goes into a new bank; where there is none, the record goes without it.
         """
-        attributes, spare = entry.settled, len(entry.settled) + 2
+        pairs, is_lost = tuple((entry.attributes or {}).items()), False
+        attributes: list[tuple[str, Any]] = []
+        if pairs:
+            texts = {str.__str__(key): value for key, value in pairs if issubclass(type(key), str)}
+            limited = list(texts.items())[: records.ATTRIBUTE_LIMIT]
+            attributes, is_lost = plain_values.settle(limited, len(limited) < len(pairs))
+        spare = len(attributes) + 2
         with lock:
             for is_last in (False, True):
                 bank = self.bank
                 if self.tell(entry, spare):
-                    rows = bank.encode(attributes, spare) if attributes else []
+                    rows = bank.encode(attributes, spare)
                     is_whole = len(rows) == len(attributes)
                     if (is_whole or is_last) and bank.append(entry, rows):
-                        if entry.is_lost or not is_whole:
-                            count(ATTRIBUTES_LOST)
+                        if is_lost or not is_whole:
+                            count("attributes_lost")
                         return
                 if not is_last:
                     self.rotate()
             entry.is_written = True
-            count(DROPPED)
+            count("dropped")
 
+    def open_slot(self, opened: Any) -> None:
+        """Begin it in the live file: a slot says that it is open, also after a kill.
 
-def open_slot(opened: Any) -> None:
-    """Begin it in the live file: a slot says that it is open, also after a kill. Where there is none, that is counted.
-
-    What it names must be known in the active bank, where that is possible, also in one that comes meanwhile.
-    """
-    to, stage = opened.live, opened.stage
-    if len(to.free) <= (0 if opened.site.own_stage is not None else to.stage_slots):
-        count(SLOTS_OVERFLOWED)
-    else:
-        opened.slot = slot = to.free[-1]
-        to.open[slot] = opened
-        del to.free[-1]
-        if not to.tell(opened, 1):
-            with lock:
-                to.rotate() and to.tell(opened, 1)
-    opened.is_written, opened.start = False, clock.now()
-    if opened.slot:
-        w2 = opened.depth << 16 | opened.home.os_id << 32 | (0 if stage is None else stage.id)
-        mark = livefile.slot_mark(opened.start, opened.w1, w2, to.nonce)
-        livefile.SLOT.pack_into(to.view, opened.slot, opened.start, opened.w1, w2, mark)
-
-
-def close_slot(opened: Any) -> None:
-    """It is not open any more."""
-    slot, of = opened.slot, opened.live
-    if of is live:
-        of.words[slot // 8 + 3] = 0
-    opened.slot = 0
-    del of.open[slot]
-    of.free.append(slot)
-
-
-def count(which: int) -> None:
-    """One more in a counter: of the live file, or of the time without one."""
-    with lock:
-        if live is None:
-            detached_counters[which] += 1
+        Where there is none, that is counted. What it names must be known in the active bank, where that is possible,
+        also in one that comes meanwhile.
+        """
+        if len(self.free) <= (0 if opened.site.own_stage is not None else self.layout.stage_slots):
+            count("slots_overflowed")
         else:
-            live.words[COUNTERS_AT + which] += 1
+            opened.slot = slot = self.free[-1]
+            self.open[slot] = opened
+            del self.free[-1]
+            if not self.tell(opened, 1):
+                with lock:
+                    self.rotate() and self.tell(opened, 1)
+        opened.is_written, opened.start = False, now()
+        if opened.slot:
+            stage_id = 0 if opened.stage is None else opened.stage.id
+            words = opened.start, opened.w1, opened.depth << 16 | opened.home.os_id << 32 | stage_id
+            livefile.SLOT.pack_into(self.view, opened.slot, *words, livefile.slot_mark(*words, self.nonce))
+
+    def close_slot(self, opened: Any) -> None:
+        """It is not open any more."""
+        slot = opened.slot
+        if self is live:
+            self.words[slot // 8 + 3] = 0
+        opened.slot = 0
+        del self.open[slot]
+        self.free.append(slot)
+
+
+def count(counter: str) -> None:
+    """One more in a counter: of the live file, or of the time without one."""
+    which = livefile.COUNTERS_AT // 8 + livefile.COUNTERS.index(counter)
+    with lock:
+        words = detached if live is None else live.words
+        words[which] += 1
 
 
 def count_cut(text: str, raw: bytes) -> None:
     """Count where `raw` is shorter than the whole text."""
     if len(text) > names.TEXT_LIMIT_BYTES // 4 and len(text.encode("utf-8", "backslashreplace")) > len(raw):
-        count(TEXTS_CUT)
+        count("texts_cut")
+
+
+def now() -> int:
+    """Ticks of the clock in use."""
+    return _monotonic_ns() if _clock == MONOTONIC else _fake_ticks
+
+
+def clock_kind() -> int:
+    """1 CLOCK_MONOTONIC, 4 fake."""
+    return _clock
+
+
+def set_clock(kind: int) -> None:
+    """Choose the clock; only while detached."""
+    global _clock
+    if live is not None:
+        raise ValueError("the clock cannot change while a live file is attached")
+    if kind not in (MONOTONIC, FAKE):
+        raise ValueError(f"clock {kind!r} is not one of the Python engine: 1 is CLOCK_MONOTONIC, 4 the fake clock")
+    _clock = kind
+
+
+def set_fake_ticks(n: int) -> None:
+    """What the fake clock says from now on."""
+    global _fake_ticks
+    if not 0 <= n < 1 << 64:
+        raise OverflowError("ticks are from 0 to 2**64 - 1")
+    _fake_ticks = n
+
+
+def anchor() -> None:
+    """One more anchor in the header, now, on all clocks: the tightest of a few brackets, as one may be interrupted."""
+    into, brackets = live, []
+    for _ in range(5):
+        before, ticks, monotonic, realtime = _monotonic_ns(), now(), _monotonic_ns(), _realtime_ns()
+        half = (_monotonic_ns() - before) // 2
+        brackets.append(livefile.Anchor(monotonic if _clock == MONOTONIC else ticks, monotonic, realtime, half))
+    if into is not None:
+        livefile.write_anchor(into.view, min(brackets, key=lambda anchor: anchor.error_ns))
+
+
+def start_heartbeat(seconds: float) -> None:
+    """Keep the header's heartbeat and anchors, from a thread of its own."""
+    global beat
+    if beat is None and live is not None:
+        arguments = (live.view, seconds, Latch())
+        thread = threading.Thread(target=_keep_beating, args=arguments, name="mstxkit-heartbeat", daemon=True)
+        start_without_signals(thread)
+        beat = thread, arguments[2]
+
+
+def stop_heartbeat() -> bool:
+    """End that thread, and wait for it, unless a finalizer of the program keeps it. Was there one?"""
+    global beat
+    ended, beat = beat, None
+    if ended is not None and ended[0] is not threading.current_thread():
+        ended[1].set()
+        ended[0].join(_ENDS_WITHIN_S)
+    return ended is not None
+
+
+def _keep_beating(view: memoryview, seconds: float, stop: Latch) -> None:
+    early = list(_EARLY_ANCHORS_NS)
+    due = _monotonic_ns() + early.pop(0)
+    with view[livefile.HEARTBEAT_AT : livefile.HEARTBEAT_AT + 8].cast("Q") as words:
+        while True:
+            words[0] = at = _monotonic_ns()
+            if at >= due:
+                anchor()
+                due = at + (early.pop(0) if early else _ANCHOR_EVERY_NS)
+            if stop.wait(min(seconds, max(due - at, 0) * 1e-9)):
+                return

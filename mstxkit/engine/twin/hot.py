@@ -8,29 +8,22 @@ range.
 
 from __future__ import annotations
 
+import operator
 import os
-import threading
-from contextvars import ContextVar
-from typing import Any, Callable
+from typing import Any
 
 from ...host import names
 from ...store import livefile, records
 from ..plain_paths import stored
-from . import banks, clock, interruptions, listeners, ranges, sites, sums, tracks
+from . import banks, interruptions, listeners, ranges, sites, stages, tracks
+from .banks import anchor, clock_kind, now, set_clock, set_fake_ticks, start_heartbeat, stop_heartbeat, wait
 from .banks import ring as wake
-from .banks import wait
-from .clock import set_fake_ticks, stop_heartbeat
-from .driven import Driven, Span
-from .limits import flush as flush_coalesced
-from .limits import limit, site_costs, throttle
 from .listeners import await_first, clear_direct, clear_sink, set_direct, set_sink, set_watch, watch
-from .ranges import Range, mark
-from .sites import Site, add_cost, intern, stage_keys, stage_waits, stages_seen, watch_site
-from .steps import at_step, carried, carry, current_stage, current_step, process_step, stage_times, step, take_summaries
-from .tracks import first_step
+from .ranges import Driven, Range, Span, mark
+from .sites import Site, add_cost, flush_coalesced, intern, limit, site_costs, throttle, watch_site
+from .stages import stage_keys, stage_waits, stages_seen, take_summaries
 
 NATIVE = False
-Hook = Callable[..., Any]
 _UNGIVEN: Any = object()
 
 
@@ -45,10 +38,7 @@ def mstx_range(
 
 
 def stage(key: Any = _UNGIVEN, /, *, domain: Any = None, stream: Any = None, **attributes: Any) -> Any:
-    """A range that is the stage `key`: reports total it by step and rank, and escalation looks it up.
-
-    Called as `stage(key, *, domain="default", stream=None, **attributes)`.
-    """
+    """A range that is the stage `key`: reports total it by step and rank, and escalation looks it up."""
     return _make_range("key", key, None, domain, stream, attributes)
 
 
@@ -86,6 +76,126 @@ def opened(site: Site, stream: Any = None, attributes: dict[str, Any] | None = N
     return Span(timed(site, stream, attributes))
 
 
+def step(n: Any = None) -> int | None:
+    """The next step, or step n, for this process: all its threads."""
+    wanted = None if n is None else _as_step(n)  # outside of the lock: it may log
+    is_recording = listeners.on & listeners.RECORD
+    with banks.lock:
+        if n is None:
+            wanted = 0 if tracks.step == records.NO_STEP else min(tracks.step + 1, records.STEP_MAX)
+        if wanted is not None and wanted != tracks.step:  # patched calls tell theirs again and again
+            tracks.step = wanted
+            if is_recording:
+                stages.step_is_over()
+        if wanted is not None and tracks.first_said is None and is_recording:
+            tracks.first_said = [wanted, now()]
+        in_force = process_step()
+    if wanted is not None:
+        listeners.tell_step(wanted)
+    return in_force
+
+
+def _as_step(n: Any) -> int | None:
+    """Step n; None, and a fault, where there is no such step."""
+    if type(n) is int and 0 <= n <= records.STEP_MAX:
+        return n  # what is the program's own comes up out of a call, and no call is needed here
+    try:
+        wanted = operator.index(n)
+        if 0 <= wanted <= records.STEP_MAX:
+            return int(wanted)
+        raise ValueError(f"step must be an int from 0 to {records.STEP_MAX}")
+    except Exception as exc:
+        interruptions.note("step", exc)
+        return None
+
+
+class at_step:
+    """Give the enclosing task or thread a step of its own, and the tasks created inside."""
+
+    def __init__(self, n: Any) -> None:
+        self._step, self._ambient = _as_step(n), tracks.ambient
+        self._before: int | None = None
+
+    def __enter__(self) -> int | None:
+        self._ambient = tracks.ambient  # another one in a forked child, which is not inside of it
+        self._before = self._ambient.get()[1]
+        try:
+            self._be_at(self._step)
+            return current_step()
+        except BaseException:
+            self.__exit__()
+            raise
+
+    @interruptions.begins_with_try
+    def __exit__(self, *error: object) -> None:
+        try:
+            self._be_at(self._before)
+        finally:
+            self._be_at(self._before)  # where the first time was interrupted
+
+    def _be_at(self, step: int | None) -> None:
+        if self._step is not None:
+            self._ambient.set((self._ambient.get()[0], step))
+
+
+def carried() -> int | None:
+    """Stage and step that the caller is inside of, for `carry` on another thread; None outside of any."""
+    return None if tracks.stage_here() is None and tracks.ambient.get()[1] is None else _pack_place(current_step())
+
+
+def carry(carried: int | None) -> int | None:
+    """Be inside of these from now on, in the calling context; returns what to give to `carry` to leave them."""
+    if carried is None:
+        return None
+    before, stage_id = _pack_place(tracks.ambient.get()[1]), carried & 0xFFFF
+    stage = list(stages.interned.values())[stage_id - 1] if stage_id else None
+    tracks.ambient.set((stage, carried >> 16 & records.NO_STEP if carried >> 48 else None))
+    track = tracks.own_track()
+    if track is not None and track.open:
+        track.open[-1].inner = (stage,)
+    elif track is not None:
+        track.stage = stage
+    return before
+
+
+def _pack_place(step: int | None) -> int:
+    stage = tracks.stage_here()
+    return (0 if stage is None else stage.id) | (0 if step is None else step << 16 | 1 << 48)
+
+
+def process_step() -> int | None:
+    """The step in force, whatever `at_step` says."""
+    return None if tracks.step == records.NO_STEP else tracks.step
+
+
+def first_step() -> list[int] | None:
+    """The first step that was said since recording began, and when, in ticks; None: none was."""
+    return tracks.first_said
+
+
+def current_step() -> int | None:
+    """The step in force, that of `at_step` before that of `step`; None until one is set."""
+    at = tracks.ambient.get()[1]
+    return process_step() if at is None else at
+
+
+def current_stage() -> str | None:
+    """The key of the innermost stage that this task or thread is inside of, or None."""
+    return getattr(tracks.stage_here(), "key", None)
+
+
+def stage_times(step: Any = None) -> dict[str, float]:
+    """Stage to seconds in this process, of a step or of the last finished one.
+
+    None: of the latest step before the one in force that has any, else of the latest that has any.
+    """
+    times = {stage.key: dict(stage.times) for stage in tuple(stages.interned.values())}
+    steps, in_force = {step for by_step in times.values() for step in by_step} - {records.NO_STEP}, current_step()
+    finished = [step for step in steps if in_force is not None and step < in_force]
+    wanted = max(finished or steps, default=records.NO_STEP) if step is None else _as_step(step)
+    return {key: by_step[wanted] * 1e-9 for key, by_step in times.items() if wanted in by_step}
+
+
 def set_recording(on: object) -> None:
     """Record from now on, where a live file is attached; or stop."""
     tracks.first_said = None if on else tracks.first_said
@@ -95,14 +205,14 @@ def set_recording(on: object) -> None:
 def attach(view: Any, nonce: int) -> None:
     """Write into this live file from now on."""
     detach()
-    sums.forget(sites.stages())
+    stages.forget_sums()
     banks.live = banks.Live(view, nonce)
 
 
 def detach() -> None:
     """Let go of the live file; ranges that are open write nothing more."""
     if banks.live is not None and banks.live.pid != os.getpid():
-        _in_child()
+        ranges.leave_parent()
     stop_heartbeat()
     set_recording(False)
     live, banks.live = banks.live, None
@@ -124,15 +234,13 @@ def full_bank() -> int:
     live: banks.Live | None = banks.live
     if live is None:
         return -1
-    full = [index for index in range(live.layout.bank_count) if live.state(index) == livefile.FULL]
+    full = [index for index in range(live.layout.bank_count) if live.words[live.state_at(index)] == livefile.FULL]
     return min(full, key=lambda index: live.words[live.layout.bank_at(index) // 8], default=-1)
 
 
 def encode_bank(index: int) -> Any:
     """The uncompressed payload parts of a sealed block, as `segment.encode_bank`."""
-    live = _with_bank(index)
-    bank = livefile.read_bank(live.view, live.layout, index)
-    return encode_left(b"", b"", 0) if bank is None else encode_left(bank.raw, bank.text, bank.salt)
+    return encode_left(*_copy_bank(index))
 
 
 def encode_left(raw: bytes, texts: bytes, salt: int) -> Any:
@@ -152,7 +260,7 @@ def text_columns(texts: bytes) -> bytes | None:
 def encode_into(index: int, room: bytearray, at: int) -> tuple[int, int, Any]:
     """Planes and attributes of a full bank, into room from `at` on: how many there are, and what they reach over."""
     payload = encode_bank(index)
-    content = b"".join((payload.planes, payload.attributes))
+    content = payload.planes + payload.attributes
     if at < 0 or at + len(content) > len(room):
         raise ValueError("no room for all of the bank's records")
     room[at : at + len(content)] = content
@@ -161,16 +269,22 @@ def encode_into(index: int, room: bytearray, at: int) -> tuple[int, int, Any]:
 
 def bank_texts(index: int) -> bytes:
     """The texts of a full bank, as `encode_bank` gives them."""
+    return livefile.without_checksums(_copy_bank(index)[1])
+
+
+def _copy_bank(index: int) -> tuple[bytes, bytes, int]:
+    """Records, texts and salt of a bank; nothing of one that is free."""
     live = _with_bank(index)
     bank = livefile.read_bank(live.view, live.layout, index)
-    return b"" if bank is None else livefile.without_checksums(bank.text)
+    return (b"", b"", 0) if bank is None else (bank.raw, bank.text, bank.salt)
 
 
 def release_bank(index: int) -> None:
     """The bank is free again; where there was none to rotate into, records may go on."""
     live = _with_bank(index)
-    if live.state(index) == livefile.FULL:  # in the middle of a rotation `live.bank` is still the full one
-        live.state(index, livefile.FREE)
+    at = live.state_at(index)
+    if live.words[at] == livefile.FULL:  # in the middle of a rotation `live.bank` is still the full one
+        live.words[at] = livefile.FREE
 
 
 def _with_bank(index: int) -> banks.Live:
@@ -185,41 +299,12 @@ def wait_for_records(seconds: float) -> bool:
     return wait(min(seconds, 2.5))
 
 
-def start_heartbeat(seconds: float) -> None:
-    """Keep the header's heartbeat and anchors."""
-    if banks.live is not None:
-        clock.start_heartbeat(banks.live.view, seconds)
-
-
-def anchor() -> None:
-    """One more anchor in the header, now."""
-    if banks.live is not None:
-        clock.write_anchor(banks.live.view)
-
-
-def now() -> int:
-    """Ticks of the clock in use."""
-    return clock.now()
-
-
-def clock_kind() -> int:
-    """1 CLOCK_MONOTONIC, 4 fake."""
-    return clock.kind
-
-
-def set_clock(kind: int) -> None:
-    """Choose the clock; only while detached."""
-    if banks.live is not None:
-        raise ValueError("the clock cannot change while a live file is attached")
-    clock.choose(kind)
-
-
 def ticks_per_ns() -> float:
-    """Ticks of the clock in use per nanosecond: 1.0, both clocks count nanoseconds."""
+    """Ticks of the clock in use per nanosecond: both clocks count nanoseconds."""
     return 1.0
 
 
-def set_hooks(describe: Hook, utf8: Hook, fault: Hook, decorate: Hook, unpickle: Hook | None = None) -> None:
+def set_hooks(describe: Any, utf8: Any, fault: Any, decorate: Any, unpickle: Any = None) -> None:
     """What the engine needs of the rest of mstxkit; `unpickle` None leaves that one as it is."""
     sites.unpickle = unpickle or sites.unpickle
     sites.describe, banks.utf8 = describe, utf8
@@ -230,37 +315,16 @@ def set_hooks(describe: Hook, utf8: Hook, fault: Hook, decorate: Hook, unpickle:
 def counters() -> dict[str, int]:
     """What was lost, and what there is."""
     live = banks.live
-    counted = banks.detached_counters if live is None else live.words[banks.COUNTERS_AT : banks.COUNTERS_AT + 8]
-    named = {name: count for name, count in zip(livefile.COUNTERS, counted) if name != "evicted"}
+    counted = livefile.read_counters(banks.detached if live is None else live.view)
+    del counted["evicted"], counted["own_cost_ns"]  # others count these
     is_open = 0 if live is None else len(live.open)
-    return {**named, "summaries_lost": sums.state.lost, "sites": len(sites.by_id), "open": is_open}
+    return {**counted, "summaries_lost": stages.state.lost, "sites": len(sites.by_id), "open": is_open}
 
 
 def count_fault() -> None:
     """One more fault in the header."""
-    banks.count(banks.FAULTS)
+    banks.count("faults")
 
 
-def _in_child() -> None:
-    """A forked child touches nothing of its parent's file, tells its tools and hooks nothing, and is inside of nothing.
-
-    All is off until it is switched on there. The thread that goes on has another id.
-    """
-    banks.lock, banks.live, clock.beat = threading.RLock(), None, None
-    listeners.on, listeners.process, listeners.sinks = 0, object(), [None] * len(listeners.sinks)
-    listeners.set_watch(None, None, None)
-    listeners.await_first(None)
-    for table in (sites.seen, *(table for stage in sites.stages() for table in (stage.sums, stage.open, stage.times))):
-        table.clear()
-    tracks.step, tracks.ambient = records.NO_STEP, ContextVar("mstxkit.ambient", default=(None, None))
-    for track in tracks.tracks:
-        track.open, track.stage, track.at, track.parked = [], None, None, set()
-    life = tracks.life_here()
-    life.os_id = threading.get_native_id() & 0xFFFFFFFF
-    for track in [track for track in tracks.tracks if track.life() is life]:
-        track.rename(life)
-
-
-ranges.on_forked = _in_child
 sites.mark = mark
-os.register_at_fork(after_in_child=_in_child)
+os.register_at_fork(after_in_child=ranges.leave_parent)

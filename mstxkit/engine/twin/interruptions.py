@@ -52,6 +52,16 @@ def is_ours(exc: BaseException, hook: Any = None) -> bool:
     return at.tb_frame.f_code is getattr(called, "__code__", None)
 
 
+def ask(where: str, hook: Callable[..., Any], *arguments: object) -> Any:
+    """What a hook says; None where it fails, which is a fault."""
+    try:
+        return hook(*arguments)
+    except Exception as exc:
+        if not is_ours(exc, hook):
+            raise
+        note(where, exc)
+
+
 def note(where: str, exc: BaseException) -> None:
     """Tell the hook of a fault; its own exceptions end here."""
     try:

@@ -36,27 +36,28 @@ def switch(bit: int, is_on: object) -> None:
 
 def set_sink(index: int, begin: Any, end: Any, mark: Any = None, begin_stream: Any = None) -> None:
     """Tell this tool of every range and mark from now on."""
+    clear_sink(index)
     _put_sink(index, (begin, end, mark, begin_stream))
 
 
 def clear_sink(index: int) -> None:
     """Tell it of nothing more but the ends of what it began."""
+    if not 0 <= index < _MSTX:
+        raise ValueError(f"sink index must be 0 to {_MSTX - 1}")
     _put_sink(index, None)
 
 
 def set_direct(addresses: tuple[int, ...]) -> None:
     """mstx by C function addresses: see docs/internals/engine.md."""
-    _put_sink(_MSTX, _sink_of(addresses), len(_SINKS))
+    _put_sink(_MSTX, _sink_of(addresses))
 
 
 def clear_direct() -> None:
     """No mstx any more."""
-    _put_sink(_MSTX, None, len(_SINKS))
+    _put_sink(_MSTX, None)
 
 
-def _put_sink(index: int, sink: Sink | None, limit: int = _MSTX) -> None:
-    if not 0 <= index < limit:
-        raise ValueError(f"sink index must be 0 to {_MSTX - 1}")
+def _put_sink(index: int, sink: Sink | None) -> None:
     sinks[index] = sink
     switch(TOOLS, any(sinks))
 
@@ -77,27 +78,24 @@ def _sink_of(addresses: tuple[int, ...]) -> Sink:
     domains = {"default": None}
 
     def domain_of(name: str) -> Any:
-        if create is not None and name not in domains:
+        if create and mark_in and start_in and end_in and name not in domains:
             domains[name] = create(name.encode())
         return domains.get(name)
 
+    def tell(plain: Any, inside: Any, domain: Any, *arguments: Any) -> Any:
+        return inside(domain, *arguments) if domain else plain(*arguments)
+
     def tell_begin(message: str, name: str) -> Any:
-        domain = domain_of(name) if start_in and end_in else None
-        token = start_in(domain, message.encode(), None) if domain else start(message.encode(), None)
+        domain = domain_of(name)
+        token = tell(start, start_in, domain, message.encode(), None)
         return (domain, token) if token else None
 
-    def tell_end(begun: Any, name: str) -> None:
-        domain, token = begun
-        end_in(domain, token) if domain else end(token)
-
     def tell_mark(message: str, stream: Any, name: str) -> None:
-        domain = domain_of(name) if mark_in else None
-        if domain:
-            mark_in(domain, message.encode(), None)
-        elif mark:
-            mark(message.encode(), None)
+        domain = domain_of(name)
+        if domain or mark:
+            tell(mark, mark_in, domain, message.encode(), None)
 
-    return tell_begin, tell_end, tell_mark, None
+    return tell_begin, lambda begun, name: tell(end, end_in, *begun), tell_mark, None
 
 
 def _ask_hook(where: str, hook: Callable[..., object], *arguments: Any) -> Any:
@@ -106,7 +104,7 @@ def _ask_hook(where: str, hook: Callable[..., object], *arguments: Any) -> Any:
         return hook(*arguments)
     except Exception as exc:
         if where in _SINKS:
-            _put_sink(_SINKS.index(where), None, len(_SINKS))
+            _put_sink(_SINKS.index(where), None)
         interruptions.note(where, exc)
 
 

@@ -9,19 +9,34 @@ Whatever interrupts a begin takes back what has been done; whatever interrupts a
 from __future__ import annotations
 
 import os
-from typing import Any, Callable
+import threading
+from types import CoroutineType, GeneratorType, coroutine
+from typing import Any, Callable, Iterator
 
 from ...host import names
 from ...store import records
-from ..plain_values import settle
-from . import banks, clock, interruptions, limits, listeners, sites, tracks
+from . import banks, interruptions, listeners, sites, stages, tracks
 from .interruptions import begins_with_try
 from .listeners import AWAITED, RECORD, TOOLS, WATCH
-from .tracks import Opened
+from .tracks import Opened, Track
 
 on_decorate: Callable[[tuple[Any, ...], Any], Any] | None = None
-# Called where a process is found to be a child that was forked past `os.fork`.
-on_forked: Callable[[], None] = lambda: None  # noqa: E731
+
+
+def leave_parent() -> None:
+    """A forked child touches nothing of its parent's file, tells its tools and hooks nothing, and is inside of nothing.
+
+    All is off until it is switched on there.
+    """
+    banks.lock, banks.live, banks.beat = threading.RLock(), None, None
+    listeners.on, listeners.process, listeners.sinks = 0, object(), [None] * len(listeners.sinks)
+    listeners.set_watch(None, None, None)
+    listeners.await_first(None)
+    stages.seen.clear()
+    for stage in stages.interned.values():
+        stage.sums, stage.open = {}, set()
+        stage.times.clear()
+    tracks.leave_all()
 
 
 def begin(opened: Opened, stream: Any, may_move: bool) -> None:
@@ -36,78 +51,54 @@ def begin(opened: Opened, stream: Any, may_move: bool) -> None:
         return
     live = banks.live if on & RECORD else None
     if live is not None and live.pid != os.getpid():
-        on_forked()
+        leave_parent()  # a child that was forked past `os.fork`
         return
-    opened.before, opened.live = clock.now(), live
+    opened.before, opened.live = banks.now(), live
     site.calls += 1
-    if site.limits is not None:
-        limits.look(opened)
+    if site.is_limited:
+        sites.look(opened, tracks.track_here().open)
     if on & TOOLS and not opened.is_coalesced:
         listeners.begin_in_sinks(opened, stream)
     stage = site.own_stage
     if live is None and stage is None and not opened.is_coalesced:
         return  # only tools see it
     track = tracks.track_here()
-    opened.take_place(track)
-    opened.is_inner = stage is not None and stage in [other.site.own_stage for other in track.open]
-    opened.track = track
+    opened.look_around(track)
+    if opened.body is not None:
+        track.bodies.add(opened.body)
     track.open.append(opened)
     if live is not None and not opened.is_coalesced:
-        banks.open_slot(opened)
+        live.open_slot(opened)
     else:
-        opened.start, opened.is_written = clock.now(), live is None
+        opened.start, opened.is_written = banks.now(), live is None
     if stage is not None:
         stage.begins(opened)
-        sites.seen.setdefault(stage.key)
-        tracks.stage_changed(track)
+        tracks.stage_changed()
 
 
 def finish(opened: Opened) -> None:
     """Do what is left of its end. What is done is not done again."""
     if not opened.is_written:
-        opened.busy = opened.busy or int(opened.is_body)
+        opened.busy = opened.busy or int(opened.body is not None)
         if opened.live is not banks.live:
             opened.is_written = True  # it was let go of
         elif opened.is_coalesced:
-            limits.ended(opened)
+            sites.add_coalesced(opened)
         else:
-            if opened.made_with or opened.added:
-                _settle_attributes(opened)
             opened.live.write(opened)
     if opened.slot:
-        banks.close_slot(opened)
-    track, stage = opened.track, opened.site.own_stage
-    if track is not None:
-        track.leave(opened)
-        if stage is not None:
-            stage.ends(opened)
-            tracks.stage_changed(track)
-        opened.track = None
+        opened.live.close_slot(opened)
+    if opened.home is not None:
+        if opened.site.own_stage is not None:
+            opened.site.own_stage.ends(opened)
+        tracks.leave(opened)
     if opened.ends:
         listeners.end_in_sinks(opened)
     if opened.before:  # what it took its thread, sinks included
-        opened.site.cost_ns += clock.now() - opened.end + (opened.start or opened.end) - opened.before
+        opened.site.cost_ns += banks.now() - opened.end + (opened.start or opened.end) - opened.before
         opened.before = 0
     if opened.told_in is not None:
         listeners.tell_left(opened)
-
-
-def _settle_attributes(opened: Opened) -> None:
-    """All attributes of a range in order, within the limit, of plain values.
-
-    A later value of a key replaces the earlier one. What is neither plain nor can be made so stays what it is.
-    """
-    together: dict[str, Any] = {}
-    is_lost = False
-    for attributes in (opened.made_with, opened.added):
-        for key, value in tuple(attributes.items()) if attributes else ():
-            if issubclass(type(key), str):
-                together[str.__str__(key)] = value
-            else:
-                is_lost = True  # a wrapper's callable may give any dict
-    limited = list(together.items())[: records.ATTRIBUTE_LIMIT]
-    settled, opened.is_lost = settle(limited, is_lost or len(limited) < len(together))
-    opened.settled = dict(settled)
 
 
 def finish_rest(where: str = "range.end", exc: BaseException | None = None, opened: Opened | None = None) -> bool:
@@ -122,7 +113,7 @@ def finish_rest(where: str = "range.end", exc: BaseException | None = None, open
     if opened is not None and is_ours:
         opened.is_written = True
     for unfinished in tuple(tracks.unfinished):
-        unfinished.failed, unfinished.end = True, unfinished.end or clock.now()
+        unfinished.failed, unfinished.end = True, unfinished.end or banks.now()
         try:
             finish(unfinished)
         except BaseException:  # one is enough, and it passes on
@@ -143,24 +134,21 @@ def mark(message: Any, /, *, domain: Any = names.DEFAULT_DOMAIN, stream: Any = N
         return
     if listeners.on & AWAITED:
         listeners.tell_first()
-    live = banks.live
+    instant = None
     try:
-        site = sites.intern(message, None, domain)
+        instant = Opened(sites.intern(message, None, domain), attributes)
         if listeners.on & TOOLS:
-            listeners.mark_in_sinks(site, stream)
+            listeners.mark_in_sinks(instant.site, stream)
+        instant.live = live = banks.live
         if listeners.on & RECORD and live is not None:
-            instant, track = Opened(site, attributes), tracks.track_here()
-            instant.start = instant.end = clock.now()
+            instant.look_around(tracks.track_here())
+            instant.start = instant.end = banks.now()
             instant.kind = records.MARK
-            instant.take_place(track)
-            _settle_attributes(instant)
             live.write(instant)
-            track.leave(instant)
-    except Exception as exc:
-        if not interruptions.is_ours(exc):
+            instant.home.let_go()
+    except BaseException as exc:
+        if finish_rest("mark", exc, instant):
             raise
-        if live is banks.live:  # else it was let go of meanwhile
-            interruptions.note("mark", exc)
 
 
 class Range:
@@ -178,12 +166,13 @@ class Range:
         self.domain = names.DEFAULT_DOMAIN if domain is None else domain
         self._stream, self._attributes, self._entries = stream, attributes, []
 
-    def __enter__(self, may_move: bool = False) -> Range:
+    def __enter__(self, may_move: bool = False, body: Track | None = None) -> Range:
         opened = None
         try:
             if listeners.on:
                 self._site = site = self._site or sites.intern(self.name, self.stage, self.domain)
                 opened = Opened(site, self._attributes)
+                opened.body = body
                 begin(opened, self._stream, may_move)
                 self.__class__ = _OpenRange
             self._entries.append(opened)
@@ -200,12 +189,12 @@ class Range:
     def __exit__(self, kind: Any = None, error: Any = None, traceback: Any = None, opened: Any = None) -> None:
         try:
             if not self._entries:
-                banks.count(banks.FAULTS)
+                banks.count("faults")
                 return
             opened = self._entries[-1]
             del self._entries[-1]
             if opened is not None:
-                opened.failed, opened.end = kind is not None and kind not in _NO_FAILURES, clock.now()
+                opened.failed, opened.end = kind is not None and kind not in _NO_FAILURES, banks.now()
                 finish(opened)
             if not self._entries:
                 self.__class__ = Range
@@ -221,7 +210,7 @@ class Range:
     @begins_with_try
     def __aexit__(self, kind: Any = None, error: Any = None, traceback: Any = None) -> Any:
         try:
-            return _DONE
+            return await_nothing()
         finally:
             self.__exit__(kind, error, traceback)
 
@@ -229,19 +218,17 @@ class Range:
         """Decorate `function`: each call of it is a range like this one."""
         if not callable(function) and not hasattr(type(function), "__get__") or on_decorate is None:
             raise TypeError("a range is used in a with statement, or decorates one function")
-        return on_decorate(self._list_settings(dict(self._attributes or {}) or None), function)
+        return on_decorate(self.__reduce__()[1], function)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return sites.unpickle, self._list_settings(dict(self._attributes or {}))
-
-    def _list_settings(self, attributes: Any) -> tuple[Any, ...]:
-        return self.name, self.stage, self.domain, self._stream, attributes
+        attributes = dict(self._attributes or {}) or None
+        return sites.unpickle, (self.name, self.stage, self.domain, self._stream, attributes)
 
     def set(self, /, **attributes: object) -> None:
         """Add attributes to the innermost open entry before its end."""
         opened = self._entries[-1] if self._entries else None
         if opened is not None:
-            opened.added = {**(opened.added or {}), **attributes}
+            opened.attributes = {**(opened.attributes or {}), **attributes}
 
 
 class _OpenRange(Range):
@@ -257,13 +244,140 @@ class _OpenRange(Range):
             pass  # the interpreter is going away
 
 
-class _Done:
+@coroutine
+def await_nothing() -> Iterator[None]:
     """What is awaited, and done."""
-
-    def __await__(self) -> Any:
-        return iter(())
+    yield from ()
 
 
-_DONE = _Done()
 # The end of an iterator is none.
 _NO_FAILURES = (GeneratorExit, StopIteration, StopAsyncIteration)
+
+
+class Span:
+    """One range around several pieces of work, for what has no single body: async generators.
+
+    It is on a track only while the body runs. At a suspension everything that the body has open is taken off: the
+    caller, or another task, is not inside of it. The time between resume and suspension adds up to `busy`.
+    """
+
+    def __init__(self, of: Range) -> None:
+        self._range, self._body = of, Track(0)
+        self._resumed_at: int | None = None  # while the body runs; 0 while it is about to
+        self.has_begun = self._is_over = False
+
+    def drive(self, awaitable: Any) -> Driven:
+        """Run one awaitable inside the span."""
+        return Driven(self, awaitable, False)
+
+    def close(self, error: object) -> None:
+        """End the span; `error` says whether it failed."""
+        self.end(bool(error))
+
+    def resume(self) -> None:
+        """The body runs from here."""
+        if True in (self._resumed_at is not None, self._is_over):
+            return
+        is_first, self.has_begun, self._resumed_at = not self.has_begun, True, 0
+        if is_first:
+            self._range.__enter__(True, self._body)
+        if is_first and self._is_over:  # ended by whom a hook or sink let run
+            self._range.__exit__(RuntimeError)
+        self._move(True)
+        self._resumed_at = banks.now()
+
+    def suspend(self, failed: bool = False) -> None:
+        """The body runs up to here."""
+        self._move(False)
+
+    def _move(self, onto_track: bool) -> None:
+        """Where the body runs, that was busy until now. What it has open goes onto the track here, or off any."""
+        opened = self._range._entries[0] if self._range._entries else None  # None also where all was off at its begin
+        since, self._resumed_at = self._resumed_at, None
+        if opened is not None and opened.home is not None:
+            opened.busy += banks.now() - since if since else 0
+            tracks.move(opened, tracks.track_here() if onto_track else self._body)
+
+    @begins_with_try
+    def end(self, failed: bool) -> None:
+        """End the range, where it has begun. Once."""
+        try:
+            if not self._is_over:
+                self._move(True)
+        finally:
+            if self.has_begun and not self._is_over:
+                self._is_over = True
+                if self._range._entries:
+                    self._range.__exit__(RuntimeError if failed else None)
+
+
+_FINISHED = iter(())
+
+
+class Driven:
+    """Runs a coroutine or generator inside one range, from its first resume to its return, raise or close."""
+
+    # Python lets go of them in this order: the body's frames leave their ranges before its own is thrown away.
+    __slots__ = ("__weakref__", "_body", "_leave", "_span")
+
+    def __init__(self, span: Span, body: Any, ends_span: bool) -> None:
+        self._span, self._body = span, body
+        self._leave = span.end if ends_span else span.suspend
+        if not isinstance(body, (CoroutineType, GeneratorType)):  # they have send, throw and close
+            find = getattr(type(body), "__await__", None) or iter
+            self._body = find(body)
+
+    def __await__(self) -> Driven:
+        return self
+
+    __iter__ = __await__
+
+    def __next__(self) -> Any:
+        return self.send(None)
+
+    def send(self, value: Any) -> Any:
+        """Resume the body with a value."""
+        if value is None and not hasattr(self._body, "send"):
+            return self._resume_body(self._body.__next__)
+        return self._resume_body(self._body.send, value)
+
+    def throw(self, *error: Any) -> Any:
+        """Resume the body with an exception."""
+        try:
+            return self._resume_body(self._body.throw, *error)
+        finally:
+            # An exception that leaves keeps this frame: with the exception in it, that would be a cycle.
+            error = ()
+
+    def _resume_body(self, resume: Any, *args: Any) -> Any:
+        try:
+            self._span.resume()
+            result = resume(*args)
+            self._span.suspend()
+            return result
+        except BaseException as exc:
+            self._stop_body(not isinstance(exc, (StopIteration, GeneratorExit)))
+            raise
+        finally:
+            resume, args = None, ()
+
+    @begins_with_try
+    def _stop_body(self, failed: bool) -> None:
+        try:
+            self._leave(failed)
+        finally:
+            self._leave(failed)  # where the first time was interrupted
+        if self._leave != self._span.end:
+            # Else the exception that comes out keeps, by way of this frame, what was thrown into the body.
+            self._body = _FINISHED
+
+    def close(self) -> None:
+        """Close the body, and the range with it."""
+        try:
+            if self._span.has_begun:
+                self._span.resume()
+            self._body.close()
+        except BaseException:
+            self._leave(True)
+            raise
+        self._leave(False)

@@ -1,4 +1,9 @@
-"""Call sites and stages: interned once, for the life of the process."""
+"""Call sites, interned once, for the life of the process; what is recorded of their calls, and what those cost.
+
+Calls beyond a site's limits are coalesced: on their track like others, but no sink is told, no slot is taken and no
+record written. At its end such a call goes into a window of its site, track, stage and step, which becomes one record
+after a second at most.
+"""
 
 from __future__ import annotations
 
@@ -8,39 +13,41 @@ from ... import faults
 from ...host import names
 from ...store import livefile, records
 from . import banks, interruptions
-from .sums import StageTotal, waits
+from .stages import intern_stage
+from .tracks import Opened
+
+_SECOND = 1_000_000_000  # in ticks, which are nanoseconds on both clocks
+_WINDOWS_MAX = 4096
 
 describe: Callable[[object, object, object], Any] = names.describe
 # What a pickled site is a call of, and so what it arrives as in another process.
 unpickle: Callable[[str, Any, Any], Any] | None = None
 mark: Callable[..., None] = lambda message, **attributes: None  # noqa: E731
 
-_by_description: dict[Any, Site] = {}
-_by_name: dict[Any, Site] = {}  # of exact texts
+_by_texts: dict[tuple[str, str | None, str], Site] = {}
 by_id: list[Site] = []
-_stages: dict[str, StageTotal] = {}
-seen: dict[str, None] = {}  # keys of the stages that have begun in this process, in order
 
 
 class Site:
     """A call site, interned: one per (name, domain, stage) and process. Pickles as a call of the hook `unpickle`."""
 
-    __slots__ = (
-        "bank", "calls", "coalesced", "cost_ns", "domain", "entry", "id", "is_watched", "limits", "message",
-        "message_domain", "name", "own_stage", "stage",
-    )  # fmt: skip
+    id, name, stage, domain = 0, "", None, ""  # the last three as given
+    bank: Any = None
+    calls = coalesced = 0
+    cost_ns = 0.0
+    # What is recorded of its calls, and how much of that the present second has had.
+    is_limited = coalesces = is_throttled = False  # `is_limited`: was it ever?
+    max_depth: int | None = None
+    max_per_s: int | None = None
+    second = in_second = 0
 
     def __init__(self, site_id: int, name: Any, stage: Any, domain: Any, described: Any) -> None:
         name_bytes, domain_bytes, key, self.message, self.message_domain = described
         self.id, self.name, self.stage, self.domain = site_id, name, stage, domain
-        self.own_stage = None if key is None else _stage_of(key)
+        self.own_stage = None if key is None else intern_stage(key)
         self.is_watched = self.own_stage is not None  # see `listeners`
         payload = livefile.site_payload(name_bytes, domain_bytes, self.own_stage.id if self.own_stage else 0)
         self.entry = livefile.SITE, site_id, payload
-        self.bank: Any = None
-        self.limits: Any = None  # see `limits`
-        self.calls = self.coalesced = 0
-        self.cost_ns = 0.0
         if isinstance(name, str):
             banks.count_cut(name, name_bytes)
 
@@ -56,41 +63,33 @@ class Site:
 def intern(name: Any, stage: Any = None, domain: Any = names.DEFAULT_DOMAIN) -> Site:
     """The site of this name, stage and domain. Never raises for bad values: what is no str is named by its type."""
     domain = names.DEFAULT_DOMAIN if domain is None else domain
-    is_exact = type(name) is str and type(domain) is str and (stage is None or type(stage) is str)
-    site = _by_name.get((name, stage, domain)) if is_exact else None
+    texts = names.as_text(name), None if stage is None else names.as_text(stage), names.as_text(domain)
+    site = _by_texts.get(texts)
     if site is None:
         with banks.lock:
-            site = _describe_site(name, stage, domain)
-            is_kept = site is not by_id[0] or name == records.CATCH_ALL
-            if is_exact and is_kept and len(_by_name) < records.SITE_LIMIT:
-                _by_name[name, stage, domain] = site
+            site = _describe_site(name, stage, domain, texts)
     return site
 
 
-def _describe_site(name: Any, stage: Any, domain: Any) -> Site:
-    try:
-        described = tuple(describe(name, stage, domain))
-    except Exception as exc:
-        if not interruptions.is_ours(exc, describe):
-            raise
-        interruptions.note("engine.intern", exc)
+def _describe_site(name: Any, stage: Any, domain: Any, texts: tuple[str, str | None, str]) -> Site:
+    described = interruptions.ask("engine.intern", describe, name, stage, domain)
+    if described is None:
         return by_id[0]
-    name_bytes, domain_bytes, key = described[:3]
-    site = _by_description.get(described[:3])
-    if site is None:
-        is_as_its_stage = key is not None and (name_bytes, domain_bytes) == (key.encode(), b"default")
-        if len(by_id) >= records.SITE_LIMIT and not (is_as_its_stage and _stage_of(key) is not None):
+    key = described[2]
+    if texts not in _by_texts:  # who described it may have named things, too
+        is_as_its_stage = key is not None and described[:2] == (key.encode(), b"default")
+        if len(by_id) >= records.SITE_LIMIT and not (is_as_its_stage and intern_stage(key) is not None):
             return _catch_all(key)
-        site = _by_description[described[:3]] = Site(len(by_id) + 1, name, stage, domain, described)
-        by_id.append(site)
-    return site
+        _by_texts[texts] = Site(len(by_id) + 1, name, stage, domain, described)
+        by_id.append(_by_texts[texts])
+    return _by_texts[texts]
 
 
 def _catch_all(key: str | None) -> Site:
-    banks.count(banks.NAMES_CAPPED)
+    banks.count("names_capped")
     if not faults.counts.get("names"):
         names.tell_of_too_many(mark, records.CATCH_ALL)
-    return by_id[0] if key is None or _stage_of(key) is None else _describe_site(key, key, names.DEFAULT_DOMAIN)
+    return by_id[0] if key is None or intern_stage(key) is None else intern(key, key)
 
 
 def checked(value: Any) -> Site:
@@ -110,31 +109,99 @@ def add_cost(site: Site, ns: float, /) -> None:
     checked(site).cost_ns += ns
 
 
-def _stage_of(key: str) -> StageTotal | None:
-    stage = _stages.get(key)
-    is_numbered = any(digit in key for digit in "0123456789")
-    if stage is None and len(_stages) < (records.NUMBERED_STAGES if is_numbered else records.STAGE_MAX):
-        stage = _stages[key] = StageTotal(len(_stages) + 1, key)
-    if stage is None:
-        names.tell_of_too_many_stages(key)
-    return stage
+def site_costs() -> list[tuple[Site, int, int, int]]:
+    """(site, calls, ns that they took of their threads, calls that were coalesced) of all sites with calls."""
+    return [(site, site.calls, int(site.cost_ns), site.coalesced) for site in tuple(by_id) if site.calls]
 
 
-def stages() -> list[StageTotal]:
-    """All stages by number."""
-    return list(_stages.values())
+def limit(site: Site, coalesce: bool = False, max_depth: int | None = None, max_per_s: int | None = None) -> None:
+    """What is beyond these limits is coalesced from now on; without any, nothing is. Not for sites with a stage."""
+    wanted: dict[str, Any] = {"max_depth": max_depth, "max_per_s": max_per_s}
+    for name, value in wanted.items():
+        if value is not None and not (isinstance(value, int) and 0 <= value < records.NO_STEP):
+            raise ValueError(f"{name}={value!r}: None or an int from 0 is needed")
+    _change_limits(site, coalesces=bool(coalesce), second=0, **wanted)
 
 
-def stage_keys() -> list[str]:
-    """The keys of all stages, in the order of their ids from 1."""
-    return list(_stages)
+def throttle(site: Site, on: bool, /) -> None:
+    """Coalesce every call of the site, whatever its limits say; or no more."""
+    _change_limits(site, is_throttled=bool(on))
 
 
-def stage_waits() -> dict[str, str]:
-    """Key of each stage whose ranges have said `waits_for`, to whom; "" where that was no text."""
-    return dict(waits)
+def _change_limits(site: Site, **changes: Any) -> None:
+    if checked(site).own_stage is None:
+        vars(site).update(changes, is_limited=True)
 
 
-def stages_seen() -> list[str]:
-    """Keys of the stages that have begun in this process, in the order of their first begin."""
-    return list(seen)
+class CoalescedCalls(Opened):
+    """Coalesced calls of one site, track, stage and step that are not written yet: one record. Times in ticks."""
+
+    calls = total = longest = 0
+
+    def __init__(self, first: Opened) -> None:
+        self.site, self.home, self.stage, self.w1 = first.site, first.home, first.stage, first.w1
+
+    def add(self, opened: Opened) -> None:
+        """One more call. What ends over a second after the window's start begins another."""
+        start, end, depth = opened.start, opened.end, opened.depth
+        inside = 0 if opened.nest > 1 else opened.busy or end - start
+        if self.calls and end - min(self.start, start) > _SECOND:
+            self.write(opened.live)
+        if not self.calls:
+            self.start, self.end, self.depth = start, end, depth
+        self.start, self.end, self.depth = min(self.start, start), max(self.end, end), min(self.depth, depth)
+        self.failed = self.failed or opened.failed
+        self.longest = max(self.longest, inside)
+        self.total += inside
+        self.calls += 1
+
+    def write(self, live: banks.Live) -> None:
+        """Make a record of it; it is empty then."""
+        self.attributes = {"coalesced": self.calls, "total_ns": self.total, "max_ns": self.longest}
+        self.busy = max(self.total, 1)
+        self.calls = self.total = self.longest = 0
+        live.write(self)
+        self.failed = False
+
+
+def look(opened: Opened, around: list[Opened]) -> None:
+    """A call of a limited site is about to begin inside of these: is it beyond the limits, to be coalesced?"""
+    site = opened.site
+    nests = [other.nest for other in around if other.site is site]
+    opened.nest = max(nests[-1], 1) + 1 if nests else 1
+    is_deep = site.max_depth is not None and opened.nest > site.max_depth
+    opened.is_coalesced = site.coalesces or site.is_throttled or is_deep
+    if site.max_per_s is not None and not opened.is_coalesced:
+        now = banks.now()
+        if not site.second or now - site.second >= _SECOND:
+            site.second, site.in_second = now, 0
+        site.in_second += 1
+        opened.is_coalesced = site.in_second > site.max_per_s
+    if opened.is_coalesced:
+        site.coalesced += 1
+        if opened.live is not None:
+            banks.count("coalesced")
+
+
+def add_coalesced(opened: Opened) -> None:
+    """A coalesced call has ended: it goes into its window."""
+    with banks.lock:
+        windows = opened.live.windows
+        if len(windows) >= _WINDOWS_MAX:
+            flush_coalesced()
+        key = opened.home, opened.w1, opened.stage
+        window = windows.get(key) or windows.setdefault(key, CoalescedCalls(opened))
+        opened.is_written = True
+        window.add(opened)
+
+
+def flush_coalesced() -> None:
+    """Write what is pending. A window into which nothing has come since is given up."""
+    live = banks.live
+    with banks.Turn():
+        for key in tuple(live.windows) if live is not None else ():
+            window = live.windows.get(key)
+            if window is not None and window.calls:
+                window.write(live)
+            else:
+                live.windows.pop(key, None)  # a signal's handler may have been faster
